@@ -1,0 +1,76 @@
+"""The reference that a throughput is held against: the `Baseline` noun and its key."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from pytest_tfperf.errors import BaselineError
+
+
+class Provenance(StrEnum):
+    """`published`: a document's figure; `measured`: recorded by `--update-baselines`."""
+
+    PUBLISHED = "published"
+    MEASURED = "measured"
+
+
+class Key(NamedTuple):
+    """What identifies a row within a machine's file: workload id and nodes x devices per node, as in "2x4"."""
+
+    workload: str
+    topology: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """One row of `baselines/<machine>.csv`.
+
+    Args:
+        machine: the file's name without `.csv`.
+        key: workload id and topology.
+        reference: images per second, over all devices; positive.
+        lower: the accepted drop as ReFrame writes it, -0.05 for 5 %; -inf for none; None: the default holds.
+        upper: the accepted rise, 0.05 for 5 %; inf for none; None: the default holds.
+        provenance: published or measured.
+        source: the document and its place, or the command that measured.
+        date: ISO date of the measurement (of the document, as far as it says).
+        runs: fresh runs behind the reference.
+        spread: standard deviation between the runs' log throughputs; None where one run can't tell.
+        gpu: the GPUs' name, "" on CPUs.
+        gpu_fp32_tflops: one GPU's peak FP32 rate, for floors; None on CPUs and where it isn't known.
+        environment: software versions of then, "tensorflow=2.21.0 keras=3.15.1".
+        note: what a reader must know of the figure.
+
+    Raises:
+        BaselineError: a reference, tolerance, count or spread that can't be one.
+    """
+
+    machine: str
+    key: Key
+    reference: float
+    lower: float | None = None
+    upper: float | None = None
+    provenance: Provenance = Provenance.MEASURED
+    source: str = ""
+    date: str = ""
+    runs: int = 1
+    spread: float | None = None
+    gpu: str = ""
+    gpu_fp32_tflops: float | None = None
+    environment: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.reference) and self.reference > 0):
+            raise BaselineError(f"reference {self.reference!r} is not a throughput: images/s must be above 0")
+        if self.lower is not None and not self.lower < 0:
+            raise BaselineError(f"lower {self.lower!r}: write the accepted drop as a negative fraction, -0.05 for 5 %")
+        if self.upper is not None and not self.upper > 0:
+            raise BaselineError(f"upper {self.upper!r}: write the accepted rise as a positive fraction, 0.05 for 5 %")
+        if self.runs < 1:
+            raise BaselineError(f"runs {self.runs!r}: a reference rests on at least one run")
+        if self.spread is not None and not (math.isfinite(self.spread) and self.spread >= 0):
+            raise BaselineError(f"spread {self.spread!r}: a standard deviation is 0 or more")

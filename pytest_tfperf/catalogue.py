@@ -1,0 +1,81 @@
+"""Which models and input pipelines have names, read without importing TensorFlow.
+
+A name is a public top-level function of a file in `training/models/` or `training/pipelines/`, with
+dashes for underscores. The files are parsed, not imported, because importing them would import TensorFlow, and
+collection must not. Users' own names are added by `register` (the plugin's hook) and win over none of ours.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from pytest_tfperf.errors import WorkloadError, one_of
+from pytest_tfperf.workload import Workload
+
+_TRAINING = Path(__file__).parent / "training"
+_registered: dict[str, dict[str, str]] = {"models": {}, "pipelines": {}}
+
+
+def models() -> Mapping[str, str]:
+    """Name -> "package.module:function" of each model that can be named."""
+    return _functions("models") | _registered["models"]
+
+
+def pipelines() -> Mapping[str, str]:
+    """Name -> "package.module:function" of each input pipeline that can be named."""
+    return _functions("pipelines") | _registered["pipelines"]
+
+
+def register(room: str, names: Mapping[str, str]) -> None:
+    """Add users' own names to `room` ("models" or "pipelines").
+
+    Raises:
+        WorkloadError: a name that is ours already, or a target that is not "package.module:function".
+    """
+    for name, target in names.items():
+        if name in _functions(room):
+            raise WorkloadError(f"{name!r} is one of pytest-tfperf's own {room}: give yours another name")
+        if ":" not in target:
+            raise WorkloadError(f"{name!r} = {target!r}: write the function as 'package.module:function'")
+        _registered[room][name] = target
+
+
+def resolve_model(name: str) -> str:
+    """The "package.module:function" behind a model's name (a path is returned as it is).
+
+    Raises:
+        WorkloadError: no such name; lists the known ones.
+    """
+    return _resolve("model", models(), name)
+
+
+def resolve_pipeline(name: str) -> str:
+    """The "package.module:function" behind an input pipeline's name, as `resolve_model`."""
+    return _resolve("input_pipeline", pipelines(), name)
+
+
+def check(workload: Workload) -> None:
+    """Raise WorkloadError where the workload names a model or a pipeline that nobody has."""
+    resolve_model(workload.model)
+    resolve_pipeline(workload.input_pipeline)
+
+
+def _resolve(kind: str, known: Mapping[str, str], name: str) -> str:
+    if ":" in name:
+        return name
+    if name not in known:
+        raise WorkloadError(one_of(kind, name, known) + f" Your own: {kind}='package.module:function'.")
+    return known[name]
+
+
+@cache
+def _functions(room: str) -> dict[str, str]:
+    return {
+        node.name.replace("_", "-"): f"pytest_tfperf.training.{room}.{file.stem}:{node.name}"
+        for file in sorted((_TRAINING / room).glob("[!_]*.py"))
+        for node in ast.parse(file.read_bytes()).body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    }

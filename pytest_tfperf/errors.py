@@ -1,0 +1,41 @@
+"""What can go wrong, as types. Every message gives the fact, the place and the next step."""
+
+from __future__ import annotations
+
+
+class TfperfError(Exception):
+    """A fault that the user can mend; its text is meant to be shown as it is."""
+
+
+class WorkloadError(TfperfError, ValueError):
+    """A workload that names something unknown or asks for something impossible."""
+
+
+class NotEnoughDevices(TfperfError):
+    """The machine has fewer (or less equal) devices than a test asks for; the plugin skips."""
+
+
+class BaselineError(TfperfError):
+    """A baseline file that can't be read whole, or can't be written."""
+
+
+class DocumentError(TfperfError):
+    """A document or log that is not in the form that its importer knows; names file and line."""
+
+
+class MeasurementError(TfperfError):
+    """Nothing could be measured: the worker died, hung, or gave numbers that mean nothing."""
+
+
+class ThroughputRegression(AssertionError):
+    """The confirmed drop is larger than the tolerance and than noise can explain."""
+
+
+def one_of(kind: str, name: object, good: object) -> str:
+    """The sentence for a bad name: it lists the good ones, and the nearest first where one is near."""
+    from difflib import get_close_matches
+
+    names = sorted(str(g) for g in good)  # type: ignore[attr-defined]  # any iterable of names
+    near = get_close_matches(str(name), names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"unknown {kind} {name!r}.{hint} Known: {', '.join(names)}."

@@ -1,0 +1,51 @@
+"""The raw data of a measurement, as the workers (or a log) gave it: nothing is summarised here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A run of steps that were timed together.
+
+    Args:
+        steps: steps in the window, at least 1.
+        seconds: from the first step's start until every device has finished the last update.
+        loss: the last step's loss; None where the source gives none.
+    """
+
+    steps: int
+    seconds: float
+    loss: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What one worker process measured.
+
+    Args:
+        windows: the timed windows, in order.
+        warmup: the windows before them, which count for nothing.
+        images_per_step: batch size times replicas, over all nodes.
+        compile_seconds: the first call: tracing, compiling and one step; None in a log.
+        stated_images_per_sec: the total that a log's program printed itself, which then is the attempt's value.
+        environment: what the worker ran on: versions, options; "tensorflow" -> "2.21.0".
+        log: the worker's log file, or the log that was replayed.
+    """
+
+    windows: tuple[Window, ...]
+    images_per_step: int
+    warmup: tuple[Window, ...] = ()
+    compile_seconds: float | None = None
+    stated_images_per_sec: float | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    log: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """All attempts at one workload on one topology, each in a fresh worker, in the order they ran."""
+
+    attempts: tuple[Attempt, ...]

@@ -1,0 +1,167 @@
+"""What to train: the `Workload` noun, its readable id, and the closed choices it is made of."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import Any, Self
+
+from pytest_tfperf.errors import WorkloadError, one_of
+
+
+class VariableUpdate(StrEnum):
+    """How replicas share the variables, in tf_cnn_benchmarks' words."""
+
+    REPLICATED = "replicated"
+    PARAMETER_SERVER = "parameter_server"
+
+
+class AllReduce(StrEnum):
+    """How `replicated` sums gradients: copies to one device, along the links' hierarchy, or NCCL."""
+
+    COPY = "copy"
+    HIERARCHICAL = "hierarchical"
+    NCCL = "nccl"
+
+
+class Precision(StrEnum):
+    """Keras' dtype policies, by their Keras names."""
+
+    FLOAT32 = "float32"
+    MIXED_FLOAT16 = "mixed_float16"
+    MIXED_BFLOAT16 = "mixed_bfloat16"
+
+
+class Trainer(StrEnum):
+    """`loop` is our compiled window of steps; `keras` is `model.fit`."""
+
+    LOOP = "loop"
+    KERAS = "keras"
+
+
+# A registered name (letters, digits, and dashes inside), or a user's own "package.module:function".
+_NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*|[a-z][a-z0-9]*(?:-[a-z][a-z0-9]*)*"
+_ID = re.compile(
+    rf"(?P<model>{_NAME.replace('(?:-[a-z][a-z0-9]*)*', '')})-b(?P<batch_size>[1-9]\d*)"
+    rf"-(?P<variable_update>{'|'.join(VariableUpdate)})"
+    rf"(?:-(?P<all_reduce>{'|'.join(AllReduce)}))?"
+    rf"-(?P<input_pipeline>{_NAME})"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One thing to train; equal workloads have equal ids and compare with the same baselines.
+
+    Args:
+        model: a name from `catalogue.models()`, or `"package.module:function"`, a function without
+            required arguments that returns a Keras model (images in, logits out).
+        batch_size: images per replica and step.
+        input_pipeline: a name from `catalogue.pipelines()`, or `"package.module:function"`.
+        variable_update: tf_cnn_benchmarks' flag of that name.
+        all_reduce: how `replicated` sums gradients; it says nothing under `parameter_server`.
+        precision: Keras' dtype policy.
+        xla: compile the step with XLA.
+        trainer: our loop or Keras' `fit`.
+        forward_only: inference instead of training.
+
+    Raises:
+        WorkloadError: a choice that does not exist (the good ones are listed) or a batch below 1.
+    """
+
+    model: str
+    batch_size: int
+    input_pipeline: str = "device"
+    variable_update: VariableUpdate = VariableUpdate.REPLICATED
+    all_reduce: AllReduce = AllReduce.COPY
+    precision: Precision = Precision.FLOAT32
+    xla: bool = False
+    trainer: Trainer = Trainer.LOOP
+    forward_only: bool = False
+
+    def __post_init__(self) -> None:
+        for field, choices in _CHOICES.items():
+            object.__setattr__(self, field, _choice(field, choices, getattr(self, field)))
+        for field in ("model", "input_pipeline"):
+            if not isinstance(getattr(self, field), str) or not re.fullmatch(_NAME, getattr(self, field)):
+                raise WorkloadError(
+                    f"{field}={getattr(self, field)!r} is not a name: give a registered one such as "
+                    f"{'resnet50' if field == 'model' else 'device'!r}, or 'package.module:function'"
+                )
+        if isinstance(self.batch_size, bool) or not isinstance(self.batch_size, int) or self.batch_size < 1:
+            raise WorkloadError(f"batch_size={self.batch_size!r}: images per replica must be a whole number from 1")
+        if self.variable_update is VariableUpdate.PARAMETER_SERVER and self.all_reduce is not AllReduce.COPY:
+            raise WorkloadError(
+                f"all_reduce={self.all_reduce.value!r} says how variable_update='replicated' sums gradients; "
+                "'parameter_server' has none: leave it out"
+            )
+
+    @property
+    def id(self) -> str:
+        """Readable, stable and unique: defaults beyond the first four parts are left out.
+
+        >>> Workload(model="resnet50", batch_size=64).id
+        'resnet50-b64-replicated-device'
+        """
+        parts = [self.model, f"b{self.batch_size}", self.variable_update.value]
+        if self.all_reduce is not AllReduce.COPY:
+            parts.append(self.all_reduce.value)
+        parts.append(self.input_pipeline)
+        parts += [word for word, value in _SUFFIXES.items() if all(getattr(self, f) == v for f, v in value.items())]
+        return "-".join(parts)
+
+    @classmethod
+    def parse(cls, id: str) -> Self:
+        """The workload that has this id.
+
+        Raises:
+            WorkloadError: the text is not an id; says what one looks like.
+        """
+        rest, choices = id, {}
+        for word, value in reversed(_SUFFIXES.items()):
+            if rest.endswith(f"-{word}"):
+                rest, choices = rest.removesuffix(f"-{word}"), choices | value
+        match = re.fullmatch(_ID, rest)
+        if match is None:
+            raise WorkloadError(
+                f"{id!r} is not a workload id: it reads model-bBATCH-VARIABLE_UPDATE-INPUT_PIPELINE, "
+                "then what is not the default, as in 'resnet50-b64-replicated-device'"
+            )
+        named: dict[str, Any] = {k: v for k, v in match.groupdict().items() if v is not None}
+        return cls(**named | {"batch_size": int(named["batch_size"])} | choices)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for the worker; `Workload(**workload.to_json())` is the workload again."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def with_(self, **changes: Any) -> Self:
+        """A copy with some fields changed, checked like a new one."""
+        return replace(self, **changes)
+
+    def __str__(self) -> str:
+        return self.id
+
+
+_CHOICES: dict[str, type[StrEnum]] = {
+    "variable_update": VariableUpdate,
+    "all_reduce": AllReduce,
+    "precision": Precision,
+    "trainer": Trainer,
+}
+
+# The words that an id ends with, in this order, for what is not the default.
+_SUFFIXES: dict[str, dict[str, Any]] = {
+    "mixed_float16": {"precision": Precision.MIXED_FLOAT16},
+    "mixed_bfloat16": {"precision": Precision.MIXED_BFLOAT16},
+    "xla": {"xla": True},
+    "keras": {"trainer": Trainer.KERAS},
+    "forward_only": {"forward_only": True},
+}
+
+
+def _choice(field: str, choices: type[StrEnum], value: object) -> StrEnum:
+    try:
+        return choices(value)
+    except ValueError:
+        raise WorkloadError(one_of(field, value, choices)) from None
