@@ -15,6 +15,7 @@ class VariableUpdate(StrEnum):
 
     REPLICATED = "replicated"
     PARAMETER_SERVER = "parameter_server"
+    HOROVOD = "horovod"  # a process for each GPU; so far only in published figures and replayed logs
 
 
 class AllReduce(StrEnum):
@@ -60,7 +61,7 @@ class Workload:
         batch_size: images per replica and step.
         input_pipeline: a name from `catalogue.pipelines()`, or `"package.module:function"`.
         variable_update: tf_cnn_benchmarks' flag of that name.
-        all_reduce: how `replicated` sums gradients; it says nothing under `parameter_server`.
+        all_reduce: how `replicated` sums gradients; the other updates have no such choice.
         precision: Keras' dtype policy.
         xla: compile the step with XLA.
         trainer: our loop or Keras' `fit`.
@@ -91,10 +92,10 @@ class Workload:
                 )
         if isinstance(self.batch_size, bool) or not isinstance(self.batch_size, int) or self.batch_size < 1:
             raise WorkloadError(f"batch_size={self.batch_size!r}: images per replica must be a whole number from 1")
-        if self.variable_update is VariableUpdate.PARAMETER_SERVER and self.all_reduce is not AllReduce.COPY:
+        if self.variable_update is not VariableUpdate.REPLICATED and self.all_reduce is not AllReduce.COPY:
             raise WorkloadError(
                 f"all_reduce={self.all_reduce.value!r} says how variable_update='replicated' sums gradients; "
-                "'parameter_server' has none: leave it out"
+                f"{self.variable_update.value!r} has no such choice: leave it out"
             )
 
     @property
