@@ -1,0 +1,13 @@
+"""Synthetic images that lie on each device: what the model can do when its input costs nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_tfperf.training.inputs import Batch, InputSpec
+
+
+def device(spec: InputSpec) -> Batch:
+    """One constant batch on every replica's device, as tensorpack's `--fake-location gpu`."""
+    return spec.synthetic()

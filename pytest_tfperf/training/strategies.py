@@ -1,0 +1,83 @@
+"""Variable update -> tf.distribute strategy, and the scope in which a model's variables are made for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from pytest_tfperf.errors import MeasurementError, WorkloadError
+from pytest_tfperf.workload import AllReduce, VariableUpdate, Workload
+
+
+def strategy_for(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
+    """The strategy that trains `workload` with one replica on each of `devices` (names as `configure` gives them).
+
+    Raises:
+        WorkloadError: an all-reduce that these devices don't have.
+        MeasurementError: TensorFlow made another number of replicas than was asked for.
+    """
+    strategy = _make(workload, devices)
+    if strategy.num_replicas_in_sync != len(devices):
+        # Seen with MultiWorkerMirroredStrategy on virtual CPUs: it takes the first and says nothing.
+        raise MeasurementError(
+            f"{workload.id}: TensorFlow made {strategy.num_replicas_in_sync} replica(s) of {len(devices)} "
+            f"on {', '.join(devices)}; images/s would be wrong, so nothing is measured"
+        )
+    return strategy
+
+
+def _make(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
+    if workload.all_reduce is AllReduce.NCCL and not all("GPU" in d for d in devices):
+        raise WorkloadError(
+            f"{workload.id}: all_reduce='nccl' needs GPUs, and the devices are {', '.join(devices)}; "
+            "on CPUs use all_reduce='copy' or 'hierarchical'"
+        )
+    if workload.variable_update is VariableUpdate.PARAMETER_SERVER:
+        return _central_storage(devices)
+    if len(devices) == 1:
+        return tf.distribute.OneDeviceStrategy(devices[0])
+    return tf.distribute.MirroredStrategy(devices, cross_device_ops=_cross_device_ops(workload.all_reduce))
+
+
+def _central_storage(devices: list[str]) -> tf.distribute.Strategy:
+    """The parameters on the CPU, as tf_cnn_benchmarks' default local_parameter_device has them."""
+    if devices == ["CPU:0"]:
+        return tf.distribute.OneDeviceStrategy(devices[0])
+    return tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device="CPU:0")
+
+
+def _cross_device_ops(all_reduce: AllReduce) -> tf.distribute.CrossDeviceOps:
+    # No packing, as tf_cnn_benchmarks without gradient_repacking: to pack copies every gradient twice more.
+    match all_reduce:
+        case AllReduce.COPY:
+            return tf.distribute.ReductionToOneDevice()
+        case AllReduce.HIERARCHICAL:
+            return tf.distribute.HierarchicalCopyAllReduce(num_packs=0)
+        case AllReduce.NCCL:
+            return tf.distribute.NcclAllReduce(num_packs=0)
+
+
+@contextmanager
+def variable_scope(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """The strategy's scope, in which a variable that isn't trained (a moving statistic) can be updated by each replica.
+
+    Keras gives such variables no aggregation, and CentralStorageStrategy then refuses to update them.
+    """
+    with strategy.scope(), tf.variable_creator_scope(_aggregated):
+        yield
+
+
+def _aggregated(next_creator: Any, **kwargs: Any) -> tf.Variable:
+    if kwargs.get("trainable") is False and kwargs.get("aggregation") in (None, tf.VariableAggregation.NONE):
+        kwargs["aggregation"] = _aggregation(kwargs.get("dtype"))
+        kwargs["synchronization"] = tf.VariableSynchronization.ON_READ
+    return next_creator(**kwargs)
+
+
+def _aggregation(dtype: Any) -> tf.VariableAggregation:
+    # Counters and the state of random generators are integers, of which no mean can be taken.
+    floating = dtype is not None and tf.as_dtype(dtype).is_floating
+    return tf.VariableAggregation.MEAN if floating else tf.VariableAggregation.ONLY_FIRST_REPLICA
