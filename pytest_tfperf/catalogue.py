@@ -79,3 +79,8 @@ def _functions(room: str) -> dict[str, str]:
         for node in ast.parse(file.read_bytes()).body
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
     }
+
+
+def registered() -> dict[str, dict[str, str]]:
+    """The users' own names, room -> name -> target, so that a worker can know them too."""
+    return {room: dict(names) for room, names in _registered.items()}

@@ -1,0 +1,82 @@
+"""How workers start: a `Launcher` turns a `Job` into a `TrainingRun` that runs windows of steps on request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from pytest_tfperf.topology import Devices
+from pytest_tfperf.trial import Window
+from pytest_tfperf.workload import Workload
+
+Progress = Callable[[str], None]
+"""Is told each phase of a worker's start: "devices", "input pipeline", "model", "compile"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What one worker is to do.
+
+    Args:
+        workload: what to train.
+        devices: what to train it on.
+        seed: for the initial weights and the synthetic images.
+        slowdown: fraction of its throughput that the worker loses on purpose, 0 to below 1.
+    """
+
+    workload: Workload
+    devices: Devices
+    seed: int = 0
+    slowdown: float = 0.0
+
+
+class TrainingRun(Protocol):
+    """A training process that is compiled and ready.
+
+    Windows run back to back where the caller keeps one request ahead of the answers that it reads: a worker that
+    idles between windows lets its input pipeline fill its buffers, and its next window then reads too fast.
+    """
+
+    @property
+    def images_per_step(self) -> int:
+        """Batch size times replicas, over all nodes."""
+
+    @property
+    def compile_seconds(self) -> float:
+        """The first call: tracing, compiling and one step."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Versions of what the worker runs on."""
+
+    @property
+    def log(self) -> str:
+        """The worker's log file."""
+
+    def request(self, steps: int) -> None:
+        """Queue a window of `steps` steps; returns at once."""
+
+    def receive(self) -> Window:
+        """The oldest requested window's result.
+
+        Raises:
+            MeasurementError: the worker raised, died or fell silent; says in which phase, why, and its log's end.
+        """
+
+    def close(self) -> None:
+        """End the worker and all that it started; never raises."""
+
+
+class Launcher(Protocol):
+    """Starts workers of one kind; used for a whole session."""
+
+    def start(self, job: Job, progress: Progress) -> TrainingRun:
+        """A fresh worker that has compiled the job's step.
+
+        Raises:
+            MeasurementError: the worker could not start, raised, died or fell silent.
+        """
+
+    def close(self) -> None:
+        """End everything that was started; never raises."""

@@ -1,0 +1,225 @@
+"""Workers on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf import catalogue
+from pytest_tfperf.connection import Channel, ConnectionLost, Listener, Silence
+from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.launchers import Job, Progress
+from pytest_tfperf.launchers.processes import (
+    ForkServer,
+    FreshInterpreters,
+    Spawner,
+    WorkerProcess,
+    describe_exit,
+    kill_group,
+    log_tail,
+)
+from pytest_tfperf.trial import Window
+
+# What TensorFlow, Keras and XLA read once, when they are imported: a server that imported under other values is no use.
+_READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "CUDA_", "LD_LIBRARY_PATH", "OMP_", "MKL_", "ONEDNN_", "PYTHON")
+
+
+class LocalLauncher:
+    """Starts workers on this machine, from a fork server or as fresh interpreters.
+
+    Args:
+        logs: folder for the workers' log files; made where missing.
+        silence_seconds: a worker that says nothing for so long is taken for hung, and is killed.
+        fresh: a new interpreter for each worker instead of a fork.
+        python: the interpreter to run.
+    """
+
+    def __init__(self, *, logs: Path, silence_seconds: float, fresh: bool = False, python: str = sys.executable) -> None:
+        self._logs = logs
+        self._silence_seconds = silence_seconds
+        self._fresh = fresh
+        self._python = python
+        self._listener: Listener | None = None
+        self._spawner: Spawner | None = None
+        self._imported_under: dict[str, str] = {}
+        self._started = 0
+
+    def start(self, job: Job, progress: Progress) -> LocalRun:
+        """See `Launcher.start`; the first call also starts the fork server."""
+        progress("start")
+        listener, spawner = self._ready()
+        self._started += 1
+        log = self._logs / f"worker-{os.getpid()}-{self._started}.log"
+        message = {
+            "number": self._started,
+            "workload": job.workload.to_json(),
+            "devices": asdict(job.devices),
+            "seed": job.seed,
+            "slowdown": job.slowdown,
+            "names": catalogue.registered(),
+            "log": str(log),
+            "environment": _environment(job),
+            "import_paths": _import_paths(),
+        }
+        log.parent.mkdir(parents=True, exist_ok=True)
+        process = spawner.spawn(message)
+        run = LocalRun(process, log, self._silence_seconds)
+        try:
+            run.prepare(listener, self._started, progress)
+        except BaseException:
+            run.close()
+            raise
+        return run
+
+    def close(self) -> None:
+        """End the server and every worker."""
+        if self._spawner is not None:
+            self._spawner.close()
+        if self._listener is not None:
+            self._listener.close()
+        self._spawner = self._listener = None
+
+    def _ready(self) -> tuple[Listener, Spawner]:
+        now = {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_IMPORT)}
+        if self._spawner is not None and now != self._imported_under:
+            self.close()
+        if self._listener is None or self._spawner is None:
+            self._imported_under = now
+            self._listener = Listener()
+            if self._fresh:
+                self._spawner = FreshInterpreters(self._python, self._listener)
+            else:
+                self._spawner = ForkServer(self._python, self._listener, self._logs / f"server-{os.getpid()}.log")
+        return self._listener, self._spawner
+
+
+class LocalRun:
+    """A `TrainingRun` in a process on this machine."""
+
+    def __init__(self, process: WorkerProcess, log: Path, silence_seconds: float) -> None:
+        self._process = process
+        self._silence_seconds = silence_seconds
+        self._channel: Channel | None = None
+        self._phase = "start"
+        self._out_of_memory_kills = _out_of_memory_kills()
+        self.log = str(log)
+        self.images_per_step = 0
+        self.compile_seconds = 0.0
+        self.environment: Mapping[str, str] = {}
+
+    def prepare(self, listener: Listener, number: int, progress: Progress) -> None:
+        """Take the worker's call and follow it until its step is compiled."""
+        self._channel = self._await_call(listener, number)
+        while True:
+            message = self._next()
+            if "phase" in message:
+                self._phase = message["phase"]
+                progress(self._phase)
+            elif "ready" in message:
+                ready = message["ready"]
+                self.images_per_step = ready["images_per_step"]
+                self.compile_seconds = ready["compile_seconds"]
+                self.environment = ready["environment"]
+                self._phase = "steps"
+                return
+
+    def request(self, steps: int) -> None:
+        """See `TrainingRun.request`."""
+        assert self._channel is not None
+        with suppress(ConnectionLost):  # `receive` tells why, with all that is known
+            self._channel.send({"steps": steps})
+
+    def receive(self) -> Window:
+        """See `TrainingRun.receive`."""
+        window = self._next()["window"]
+        return Window(steps=window["steps"], seconds=window["seconds"], loss=window["loss"])
+
+    def close(self) -> None:
+        """See `TrainingRun.close`."""
+        if self._channel is not None:
+            self._channel.close()
+        kill_group(self._process.pid)
+        self._process.exit_status(5)
+
+    def _await_call(self, listener: Listener, number: int) -> Channel:
+        deadline = time.monotonic() + self._silence_seconds
+        while time.monotonic() < deadline:
+            try:
+                channel = listener.accept(0.2)
+                if channel.receive(5).get("number") == number:
+                    return channel
+            except Silence:
+                if (status := self._process.exit_status(0.001)) is not None:
+                    raise self._died(status) from None
+            except ConnectionLost:
+                continue  # a stranger on the port, or a worker that was killed meanwhile
+        raise self._hung()
+
+    def _next(self) -> dict[str, Any]:
+        assert self._channel is not None
+        try:
+            message = self._channel.receive(self._silence_seconds)
+        except Silence:
+            raise self._hung() from None
+        except ConnectionLost:
+            raise self._died(self._process.exit_status(5)) from None
+        if "error" in message:
+            raise self._raised(message["error"])
+        return message
+
+    def _raised(self, error: Mapping[str, str]) -> MeasurementError:
+        advice = ""
+        if error["type"] in ("ResourceExhaustedError", "MemoryError"):
+            advice = "\nThe worker ran out of memory: take a smaller batch_size."
+        return MeasurementError(
+            f"the worker raised {error['type']} in phase {self._phase!r}: {error['message']}{advice}\n{self._tail()}"
+        )
+
+    def _died(self, status: int | None) -> MeasurementError:
+        how = "closed its connection" if status is None else describe_exit(status)
+        if status == -signal.SIGKILL and _out_of_memory_kills() > self._out_of_memory_kills:
+            how = "was ended by the kernel's out-of-memory killer: take a smaller batch_size, or give it more memory"
+        return MeasurementError(f"the worker (pid {self._process.pid}) {how} in phase {self._phase!r}\n{self._tail()}")
+
+    def _hung(self) -> MeasurementError:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(self._process.pid, signal.SIGUSR1)  # faulthandler writes every thread's stack to the log
+            time.sleep(0.3)
+        return MeasurementError(
+            f"the worker (pid {self._process.pid}) said nothing for {self._silence_seconds:g} s in phase "
+            f"{self._phase!r} and was killed; a longer limit: --tfperf-timeout SECONDS\n{self._tail()}"
+        )
+
+    def _tail(self) -> str:
+        return f"the end of its log ({self.log}):\n{log_tail(Path(self.log))}"
+
+
+def _environment(job: Job) -> dict[str, str]:
+    environment = dict(os.environ)
+    environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    if job.devices.gpu_uuids:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(job.devices.gpu_uuids)
+    elif job.devices.kind == "CPU":
+        environment["CUDA_VISIBLE_DEVICES"] = "-1"  # a worker on CPUs must not take memory on a GPU
+    return environment
+
+
+def _import_paths() -> list[str]:
+    """Where pytest finds the tests' own modules: a user's model lies there, and the worker must find it too."""
+    ours = tuple({sys.prefix, sys.base_prefix, sys.exec_prefix})
+    return [str(Path.cwd()), *(path for path in sys.path if path and not path.startswith(ours))]
+
+
+def _out_of_memory_kills() -> int:
+    try:
+        with Path("/proc/vmstat").open(encoding="ascii") as counters:
+            return sum(int(line.split()[1]) for line in counters if line.startswith("oom_kill "))
+    except OSError:
+        return 0

@@ -1,0 +1,246 @@
+"""How local worker processes come to be and how they end: forked from the fork server, or fresh interpreters."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from pytest_tfperf.connection import Channel, ConnectionLost, Listener, Silence
+from pytest_tfperf.errors import MeasurementError
+
+_PACKAGE = Path(__file__).parent.parent
+
+# Runs a module of this very package under any Python, without putting what lies beside the package on its path.
+_BOOTSTRAP = """
+import importlib.util, runpy, sys
+spec = importlib.util.spec_from_file_location("pytest_tfperf", sys.argv[1])
+sys.modules["pytest_tfperf"] = package = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(package)
+runpy.run_module(sys.argv[2], run_name="__main__")
+"""
+
+_IMPORT_SECONDS = 300  # importing TensorFlow from a cold network disk has been seen to take minutes
+
+
+class WorkerProcess(Protocol):
+    """A worker as a process: it can be waited for and killed."""
+
+    pid: int
+
+    def exit_status(self, timeout_seconds: float) -> int | None:
+        """Its exit code, negative for a signal; None while it runs."""
+
+
+class Spawner(Protocol):
+    """Makes worker processes."""
+
+    def spawn(self, job: dict[str, Any]) -> WorkerProcess:
+        """A process that is about to call the driver; `job` is what `training.worker.work` takes."""
+
+    def close(self) -> None:
+        """End what was made; never raises."""
+
+
+class ForkServer:
+    """`training.server` as a process of its own; imports TensorFlow when the first worker is asked for."""
+
+    def __init__(self, python: str, listener: Listener, log: Path) -> None:
+        self._log = log
+        self._statuses: dict[int, int] = {}
+        self._process = _run_module(python, "pytest_tfperf.training.server", listener, log)
+        try:
+            self._channel = self._await_call(listener)
+            self.environment: dict[str, str] = self._await("ready", _IMPORT_SECONDS)["environment"]
+        except BaseException:
+            kill_group(self._process.pid)
+            self._process.wait()
+            raise
+
+    def spawn(self, job: dict[str, Any]) -> _Forked:
+        """Fork a worker, within milliseconds.
+
+        Raises:
+            MeasurementError: the server is gone, or holds a GPU open.
+        """
+        try:
+            self._channel.send(job)
+        except ConnectionLost:
+            raise self._gone() from None
+        return _Forked(self, int(self._await("forked", 60)))
+
+    def status_of(self, pid: int, timeout_seconds: float) -> int | None:
+        """The exit code of a worker that the server forked."""
+        deadline = time.monotonic() + timeout_seconds
+        while pid not in self._statuses:
+            try:
+                message = self._channel.receive(max(0.001, deadline - time.monotonic()))
+            except (Silence, ConnectionLost):
+                return None
+            self._note_exit(message)
+        return self._statuses[pid]
+
+    def close(self) -> None:
+        """Hang up: the server kills its workers and leaves; one that does not is killed."""
+        self._channel.close()
+        try:
+            self._process.wait(timeout=0.5)
+        except subprocess.TimeoutExpired:
+            kill_group(self._process.pid)
+            self._process.wait()
+
+    def _await_call(self, listener: Listener) -> Channel:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                channel = listener.accept(0.2)
+                channel.receive(5)
+            except Silence:
+                if self._process.poll() is not None:
+                    raise self._gone() from None
+            except ConnectionLost:
+                continue  # a stranger on the port
+            else:
+                return channel
+        raise self._gone()
+
+    def _await(self, key: str, timeout_seconds: float) -> Any:
+        while True:
+            try:
+                message = self._channel.receive(timeout_seconds)
+            except (ConnectionLost, Silence):
+                raise self._gone() from None
+            if key in message:
+                return message[key]
+            if "failed" in message:
+                raise MeasurementError(_no_tensorflow(message["failed"], self._process.args))
+            if "refused" in message:
+                raise MeasurementError(message["refused"] + "; use --tfperf-worker=fresh")
+            self._note_exit(message)
+
+    def _note_exit(self, message: dict[str, Any]) -> None:
+        if "exited" in message:
+            self._statuses[message["exited"]] = message["status"]
+
+    def _gone(self) -> MeasurementError:
+        status = self._process.poll()
+        state = "does not answer" if status is None else describe_exit(status)
+        return MeasurementError(
+            f"the fork server {state}; the end of its log ({self._log}):\n{log_tail(self._log)}\n"
+            "Workers can start without it: --tfperf-worker=fresh"
+        )
+
+
+class FreshInterpreters:
+    """A new Python for each worker: slower to start, shares nothing with the one before."""
+
+    def __init__(self, python: str, listener: Listener) -> None:
+        self._python = python
+        self._listener = listener
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def spawn(self, job: dict[str, Any]) -> _Fresh:
+        """Start an interpreter that will import TensorFlow and then work."""
+        process = _run_module(
+            self._python, "pytest_tfperf.training.worker", self._listener, Path(job["log"]), json.dumps(job)
+        )
+        self._processes.append(process)
+        return _Fresh(process)
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        for process in self._processes:
+            kill_group(process.pid)
+            process.wait()
+
+
+class _Forked:
+    def __init__(self, server: ForkServer, pid: int) -> None:
+        self._server = server
+        self.pid = pid
+
+    def exit_status(self, timeout_seconds: float) -> int | None:
+        return self._server.status_of(self.pid, timeout_seconds)
+
+
+class _Fresh:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self.pid = process.pid
+
+    def exit_status(self, timeout_seconds: float) -> int | None:
+        try:
+            return self._process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+
+def kill_group(pid: int) -> None:
+    """SIGKILL to a process and to all that it started: TensorFlow's preemption notifier swallows SIGTERM."""
+    for kill in (os.killpg, os.kill):  # the group is missing while a worker has not yet made its own
+        with suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
+
+
+def describe_exit(status: int) -> str:
+    """An exit code in words; negative codes are signals."""
+    if status >= 0:
+        return f"exited with status {status}"
+    name = signal.Signals(-status).name
+    hint = {
+        signal.SIGKILL: "somebody's kill -9, or the kernel's out-of-memory killer: see dmesg",
+        signal.SIGSEGV: "a crash in native code",
+        signal.SIGABRT: "native code gave up",
+    }.get(signal.Signals(-status), "")
+    return f"was ended by {name}" + (f" ({hint})" if hint else "")
+
+
+def log_tail(log: Path, lines: int = 20) -> str:
+    """The end of a log, each line set off; says so where there is none."""
+    try:
+        text = log.read_text(errors="replace").splitlines()[-lines:]
+    except OSError as error:
+        return f"  | (no log: {error.strerror})"
+    return "\n".join(f"  | {line}" for line in text) or "  | (empty)"
+
+
+def _run_module(
+    python: str, module: str, listener: Listener, log: Path, stdin: str = ""
+) -> subprocess.Popen[bytes]:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    environment = os.environ | {
+        "TFPERF_ADDRESS": str(listener.address),
+        "TFPERF_PARENT": str(os.getpid()),
+        # TensorFlow's start-up chatter hides the last words that matter in a log's tail.
+        "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1"),
+        "PYTHONDONTWRITEBYTECODE": os.environ.get("PYTHONDONTWRITEBYTECODE", ""),
+    }
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [python, "-P", "-c", _BOOTSTRAP, str(_PACKAGE / "__init__.py"), module],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            start_new_session=True,  # Ctrl-C in the terminal is pytest's to handle
+        )
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):
+        process.stdin.write(stdin.encode())
+        process.stdin.close()
+    return process
+
+
+def _no_tensorflow(failure: str, command: Any) -> str:
+    python = command[0] if command else sys.executable
+    return (
+        f"{python} can't import TensorFlow: {failure}\n"
+        "Install a build of it beside pytest-tfperf: pip install 'pytest-tfperf[tensorflow]' (CPU), "
+        "'pytest-tfperf[gpu]' (NVIDIA), or your own tensorflow-cpu, nightly or vendor's build."
+    )

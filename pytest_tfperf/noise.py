@@ -1,0 +1,83 @@
+"""How much fresh runs of one workload differ on one machine, learnt from all of the machine's baselines.
+
+Five runs say little about their own spread, and a test by that alone would miss any loss below 10 %. The rows of one machine
+are noisy for the same reasons, so each row's variance is drawn towards the machine's: limma's moderated variance
+(Smyth 2004, "Linear models and empirical Bayes methods", section 6.2).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pytest_tfperf.baseline import Baseline, Key
+
+# The DGX-1 document ran two one-GPU columns twice: 228/227 and 219/223, at most 1.8 % apart. Two runs that differ by
+# 1.8 % have a standard deviation of 1.8 / sqrt(2).
+PUBLISHED_SPREAD = 0.018 / math.sqrt(2)
+
+# Equal readings from a coarse source are no proof of a noiseless machine.
+_LEAST_SPREAD = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """The spread that a verdict reckons with.
+
+    Args:
+        spread: standard deviation between fresh runs' log throughputs.
+        degrees_of_freedom: how well it is known; inf where it is assumed.
+        source: in words, for the result.
+    """
+
+    spread: float
+    degrees_of_freedom: float
+    source: str
+
+
+def noise_of(baseline: Baseline, rows: Iterable[Baseline]) -> Noise:
+    """The noise to reckon with for `baseline`, one of the machine's `rows`.
+
+    A row without a spread borrows the machine's; a machine without any gets what the DGX-1 document shows.
+    """
+    known = {r.key: (r.spread, r.runs - 1) for r in rows if r.spread is not None and r.runs >= 2}
+    if not known:
+        return Noise(PUBLISHED_SPREAD, math.inf, "assumed: runs differ by 1.3 %, as in the DGX-1 document")
+    return _moderated(baseline.key, known)
+
+
+def _moderated(key: Key, known: dict[Key, tuple[float, int]]) -> Noise:
+    prior_df, prior_variance = _prior([(max(s, _LEAST_SPREAD) ** 2, df) for s, df in known.values()])
+    spread, df = known.get(key, (0.0, 0))
+    variance = max(spread, _LEAST_SPREAD) ** 2
+    if math.isinf(prior_df):
+        total, pooled = sum(df for _, df in known.values()), prior_variance
+    else:
+        total = prior_df + df
+        pooled = (prior_df * prior_variance + df * variance) / total
+    source = f"{len(known)} rows of this machine" if len(known) > 1 else "this row's own runs"
+    return Noise(math.sqrt(pooled), total, source)
+
+
+def _prior(rows: Sequence[tuple[float, int]]) -> tuple[float, float]:
+    """Degrees of freedom and variance that the machine's rows have in common (Smyth 2004, method of moments)."""
+    from scipy.special import digamma, polygamma
+
+    if len(rows) == 1:
+        return 0.0, rows[0][0]
+    centred = [math.log(v) - float(digamma(df / 2)) + math.log(df / 2) for v, df in rows]
+    mean = statistics.fmean(centred)
+    excess = statistics.variance(centred) - statistics.fmean(float(polygamma(1, df / 2)) for _, df in rows)
+    if excess <= 0:  # the rows differ no more than chance makes them: one variance for all
+        return math.inf, sum(v * df for v, df in rows) / sum(df for _, df in rows)
+    prior_df = 2 * _inverse_trigamma(excess)
+    return prior_df, math.exp(mean + float(digamma(prior_df / 2)) - math.log(prior_df / 2))
+
+
+def _inverse_trigamma(value: float) -> float:
+    from scipy.optimize import brentq
+    from scipy.special import polygamma
+
+    return float(brentq(lambda x: float(polygamma(1, x)) - value, 1e-6, 1e8))

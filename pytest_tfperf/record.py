@@ -1,0 +1,83 @@
+"""One finished measurement, with everything that history and reports read."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_tfperf.baseline import Baseline, Key
+from pytest_tfperf.throughput import Throughput
+from pytest_tfperf.verdict import Verdict
+from pytest_tfperf.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A workload measured on a topology.
+
+    Args:
+        test: pytest's node id, or the log that was replayed.
+        workload: what was trained.
+        topology: nodes x devices per node, as in "1x4".
+        machine: the machine's key.
+        devices: the devices in words, "2 x Tesla P100" or "2 virtual CPU devices".
+        throughput: what came out.
+        verdict: what it was judged to be; None where it was only measured.
+        document: a published figure for the same workload and topology, to show beside it.
+        environment: software of the worker and the machine, name -> version.
+        commit: the git commit of the tests' repository, "" outside of one.
+        time: when it finished, ISO 8601 with its zone.
+        seconds: how long it took, compiling and confirming included.
+    """
+
+    test: str
+    workload: Workload
+    topology: str
+    machine: str
+    devices: str
+    throughput: Throughput
+    verdict: Verdict | None = None
+    document: Baseline | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    commit: str = ""
+    time: str = ""
+    seconds: float = 0.0
+
+    @property
+    def key(self) -> Key:
+        """What identifies its baseline within the machine's file."""
+        return Key(self.workload.id, self.topology)
+
+    @property
+    def images_per_sec_per_device(self) -> float:
+        """The throughput divided by all devices of all nodes."""
+        nodes, devices = self.topology.split("x")
+        return self.throughput.images_per_sec / (int(nodes) * int(devices))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; what is not a finite number becomes None, which JSON can hold."""
+        plain: dict[str, Any] = _plain(dataclasses.asdict(self))
+        return plain | {"workload": self.workload.id}
+
+
+def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[str]:
+    """What differs between a baseline's software and today's: "tensorflow 1.3.0 -> 2.21.0", sorted by name."""
+    then = dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part)
+    return [
+        f"{name} {then[name]} -> {environment[name]}"
+        for name in sorted(then.keys() & environment.keys())
+        if then[name] != environment[name]
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return value

@@ -1,0 +1,186 @@
+"""Every option, environment variable and ini value, read once into one frozen `Settings`.
+
+Each option NAME can be given as `--tfperf-NAME`, as the variable `TFPERF_NAME`, or as the ini value `tfperf_NAME`; the first
+that is given holds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from dataclasses import field as dataclass_field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from pytest_tfperf.errors import TfperfError, one_of
+
+if TYPE_CHECKING:
+    import pytest
+
+
+class Update(StrEnum):
+    """What `--update-baselines` records anew."""
+
+    ALL = "all"
+    FAILED = "failed"
+
+
+class WorkerStart(StrEnum):
+    """How worker processes start."""
+
+    FORK = "fork"
+    FRESH = "fresh"
+
+
+def _fraction(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1:
+        raise ValueError("must be a fraction from 0 to below 1")
+    return value
+
+
+def _tolerance(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1:
+        raise ValueError("must be a fraction between 0 and 1, 0.05 for 5 %")
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise ValueError("must be above 0 seconds")
+    return value
+
+
+def _count(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise ValueError(f"must be a whole number from {least}")
+        return value
+
+    return parse
+
+
+def _flag(text: str) -> bool:
+    try:
+        return {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}[
+            text.lower()
+        ]
+    except KeyError:
+        raise ValueError("must be true or false") from None
+
+
+def _option(default: Any, parse: Callable[[str], Any], help: str, metavar: str | None = None) -> Any:
+    return dataclass_field(default=default, metadata={"parse": parse, "help": help, "metavar": metavar})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the user asked for; see each field's help, which `pytest --help` shows too."""
+
+    update_baselines: Update | None = None
+    baselines: Path = _option(
+        Path("baselines"), Path, "folder of the baselines, one CSV for each machine (under rootdir)", "DIR"
+    )
+    dir: Path = _option(Path(".tfperf"), Path, "folder of the local history and the workers' logs (under rootdir)", "DIR")
+    machine: str = _option("", str, "name of this machine's baselines, instead of one made from its hardware", "NAME")
+    tolerance: float = _option(0.02, _tolerance, "accepted change where neither test nor baseline says", "FRACTION")
+    steps: int = _option(100, _count(1), "the most steps that are timed, where the test doesn't say", "N")
+    warmup_steps: int = _option(10, _count(0), "the least steps before them that are not timed", "N")
+    input_pipeline: str = _option("device", str, "the input_pipeline fixture's value where not parametrised", "NAME")
+    runs: int = _option(5, _count(5), "fresh runs that --update-baselines measures, at least 5", "N")
+    require_baseline: bool = _option(False, _flag, "the nightly gate: no baseline fails, and measuring nothing is not green")
+    strict: bool = _option(False, _flag, "fail what is INCONCLUSIVE too")
+    smoke: bool = _option(False, _flag, "one window of each test, nothing judged: will tonight run?")
+    worker: WorkerStart = _option(
+        WorkerStart.FORK, WorkerStart, "fork workers from a server that has imported TensorFlow, or start fresh ones", "HOW"
+    )
+    timeout: float = _option(600.0, _seconds, "seconds of silence after which a worker is taken for hung", "SECONDS")
+    split_gpu: bool = _option(False, _flag, "split one GPU into as many as a test takes, to try the multi-GPU paths")
+    inject_slowdown: float = _option(0.0, _fraction, "throughput that workers lose on purpose: try the gate", "FRACTION")
+
+    @classmethod
+    def from_config(cls, config: pytest.Config) -> Self:
+        """Read pytest's command line, the environment and the ini file; paths are put under rootdir.
+
+        Raises:
+            TfperfError: a value that can't be one; says where it was given and what it must be.
+        """
+        given = {name: _given(config, name, os.environ) for name in _options()}
+        values = {name: _parse(name, *value) for name, value in given.items() if value is not None}
+        for folder in ("baselines", "dir"):
+            values[folder] = config.rootpath / values.get(folder, cls.__dataclass_fields__[folder].default)
+        update = config.getoption("update_baselines")
+        settings = cls(update_baselines=Update(update) if update else None, **values)
+        settings._refuse_contradictions()
+        return settings
+
+    def _refuse_contradictions(self) -> None:
+        contradictions = {
+            "--update-baselines with --tfperf-smoke: one window is no baseline": self.update_baselines and self.smoke,
+            "--update-baselines with --tfperf-inject-slowdown: the loss would become the reference": (
+                self.update_baselines and self.inject_slowdown
+            ),
+            "--tfperf-smoke with --tfperf-require-baseline: the smoke run judges nothing": (
+                self.smoke and self.require_baseline
+            ),
+        }
+        for text, wrong in contradictions.items():
+            if wrong:
+                raise TfperfError(f"{text}. Leave one of them out.")
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Register every option with its ini value, in one group."""
+    group = parser.getgroup("tfperf", "performance gate for TensorFlow (pytest-tfperf)")
+    group.addoption(
+        "--update-baselines",
+        action="store_const",
+        const=Update.ALL.value,
+        dest="update_baselines",
+        help="record what is measured as this machine's baselines: at least 5 fresh runs of each selected test",
+    )
+    # An option of its own, not an optional value: `pytest --update-baselines perf_tests` must not eat the path.
+    group.addoption(
+        "--update-baselines=failed",
+        action="store_const",
+        const=Update.FAILED.value,
+        dest="update_baselines",
+        help="the same for those tests only that failed or had no baseline in the last run",
+    )
+    for name, option in _options().items():
+        flag = option.metadata["parse"] is _flag
+        spelled, text = name.replace("_", "-"), option.metadata["help"]
+        default = "" if flag or option.default == "" else f" (default: {option.default})"
+        kind: dict[str, Any] = {"action": "store_true", "default": None} if flag else {"metavar": option.metadata["metavar"]}
+        group.addoption(f"--tfperf-{spelled}", dest=f"tfperf_{name}", help=f"{text}{default}", **kind)
+        parser.addini(f"tfperf_{name}", help=f"the same as --tfperf-{spelled}", default=None, type="string")
+
+
+def _options() -> dict[str, Any]:
+    return {f.name: f for f in fields(Settings) if "parse" in f.metadata}
+
+
+def _given(config: pytest.Config, name: str, environment: Mapping[str, str]) -> tuple[str, str] | None:
+    """Where a value was given, and its text."""
+    if (value := config.getoption(f"tfperf_{name}")) is not None:
+        return f"--tfperf-{name.replace('_', '-')}", str(value)
+    if value := environment.get(f"TFPERF_{name.upper()}"):
+        return f"environment variable TFPERF_{name.upper()}", value
+    if value := config.getini(f"tfperf_{name}"):
+        return f"{config.inipath}: tfperf_{name}", str(value)
+    return None
+
+
+def _parse(name: str, place: str, text: str) -> Any:
+    parse = _options()[name].metadata["parse"]
+    try:
+        return parse(text)
+    except ValueError as error:
+        if isinstance(parse, type) and issubclass(parse, StrEnum):
+            raise TfperfError(f"{place}: {one_of('value', text, parse)}") from None
+        raise TfperfError(f"{place}: {text!r} {error}" if "must" in str(error) else f"{place}: {text!r} is no number") from None

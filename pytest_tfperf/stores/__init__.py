@@ -1,0 +1,1 @@
+"""What is kept on disk: baselines, history, documents, logs."""

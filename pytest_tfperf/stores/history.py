@@ -1,0 +1,92 @@
+"""Every finished measurement, appended at once to a local SQLite file: a kill loses none that finished."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from pytest_tfperf.errors import TfperfError
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pytest_tfperf.record import Record
+
+_SCHEMA = """
+create table if not exists records (
+    id integer primary key,
+    time text not null,
+    test text not null,
+    machine text not null,
+    workload text not null,
+    topology text not null,
+    images_per_sec real not null,
+    outcome text,
+    seconds real not null,
+    record text not null  -- the whole record, JSON
+)
+"""
+
+
+class History:
+    """The history file; opened for each call, so that sessions side by side don't hold each other up.
+
+    Args:
+        path: the SQLite file; its folder is made where missing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def append(self, record: Record) -> None:
+        """Add a record; it is on disk when this returns.
+
+        Raises:
+            TfperfError: the file can't be written, or is no history.
+        """
+        row = (
+            record.time,
+            record.test,
+            record.machine,
+            record.workload.id,
+            record.topology,
+            record.throughput.images_per_sec,
+            record.verdict.outcome.value if record.verdict else None,
+            record.seconds,
+            json.dumps(record.to_json()),
+        )
+        with self._open() as database, database:
+            database.execute(
+                "insert into records (time, test, machine, workload, topology, images_per_sec, outcome, seconds, record)"
+                " values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                row,
+            )
+
+    def seconds_of(self, tests: Iterable[str], machine: str) -> dict[str, float]:
+        """How long each test took when it last finished on this machine; tests never seen are left out."""
+        if not self._path.exists():
+            return {}
+        with self._open() as database:
+            found = database.execute(
+                "select test, seconds from records where machine = ? group by test having id = max(id)", (machine,)
+            )
+            known = dict(found.fetchall())
+        return {test: known[test] for test in tests if test in known}
+
+    def _open(self) -> closing[sqlite3.Connection]:
+        import sqlite3
+
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            database = sqlite3.connect(self._path, timeout=30)
+            database.execute("pragma journal_mode = wal")
+            database.execute(_SCHEMA)
+        except (OSError, sqlite3.Error) as error:
+            raise TfperfError(
+                f"{self._path}: the history can't be opened: {error}. Move the file away, or give another folder: "
+                "--tfperf-dir DIR"
+            ) from error
+        return closing(database)

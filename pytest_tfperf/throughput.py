@@ -1,0 +1,151 @@
+"""A trial summarised: images per second, its interval, and tf_cnn_benchmarks' statistics over windows."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_tfperf.trial import Attempt, Trial, Window
+
+_TRIM = 0.2  # of the windows at either end: a neighbour's burst on a shared machine spoils several windows in a row
+_MAX_AUTOCORRELATION = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class RunValue:
+    """One worker's throughput.
+
+    Args:
+        log_rate: natural logarithm of images per second: the 20 % trimmed mean over windows.
+        error: standard error of `log_rate` from the windows alone, corrected for their autocorrelation; what differs
+            between worker processes is not in it. inf where there are too few windows to tell.
+        windows: how many were timed.
+    """
+
+    log_rate: float
+    error: float
+    windows: int
+
+    @property
+    def images_per_sec(self) -> float:
+        """The value in images per second."""
+        return math.exp(self.log_rate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throughput:
+    """What is judged, shown and recorded of a trial.
+
+    Args:
+        images_per_sec: over all devices: the run's trimmed mean; over several runs their Hodges-Lehmann median.
+        low, high: 95 % interval. From one run it covers the windows' noise only; from several, the runs' too.
+        runs: one value for each fresh worker, in order.
+        mean_images_per_sec, uncertainty, jitter: as tf_cnn_benchmarks defines them, but over windows where it has steps
+            (scripts/tf_cnn_benchmarks, `log_fn`): images / mean seconds, std(speeds) / sqrt(n), 1.4826 * MAD(speeds).
+        steps: timed steps in all.
+        images_per_step: batch size times replicas.
+        compile_seconds: the first run's first call; None in a log.
+        loss: the last timed step's loss; None in a log without one.
+    """
+
+    images_per_sec: float
+    low: float
+    high: float
+    runs: tuple[RunValue, ...]
+    mean_images_per_sec: float
+    uncertainty: float
+    jitter: float
+    steps: int
+    images_per_step: int
+    compile_seconds: float | None = None
+    loss: float | None = None
+
+    @property
+    def windows(self) -> int:
+        """Timed windows over all runs."""
+        return sum(run.windows for run in self.runs)
+
+
+def summarise(trial: Trial) -> Throughput:
+    """The throughput of a trial that has at least one attempt with at least one window."""
+    runs = tuple(run_value(attempt) for attempt in trial.attempts)
+    centre = hodges_lehmann([run.log_rate for run in runs])
+    half = _half_interval(runs)
+    windows = [(w, a.images_per_step) for a in trial.attempts for w in a.windows]
+    mean, uncertainty, jitter = window_statistics([w for w, _ in windows], windows[0][1])
+    return Throughput(
+        images_per_sec=math.exp(centre),
+        low=math.exp(centre - half),
+        high=math.exp(centre + half),
+        runs=runs,
+        mean_images_per_sec=mean,
+        uncertainty=uncertainty,
+        jitter=jitter,
+        steps=sum(w.steps for w, _ in windows),
+        images_per_step=windows[0][1],
+        compile_seconds=trial.attempts[0].compile_seconds,
+        loss=windows[-1][0].loss,
+    )
+
+
+def run_value(attempt: Attempt) -> RunValue:
+    """One worker's value: a log's own total where it states one, else the trimmed mean of its windows.
+
+    Yuen's standard error for a trimmed mean, winsorised sd / (0.6 sqrt(n)), times sqrt((1+r)/(1-r)) for windows that
+    resemble their neighbours, r the lag-1 autocorrelation.
+    """
+    rates = [math.log(attempt.images_per_step * w.steps / w.seconds) for w in attempt.windows]
+    sorted_rates = sorted(rates)
+    cut = int(_TRIM * len(rates))
+    value = statistics.fmean(sorted_rates[cut : len(rates) - cut])
+    if attempt.stated_images_per_sec is not None:
+        value = math.log(attempt.stated_images_per_sec)
+    return RunValue(value, _error(rates, sorted_rates, cut), len(rates))
+
+
+def window_statistics(windows: Sequence[Window], images_per_step: int) -> tuple[float, float, float]:
+    """Mean images/s, uncertainty and jitter by tf_cnn_benchmarks' formulas, with windows in the place of steps."""
+    speeds = [images_per_step * w.steps / w.seconds for w in windows]
+    mean = images_per_step * sum(w.steps for w in windows) / sum(w.seconds for w in windows)
+    middle = statistics.median(speeds)
+    jitter = 1.4826 * statistics.median(abs(speed - middle) for speed in speeds)
+    return mean, statistics.pstdev(speeds) / math.sqrt(len(speeds)), jitter
+
+
+def hodges_lehmann(values: Sequence[float]) -> float:
+    """The median of all pairs' means, a pair of one included: nearly the mean where all is well, robust to one outlier.
+
+    (Hodges and Lehmann 1963.)
+    """
+    return statistics.median((a + b) / 2 for i, a in enumerate(values) for b in values[i:])
+
+
+def _error(rates: Sequence[float], sorted_rates: Sequence[float], cut: int) -> float:
+    n = len(rates)
+    if n < 3:
+        return math.inf
+    low, high = sorted_rates[cut], sorted_rates[n - 1 - cut]
+    winsorised = [min(max(rate, low), high) for rate in rates]
+    r = min(max(_autocorrelation(winsorised) + 1 / n, 0.0), _MAX_AUTOCORRELATION)
+    return statistics.stdev(winsorised) * math.sqrt((1 + r) / (1 - r) / n) / (1 - 2 * _TRIM)
+
+
+def _autocorrelation(values: Sequence[float]) -> float:
+    mean = statistics.fmean(values)
+    squares = sum((v - mean) ** 2 for v in values)
+    if squares == 0:
+        return 0.0
+    return sum((a - mean) * (b - mean) for a, b in zip(values, values[1:], strict=False)) / squares
+
+
+def _half_interval(runs: Sequence[RunValue]) -> float:
+    within = 1.96 * math.sqrt(sum(run.error**2 for run in runs)) / len(runs)
+    if len(runs) < 2:
+        return within
+    from scipy.special import stdtrit
+
+    between = statistics.stdev([run.log_rate for run in runs]) / math.sqrt(len(runs))
+    between *= float(stdtrit(len(runs) - 1, 0.975))
+    return max(between, within) if math.isfinite(within) else between

@@ -1,0 +1,50 @@
+"""What a process of ours does to itself before it works: die with its parent, log to its file, be found when it hangs."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Have the kernel kill this process when its parent dies, however it dies (prctl(2); Linux only).
+
+    `parent_pid` is the parent as the caller knew it: one that died before the call would never be noticed.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os._exit(1)
+
+
+def become_worker(log: Path, environment: Mapping[str, str], import_paths: Sequence[str]) -> None:
+    """Take a log file, an environment and import paths of one's own; SIGUSR1 then writes all stacks to the log.
+
+    The process also volunteers for the kernel's out-of-memory killer, which else might choose pytest.
+    """
+    with suppress(PermissionError):  # a fresh interpreter leads its session already
+        os.setsid()
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+    os.close(null)
+    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115  # lives as long as the process
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path += [path for path in import_paths if path not in sys.path]
+    faulthandler.enable(sys.stderr)
+    faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")

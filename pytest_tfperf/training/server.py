@@ -1,0 +1,122 @@
+"""The fork server: imports TensorFlow once, touches no device, and forks a worker for each measurement.
+
+Run by a launcher as `pytest_tfperf.training.server`, with the driver's address in TFPERF_ADDRESS. It leaves when the driver
+closes the connection and takes its workers with it; when the driver is killed, the kernel does both.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import socket
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.connection import Address, Channel, ConnectionLost, connect
+from pytest_tfperf.training.process import become_worker, die_with_parent
+
+
+def main() -> None:
+    """Serve until the driver hangs up."""
+    die_with_parent(int(os.environ.pop("TFPERF_PARENT")))
+    address = Address.parse(os.environ.pop("TFPERF_ADDRESS"))
+    channel = connect(address)
+    channel.send({"hello": "server", "pid": os.getpid()})
+    started = time.perf_counter()
+    try:
+        from pytest_tfperf.training import worker
+    except ImportError as error:
+        channel.send({"failed": f"{type(error).__name__}: {error}"})
+        return
+    gc.collect()
+    gc.freeze()  # what is imported stays shared with every worker instead of being copied by a collection
+    channel.send({"ready": {"seconds": time.perf_counter() - started, "environment": worker.versions()}})
+    _Server(channel, address).serve()
+
+
+def open_accelerators(descriptors: Path = Path("/proc/self/fd")) -> list[str]:
+    """The accelerator device files that this process holds open; must be none before a fork.
+
+    CUDA that was initialised before a fork is unusable after it, in every child.
+    """
+    held = []
+    for entry in descriptors.iterdir():
+        with suppress(OSError):
+            held.append(str(entry.readlink()))
+    return sorted(name for name in held if name.startswith(("/dev/nvidia", "/dev/kfd", "/dev/dri")))
+
+
+class _Server:
+    def __init__(self, channel: Channel, address: Address) -> None:
+        self._channel = channel
+        self._address = address
+        self._workers: set[int] = set()
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_writer.setblocking(False)
+        signal.set_wakeup_fd(self._wake_writer.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # only so that the wake-up descriptor is written
+
+    def serve(self) -> None:
+        try:
+            while True:
+                ready, _, _ = select.select([self._channel, self._wake_reader], [], [])
+                if self._wake_reader in ready:
+                    self._wake_reader.recv(4096)
+                    self._reap()
+                if self._channel in ready:
+                    self._fork(self._channel.receive())
+        except ConnectionLost:
+            for pid in self._workers:
+                with suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)
+
+    def _fork(self, job: dict[str, Any]) -> None:
+        if held := open_accelerators():
+            self._channel.send({"refused": f"the fork server holds {', '.join(held)} open: CUDA would not survive a fork"})
+            return
+        server = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._become(job, server)
+        self._workers.add(pid)
+        self._channel.send({"forked": pid})
+
+    def _become(self, job: dict[str, Any], server: int) -> None:
+        """In the child: never returns into the server's loop, whatever happens."""
+        status = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for end in (self._wake_reader, self._wake_writer, self._channel):
+                end.close()
+            die_with_parent(server)
+            become_worker(Path(job["log"]), job["environment"], job["import_paths"])
+            from pytest_tfperf.training import worker
+
+            status = worker.work(connect(self._address), job)
+        except BaseException:  # noqa: BLE001  # a worker's last words belong in its log, not in the server's loop
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+
+    def _reap(self) -> None:
+        while self._workers:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._workers.discard(pid)
+            with suppress(ProcessLookupError):  # what the worker itself started goes with it
+                os.killpg(pid, signal.SIGKILL)
+            self._channel.send({"exited": pid, "status": os.waitstatus_to_exitcode(status)})
+
+
+if __name__ == "__main__":
+    main()

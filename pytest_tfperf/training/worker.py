@@ -1,0 +1,117 @@
+"""The worker: a job in, windows out. Runs in a fork of the server, or alone as a fresh interpreter."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import platform
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from pytest_tfperf import catalogue
+from pytest_tfperf.connection import Address, Channel, ConnectionLost, connect
+from pytest_tfperf.topology import DeviceKind, Devices
+from pytest_tfperf.training.devices import configure
+from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
+from pytest_tfperf.training.loop import TrainingLoop
+from pytest_tfperf.training.process import become_worker, die_with_parent
+from pytest_tfperf.training.strategies import strategy_for
+from pytest_tfperf.workload import Workload
+
+
+def work(channel: Channel, job: dict[str, Any]) -> int:
+    """Do a job for the driver at the other end; returns the process's exit status."""
+    channel.send({"hello": "worker", "number": job["number"], "pid": os.getpid()})
+    try:
+        loop, compile_seconds = _prepare(channel, job)
+        channel.send(
+            {
+                "ready": {
+                    "images_per_step": loop.images_per_step,
+                    "compile_seconds": compile_seconds,
+                    "environment": versions(),
+                }
+            }
+        )
+        _serve_windows(channel, loop, job["slowdown"])
+    except ConnectionLost:
+        return 0  # the driver has what it wants
+    except BaseException as error:  # noqa: BLE001  # the driver reports whatever it was
+        traceback.print_exc()
+        channel.send({"error": {"type": type(error).__name__, "message": str(error)[:2000]}})
+        return 1
+    return 0
+
+
+def versions() -> dict[str, str]:
+    """What this process computes with, by the names that people look for in a failure."""
+    build = tf.sysconfig.get_build_info()
+    found = {
+        "python": platform.python_version(),
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "cuda": build.get("cuda_version", ""),
+        "cudnn": build.get("cudnn_version", ""),
+    }
+    return {name: version for name, version in found.items() if version}
+
+
+def _prepare(channel: Channel, job: dict[str, Any]) -> tuple[TrainingLoop, float]:
+    """Everything before the first timed step, told phase by phase so that a fault has a place."""
+
+    def phase(name: str) -> None:
+        channel.send({"phase": name})
+
+    for room, names in job["names"].items():
+        catalogue.register(room, names)
+    workload = Workload(**job["workload"])
+    phase("devices")
+    devices = job["devices"]
+    names = configure(Devices(**devices | {"kind": DeviceKind(devices["kind"])}))
+    strategy = strategy_for(workload, names)
+    phase("model")
+    model = load_model(workload, strategy, job["seed"])
+    phase("input pipeline")
+    inputs = load_pipeline(workload, input_spec(workload, model, strategy, job["seed"]))
+    phase("compile")
+    loop = TrainingLoop(strategy, model, inputs, workload)
+    started = time.perf_counter()
+    loop.run(1)
+    return loop, time.perf_counter() - started
+
+
+def _serve_windows(channel: Channel, loop: TrainingLoop, slowdown: float) -> None:
+    """Run each window that is asked for, until the driver hangs up."""
+    gc.collect()
+    gc.freeze()  # no collection in mid-window walks over all that TensorFlow has made
+    while True:
+        steps = channel.receive()["steps"]
+        started = time.perf_counter()
+        loss = loop.run(steps)
+        if slowdown:
+            # Losing a fraction f of the throughput takes f / (1 - f) of the window's own time on top of it.
+            time.sleep((time.perf_counter() - started) * slowdown / (1 - slowdown))
+        seconds = time.perf_counter() - started
+        channel.send({"window": {"steps": steps, "seconds": seconds, "loss": loss}})
+
+
+def main() -> int:
+    """A fresh interpreter's way in: the job comes by standard input."""
+    die_with_parent(int(os.environ.pop("TFPERF_PARENT")))
+    address = Address.parse(os.environ.pop("TFPERF_ADDRESS"))
+    job = json.load(sys.stdin)
+    become_worker(Path(job["log"]), job["environment"], job["import_paths"])
+    return work(connect(address), job)
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    os._exit(status)  # TensorFlow's exit handlers have hung with a dataset still open

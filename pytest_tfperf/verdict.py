@@ -1,0 +1,234 @@
+"""The judgement: a throughput held against a baseline, pure and from numbers alone."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from pytest_tfperf.baseline import Baseline, Provenance
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.noise import Noise
+from pytest_tfperf.throughput import Throughput
+
+RUNS_TO_CONFIRM = (3, 5)
+"""Fresh runs behind a REGRESSED: after three it must look so, and after five still."""
+
+FALSE_ALARMS_A_NIGHT = 0.05  # over all tests of a session, before the other conditions bring it far below
+
+_SUSPICION = 1.5  # spreads; below this one run passes. See docs/statistics.md for the error rates that it gives
+_PUBLISHED_TOLERANCE = 0.05
+_DETECTION = 1.645  # spreads beyond the threshold where a loss is caught 95 times in 100
+
+
+class Outcome(StrEnum):
+    """The six outcomes."""
+
+    PASS = "PASS"
+    IMPROVED = "IMPROVED"
+    REGRESSED = "REGRESSED"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    NO_BASELINE = "NO_BASELINE"
+    INVALID = "INVALID"
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """The change that is accepted, as signed fractions; None is unbounded, as ReFrame writes it."""
+
+    lower: float | None = -0.02
+    upper: float | None = 0.02
+
+    def __post_init__(self) -> None:
+        if self.lower is not None and not -1 < self.lower < 0:
+            raise TfperfError(f"tolerance: lower {self.lower!r} must lie between -1 and 0, as -0.05 for 5 % (or None)")
+        if self.upper is not None and not 0 < self.upper < math.inf:
+            raise TfperfError(f"tolerance: upper {self.upper!r} must be above 0, as 0.05 for 5 % (or None)")
+
+    @classmethod
+    def of(cls, value: float | tuple[float | None, float | None] | Self) -> Self:
+        """0.05 is (-0.05, 0.05); a pair is lower and upper."""
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, tuple):
+            if len(value) != 2:
+                raise TfperfError(f"tolerance={value!r}: give one fraction, 0.05, or a pair, (-0.05, None)")
+            return cls(*value)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
+            raise TfperfError(f"tolerance={value!r}: give a fraction between 0 and 1, 0.05 for 5 %")
+        return cls(-value, value)
+
+    def within(self, baseline: Baseline) -> Self:
+        """This tolerance with the baseline's own bounds in the place of ours where its row has some."""
+        lower, upper = baseline.lower, baseline.upper
+        if baseline.provenance is Provenance.PUBLISHED:
+            lower = -_PUBLISHED_TOLERANCE if lower is None else lower
+            upper = _PUBLISHED_TOLERANCE if upper is None else upper
+        return type(self)(
+            self.lower if lower is None else (None if math.isinf(lower) else lower),
+            self.upper if upper is None else (None if math.isinf(upper) else upper),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One outcome, with the numbers that led to it.
+
+    Args:
+        outcome: one of six.
+        reason: one sentence.
+        baseline: what it was held against; None where there was none.
+        floor: the baseline is a document's figure for a weaker machine: only a drop below it counts.
+        change: fraction against the reference, -0.13 for 13 % slower.
+        lower, upper: images per second between which it passes unremarked; None where unbounded.
+        tolerance: what was accepted.
+        threshold: the drop, as a positive fraction, that would have failed: the tolerance, or more where noise needs it.
+        noise: what the runs are known to differ by.
+        smallest_loss: the loss that would have been caught 95 times in 100, had it been confirmed with five runs.
+        runs_wanted: fresh runs in all that it would take to decide; 0 when decided.
+    """
+
+    outcome: Outcome
+    reason: str = ""
+    baseline: Baseline | None = None
+    floor: bool = False
+    change: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    tolerance: Tolerance | None = None
+    threshold: float | None = None
+    noise: Noise | None = None
+    smallest_loss: float | None = None
+    runs_wanted: int = 0
+
+
+def judge(
+    throughput: Throughput,
+    baseline: Baseline | None,
+    tolerance: Tolerance,
+    noise: Noise | None = None,
+    *,
+    floor: bool = False,
+    tests: int = 1,
+    most_runs: int | None = None,
+) -> Verdict:
+    """Hold a throughput against a baseline.
+
+    REGRESSED takes a drop beyond the tolerance *and* beyond what the noise explains, in three fresh runs and again in five,
+    with every single run at least half as bad: one slow run of a night fails nobody.
+
+    Args:
+        throughput: tonight's runs.
+        baseline: the reference; None gives NO_BASELINE.
+        tolerance: the drop and the rise that are accepted.
+        noise: between-run spread, from `noise_of`.
+        floor: only a drop counts.
+        tests: tests in the session; the false alarms of a night are shared among them.
+        most_runs: runs that can be had at all (a log is one); None: as many as it takes.
+    """
+    if throughput.loss is not None and not math.isfinite(throughput.loss):
+        return Verdict(outcome=Outcome.INVALID, reason=f"the loss is {throughput.loss}: what it trains is not a model")
+    if baseline is None or noise is None:
+        return Verdict(outcome=Outcome.NO_BASELINE, reason="there is no baseline for this workload on this machine")
+    runs = [run.log_rate - math.log(baseline.reference) for run in throughput.runs]
+    limits = _Limits(throughput, baseline, tolerance, noise, tests)
+    outcome, reason, wanted = _decide(runs, limits, RUNS_TO_CONFIRM if most_runs is None else (most_runs,))
+    if floor and outcome is Outcome.IMPROVED:
+        outcome, reason = Outcome.PASS, "above the floor"
+    return Verdict(
+        outcome=outcome,
+        reason=reason,
+        baseline=baseline,
+        floor=floor,
+        change=throughput.images_per_sec / baseline.reference - 1,
+        lower=None if tolerance.lower is None else baseline.reference * math.exp(-limits.drop(len(runs))),
+        upper=None if tolerance.upper is None or floor else baseline.reference * math.exp(limits.rise(len(runs))),
+        tolerance=tolerance,
+        threshold=None if tolerance.lower is None else 1 - math.exp(-limits.drop(len(runs))),
+        noise=noise,
+        smallest_loss=None if tolerance.lower is None else 1 - math.exp(-limits.smallest_loss()),
+        runs_wanted=wanted,
+    )
+
+
+def may_stop(throughput: Throughput, baseline: Baseline, tolerance: Tolerance, noise: Noise) -> bool:
+    """Whether a first run, so far, passes whatever else it measures: its lower end is above what raises suspicion.
+
+    Only good news stops a run early: stopping on bad news multiplies the false alarms.
+    """
+    run = throughput.runs[0]
+    drop = run.log_rate - math.log(baseline.reference)
+    return drop - 2 * run.error >= -_Limits(throughput, baseline, tolerance, noise, 1).suspicion
+
+
+class _Limits:
+    """The drops, in natural logarithms, at which things happen."""
+
+    def __init__(
+        self, throughput: Throughput, baseline: Baseline, tolerance: Tolerance, noise: Noise, tests: int
+    ) -> None:
+        errors = [run.error for run in throughput.runs if math.isfinite(run.error)]
+        # A run that was cut short, or on a restless night, is known less well than the baseline's runs were.
+        self._spread = max(noise.spread, statistics.fmean(errors) if errors else 0.0)
+        self._degrees_of_freedom = noise.degrees_of_freedom
+        self._reference_variance = 1.07 / baseline.runs  # of a Hodges-Lehmann median, in spreads squared
+        self._tests = tests
+        self._lower = math.inf if tolerance.lower is None else -math.log1p(tolerance.lower)
+        self._upper = math.inf if tolerance.upper is None else math.log1p(tolerance.upper)
+
+    @property
+    def suspicion(self) -> float:
+        """The drop of one run that makes us look again."""
+        noise = _SUSPICION * self._spread * math.sqrt(1 + self._reference_variance)
+        return max(noise, self._lower - noise)
+
+    def drop(self, runs: int) -> float:
+        return max(self._lower, self._explained(runs))
+
+    def rise(self, runs: int) -> float:
+        return max(self._upper, self._explained(runs))
+
+    def smallest_loss(self) -> float:
+        runs = RUNS_TO_CONFIRM[-1]
+        return self.drop(runs) + _DETECTION * self._spread * math.sqrt(1 / runs + self._reference_variance)
+
+    def _explained(self, runs: int) -> float:
+        """What noise alone exceeds once in 1/alpha nights, over all tests of a night."""
+        alpha = (1 - (1 - FALSE_ALARMS_A_NIGHT) ** (1 / max(self._tests, 1))) / 2
+        return _t_quantile(alpha, self._degrees_of_freedom) * self._spread * math.sqrt(
+            1 / runs + self._reference_variance
+        )
+
+
+def _decide(runs: Sequence[float], limits: _Limits, stages: Sequence[int]) -> tuple[Outcome, str, int]:
+    mean, best = statistics.fmean(runs), max(runs)
+    fresh = f"{len(runs)} fresh worker{'s' if len(runs) > 1 else ''}"
+    if len(runs) < stages[0]:
+        if runs[0] >= -limits.suspicion:
+            return _good(mean, limits, len(runs))
+        return Outcome.INCONCLUSIVE, f"a drop is suspected after {fresh}, not confirmed", stages[0]
+    drop = limits.drop(len(runs))
+    if not (mean < -drop and best < -drop / 2):
+        if mean < -drop:
+            return Outcome.INCONCLUSIVE, f"not every one of {fresh} shows the drop", 0
+        return _good(mean, limits, len(runs))
+    if later := [stage for stage in stages if stage > len(runs)]:
+        return Outcome.INCONCLUSIVE, f"a drop in each of {fresh}, to be confirmed", later[0]
+    return Outcome.REGRESSED, f"confirmed in {fresh}", 0
+
+
+def _good(mean: float, limits: _Limits, runs: int) -> tuple[Outcome, str, int]:
+    if mean > limits.rise(runs):
+        return Outcome.IMPROVED, "faster than the baseline by more than the tolerance", 0
+    return Outcome.PASS, "within what is accepted", 0
+
+
+def _t_quantile(alpha: float, degrees_of_freedom: float) -> float:
+    if math.isinf(degrees_of_freedom):
+        return -statistics.NormalDist().inv_cdf(alpha)
+    from scipy.special import stdtrit
+
+    return -float(stdtrit(degrees_of_freedom, alpha))
