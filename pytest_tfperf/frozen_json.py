@@ -1,0 +1,72 @@
+"""Frozen dataclasses from plain JSON values, checked field by field; an error names the place."""
+
+from __future__ import annotations
+
+import sys
+import types
+from dataclasses import MISSING, fields, is_dataclass
+from enum import StrEnum
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pytest_tfperf.errors import TfperfError, one_of
+
+T = TypeVar("T")
+
+
+def build(cls: type[T], value: object, where: str) -> T:
+    """A `cls` from a JSON object; a field with a default may be missing.
+
+    Raises:
+        TfperfError: not an object, an unknown or missing field, or a value of the wrong type; names it.
+    """
+    if not isinstance(value, dict):
+        raise TfperfError(f"{where}: expected an object with the fields of {cls.__name__}, found {value!r:.60}")
+    hints = get_type_hints(cls)
+    known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]  # every T here is a dataclass
+    for name in value:
+        if name not in known:
+            raise TfperfError(f"{where}: {one_of('field', name, known)}")
+    for name, field in known.items():
+        if name not in value and field.default is MISSING and field.default_factory is MISSING:
+            raise TfperfError(f"{where}: the field {name!r} is missing")
+    return cls(**{name: _value(hints[name], item, f"{where}.{name}") for name, item in value.items()})
+
+
+def _value(hint: Any, value: object, where: str) -> Any:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in get_args(hint):
+            return None
+        hint = next(arg for arg in get_args(hint) if arg is not type(None))
+        return _value(hint, value, where)
+    if origin is tuple and isinstance(value, list):
+        return _items(get_args(hint), value, where)
+    # What prints as one word ("NV4") is written as one.
+    if isinstance(value, str) and hasattr(hint, "parse"):
+        return hint.parse(value)
+    if is_dataclass(hint) and isinstance(hint, type):
+        return build(hint, value, where)
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        if value not in list(hint):
+            raise TfperfError(f"{where}: {one_of(hint.__name__, value, hint)}")
+        return hint(str(value))
+    return _plain(hint, value, where)
+
+
+def _items(kinds: tuple[Any, ...], values: list[object], where: str) -> tuple[Any, ...]:
+    if kinds[-1] is Ellipsis:
+        kinds = (kinds[0],) * len(values)
+    if len(kinds) != len(values):
+        raise TfperfError(f"{where}: expected {len(kinds)} items, found {len(values)}")
+    return tuple(_value(kind, v, f"{where}[{i}]") for i, (kind, v) in enumerate(zip(kinds, values, strict=True)))
+
+
+def _plain(hint: Any, value: object, where: str) -> Any:
+    # bool is a subclass of int, and `true` cores are no number of cores.
+    if isinstance(value, bool) is (hint is bool):
+        if hint is float and isinstance(value, int | float) and abs(value) <= sys.float_info.max:
+            return float(value)
+        if hint is not float and isinstance(hint, type) and isinstance(value, hint):
+            return value
+    expected = getattr(hint, "__name__", str(hint))
+    raise TfperfError(f"{where}: expected {'list' if expected == 'tuple' else expected}, found {value!r:.60}")

@@ -1,0 +1,60 @@
+"""The machine's key: one file name for equal hardware, whatever the driver, software, UUIDs or host name."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+# File systems allow 255 bytes; the baselines' suffix, lock and temporary names need some of them.
+_LONGEST = 180
+
+# Words of a CPU's model that say nothing about its speed, or say it twice.
+_CPU_NOISE = re.compile(
+    r"""\((?:R|TM|C)\)              # trade marks
+      | \b\d+(?:st|nd|rd|th)\ Gen\b  # "13th Gen Intel(R) Core(TM) i9-13900K"
+      | @\s*[\d.]+\s*GHz            # the base clock, which the model number implies
+      | \b\w+-Core\b               # the whole chip's cores; the usable ones end the key
+      | \bwith\ Radeon\b.*
+      | \b(?:CPU|Processor|Intel)\b  # Xeon and Core are names that only Intel uses
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def host_part(cpu_model: str, usable_cores: int) -> str:
+    """Model and usable logical cores.
+
+    >>> host_part("Intel(R) Xeon(R) CPU E5-2698 v4 @ 2.20GHz", 80)
+    'xeon-e5-2698-v4-80c'
+    """
+    model = _words(_CPU_NOISE.sub(" ", cpu_model)) or _words(cpu_model) or "unknown-cpu"
+    return f"{model}-{usable_cores}c"
+
+
+def gpu_part(names: Sequence[str], link_class: str) -> str:
+    """Count and name of each model, most frequent first, then the class of the links; "" without GPUs.
+
+    >>> gpu_part(["Tesla P100-SXM2-16GB"] * 8, "nvlink")
+    '8x-tesla-p100-sxm2-16gb-nvlink'
+    """
+    # Drivers from R465 on write "NVIDIA GeForce ..." where older ones write "GeForce ...": the same card.
+    models = Counter(_words(re.sub(r"^NVIDIA\b", "", name)) or "unknown-gpu" for name in names)
+    counted = sorted(models.items(), key=lambda item: (-item[1], item[0]))
+    return joined([*(f"{count}x-{model}" for model, count in counted), link_class])
+
+
+def joined(parts: Iterable[str]) -> str:
+    """The parts that say something, with dashes; what is too long for a file name ends in a digest of all of it."""
+    from hashlib import sha256
+
+    key = "-".join(filter(None, parts))
+    return key if len(key) <= _LONGEST else f"{key[: _LONGEST - 9]}-{sha256(key.encode()).hexdigest()[:8]}"
+
+
+def _words(text: str) -> str:
+    # A point stays only inside a number or word: "1g.18gb", "2.5".
+    return re.sub(r"(?:[^a-z0-9.]|(?<![a-z0-9])\.|\.(?![a-z0-9]))+", "-", text.lower()).strip("-")

@@ -1,0 +1,90 @@
+"""A topology as text: the matrix that people know from `nvidia-smi topo -m`, below what it belongs to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_tfperf.gpu import gib
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_tfperf.topology import Gpu, Topology
+
+# nvidia-smi's words and order, worst path first.
+_LEGEND = (
+    ("X", "the GPU itself"),
+    ("SYS", "PCIe and the link between NUMA nodes (QPI, UPI, Infinity Fabric)"),
+    ("NODE", "PCIe and the link between the host bridges of one NUMA node"),
+    ("PHB", "PCIe and one host bridge (usually the CPU)"),
+    ("PXB", "several PCIe bridges, no host bridge"),
+    ("PIX", "at most one PCIe bridge"),
+    ("NV#", "# NVLinks together"),
+    ("?", "the driver does not tell, or CUDA can't use it (MIG)"),
+)
+
+
+def render(topology: Topology) -> str:
+    """Head, GPUs, matrix with CPU and NUMA affinity, legend; without GPUs, the reason in their place."""
+    blocks = [_head(topology)]
+    if topology.gpus:
+        blocks += [_gpus(topology.gpus), _matrix(topology), _legend()]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _head(topology: Topology) -> str:
+    host = topology.host
+    where = f"{host.hostname}: " if host.hostname else ""
+    physical = f" ({host.physical_cores} physical)" if host.physical_cores else ""
+    memory = f", {gib(host.memory_bytes)}" if host.memory_bytes is not None else ""
+    cuda = f", CUDA {topology.cuda_version}" if topology.cuda_version else ""
+    kernel = f", Linux {host.kernel}" if host.kernel else ""
+    cores = f"{host.usable_cores} of {host.total_cores} cores usable{physical}"
+    lines = [
+        ("machine", topology.machine),
+        ("host", f"{where}{host.cpu_model}, {cores}{memory}{kernel}"),
+        ("driver", f"{topology.driver_version}{cuda}" if topology.driver_version else "none"),
+        ("GPUs", topology.describe() if topology.gpus else f"none: {topology.why_no_gpus or 'no reason is known'}"),
+        *(("note", note) for note in topology.notes),
+    ]
+    return "\n".join(f"{label:<8} {text}" for label, text in lines)
+
+
+def _gpus(gpus: Sequence[Gpu]) -> str:
+    return _columns([[label, *_facts(gpu)] for label, gpu in zip(_labels(gpus), gpus, strict=True)])
+
+
+def _facts(gpu: Gpu) -> list[str]:
+    capability = ".".join(map(str, gpu.compute_capability)) if gpu.compute_capability else "?"
+    rate = "?" if gpu.fp32_tflops is None else f"{gpu.fp32_tflops:.1f}"
+    pcie = f"PCIe {gpu.pcie_generation or '?'} x{gpu.pcie_width or '?'}"
+    return [gpu.name, gib(gpu.memory_bytes), f"compute {capability}", f"{rate} TFLOP/s FP32", pcie, gpu.uuid]
+
+
+def _matrix(topology: Topology) -> str:
+    labels = _labels(topology.gpus)
+    rows = [["", *labels, "CPU Affinity", "NUMA Affinity"]]
+    for label, gpu, links in zip(labels, topology.gpus, topology.links, strict=True):
+        node = "N/A" if gpu.numa_node is None else str(gpu.numa_node)
+        rows.append([label, *(" X" if link is None else str(link) for link in links), gpu.cpu_affinity or "N/A", node])
+    return _columns(rows)
+
+
+def _labels(gpus: Sequence[Gpu]) -> list[str]:
+    """GPU and NVML's index; MIG devices of one GPU are counted behind a point."""
+    seen: dict[int, int] = {}
+    labels = []
+    for gpu in gpus:
+        slice = seen[gpu.index] = seen.get(gpu.index, -1) + 1
+        labels.append(f"GPU{gpu.index}.{slice}" if gpu.mig else f"GPU{gpu.index}")
+    return labels
+
+
+def _legend() -> str:
+    return "\n".join(["Legend", *(f"  {word:<4} = {meaning}" for word, meaning in _LEGEND)])
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
