@@ -1,0 +1,281 @@
+"""Baselines on disk: one CSV for each machine, read whole or not at all, written atomically under a lock."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import stat
+import time
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final, final
+
+from pytest_tfperf.baseline import Baseline, Key, Provenance
+from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.stores import baseline_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+# A machine's name is a file's name and an option's value on three systems: no separators, no leading dot or dash.
+_MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}")
+
+
+def published_folder() -> Path | None:
+    """The documents' baselines: `published/` in an installed wheel, `baselines/` in a checkout, else None."""
+    package = Path(__file__).parents[1]
+    return next((f for f in (package / "published", package.parent / "baselines") if f.is_dir()), None)
+
+
+_PUBLISHED: Final = published_folder()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row that was written: what held before (a published row of the same key counts) and what holds now."""
+
+    old: Baseline | None
+    new: Baseline
+
+
+@final
+class BaselineStore:
+    """The user's folder of baselines, over the published ones that ship with the package.
+
+    Args:
+        folder: where `update` writes; it need not exist before.
+        published: a folder that is only read, and of which only the published rows count; None for none.
+    """
+
+    def __init__(self, folder: Path, published: Path | None = _PUBLISHED) -> None:
+        self.folder = folder
+        self._published = published
+        self._locked = False
+        self._read: dict[Path, tuple[tuple[int, ...], dict[Key, Baseline]]] = {}
+
+    def load(self, machine: str) -> dict[Key, Baseline]:
+        """All rows of a machine; the user's row wins over the shipped one of the same key. Unknown machine: none.
+
+        Raises:
+            BaselineError: a name that can't be a machine's, or a file that can't be read whole (file and line named).
+        """
+        _check_name(machine)
+        rows: dict[Key, Baseline] = {}
+        for folder in self._folders():
+            rows |= self._rows(folder, machine)
+        return rows
+
+    def find(self, machine: str, key: Key) -> Baseline | None:
+        """The machine's row for this key; raises as `load` does."""
+        return self.load(machine).get(key)
+
+    def machines(self) -> list[str]:
+        """The machines that have a file, the published ones included."""
+        return sorted({name for folder in self._folders() for name in _machines(folder)}, key=baseline_file.natural)
+
+    def published_like(self, key: Key) -> list[Baseline]:
+        """The published rows with this key, of every machine: for floors, and to show the document's figure.
+
+        A measured row hides none of them. Raises as `load` does.
+        """
+        found: dict[str, Baseline] = {}
+        for folder in self._folders():
+            for machine in _machines(folder):
+                row = self._rows(folder, machine).get(key)
+                if row is not None and row.provenance is Provenance.PUBLISHED:
+                    found[machine] = row
+        return [found[machine] for machine in sorted(found, key=baseline_file.natural)]
+
+    def update(self, machine: str, rows: Mapping[Key, Baseline]) -> tuple[Change, ...]:
+        """Write these rows into the machine's file, leave its other rows as they are, and say what changed.
+
+        Takes the lock for the moment where the session does not hold it.
+
+        Raises:
+            BaselineError: the file can't be read whole or written, or another session holds the lock; nothing is lost.
+        """
+        _check_name(machine)
+        with self._hold():
+            return self._write(machine, self._rows(self.folder, machine) | dict(rows), rows)
+
+    def publish(self, machine: str, rows: Mapping[Key, Baseline]) -> tuple[Change, ...]:
+        """Replace the machine's published rows by these. Measured rows stay, and win where the key is the same.
+
+        Raises as `update` does.
+        """
+        _check_name(machine)
+        with self._hold():
+            own = self._rows(self.folder, machine)
+            measured = {key: row for key, row in own.items() if row.provenance is Provenance.MEASURED}
+            new = {key: row for key, row in rows.items() if key not in measured}
+            return self._write(machine, new | measured, new)
+
+    def check_writable(self) -> None:
+        """Make the folder and write to it once, so that a run does not find out after it has measured.
+
+        Raises:
+            BaselineError: it can't be made or written.
+        """
+        probe = self.folder / f".probe-{os.getpid()}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            probe.write_bytes(b"\n")
+            probe.unlink()
+        except OSError as error:
+            raise _unwritable(self.folder, error) from None
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other sessions from writing baselines here, until the block ends or the process dies.
+
+        Raises:
+            BaselineError: another session holds it (which, since when), or the folder can't be written.
+        """
+        path = self.folder / ".lock"
+        with _acquire(path):
+            self._locked = True
+            try:
+                yield
+            finally:
+                self._locked = False
+                path.unlink(missing_ok=True)
+
+    def _hold(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._locked else self.lock()
+
+    def _folders(self) -> list[Path]:
+        return [self.folder] if self._published is None else [self._published, self.folder]
+
+    def _write(self, machine: str, whole: Mapping[Key, Baseline], new: Mapping[Key, Baseline]) -> tuple[Change, ...]:
+        assert all(row.key == key and row.machine == machine for key, row in whole.items())
+        before = self.load(machine)
+        _replace(self.folder / f"{machine}.csv", baseline_file.render(whole.values()))
+        return tuple(Change(before.get(key), row) for key, row in new.items())
+
+    def _rows(self, folder: Path, machine: str) -> dict[Key, Baseline]:
+        """The rows that count of one file, read again only when the file has changed."""
+        path = folder / f"{machine}.csv"
+        try:
+            status = path.stat()
+            version = (status.st_ino, status.st_size, status.st_mtime_ns)
+            if path not in self._read or self._read[path][0] != version:
+                self._read[path] = (version, baseline_file.parse(path.read_bytes(), machine, str(path)))
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise BaselineError(f"{path} can't be read: {error.strerror}. Mend it, or name another folder") from None
+        rows = self._read[path][1]
+        if folder == self.folder:
+            return rows
+        return {key: row for key, row in rows.items() if row.provenance is Provenance.PUBLISHED}
+
+
+def _check_name(machine: str) -> None:
+    if not _MACHINE.fullmatch(machine):
+        raise BaselineError(
+            f"{machine!r} can't be a machine's name, because a file is named after it: use letters, digits, "
+            "'.', '_', '+' and '-', starting with a letter or digit, 200 characters at most"
+        )
+
+
+def _machines(folder: Path) -> list[str]:
+    """The machines of one folder; a file that no machine's name can reach is none of them."""
+    if not folder.is_dir():
+        return []
+    return [file.stem for file in folder.glob("*.csv") if _MACHINE.fullmatch(file.stem)]
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Put `data` in the file's place in one step, so that no reader and no crash ever sees half of it."""
+    target = path.resolve()  # a link stays a link
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as file:
+            if target.exists():
+                os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+        _sync_folder(target.parent)
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name last through a power cut; some file systems can't, and the file is in place anyway."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _acquire(path: Path) -> IO[str]:
+    """The locked file, signed with who holds it; the lock goes when it is closed, or with the process."""
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = path.open("a+", encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise _unwritable(path.parent, error) from None
+        try:
+            _flock(file, path)
+            # The last holder removes the file: what we hold may have lost its name a moment ago.
+            if _is_named(file, path):
+                _sign(file)
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+
+
+def _is_named(file: IO[str], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _sign(file: IO[str]) -> None:
+    file.truncate(0)
+    json.dump({"pid": os.getpid(), "host": os.uname().nodename, "since": time.strftime("%Y-%m-%d %H:%M:%S")}, file)
+    file.flush()
+
+
+def _flock(file: IO[str], path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise BaselineError(
+            f"{path.parent}: another session updates these baselines, {_holder(file)}. "
+            "Wait for it to end, or end it: the lock goes with its process"
+        ) from None
+    except OSError as error:
+        raise BaselineError(
+            f"{path} can't be locked: {error.strerror}. Put the baselines on a file system with locks"
+        ) from None
+
+
+def _holder(file: IO[str]) -> str:
+    file.seek(0)
+    try:
+        holder = json.loads(file.read())
+        return f"pid {holder['pid']} on {holder['host']} since {holder['since']}"
+    except (ValueError, TypeError, KeyError):  # taken a moment ago, and not yet signed
+        return "which has not said who it is"
+
+
+def _unwritable(path: Path, error: OSError) -> BaselineError:
+    return BaselineError(
+        f"{path} can't be written: {error.strerror}. Make it writable, or name another folder with "
+        "the ini value tfperf_baselines"
+    )

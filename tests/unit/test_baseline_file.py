@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_tfperf.baseline import Baseline, Key, Provenance
+from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.stores import baseline_file
+from pytest_tfperf.workload import AllReduce, Precision, Trainer, VariableUpdate, Workload
+
+HEADER = (
+    "workload,topology,reference,lower,upper,unit,runs,spread,provenance,source,date,gpu,gpu_fp32_tflops,"
+    "environment,note"
+)
+ROW = (
+    'resnet50-b64-replicated-device,1x8,1612,-0.05,0.05,images/s,1,,published,"a.md, row 1",2017,Tesla P100,10.6,'
+    "tensorflow=1.3.0,"
+)
+KEY = Key("resnet50-b64-replicated-device", "1x8")
+
+
+def row(reference: float = 1612.0, key: Key = KEY, machine: str = "box", **changes: object) -> Baseline:
+    return Baseline(machine=machine, key=key, reference=reference, **changes)  # type: ignore[arg-type]
+
+
+def parse(text: str | bytes) -> dict[Key, Baseline]:
+    return baseline_file.parse(text if isinstance(text, bytes) else text.encode(), "box", "box.csv")
+
+
+def with_cell(column: str, value: str) -> str:
+    """A file of one row in which this cell is replaced."""
+    names = HEADER.split(",")
+    cells = ROW.replace('"a.md, row 1"', "a.md").split(",")
+    cells[names.index(column)] = value
+    return f"{HEADER}\n{','.join(cells)}\n"
+
+
+# Writing, and reading back
+
+
+def test_a_row_is_written_as_people_write_it() -> None:
+    published = row(
+        lower=-0.05,
+        upper=0.05,
+        provenance=Provenance.PUBLISHED,
+        source="a.md, row 1",
+        date="2017",
+        gpu="Tesla P100",
+        gpu_fp32_tflops=10.6,
+        environment="tensorflow=1.3.0",
+    )
+    assert baseline_file.render([published]) == f"{HEADER}\n{ROW}\n".encode()
+
+
+def test_rows_are_sorted_as_people_count() -> None:
+    keys = [Key(f"resnet50-b{b}-replicated-device", f"1x{n}") for b in (128, 64, 8) for n in (16, 8, 1)]
+    text = baseline_file.render(row(key=key) for key in keys).decode()
+    written = [line.split(",")[:2] for line in text.splitlines()[1:]]
+    assert written == [[f"resnet50-b{b}-replicated-device", f"1x{n}"] for b in (8, 64, 128) for n in (1, 8, 16)]
+
+
+def test_a_line_break_in_a_text_becomes_a_space() -> None:
+    assert parse(baseline_file.render([row(note="one\r\ntwo")]))[KEY].note == "one two"
+
+
+def test_a_text_that_utf_8_lacks_is_written_all_the_same() -> None:
+    assert parse(baseline_file.render([row(source="pytest caf\udce9")]))[KEY].source == "pytest caf?"
+
+
+_texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), max_size=40)
+_workloads = st.builds(
+    Workload,
+    model=st.sampled_from(["resnet50", "trivial", "mypkg.nets:build"]),
+    batch_size=st.integers(1, 10**6),
+    input_pipeline=st.sampled_from(["device", "host", "imagenet-distortions", "mypkg.data:images"]),
+    variable_update=st.just(VariableUpdate.REPLICATED),
+    all_reduce=st.sampled_from(AllReduce),
+    precision=st.sampled_from(Precision),
+    xla=st.booleans(),
+    trainer=st.sampled_from(Trainer),
+    forward_only=st.booleans(),
+)
+_topologies = st.builds("{}x{}".format, st.integers(1, 999), st.integers(1, 999))
+_positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
+_baselines = st.builds(
+    Baseline,
+    machine=st.just("box"),
+    key=st.builds(Key, st.builds(str, _workloads), _topologies),
+    reference=_positive,
+    lower=st.none() | st.floats(max_value=0, exclude_max=True),
+    upper=st.none() | st.floats(min_value=0, exclude_min=True),
+    provenance=st.sampled_from(Provenance),
+    source=_texts,
+    date=_texts,
+    runs=st.integers(1, 10**6),
+    spread=st.none() | st.floats(min_value=0, allow_infinity=False),
+    gpu=_texts,
+    gpu_fp32_tflops=st.none() | _positive,
+    environment=_texts,
+    note=_texts,
+)
+
+
+@settings(deadline=None)
+@given(st.lists(_baselines, max_size=6, unique_by=lambda baseline: baseline.key))
+def test_what_is_written_is_read_back(baselines: list[Baseline]) -> None:
+    assert parse(baseline_file.render(baselines)) == {baseline.key: baseline for baseline in baselines}
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=300) | st.text(max_size=300).map(lambda text: text.encode("utf-8", "replace")))
+def test_no_bytes_make_reading_crash(data: bytes) -> None:
+    with pytest.raises(BaselineError, match=r"^box\.csv, line \d+: "):
+        parse(data)
+
+
+@settings(deadline=None)
+@given(st.text(max_size=60), st.integers(0, len(HEADER) + len(ROW) + 1), st.integers(0, 20))
+def test_a_damaged_file_is_an_error_or_whole_rows(text: str, at: int, length: int) -> None:
+    whole = f"{HEADER}\n{ROW}\n"
+    damaged = (whole[:at] + text + whole[at + length :]).encode("utf-8", "replace")
+    with suppress(BaselineError):
+        assert all(math.isfinite(found.reference) and found.reference > 0 for found in parse(damaged).values())
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, len(HEADER) + len(ROW) + 1))
+def test_no_file_that_was_cut_off_within_a_line_is_read(cut: int) -> None:
+    whole = f"{HEADER}\n{ROW}\n"
+    kept = whole[:-cut]
+    if kept.endswith("\n"):
+        assert parse(kept) == {}
+    else:
+        with pytest.raises(BaselineError):
+            parse(kept)
+
+
+# Malformed files
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "fact"),
+    [
+        pytest.param("", 1, "empty", id="empty"),
+        pytest.param(f"{HEADER.replace(',reference', '')}\n", 1, "no column reference", id="missing-column"),
+        pytest.param(f"{HEADER},speed\n", 1, "unknown column 'speed'", id="unknown-column"),
+        pytest.param(f"{HEADER},note\n", 1, "column note is there twice", id="column-twice"),
+        pytest.param(f"{HEADER}\n{ROW}", 2, "cut off", id="no-line-end"),
+        pytest.param(f"{HEADER}\n{ROW}\nresnet50-b64-rep\n", 3, "1 fields", id="too-few-fields"),
+        pytest.param(f"{HEADER}\n\n{ROW}\n", 2, "0 fields", id="blank-line"),
+        pytest.param(f"{HEADER}\n{ROW},\n", 2, "16 fields", id="too-many-fields"),
+        pytest.param(f"{HEADER}\n{ROW}\n{ROW}\n", 3, "stands on line 2 already", id="duplicate-key"),
+        pytest.param(f'{HEADER}\n"{ROW}\n', 2, "not a CSV line", id="broken-quotes"),
+        pytest.param(f"{HEADER}\n<<<<<<< HEAD\n{ROW}\n", 2, "an unfinished merge", id="merge-conflict"),
+        pytest.param(f"<<<<<<< HEAD\n{HEADER}\n", 1, "an unfinished merge", id="merge-conflict-at-the-top"),
+        pytest.param(with_cell("reference", "fast"), 2, "reference 'fast' is not a number", id="text-for-a-number"),
+        pytest.param(with_cell("reference", "1_612"), 2, "'1_612' is not a number", id="python-underscore"),
+        pytest.param(with_cell("reference", ""), 2, "no reference", id="no-reference"),
+        pytest.param(with_cell("reference", "nan"), 2, "reference 'nan' is not a number", id="nan"),
+        pytest.param(with_cell("reference", "inf"), 2, "reference inf is not a throughput", id="infinity"),
+        pytest.param(with_cell("reference", "1e999"), 2, "reference inf is not a throughput", id="overflow"),
+        pytest.param(with_cell("reference", "0"), 2, "reference 0.0 is not a throughput", id="zero"),
+        pytest.param(with_cell("reference", "-3"), 2, "reference -3.0 is not a throughput", id="negative"),
+        pytest.param(with_cell("lower", "0.05"), 2, "lower 0.05", id="lower-without-sign"),
+        pytest.param(with_cell("unit", "images/hour"), 2, "unit 'images/hour'", id="wrong-unit"),
+        pytest.param(with_cell("runs", "1.5"), 2, "runs '1.5'", id="half-a-run"),
+        pytest.param(with_cell("runs", "0"), 2, "runs 0", id="no-run"),
+        pytest.param(with_cell("spread", "wide"), 2, "spread 'wide'", id="text-for-spread"),
+        pytest.param(with_cell("gpu_fp32_tflops", "-1"), 2, "gpu_fp32_tflops -1", id="negative-peak"),
+        pytest.param(with_cell("provenance", "guessed"), 2, "unknown provenance 'guessed'", id="provenance"),
+        pytest.param(with_cell("workload", "resnet50"), 2, "'resnet50' is not a workload id", id="workload"),
+        pytest.param(with_cell("workload", "resnet50-b0-replicated-device"), 2, "not a workload id", id="batch-0"),
+        pytest.param(with_cell("workload", f"x-b{'9' * 5000}-replicated-device"), 2, "batch size", id="batch-huge"),
+        pytest.param(
+            with_cell("workload", "resnet50-b64-replicated-copy-device"),
+            2,
+            "write 'resnet50-b64-replicated-device'",
+            id="default-spelt-out",
+        ),
+        pytest.param(with_cell("topology", "8"), 2, "topology '8'", id="topology"),
+        pytest.param(with_cell("topology", "1x0"), 2, "topology '1x0'", id="topology-0"),
+    ],
+)
+def test_a_malformed_file_is_refused_with_file_and_line(text: str, line: int, fact: str) -> None:
+    with pytest.raises(BaselineError) as error:
+        parse(text)
+    assert str(error.value).startswith(f"box.csv, line {line}: ")
+    assert fact in str(error.value)
+
+
+def test_a_file_that_is_not_utf_8_is_refused_with_its_line() -> None:
+    with pytest.raises(BaselineError, match=r"box\.csv, line 2: not UTF-8"):
+        parse(f"{HEADER}\n{ROW}caf".encode() + b"\xe9\n")
+
+
+def test_a_spreadsheets_byte_order_mark_and_line_ends_are_accepted() -> None:
+    assert parse(b"\xef\xbb\xbf" + f"{HEADER}\r\n{ROW}\r\n".encode()) == parse(f"{HEADER}\n{ROW}\n")
+
+
+def test_columns_in_another_order_are_accepted() -> None:
+    names = HEADER.split(",")
+    cells = with_cell("note", "").splitlines()[1].split(",")
+    assert parse(f"{','.join(names[::-1])}\n{','.join(cells[::-1])}\n")[KEY].reference == 1612

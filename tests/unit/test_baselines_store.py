@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_tfperf.baseline import Baseline, Key, Provenance
+from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.stores.baselines import BaselineStore, published_folder
+
+HEADER = (
+    "workload,topology,reference,lower,upper,unit,runs,spread,provenance,source,date,gpu,gpu_fp32_tflops,"
+    "environment,note"
+)
+ROW = (
+    'resnet50-b64-replicated-device,1x8,1612,-0.05,0.05,images/s,1,,published,"a.md, row 1",2017,Tesla P100,10.6,'
+    "tensorflow=1.3.0,"
+)
+KEY = Key("resnet50-b64-replicated-device", "1x8")
+
+
+def row(reference: float = 1612.0, key: Key = KEY, machine: str = "box", **changes: object) -> Baseline:
+    return Baseline(machine=machine, key=key, reference=reference, **changes)  # type: ignore[arg-type]
+
+
+def store(folder: Path, published: Path | None = None) -> BaselineStore:
+    return BaselineStore(folder, published)
+
+
+def test_a_file_with_a_bad_line_gives_none_of_its_good_ones(tmp_path: Path) -> None:
+    (tmp_path / "box.csv").write_text(f"{HEADER}\n{ROW}\nx\n")
+    with pytest.raises(BaselineError, match=r"box\.csv, line 3"):
+        store(tmp_path).find("box", KEY)
+
+
+def test_an_unknown_machine_has_no_baselines(tmp_path: Path) -> None:
+    assert store(tmp_path / "not-there").load("box") == {}
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../box", "-x", ".hidden", "a b", "a\nb", "x" * 201, "a\0b"])
+def test_a_name_that_can_not_be_a_file_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BaselineError, match="can't be a machine's name"):
+        store(tmp_path).load(name)
+
+
+def test_an_update_touches_only_its_rows(tmp_path: Path) -> None:
+    other = Key("resnet50-b64-replicated-device", "1x4")
+    store(tmp_path).update("box", {KEY: row(1612), other: row(800, other)})
+    store(tmp_path).update("box", {KEY: row(1700)})
+    assert {key: found.reference for key, found in store(tmp_path).load("box").items()} == {KEY: 1700, other: 800}
+
+
+def test_an_update_says_old_and_new(tmp_path: Path) -> None:
+    store(tmp_path).update("box", {KEY: row(1612)})
+    (change,) = store(tmp_path).update("box", {KEY: row(1700)})
+    assert (change.old, change.new) == (row(1612), row(1700))
+
+
+def test_the_old_row_of_an_update_may_be_a_published_one(tmp_path: Path) -> None:
+    store(tmp_path / "shipped").update("box", {KEY: row(provenance=Provenance.PUBLISHED)})
+    (change,) = store(tmp_path / "mine", tmp_path / "shipped").update("box", {KEY: row(1700)})
+    assert change.old is not None
+    assert change.old.reference == 1612
+
+
+def test_a_reader_sees_what_another_session_wrote(tmp_path: Path) -> None:
+    reader = store(tmp_path)
+    store(tmp_path).update("box", {KEY: row(1612)})
+    reader.load("box")
+    store(tmp_path).update("box", {KEY: row(1700)})
+    assert reader.load("box")[KEY].reference == 1700
+
+
+def test_an_update_of_a_malformed_file_leaves_it_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "box.csv").write_text("broken")
+    with pytest.raises(BaselineError):
+        store(tmp_path).update("box", {KEY: row()})
+    assert (tmp_path / "box.csv").read_text() == "broken"
+
+
+def test_an_update_that_fails_half_way_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store(tmp_path).update("box", {KEY: row(1612)})
+
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(BaselineError, match="No space left on device"):
+        store(tmp_path).update("box", {KEY: row(1700)})
+    assert [path.name for path in tmp_path.iterdir()] == ["box.csv"]
+    assert store(tmp_path).load("box")[KEY].reference == 1612
+
+
+def test_an_update_keeps_the_files_permissions(tmp_path: Path) -> None:
+    store(tmp_path).update("box", {KEY: row()})
+    (tmp_path / "box.csv").chmod(0o640)
+    store(tmp_path).update("box", {KEY: row(1700)})
+    assert (tmp_path / "box.csv").stat().st_mode & 0o777 == 0o640
+
+
+def test_an_update_through_a_link_writes_the_file_that_it_points_to(tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_text(f"{HEADER}\n{ROW}\n")
+    (tmp_path / "box.csv").symlink_to("real.csv")
+    store(tmp_path).update("box", {KEY: row(1700)})
+    assert (tmp_path / "box.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text() == (tmp_path / "box.csv").read_text()
+
+
+def test_the_users_row_wins_over_the_shipped_one(tmp_path: Path) -> None:
+    store(tmp_path / "shipped").update("box", {KEY: row(provenance=Provenance.PUBLISHED)})
+    store(tmp_path / "mine").update("box", {KEY: row(1700)})
+    found = store(tmp_path / "mine", tmp_path / "shipped").find("box", KEY)
+    assert found == row(1700)
+
+
+def test_a_measured_row_of_the_shipped_folder_is_nobody_elses_baseline(tmp_path: Path) -> None:
+    store(tmp_path / "shipped").update("box", {KEY: row(provenance=Provenance.MEASURED)})
+    assert store(tmp_path / "mine", tmp_path / "shipped").load("box") == {}
+
+
+def test_published_rows_with_a_key_are_found_on_every_machine(tmp_path: Path) -> None:
+    for machine, reference in (("p100", 1612), ("k80", 400)):
+        published = row(reference, machine=machine, provenance=Provenance.PUBLISHED)
+        store(tmp_path / "shipped").update(machine, {KEY: published})
+    found = store(tmp_path / "mine", tmp_path / "shipped").published_like(KEY)
+    assert [(baseline.machine, baseline.reference) for baseline in found] == [("k80", 400), ("p100", 1612)]
+
+
+def test_a_measured_row_does_not_hide_the_documents_figure(tmp_path: Path) -> None:
+    store(tmp_path / "shipped").update("box", {KEY: row(provenance=Provenance.PUBLISHED)})
+    store(tmp_path / "mine").update("box", {KEY: row(1700)})
+    (found,) = store(tmp_path / "mine", tmp_path / "shipped").published_like(KEY)
+    assert found.reference == 1612
+
+
+def test_machines_are_those_with_a_file_in_either_folder(tmp_path: Path) -> None:
+    store(tmp_path / "shipped").update("gpus-10", {KEY: row(machine="gpus-10")})
+    store(tmp_path / "mine").update("gpus-9", {KEY: row(machine="gpus-9")})
+    (tmp_path / "mine" / "not a machine.csv").write_text("")
+    assert store(tmp_path / "mine", tmp_path / "shipped").machines() == ["gpus-9", "gpus-10"]
+
+
+def test_publishing_again_drops_published_rows_and_keeps_measured_ones(tmp_path: Path) -> None:
+    keys = [Key("resnet50-b64-replicated-device", f"1x{n}") for n in (1, 2, 4)]
+    store(tmp_path).update(
+        "box",
+        {
+            keys[0]: row(1, keys[0]),
+            keys[1]: row(2, keys[1], provenance=Provenance.PUBLISHED),
+        },
+    )
+    published = {key: row(9, key, provenance=Provenance.PUBLISHED) for key in (keys[0], keys[2])}
+    store(tmp_path).publish("box", published)
+    assert {key: found.reference for key, found in store(tmp_path).load("box").items()} == {keys[0]: 1, keys[2]: 9}
+
+
+def test_the_checkouts_own_baselines_are_the_published_ones() -> None:
+    assert published_folder() == Path(__file__).parents[2] / "baselines"
+
+
+# Unwritable folders and two sessions
+
+
+def test_a_folder_that_can_be_made_is_writable_and_left_empty(tmp_path: Path) -> None:
+    store(tmp_path / "a" / "b").check_writable()
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+def _unwritable(tmp_path: Path, kind: str) -> Path:
+    (tmp_path / "file").write_text("")
+    # /proc takes no new files, not even root's, as a file system that is mounted read-only.
+    return {"file": tmp_path / "file", "below-a-file": tmp_path / "file" / "b", "no-new-files": Path("/proc/b")}[kind]
+
+
+@pytest.mark.parametrize("kind", ["file", "below-a-file", "no-new-files"])
+def test_an_unwritable_folder_is_found_before_the_run(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(BaselineError, match=r"can't be written: .*name another folder"):
+        store(_unwritable(tmp_path, kind)).check_writable()
+
+
+@pytest.mark.parametrize("kind", ["file", "below-a-file", "no-new-files"])
+def test_an_update_in_an_unwritable_folder_is_a_clear_error(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(BaselineError, match=r"can't be (written|read): "):
+        store(_unwritable(tmp_path, kind)).update("box", {KEY: row()})
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_write_permission_is_found_before_the_run(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(BaselineError, match="Permission denied"):
+        store(tmp_path).check_writable()
+
+
+def test_a_machines_file_that_is_a_folder_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "box.csv").mkdir()
+    with pytest.raises(BaselineError, match=r"box\.csv can't be read"):
+        store(tmp_path).load("box")
+
+
+def test_a_second_session_is_refused_and_told_who_holds_the_lock(tmp_path: Path) -> None:
+    with (
+        store(tmp_path).lock(),
+        pytest.raises(BaselineError, match=rf"pid {os.getpid()} on {os.uname().nodename} since \d{{4}}-"),
+        store(tmp_path).lock(),
+    ):
+        pass
+
+
+def test_a_second_session_can_not_update_meanwhile(tmp_path: Path) -> None:
+    with store(tmp_path).lock(), pytest.raises(BaselineError, match="another session"):
+        store(tmp_path).update("box", {KEY: row()})
+
+
+def test_a_session_updates_under_its_own_lock(tmp_path: Path) -> None:
+    mine = store(tmp_path)
+    with mine.lock():
+        mine.update("box", {KEY: row()})
+    assert mine.load("box") == {KEY: row()}
+
+
+def test_the_lock_leaves_nothing_behind(tmp_path: Path) -> None:
+    with store(tmp_path).lock():
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unsigned_lock_is_refused_all_the_same(tmp_path: Path) -> None:
+    with store(tmp_path).lock():
+        (tmp_path / ".lock").write_text("?")
+        with pytest.raises(BaselineError, match="has not said who it is"), store(tmp_path).lock():
+            pass
+
+
+def test_the_lock_of_a_killed_session_is_free(tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib; from pytest_tfperf.stores.baselines import BaselineStore\n"
+        "with BaselineStore(pathlib.Path(sys.argv[1]), None).lock():\n"
+        "    print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        holder.kill()
+        holder.wait()
+    with store(tmp_path).lock():
+        pass
+
+
+def test_the_store_can_be_imported_without_any_heavy_package() -> None:
+    code = (
+        "import sys, pytest_tfperf.stores.baselines; print(sorted({'numpy', 'pandas', 'tensorflow'} & {*sys.modules}))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "[]\n"
