@@ -1,1 +1,15 @@
 """A performance gate for TensorFlow: train, measure images per second, hold it against committed baselines."""
+
+from pytest_tfperf.errors import MeasurementError, NotEnoughDevices, ThroughputRegression
+from pytest_tfperf.workload import AllReduce, Precision, Trainer, VariableUpdate, Workload
+
+__all__ = [
+    "AllReduce",
+    "MeasurementError",
+    "NotEnoughDevices",
+    "Precision",
+    "ThroughputRegression",
+    "Trainer",
+    "VariableUpdate",
+    "Workload",
+]

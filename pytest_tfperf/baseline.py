@@ -74,3 +74,11 @@ class Baseline:
             raise BaselineError(f"runs {self.runs!r}: a reference rests on at least one run")
         if self.spread is not None and not (math.isfinite(self.spread) and self.spread >= 0):
             raise BaselineError(f"spread {self.spread!r}: a standard deviation is 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row that was written: what held before (a published row of the same key counts) and what holds now."""
+
+    old: Baseline | None
+    new: Baseline

@@ -15,6 +15,10 @@ class NotEnoughDevices(TfperfError):
     """The machine has fewer (or less equal) devices than a test asks for; the plugin skips."""
 
 
+class NoBaseline(TfperfError):
+    """There is nothing to hold a measurement against yet; the plugin skips."""
+
+
 class BaselineError(TfperfError):
     """A baseline file that can't be read whole, or can't be written."""
 

@@ -1,8 +1,8 @@
 """How much fresh runs of one workload differ on one machine, learnt from all of the machine's baselines.
 
-Five runs say little about their own spread, and a test by that alone would miss any loss below 10 %. The rows of one machine
-are noisy for the same reasons, so each row's variance is drawn towards the machine's: limma's moderated variance
-(Smyth 2004, "Linear models and empirical Bayes methods", section 6.2).
+Five runs say little about their own spread, and a test by that alone would miss any loss below 10 %. The rows of one
+machine are noisy for the same reasons, so each row's variance is drawn towards the machine's: limma's moderated
+variance (Smyth 2004, "Linear models and empirical Bayes methods", section 6.2).
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ def noise_of(baseline: Baseline, rows: Iterable[Baseline]) -> Noise:
     """
     known = {r.key: (r.spread, r.runs - 1) for r in rows if r.spread is not None and r.runs >= 2}
     if not known:
-        return Noise(PUBLISHED_SPREAD, math.inf, "assumed: runs differ by 1.3 %, as in the DGX-1 document")
+        return Noise(PUBLISHED_SPREAD, math.inf, "assumed, as the DGX-1 document's runs do")
     return _moderated(baseline.key, known)
 
 
 def _moderated(key: Key, known: dict[Key, tuple[float, int]]) -> Noise:
     prior_df, prior_variance = _prior([(max(s, _LEAST_SPREAD) ** 2, df) for s, df in known.values()])
     spread, df = known.get(key, (0.0, 0))
+    total: float
     variance = max(spread, _LEAST_SPREAD) ** 2
     if math.isinf(prior_df):
         total, pooled = sum(df for _, df in known.values()), prior_variance

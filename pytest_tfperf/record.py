@@ -10,6 +10,7 @@ from typing import Any
 
 from pytest_tfperf.baseline import Baseline, Key
 from pytest_tfperf.throughput import Throughput
+from pytest_tfperf.trial import Trial
 from pytest_tfperf.verdict import Verdict
 from pytest_tfperf.workload import Workload
 
@@ -24,7 +25,8 @@ class Record:
         topology: nodes x devices per node, as in "1x4".
         machine: the machine's key.
         devices: the devices in words, "2 x Tesla P100" or "2 virtual CPU devices".
-        throughput: what came out.
+        trial: the raw windows.
+        throughput: what came of them.
         verdict: what it was judged to be; None where it was only measured.
         document: a published figure for the same workload and topology, to show beside it.
         environment: software of the worker and the machine, name -> version.
@@ -38,6 +40,7 @@ class Record:
     topology: str
     machine: str
     devices: str
+    trial: Trial
     throughput: Throughput
     verdict: Verdict | None = None
     document: Baseline | None = None
@@ -52,10 +55,9 @@ class Record:
         return Key(self.workload.id, self.topology)
 
     @property
-    def images_per_sec_per_device(self) -> float:
-        """The throughput divided by all devices of all nodes."""
-        nodes, devices = self.topology.split("x")
-        return self.throughput.images_per_sec / (int(nodes) * int(devices))
+    def is_test(self) -> bool:
+        """Whether `test` is a pytest node id, which can be run again."""
+        return "::" in self.test
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; what is not a finite number becomes None, which JSON can hold."""

@@ -1,7 +1,7 @@
 """Every option, environment variable and ini value, read once into one frozen `Settings`.
 
-Each option NAME can be given as `--tfperf-NAME`, as the variable `TFPERF_NAME`, or as the ini value `tfperf_NAME`; the first
-that is given holds.
+Each option NAME can be given as `--tfperf-NAME`, as the variable `TFPERF_NAME`, or as the ini value `tfperf_NAME`; the
+first that is given holds.
 """
 
 from __future__ import annotations
@@ -67,9 +67,16 @@ def _count(least: int) -> Callable[[str], int]:
 
 def _flag(text: str) -> bool:
     try:
-        return {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}[
-            text.lower()
-        ]
+        return {
+            "true": True,
+            "yes": True,
+            "on": True,
+            "1": True,
+            "false": False,
+            "no": False,
+            "off": False,
+            "0": False,
+        }[text.lower()]
     except KeyError:
         raise ValueError("must be true or false") from None
 
@@ -82,26 +89,36 @@ def _option(default: Any, parse: Callable[[str], Any], help: str, metavar: str |
 class Settings:
     """What the user asked for; see each field's help, which `pytest --help` shows too."""
 
+    root: Path = Path()
     update_baselines: Update | None = None
     baselines: Path = _option(
         Path("baselines"), Path, "folder of the baselines, one CSV for each machine (under rootdir)", "DIR"
     )
-    dir: Path = _option(Path(".tfperf"), Path, "folder of the local history and the workers' logs (under rootdir)", "DIR")
+    dir: Path = _option(
+        Path(".tfperf"), Path, "folder of the local history and the workers' logs (under rootdir)", "DIR"
+    )
     machine: str = _option("", str, "name of this machine's baselines, instead of one made from its hardware", "NAME")
     tolerance: float = _option(0.02, _tolerance, "accepted change where neither test nor baseline says", "FRACTION")
     steps: int = _option(100, _count(1), "the most steps that are timed, where the test doesn't say", "N")
     warmup_steps: int = _option(10, _count(0), "the least steps before them that are not timed", "N")
     input_pipeline: str = _option("device", str, "the input_pipeline fixture's value where not parametrised", "NAME")
     runs: int = _option(5, _count(5), "fresh runs that --update-baselines measures, at least 5", "N")
-    require_baseline: bool = _option(False, _flag, "the nightly gate: no baseline fails, and measuring nothing is not green")
+    require_baseline: bool = _option(
+        False, _flag, "the nightly gate: no baseline fails, and measuring nothing is not green"
+    )
     strict: bool = _option(False, _flag, "fail what is INCONCLUSIVE too")
     smoke: bool = _option(False, _flag, "one window of each test, nothing judged: will tonight run?")
     worker: WorkerStart = _option(
-        WorkerStart.FORK, WorkerStart, "fork workers from a server that has imported TensorFlow, or start fresh ones", "HOW"
+        WorkerStart.FORK,
+        WorkerStart,
+        "fork workers from a server that has imported TensorFlow, or start fresh ones",
+        "HOW",
     )
     timeout: float = _option(600.0, _seconds, "seconds of silence after which a worker is taken for hung", "SECONDS")
     split_gpu: bool = _option(False, _flag, "split one GPU into as many as a test takes, to try the multi-GPU paths")
-    inject_slowdown: float = _option(0.0, _fraction, "throughput that workers lose on purpose: try the gate", "FRACTION")
+    inject_slowdown: float = _option(
+        0.0, _fraction, "throughput that workers lose on purpose: try the gate", "FRACTION"
+    )
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> Self:
@@ -115,7 +132,7 @@ class Settings:
         for folder in ("baselines", "dir"):
             values[folder] = config.rootpath / values.get(folder, cls.__dataclass_fields__[folder].default)
         update = config.getoption("update_baselines")
-        settings = cls(update_baselines=Update(update) if update else None, **values)
+        settings = cls(root=config.rootpath, update_baselines=Update(update) if update else None, **values)
         settings._refuse_contradictions()
         return settings
 
@@ -156,7 +173,9 @@ def add_options(parser: pytest.Parser) -> None:
         flag = option.metadata["parse"] is _flag
         spelled, text = name.replace("_", "-"), option.metadata["help"]
         default = "" if flag or option.default == "" else f" (default: {option.default})"
-        kind: dict[str, Any] = {"action": "store_true", "default": None} if flag else {"metavar": option.metadata["metavar"]}
+        kind: dict[str, Any] = (
+            {"action": "store_true", "default": None} if flag else {"metavar": option.metadata["metavar"]}
+        )
         group.addoption(f"--tfperf-{spelled}", dest=f"tfperf_{name}", help=f"{text}{default}", **kind)
         parser.addini(f"tfperf_{name}", help=f"the same as --tfperf-{spelled}", default=None, type="string")
 
@@ -183,4 +202,6 @@ def _parse(name: str, place: str, text: str) -> Any:
     except ValueError as error:
         if isinstance(parse, type) and issubclass(parse, StrEnum):
             raise TfperfError(f"{place}: {one_of('value', text, parse)}") from None
-        raise TfperfError(f"{place}: {text!r} {error}" if "must" in str(error) else f"{place}: {text!r} is no number") from None
+        raise TfperfError(
+            f"{place}: {text!r} {error}" if "must" in str(error) else f"{place}: {text!r} is no number"
+        ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -137,7 +138,7 @@ def _autocorrelation(values: Sequence[float]) -> float:
     squares = sum((v - mean) ** 2 for v in values)
     if squares == 0:
         return 0.0
-    return sum((a - mean) * (b - mean) for a, b in zip(values, values[1:], strict=False)) / squares
+    return sum((a - mean) * (b - mean) for a, b in itertools.pairwise(values)) / squares
 
 
 def _half_interval(runs: Sequence[RunValue]) -> float:

@@ -85,7 +85,7 @@ class Verdict:
         change: fraction against the reference, -0.13 for 13 % slower.
         lower, upper: images per second between which it passes unremarked; None where unbounded.
         tolerance: what was accepted.
-        threshold: the drop, as a positive fraction, that would have failed: the tolerance, or more where noise needs it.
+        threshold: the drop, a positive fraction, that would have failed: the tolerance, or more where noise needs it.
         noise: what the runs are known to differ by.
         smallest_loss: the loss that would have been caught 95 times in 100, had it been confirmed with five runs.
         runs_wanted: fresh runs in all that it would take to decide; 0 when decided.
@@ -117,8 +117,8 @@ def judge(
 ) -> Verdict:
     """Hold a throughput against a baseline.
 
-    REGRESSED takes a drop beyond the tolerance *and* beyond what the noise explains, in three fresh runs and again in five,
-    with every single run at least half as bad: one slow run of a night fails nobody.
+    REGRESSED takes a drop beyond the tolerance *and* beyond what the noise explains, in three fresh runs and again in
+    five, with every single run at least half as bad: one slow run of a night fails nobody.
 
     Args:
         throughput: tonight's runs.
@@ -164,6 +164,17 @@ def may_stop(throughput: Throughput, baseline: Baseline, tolerance: Tolerance, n
     return drop - 2 * run.error >= -_Limits(throughput, baseline, tolerance, noise, 1).suspicion
 
 
+def smallest_loss(baseline: Baseline) -> float:
+    """The loss that a row could catch 95 times in 100 if its own spread were the truth, at the default tolerance.
+
+    Needs a spread; a row that says nothing of its runs has no such figure.
+    """
+    assert baseline.spread is not None
+    from_runs = baseline.spread * math.sqrt(1 / RUNS_TO_CONFIRM[-1] + _reference_variance(baseline))
+    threshold = max(-math.log1p(Tolerance().lower or 0), _t_quantile(FALSE_ALARMS_A_NIGHT / 2, math.inf) * from_runs)
+    return 1 - math.exp(-threshold - _DETECTION * from_runs)
+
+
 class _Limits:
     """The drops, in natural logarithms, at which things happen."""
 
@@ -174,7 +185,7 @@ class _Limits:
         # A run that was cut short, or on a restless night, is known less well than the baseline's runs were.
         self._spread = max(noise.spread, statistics.fmean(errors) if errors else 0.0)
         self._degrees_of_freedom = noise.degrees_of_freedom
-        self._reference_variance = 1.07 / baseline.runs  # of a Hodges-Lehmann median, in spreads squared
+        self._reference_variance = _reference_variance(baseline)
         self._tests = tests
         self._lower = math.inf if tolerance.lower is None else -math.log1p(tolerance.lower)
         self._upper = math.inf if tolerance.upper is None else math.log1p(tolerance.upper)
@@ -198,8 +209,8 @@ class _Limits:
     def _explained(self, runs: int) -> float:
         """What noise alone exceeds once in 1/alpha nights, over all tests of a night."""
         alpha = (1 - (1 - FALSE_ALARMS_A_NIGHT) ** (1 / max(self._tests, 1))) / 2
-        return _t_quantile(alpha, self._degrees_of_freedom) * self._spread * math.sqrt(
-            1 / runs + self._reference_variance
+        return (
+            _t_quantile(alpha, self._degrees_of_freedom) * self._spread * math.sqrt(1 / runs + self._reference_variance)
         )
 
 
@@ -224,6 +235,11 @@ def _good(mean: float, limits: _Limits, runs: int) -> tuple[Outcome, str, int]:
     if mean > limits.rise(runs):
         return Outcome.IMPROVED, "faster than the baseline by more than the tolerance", 0
     return Outcome.PASS, "within what is accepted", 0
+
+
+def _reference_variance(baseline: Baseline) -> float:
+    """Of a Hodges-Lehmann median over the baseline's runs, in spreads squared (1.07: its efficiency on normal data)."""
+    return 1.07 / baseline.runs if baseline.runs > 1 else 1.0
 
 
 def _t_quantile(alpha: float, degrees_of_freedom: float) -> float:

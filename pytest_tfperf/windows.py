@@ -88,7 +88,7 @@ def run_attempt(run: TrainingRun, plan: Plan, watch: Watch, enough: Enough = lam
 
 
 def window_steps(warmup: Sequence[Window], plan: Plan) -> int:
-    """Steps a window: about `WINDOW_SECONDS` long by the latest warm-up, yet leaving at least `LEAST_WINDOWS` of them."""
+    """Steps a window: about `WINDOW_SECONDS` long by the latest warm-up, yet at least `LEAST_WINDOWS` of them."""
     latest = warmup[-1]
     fitting = round(WINDOW_SECONDS * latest.steps / latest.seconds)
     return max(1, min(fitting, plan.steps // LEAST_WINDOWS))

@@ -44,7 +44,7 @@ class Trainer(StrEnum):
 # A registered name (letters, digits, and dashes inside), or a user's own "package.module:function".
 _NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*|[a-z][a-z0-9]*(?:-[a-z][a-z0-9]*)*"
 _ID = re.compile(
-    rf"(?P<model>{_NAME.replace('(?:-[a-z][a-z0-9]*)*', '')})-b(?P<batch_size>[1-9]\d*)"
+    rf"(?P<model>{_NAME.replace('(?:-[a-z][a-z0-9]*)*', '')})-b(?P<batch_size>[1-9]\d{{0,8}})"
     rf"-(?P<variable_update>{'|'.join(VariableUpdate)})"
     rf"(?:-(?P<all_reduce>{'|'.join(AllReduce)}))?"
     rf"-(?P<input_pipeline>{_NAME})"
@@ -90,6 +90,11 @@ class Workload:
                     f"{field}={getattr(self, field)!r} is not a name: give a registered one such as "
                     f"{'resnet50' if field == 'model' else 'device'!r}, or 'package.module:function'"
                 )
+        if ":" not in self.input_pipeline and (taken := _RESERVED & set(self.input_pipeline.split("-"))):
+            raise WorkloadError(
+                f"input_pipeline={self.input_pipeline!r}: {', '.join(sorted(taken))} means something else "
+                "in a workload's id: give the pipeline a name without it"
+            )
         if isinstance(self.batch_size, bool) or not isinstance(self.batch_size, int) or self.batch_size < 1:
             raise WorkloadError(f"batch_size={self.batch_size!r}: images per replica must be a whole number from 1")
         if self.variable_update is not VariableUpdate.REPLICATED and self.all_reduce is not AllReduce.COPY:
@@ -119,7 +124,8 @@ class Workload:
         Raises:
             WorkloadError: the text is not an id; says what one looks like.
         """
-        rest, choices = id, {}
+        rest = id
+        choices: dict[str, Any] = {}
         for word, value in reversed(_SUFFIXES.items()):
             if rest.endswith(f"-{word}"):
                 rest, choices = rest.removesuffix(f"-{word}"), choices | value
@@ -160,8 +166,11 @@ _SUFFIXES: dict[str, dict[str, Any]] = {
     "forward_only": {"forward_only": True},
 }
 
+# Words that a pipeline's name must not hold, or two workloads would have one id.
+_RESERVED = frozenset(_SUFFIXES) | frozenset(AllReduce)
 
-def _choice(field: str, choices: type[StrEnum], value: object) -> StrEnum:
+
+def _choice(field: str, choices: type[StrEnum], value: Any) -> StrEnum:
     try:
         return choices(value)
     except ValueError:

@@ -41,7 +41,9 @@ class LocalLauncher:
         python: the interpreter to run.
     """
 
-    def __init__(self, *, logs: Path, silence_seconds: float, fresh: bool = False, python: str = sys.executable) -> None:
+    def __init__(
+        self, *, logs: Path, silence_seconds: float, fresh: bool = False, python: str = sys.executable
+    ) -> None:
         self._logs = logs
         self._silence_seconds = silence_seconds
         self._fresh = fresh

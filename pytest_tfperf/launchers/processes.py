@@ -210,9 +210,7 @@ def log_tail(log: Path, lines: int = 20) -> str:
     return "\n".join(f"  | {line}" for line in text) or "  | (empty)"
 
 
-def _run_module(
-    python: str, module: str, listener: Listener, log: Path, stdin: str = ""
-) -> subprocess.Popen[bytes]:
+def _run_module(python: str, module: str, listener: Listener, log: Path, stdin: str = "") -> subprocess.Popen[bytes]:
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {
         "TFPERF_ADDRESS": str(listener.address),

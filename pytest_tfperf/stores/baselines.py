@@ -9,11 +9,10 @@ import re
 import stat
 import time
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, final
 
-from pytest_tfperf.baseline import Baseline, Key, Provenance
+from pytest_tfperf.baseline import Baseline, Change, Key, Provenance
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.stores import baseline_file
 
@@ -31,14 +30,6 @@ def published_folder() -> Path | None:
 
 
 _PUBLISHED: Final = published_folder()
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One row that was written: what held before (a published row of the same key counts) and what holds now."""
-
-    old: Baseline | None
-    new: Baseline
 
 
 @final

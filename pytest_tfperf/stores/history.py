@@ -25,7 +25,8 @@ create table if not exists records (
     topology text not null,
     images_per_sec real not null,
     outcome text,
-    seconds real not null,
+    runs integer not null,
+    seconds real not null,  -- of all runs
     record text not null  -- the whole record, JSON
 )
 """
@@ -55,24 +56,24 @@ class History:
             record.topology,
             record.throughput.images_per_sec,
             record.verdict.outcome.value if record.verdict else None,
+            len(record.throughput.runs),
             record.seconds,
             json.dumps(record.to_json()),
         )
         with self._open() as database, database:
             database.execute(
-                "insert into records (time, test, machine, workload, topology, images_per_sec, outcome, seconds, record)"
-                " values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "insert into records"
+                " (time, test, machine, workload, topology, images_per_sec, outcome, runs, seconds, record)"
+                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 row,
             )
 
-    def seconds_of(self, tests: Iterable[str], machine: str) -> dict[str, float]:
-        """How long each test took when it last finished on this machine; tests never seen are left out."""
+    def seconds_of(self, tests: Iterable[str]) -> dict[str, float]:
+        """How long one run of each test took when it last finished; tests never seen are left out."""
         if not self._path.exists():
             return {}
         with self._open() as database:
-            found = database.execute(
-                "select test, seconds from records where machine = ? group by test having id = max(id)", (machine,)
-            )
+            found = database.execute("select test, seconds / runs from records group by test having id = max(id)")
             known = dict(found.fetchall())
         return {test: known[test] for test in tests if test in known}
 

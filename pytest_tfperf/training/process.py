@@ -1,4 +1,4 @@
-"""What a process of ours does to itself before it works: die with its parent, log to its file, be found when it hangs."""
+"""What a process of ours does to itself before it works: it dies with its parent and logs to its own file."""
 
 from __future__ import annotations
 

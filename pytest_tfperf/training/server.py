@@ -1,7 +1,7 @@
 """The fork server: imports TensorFlow once, touches no device, and forks a worker for each measurement.
 
-Run by a launcher as `pytest_tfperf.training.server`, with the driver's address in TFPERF_ADDRESS. It leaves when the driver
-closes the connection and takes its workers with it; when the driver is killed, the kernel does both.
+Run by a launcher as `pytest_tfperf.training.server`, with the driver's address in TFPERF_ADDRESS. It leaves when the
+driver closes the connection and takes its workers with it; when the driver is killed, the kernel does both.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class _Server:
     def serve(self) -> None:
         try:
             while True:
-                ready, _, _ = select.select([self._channel, self._wake_reader], [], [])
+                ends: list[Channel | socket.socket] = [self._channel, self._wake_reader]
+                ready, _, _ = select.select(ends, [], [])
                 if self._wake_reader in ready:
                     self._wake_reader.recv(4096)
                     self._reap()
@@ -77,7 +78,9 @@ class _Server:
 
     def _fork(self, job: dict[str, Any]) -> None:
         if held := open_accelerators():
-            self._channel.send({"refused": f"the fork server holds {', '.join(held)} open: CUDA would not survive a fork"})
+            self._channel.send(
+                {"refused": f"the fork server holds {', '.join(held)} open: CUDA would not survive a fork"}
+            )
             return
         server = os.getpid()
         pid = os.fork()
@@ -99,7 +102,7 @@ class _Server:
             from pytest_tfperf.training import worker
 
             status = worker.work(connect(self._address), job)
-        except BaseException:  # noqa: BLE001  # a worker's last words belong in its log, not in the server's loop
+        except BaseException:  # a worker's last words belong in its log, not in the server's loop
             traceback.print_exc()
         finally:
             os._exit(status)

@@ -43,7 +43,7 @@ def work(channel: Channel, job: dict[str, Any]) -> int:
         _serve_windows(channel, loop, job["slowdown"])
     except ConnectionLost:
         return 0  # the driver has what it wants
-    except BaseException as error:  # noqa: BLE001  # the driver reports whatever it was
+    except BaseException as error:  # the driver reports whatever it was
         traceback.print_exc()
         channel.send({"error": {"type": type(error).__name__, "message": str(error)[:2000]}})
         return 1

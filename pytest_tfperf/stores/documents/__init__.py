@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pytest_tfperf.baseline import Change
 from pytest_tfperf.errors import DocumentError
-from pytest_tfperf.stores.baselines import BaselineStore, Change
+from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.documents import azure, lambda_cpu, tensorpack
 from pytest_tfperf.stores.documents.azure import azure_logs
 from pytest_tfperf.stores.documents.imported import Imported

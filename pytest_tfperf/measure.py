@@ -1,0 +1,275 @@
+"""The whole flow, without pytest: workload and topology in, record out."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+
+from pytest_tfperf import catalogue
+from pytest_tfperf.baseline import Baseline, Change, Key, Provenance
+from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.launchers import Job, Launcher
+from pytest_tfperf.noise import Noise, noise_of
+from pytest_tfperf.record import Record
+from pytest_tfperf.settings import Settings
+from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.history import History
+from pytest_tfperf.throughput import Throughput, summarise
+from pytest_tfperf.topology import DeviceKind, Topology
+from pytest_tfperf.trial import Attempt, Trial
+from pytest_tfperf.verdict import Tolerance, Verdict, judge, may_stop, smallest_loss
+from pytest_tfperf.windows import SMOKE, Enough, Plan, Watch, run_attempt
+from pytest_tfperf.workload import Workload
+
+TOO_NOISY_TO_GATE = 0.15
+"""A baseline that could not catch a loss of 15 % is no baseline (verdict.md, step 6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a measurement is held against, and how.
+
+    Args:
+        baseline: the row; None where there is none.
+        floor: the row is a document's figure for a weaker machine.
+        noise: between-run spread to reckon with; None without a baseline.
+        document: a published figure for the same workload and topology, whatever its machine; only shown.
+    """
+
+    baseline: Baseline | None
+    floor: bool
+    noise: Noise | None
+    document: Baseline | None
+
+    def tolerance(self, asked: Tolerance | None, default: Tolerance) -> Tolerance:
+        """The test's own, else the baseline's row, else the default."""
+        return asked or (default.within(self.baseline) if self.baseline else default)
+
+
+def reference_for(store: BaselineStore, machine: str, key: Key, *, gpu_fp32_tflops: float | None) -> Reference:
+    """The machine's own row; without one, the highest figure that a document has for the same work on weaker GPUs.
+
+    Only synthetic device data makes a floor, because what a real pipeline gives depends on the host.
+    `gpu_fp32_tflops` is the peak rate of one GPU here, None where no floor can hold (CPUs, a split or partial GPU, a
+    rate that isn't known).
+
+    Raises:
+        BaselineError: a file that can't be read whole.
+    """
+    rows = store.load(machine)
+    published = store.published_like(key)
+    document = max(published, key=lambda row: row.reference, default=None)
+    own, floor = rows.get(key), False
+    if own is None and gpu_fp32_tflops is not None and Workload.parse(key.workload).input_pipeline == "device":
+        weaker = [r for r in published if r.gpu_fp32_tflops is not None and r.gpu_fp32_tflops <= gpu_fp32_tflops]
+        own = max(weaker, key=lambda row: row.reference, default=None)
+        floor = own is not None
+    return Reference(own, floor, noise_of(own, rows.values()) if own else None, document)
+
+
+class Bench:
+    """Measures workloads, judges them and keeps what came out; one for a session.
+
+    Args:
+        launcher: how workers start.
+        baselines: the references.
+        history: where finished measurements go.
+        settings: what the user asked for.
+        watch: is told how each measurement comes along.
+        tests: throughput tests in the session, which share its false alarms.
+    """
+
+    def __init__(
+        self,
+        *,
+        launcher: Launcher,
+        baselines: BaselineStore,
+        history: History,
+        settings: Settings,
+        watch: Watch,
+        tests: int = 1,
+    ) -> None:
+        self._launcher = launcher
+        self._baselines = baselines
+        self._history = history
+        self._settings = settings
+        self._watch = watch
+        self._tests = tests
+
+    def measure(self, workload: Workload, topology: Topology, plan: Plan | None = None, *, test: str = "") -> Record:
+        """One fresh worker, all of the plan's steps, nothing judged.
+
+        Raises:
+            WorkloadError: a name that nobody has.
+            MeasurementError: the worker died, hung or raised.
+        """
+        started = time.monotonic()
+        trial = Trial((self._attempt(workload, topology, plan or self._plan()),))
+        return self._finish(workload, topology, trial, started, test)
+
+    def check(
+        self,
+        workload: Workload,
+        topology: Topology,
+        plan: Plan | None = None,
+        tolerance: Tolerance | None = None,
+        *,
+        test: str = "",
+    ) -> Record:
+        """Measure, judge, and measure again in fresh workers for as long as the verdict wants more.
+
+        With `--tfperf-smoke` one window and no verdict; with `--update-baselines` as many runs as a baseline takes
+        and no verdict, to be kept by `save`.
+
+        Raises:
+            as `measure`, and BaselineError.
+        """
+        if self._settings.smoke:
+            return self.measure(workload, topology, SMOKE, test=test)
+        if self._settings.update_baselines:
+            return self._rehearse(workload, topology, plan or self._plan(), test)
+        started = time.monotonic()
+        plan = plan or self._plan()
+        key = Key(workload.id, topology.shape)
+        found = reference_for(self._baselines, topology.machine, key, gpu_fp32_tflops=_floor_rate(topology))
+        accepted = found.tolerance(tolerance, Tolerance.of(self._settings.tolerance))
+        trial = Trial((self._attempt(workload, topology, plan, _stop_early(found, accepted)),))
+        while True:
+            verdict = self._judge(summarise(trial), found, accepted)
+            if verdict.runs_wanted <= len(trial.attempts):
+                return self._finish(workload, topology, trial, started, test, verdict, found.document)
+            trial = Trial((*trial.attempts, self._attempt(workload, topology, plan)))
+
+    def save(self, record: Record) -> Change:
+        """Make a rehearsed record this machine's baseline.
+
+        Raises:
+            MeasurementError: its runs differ too much to catch a loss of 15 %; the old row stays.
+            BaselineError: the file can't be read whole or written.
+        """
+        row = _baseline(record)
+        loss = smallest_loss(row)
+        if loss > TOO_NOISY_TO_GATE:
+            runs = "  ".join(f"{run.images_per_sec:,.1f}" for run in record.throughput.runs)
+            raise MeasurementError(
+                f"{record.workload.id} on {record.devices}: too noisy for a baseline, which was left as it is: its runs "
+                f"gave {runs} images/s, so that losses below {loss:.0%} would go unseen. Free the machine of other "
+                "work, or give the test more steps, and record again"
+            )
+        (change,) = self._baselines.update(record.machine, {row.key: row})
+        return change
+
+    def close(self) -> None:
+        """End all workers."""
+        self._launcher.close()
+
+    def _rehearse(self, workload: Workload, topology: Topology, plan: Plan, test: str) -> Record:
+        started = time.monotonic()
+        runs = range(self._settings.runs)
+        trial = Trial(tuple(self._attempt(workload, topology, plan) for _ in runs))
+        return self._finish(workload, topology, trial, started, test)
+
+    def _plan(self) -> Plan:
+        return Plan(steps=self._settings.steps, warmup_steps=self._settings.warmup_steps)
+
+    def _attempt(self, workload: Workload, topology: Topology, plan: Plan, enough: Enough = lambda _: False) -> Attempt:
+        catalogue.check(workload)
+        assert topology.devices is not None, "take() says which devices"
+        job = Job(workload=workload, devices=topology.devices, slowdown=self._settings.inject_slowdown)
+        run = self._launcher.start(job, self._watch.phase)
+        try:
+            return run_attempt(run, plan, self._watch, enough)
+        finally:
+            run.close()
+
+    def _judge(self, throughput: Throughput, found: Reference, accepted: Tolerance) -> Verdict:
+        return judge(throughput, found.baseline, accepted, found.noise, floor=found.floor, tests=self._tests)
+
+    def _finish(
+        self,
+        workload: Workload,
+        topology: Topology,
+        trial: Trial,
+        started: float,
+        test: str,
+        verdict: Verdict | None = None,
+        document: Baseline | None = None,
+    ) -> Record:
+        record = Record(
+            test=test,
+            workload=workload,
+            topology=topology.shape,
+            machine=topology.machine,
+            devices=topology.describe(),
+            trial=trial,
+            throughput=summarise(trial),
+            verdict=verdict,
+            document=document,
+            environment=_environment(topology, trial.attempts[-1].environment),
+            commit=_commit(self._settings.root),
+            time=datetime.now().astimezone().isoformat(timespec="seconds"),
+            seconds=time.monotonic() - started,
+        )
+        self._history.append(record)
+        if verdict is None and not math.isfinite(record.throughput.loss or 0.0):
+            raise MeasurementError(f"{workload.id} on {record.devices}: the loss is {record.throughput.loss}")
+        return record
+
+
+def _stop_early(found: Reference, accepted: Tolerance) -> Enough:
+    baseline, noise = found.baseline, found.noise
+    if baseline is None or noise is None:
+        return lambda _: False
+    return lambda attempt: may_stop(summarise(Trial((attempt,))), baseline, accepted, noise)
+
+
+def _baseline(record: Record) -> Baseline:
+    throughput = record.throughput
+    return Baseline(
+        machine=record.machine,
+        key=record.key,
+        reference=float(f"{throughput.images_per_sec:.5g}"),
+        provenance=Provenance.MEASURED,
+        source=f"--update-baselines at {record.commit}" if record.commit else "--update-baselines",
+        date=record.time[:10],
+        runs=len(throughput.runs),
+        spread=float(f"{statistics.stdev(run.log_rate for run in throughput.runs):.3g}"),
+        environment=" ".join(f"{name}={value}" for name, value in sorted(record.environment.items())),
+    )
+
+
+def _floor_rate(topology: Topology) -> float | None:
+    """The peak FP32 rate of the weakest GPU taken; None where a document's floor can't hold."""
+    devices = topology.devices
+    if devices is None or devices.kind is not DeviceKind.GPU or devices.split or any(gpu.mig for gpu in topology.gpus):
+        return None
+    rates = [gpu.fp32_tflops for gpu in topology.gpus]
+    return min((rate for rate in rates if rate is not None), default=None) if None not in rates else None
+
+
+def _environment(topology: Topology, worker: Mapping[str, str]) -> dict[str, str]:
+    facts = {"kernel": topology.host.kernel, "driver": topology.driver_version or ""}
+    return dict(worker) | {name: value.replace(" ", "_") for name, value in facts.items() if value}
+
+
+@cache
+def _commit(folder: Path) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "--short=12", "HEAD"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()

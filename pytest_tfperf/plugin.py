@@ -1,0 +1,267 @@
+"""pytest's side: hooks and fixtures, each of which delegates."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_tfperf import catalogue, settings
+from pytest_tfperf.errors import BaselineError, MeasurementError, NoBaseline, NotEnoughDevices, TfperfError
+from pytest_tfperf.live import LiveLine
+from pytest_tfperf.session import FAILURES, Session, ThroughputFixture
+from pytest_tfperf.workload import Workload
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
+    from pytest_tfperf.topology import Topology
+
+_SESSION = pytest.StashKey[Session]()
+_FIXTURE = pytest.StashKey[ThroughputFixture]()
+
+_MARKERS = (
+    "gpu: a performance test that needs NVIDIA GPUs",
+    "cpu: a performance test that runs on virtual CPU devices (with `gpu` too: on GPUs where there are some)",
+    "multinode: a performance test that needs several machines",
+    "slow: takes minutes rather than seconds",
+)
+
+
+class ThroughputWarning(pytest.PytestWarning):
+    """A drop in throughput was suspected and not confirmed."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the `tfperf` group."""
+    settings.add_options(parser)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Add the hooks that name users' own models and pipelines."""
+    from pytest_tfperf import hookspecs
+
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the settings; refuse at once what would only fail after the measuring."""
+    for marker in _MARKERS:
+        config.addinivalue_line("markers", marker)
+    try:
+        _register_names(config)
+        session = config.stash[_SESSION] = Session(settings.Settings.from_config(config), LiveLine())
+        catalogue.resolve_pipeline(session.settings.input_pipeline)
+        if not config.option.collectonly and not _in_xdist(config):
+            session.prepare()
+    except TfperfError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the workers, however the session ended."""
+    if session := config.stash.get(_SESSION, None):
+        session.close()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Connect the progress line with the terminal, where there is one."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        _connect(session.config.stash[_SESSION].live, reporter)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Check names, give pytest-benchmark our clock, narrow to what failed."""
+    session = config.stash[_SESSION]
+    if session.settings.update_baselines is settings.Update.FAILED:
+        _keep_failed(config, items)
+    ours = [item for item in items if "throughput" in getattr(item, "fixturenames", ())]
+    for item in ours:
+        _check_names(item)
+        _set_clock(item)
+    session.tests = [item.nodeid for item in ours]
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """How many tests, and how long about."""
+    session = config.stash[_SESSION]
+    return [] if config.option.collectonly or _in_xdist(config) else session.before()
+
+
+@pytest.fixture
+def input_pipeline(request: pytest.FixtureRequest) -> str:
+    """The input pipeline's name: `--tfperf-input-pipeline`, or the parameter where it is parametrised indirectly."""
+    given = getattr(request, "param", None)
+    return str(given) if given is not None else request.config.stash[_SESSION].settings.input_pipeline
+
+
+@pytest.fixture
+def gpu_topology(request: pytest.FixtureRequest) -> Topology:
+    """The machine; `gpu_topology.take(n)` picks n devices: GPUs, or virtual CPU devices in tests marked `cpu`."""
+    marks = {mark: request.node.get_closest_marker(mark) is not None for mark in ("cpu", "gpu")}
+    return request.config.stash[_SESSION].topology_for(**marks)
+
+
+@pytest.fixture
+def throughput(request: pytest.FixtureRequest, benchmark: Any) -> Iterator[ThroughputFixture]:
+    """Measures: `throughput.check(workload, on=gpu_topology.take(n))`."""
+    session = request.config.stash[_SESSION]
+    _refuse_xdist(request.config)
+    fixture = request.node.stash[_FIXTURE] = ThroughputFixture(session, request.node.nodeid)
+    session.live.test = request.node.nodeid
+    yield fixture
+    session.live.clear()
+    _feed(benchmark, fixture)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Apply the outcomes once the body is through, so that its own asserts come first."""
+    try:
+        result = yield
+        if fixture := pyfuncitem.stash.get(_FIXTURE, None):
+            fixture.conclude(lambda text: _warn(pyfuncitem, text))
+    except (NotEnoughDevices, NoBaseline) as error:
+        pytest.skip(str(error))
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tell "could not measure" (an error) from "regressed" (a failure), and say either without a traceback."""
+    report = yield
+    if _FIXTURE in item.stash and call.excinfo is not None:
+        _word(report, item, item.stash[_FIXTURE], call.excinfo.value)
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End the workers and set the exit status."""
+    state = session.config.stash[_SESSION]
+    state.live.clear()
+    state.close()
+    session.exitstatus = state.exit_status(int(session.exitstatus), failures=session.testsfailed)
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    """The table, and what is left to say."""
+    if lines := config.stash[_SESSION].summary():
+        terminalreporter.section("throughput")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
+    """Keep clock readings out of pytest-benchmark's machine facts, and put the machine's key in."""
+    from pytest_tfperf.rounds import forget_clock_readings
+
+    forget_clock_readings(machine_info)
+    machine_info["tfperf_machine"] = config.stash[_SESSION].topology.machine
+
+
+def _register_names(config: pytest.Config) -> None:
+    for room, hook in (
+        ("models", config.hook.pytest_tfperf_models),
+        ("pipelines", config.hook.pytest_tfperf_pipelines),
+    ):
+        for names in hook():
+            catalogue.register(room, names)
+
+
+def _connect(live: LiveLine, reporter: TerminalReporter) -> None:
+    writer = reporter._tw  # the one way to the width of the current line
+    if reporter.isatty:
+        live.write = lambda text: writer.write_raw(text, flush=True)
+        live.room = lambda: writer.fullwidth - writer.width_of_current_line
+    if reporter.verbosity > 0:
+        live.write_line = reporter.write_line
+
+
+def _in_xdist(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+def _refuse_xdist(config: pytest.Config) -> None:
+    if not _in_xdist(config):
+        return
+    reason = (
+        "throughput is not measured under pytest-xdist: its workers would share the machine. Run these tests without -n"
+    )
+    if config.stash[_SESSION].settings.require_baseline:
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def _keep_failed(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """pytest's own list of what failed last time, the one behind `--lf`."""
+    cache = getattr(config, "cache", None)
+    if cache is None:
+        raise pytest.UsageError("--update-baselines=failed needs pytest's cache plugin, which is switched off")
+    failed = cache.get("cache/lastfailed", {})
+    dropped = [item for item in items if item.nodeid not in failed]
+    items[:] = [item for item in items if item.nodeid in failed]
+    config.hook.pytest_deselected(items=dropped)
+
+
+def _check_names(item: pytest.Item) -> None:
+    """Parameters that name workloads, models or pipelines are checked at collection, without TensorFlow."""
+    checks = {"model": catalogue.resolve_model, "input_pipeline": catalogue.resolve_pipeline}
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    try:
+        for name, value in params.items():
+            if isinstance(value, Workload):
+                catalogue.check(value)
+            elif name in checks and isinstance(value, str):
+                checks[name](value)
+    except TfperfError as error:
+        raise pytest.UsageError(f"{item.nodeid}: {error}") from None
+
+
+def _set_clock(item: pytest.Item) -> None:
+    """Our timer beside what the test's own `benchmark` marker says."""
+    from pytest_tfperf.rounds import window_clock
+
+    own = item.get_closest_marker("benchmark")
+    item.add_marker(pytest.mark.benchmark(**{**(own.kwargs if own else {}), "timer": window_clock}), append=False)
+
+
+def _feed(benchmark: Any, fixture: ThroughputFixture) -> None:
+    """The first record as pytest-benchmark's rounds; a test that measured nothing has none."""
+    from pytest_tfperf.rounds import feed
+
+    if fixture.records:
+        feed(benchmark, fixture.records[0])
+    else:
+        benchmark.skipped = True  # else pytest-benchmark warns that its fixture was not used
+
+
+def _warn(item: pytest.Item, text: str) -> None:
+    """Into pytest's summary of warnings, past filters that would turn a doubt into a red night."""
+    path, line, _ = item.location
+    warning = warnings.WarningMessage(ThroughputWarning(text), ThroughputWarning, path, (line or 0) + 1)
+    item.ihook.pytest_warning_recorded.call_historic(
+        kwargs={"warning_message": warning, "when": "runtest", "nodeid": item.nodeid, "location": None}
+    )
+
+
+def _word(report: pytest.TestReport, item: pytest.Item, fixture: ThroughputFixture, error: BaseException) -> None:
+    if isinstance(error, pytest.skip.Exception) and report.when == "call":
+        path, line, _ = item.location
+        report.longrepr = (path, (line or 0) + 1, error.msg or "")  # the test's place, not this plugin's
+    elif isinstance(error, (MeasurementError, BaselineError)):
+        # JUnit and pytest's summary call "error" what fails outside of the call: nothing was tested.
+        report.when = "setup" if report.when == "call" else report.when
+        report.longrepr = str(error)
+        fixture.session.not_measured += 1
+    elif isinstance(error, FAILURES):
+        report.longrepr = str(error)
+    elif report.failed and (missed := fixture.unsaid()):
+        report.sections.append(("throughput", missed))

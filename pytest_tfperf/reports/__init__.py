@@ -1,0 +1,1 @@
+"""Pure functions: records in, text out."""

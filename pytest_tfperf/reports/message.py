@@ -1,0 +1,98 @@
+"""What is said of one measurement: fact, place, next step."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from pytest_tfperf.record import Record, changed_since
+from pytest_tfperf.reports.numbers import percent, rate
+from pytest_tfperf.throughput import Throughput
+from pytest_tfperf.verdict import Outcome, Verdict
+
+
+def message(record: Record) -> str:
+    """A judged record in a few lines, the first of which can stand alone."""
+    assert record.verdict is not None, "only what was judged has a message"
+    return "\n".join([headline(record), *(f"  {label:<11} {text}" for label, text in _lines(record, record.verdict))])
+
+
+def headline(record: Record) -> str:
+    """Workload, devices, machine, throughput, and what it was held against, in one line."""
+    t, verdict = record.throughput, record.verdict
+    text = (
+        f"{record.workload.id} on {record.devices} ({record.machine}): {rate(t.images_per_sec)} images/s{_interval(t)}"
+    )
+    if verdict is None:
+        return text
+    if verdict.baseline is None or verdict.change is None:
+        return f"{text}; {verdict.reason}"
+    against = f"{'the floor of ' if verdict.floor else ''}{rate(verdict.baseline.reference)}"
+    if abs(verdict.change) < 0.0005:
+        return f"{text}, level with {against}"
+    return f"{text}, {percent(verdict.change)} {'slower' if verdict.change < 0 else 'faster'} than {against}"
+
+
+def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
+    if verdict.baseline is None:
+        if record.document is not None:
+            yield "document", f"{rate(record.document.reference)} images/s: {record.document.source}"
+        if record.is_test:
+            yield "record one", f"{_rerun(record)} --update-baselines"
+        return
+    yield "bounds", _bounds(verdict)
+    yield "baseline", _provenance(verdict)
+    yield _confirmation(record.throughput, verdict)
+    yield "detects", _smallest_loss(verdict)
+    if changed := changed_since(verdict.baseline, record.environment):
+        yield "environment", ", ".join(changed)
+    if record.is_test:
+        yield "rerun", _rerun(record)
+
+
+def _interval(throughput: Throughput) -> str:
+    if throughput.low <= 0 or throughput.high == float("inf"):
+        return ""
+    return f" (95 % CI {rate(throughput.low)} to {rate(throughput.high)})"
+
+
+def _bounds(verdict: Verdict) -> str:
+    assert verdict.baseline is not None
+    assert verdict.tolerance is not None
+    lower = "any" if verdict.lower is None else rate(verdict.lower)
+    upper = "any" if verdict.upper is None else rate(verdict.upper)
+    accepted = verdict.tolerance.lower
+    text = f"{lower} .. {upper}    (reference {rate(verdict.baseline.reference)}, tolerance "
+    text += "none" if accepted is None else percent(accepted)
+    if accepted is not None and verdict.threshold is not None and verdict.threshold > -accepted + 1e-9:
+        text += f", widened to {percent(verdict.threshold)} by noise"
+    return text + ")"
+
+
+def _provenance(verdict: Verdict) -> str:
+    row = verdict.baseline
+    assert row is not None
+    runs = f", {row.runs} runs" if row.runs > 1 else ""
+    place = f"{row.provenance.value}, {row.source}" + (f" ({row.date})" if row.date else "") + runs
+    if verdict.floor:
+        place += f"; a floor: measured on the weaker {row.gpu or row.machine}"
+    return place
+
+
+def _confirmation(throughput: Throughput, verdict: Verdict) -> tuple[str, str]:
+    runs = "  ".join(rate(run.images_per_sec) for run in throughput.runs)
+    count = len(throughput.runs)
+    if verdict.outcome is Outcome.REGRESSED and count > 1:
+        return "confirmed", f"{count} of {count} fresh workers: {runs}"
+    return "runs", f"{runs}: {verdict.reason}"
+
+
+def _smallest_loss(verdict: Verdict) -> str:
+    if verdict.smallest_loss is None or verdict.noise is None:
+        return "nothing: the drop is unbounded"
+    spread = f"runs differ by {percent(verdict.noise.spread)} ({verdict.noise.source})"
+    return f"losses from {percent(verdict.smallest_loss)}, 95 times in 100; {spread}"
+
+
+def _rerun(record: Record) -> str:
+    return f"pytest {shlex.quote(record.test)}"

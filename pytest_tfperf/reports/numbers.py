@@ -1,0 +1,32 @@
+"""How figures are written, everywhere the same."""
+
+from __future__ import annotations
+
+
+def rate(images_per_sec: float) -> str:
+    """Images per second: "1,612", "640.3", "7.25"."""
+    if images_per_sec >= 1000:
+        return f"{images_per_sec:,.0f}"
+    return f"{images_per_sec:.1f}" if images_per_sec >= 100 else f"{images_per_sec:.2f}"
+
+
+def percent(fraction: float) -> str:
+    """A fraction without its sign: "13.0 %", "5 %"."""
+    text = f"{abs(fraction) * 100:.1f}"
+    return f"{text.removesuffix('.0') if abs(fraction) < 0.1 else text} %"
+
+
+def change(fraction: float) -> str:
+    """A change with its sign: "-13.0 %", "+0.4 %"."""
+    return f"{fraction * 100:+.1f} %"
+
+
+def duration(seconds: float) -> str:
+    """A duration as one says it: "45 s", "2 min 10 s", "1 h 5 min"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"

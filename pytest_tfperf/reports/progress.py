@@ -1,0 +1,24 @@
+"""How a measurement comes along: one line's text, and tf_cnn_benchmarks' own lines."""
+
+from __future__ import annotations
+
+from pytest_tfperf.reports.numbers import duration, rate
+from pytest_tfperf.trial import Attempt
+from pytest_tfperf.windows import Plan
+
+
+def progress(attempt: Attempt, plan: Plan) -> str:
+    """ "steps 40/100  640 images/s  6 s left" """
+    steps = sum(w.steps for w in attempt.windows)
+    seconds = sum(w.seconds for w in attempt.windows)
+    left = seconds / steps * max(plan.steps - steps, 0)
+    return (
+        f"steps {steps}/{plan.steps}  {rate(attempt.images_per_step * steps / seconds)} images/s  {duration(left)} left"
+    )
+
+
+def crosses_display_step(attempt: Attempt, display_every: int = 10) -> bool:
+    """Whether the latest window reached or passed a step that tf_cnn_benchmarks prints: the first, and each 10th."""
+    done = sum(w.steps for w in attempt.windows)
+    before = done - attempt.windows[-1].steps
+    return before == 0 or done // display_every > before // display_every

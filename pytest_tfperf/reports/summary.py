@@ -1,0 +1,74 @@
+"""What a session says before its first test and after its last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pytest_tfperf.baseline import Change
+from pytest_tfperf.record import Record
+from pytest_tfperf.reports.message import headline
+from pytest_tfperf.reports.numbers import change, duration, rate
+from pytest_tfperf.reports.table import counts, table
+from pytest_tfperf.settings import Settings
+from pytest_tfperf.verdict import Outcome
+
+
+def before(machine: str, tests: int, seconds: float, unknown: int, settings: Settings) -> list[str]:
+    """Which machine, how many tests, how long about, and what is out of the ordinary."""
+    never = f" ({unknown} never timed here)" if unknown else ""
+    what = "test" if tests == 1 else "tests"
+    lines = [f"tfperf: {machine}, {tests} throughput {what}, about {duration(seconds)}{never}"]
+    if settings.update_baselines:
+        lines.append(f"tfperf: recording baselines, {settings.runs} fresh runs of each, into {_shown(settings)}")
+    if settings.smoke:
+        lines.append("tfperf: smoke: one window of each test, nothing judged")
+    if settings.inject_slowdown:
+        lines.append(f"tfperf: workers lose {settings.inject_slowdown:.0%} of their throughput on purpose")
+    return lines
+
+
+def summary(
+    records: Sequence[Record], changes: Sequence[Change], settings: Settings, *, measured_nothing: bool
+) -> list[str]:
+    """The table, its counts, what was recorded, what is in doubt and what to do next."""
+    return list(_lines(records, changes, settings, measured_nothing))
+
+
+def _lines(
+    records: Sequence[Record], changes: Sequence[Change], settings: Settings, measured_nothing: bool
+) -> Iterator[str]:
+    if measured_nothing:
+        yield "NOTHING WAS MEASURED: --tfperf-require-baseline was given, and no selected test came to a measurement."
+        return
+    if not records:
+        return
+    yield from table(records)
+    yield ""
+    spent = duration(sum(record.seconds for record in records))
+    yield f"{records[0].machine}: {counts(records)} in {spent}"
+    for record in records:
+        if record.verdict is not None and record.verdict.outcome is Outcome.INCONCLUSIVE:
+            yield f"in doubt: {headline(record)}"
+    yield from _recorded(changes, settings)
+    unknown = sum(r.verdict is not None and r.verdict.outcome is Outcome.NO_BASELINE for r in records)
+    if unknown:
+        yield f"{unknown} without a baseline: record them with --update-baselines, then commit {_shown(settings)}"
+
+
+def _recorded(changes: Sequence[Change], settings: Settings) -> Iterator[str]:
+    if not changes:
+        return
+    new = sum(c.old is None for c in changes)
+    yield f"recorded in {_shown(settings)}: {new} new, {len(changes) - new} changed; commit them when they are right"
+    for c in changes:
+        old = "new" if c.old is None else f"{rate(c.old.reference)} ->"
+        rise = "" if c.old is None else f"  {change(c.new.reference / c.old.reference - 1)}"
+        spread = f"  runs differ by {c.new.spread * 100:.1f} %" if c.new.spread is not None else ""
+        place = f"{c.new.machine}.csv  {c.new.key.workload} {c.new.key.topology}"
+        yield f"  {place}  {old} {rate(c.new.reference)}{rise}{spread}"
+
+
+def _shown(settings: Settings) -> str:
+    folder, root = settings.baselines, settings.root
+    return f"{folder.relative_to(root) if folder.is_relative_to(root) else Path(folder)}/"

@@ -1,0 +1,44 @@
+"""The summary: one row for each measurement, then what is left to say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from pytest_tfperf.record import Record
+from pytest_tfperf.reports.numbers import change, rate
+
+_COLUMNS: Sequence[tuple[str, str, Callable[[Record], str]]] = (
+    ("workload", "<", lambda r: r.workload.id),
+    ("topology", "<", lambda r: r.topology),
+    ("images/s", ">", lambda r: rate(r.throughput.images_per_sec)),
+    ("+/-", "<", lambda r: rate(r.throughput.uncertainty)),
+    ("baseline", ">", lambda r: rate(r.verdict.baseline.reference) if r.verdict and r.verdict.baseline else "-"),
+    ("change", ">", lambda r: change(r.verdict.change) if r.verdict and r.verdict.change is not None else "-"),
+    ("outcome", "<", lambda r: outcome(r)),
+    ("document", ">", lambda r: rate(r.document.reference) if r.document else "-"),
+)
+
+
+def outcome(record: Record) -> str:
+    """The outcome's word; a floor says so, what was not judged too."""
+    if record.verdict is None:
+        return "measured"
+    floor = record.verdict.floor and record.verdict.baseline is not None
+    return record.verdict.outcome.value + (" (floor)" if floor else "")
+
+
+def table(records: Iterable[Record]) -> list[str]:
+    """Aligned lines under a heading; a column that says nothing in any row is left out."""
+    rows = list(records)
+    cells = {name: [text(r) for r in rows] for name, _, text in _COLUMNS}
+    shown = [(name, side) for name, side, _ in _COLUMNS if any(cell != "-" for cell in cells[name])]
+    widths = {name: max(map(len, [name, *cells[name]])) for name, _ in shown}
+    heading = "  ".join(f"{name:{side}{widths[name]}}" for name, side in shown)
+    lines = ["  ".join(f"{cells[name][i]:{side}{widths[name]}}" for name, side in shown) for i in range(len(rows))]
+    return [line.rstrip() for line in [heading, *lines]]
+
+
+def counts(records: Iterable[Record]) -> str:
+    """ "3 PASS, 1 REGRESSED", in the order in which the outcomes first came."""
+    return ", ".join(f"{count} {word}" for word, count in Counter(outcome(r) for r in records).items())

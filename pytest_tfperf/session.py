@@ -1,0 +1,250 @@
+"""One pytest session: what was asked for, the machine, the bench once something is measured, and what came out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pytest_tfperf.baseline import Change
+from pytest_tfperf.errors import MeasurementError, NoBaseline, ThroughputRegression
+from pytest_tfperf.gate import Consequence, consequence, exit_status
+from pytest_tfperf.live import LiveLine
+from pytest_tfperf.measure import Bench
+from pytest_tfperf.record import Record
+from pytest_tfperf.reports import summary
+from pytest_tfperf.reports.message import message
+from pytest_tfperf.settings import Settings, WorkerStart
+from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.history import History
+from pytest_tfperf.throughput import Throughput
+from pytest_tfperf.topology import Topology
+from pytest_tfperf.verdict import Outcome, Tolerance
+from pytest_tfperf.windows import Plan
+from pytest_tfperf.workload import Workload
+
+_GUESSED_SECONDS = 15.0  # for a test that was never timed on this machine
+
+
+class MissingBaseline(AssertionError):
+    """There is no baseline, and the nightly gate wants one."""
+
+
+class Inconclusive(AssertionError):
+    """A drop is suspected and not confirmed, and `--tfperf-strict` was given."""
+
+
+_FAILURE_OF = {
+    Outcome.REGRESSED: ThroughputRegression,
+    Outcome.NO_BASELINE: MissingBaseline,
+    Outcome.INCONCLUSIVE: Inconclusive,
+}
+FAILURES = tuple(_FAILURE_OF.values())
+"""What an outcome fails its test with."""
+
+
+class Session:
+    """The state that the plugin's hooks share.
+
+    Args:
+        settings: what the user asked for.
+        live: shows how a measurement comes along.
+    """
+
+    def __init__(self, settings: Settings, live: LiveLine) -> None:
+        self.settings = settings
+        self.live = live
+        self.tests: list[str] = []
+        self.records: list[Record] = []
+        self.changes: list[Change] = []
+        self.failed = 0
+        self.not_measured = 0
+        self.baselines = BaselineStore(settings.baselines)
+        self.history = History(settings.dir / "history.sqlite")
+        self._open = ExitStack()
+
+    def prepare(self) -> None:
+        """Before anything runs: what can be refused now must not be found out after a night's measuring.
+
+        Raises:
+            BaselineError: `--update-baselines` where the folder can't be written or another session holds it.
+        """
+        if self.settings.update_baselines:
+            self.baselines.check_writable()
+            self._open.enter_context(self.baselines.lock())
+
+    @cached_property
+    def topology(self) -> Topology:
+        """The machine, asked once."""
+        from pytest_tfperf.hardware.discovery import discover
+
+        found = discover()
+        return found.named(self.settings.machine) if self.settings.machine else found
+
+    def topology_for(self, *, cpu: bool, gpu: bool) -> Topology:
+        """What a test with these marks takes devices from: CPUs where it is marked `cpu` and GPUs don't serve it."""
+        machine = self.topology
+        if cpu and not (gpu and machine.gpus):
+            named = f"{self.settings.machine}-cpu" if self.settings.machine and machine.gpus else self.settings.machine
+            return machine.on_cpu().named(named)
+        return machine.split() if self.settings.split_gpu and machine.gpus else machine
+
+    @cached_property
+    def bench(self) -> Bench:
+        """Made when the first test measures, so that a session that only collects pays nothing."""
+        from pytest_tfperf.launchers.local import LocalLauncher
+
+        launcher = LocalLauncher(
+            logs=self.settings.dir / "logs",
+            silence_seconds=self.settings.timeout,
+            fresh=self.settings.worker is WorkerStart.FRESH,
+        )
+        self._open.callback(launcher.close)
+        return Bench(
+            launcher=launcher,
+            baselines=self.baselines,
+            history=self.history,
+            settings=self.settings,
+            watch=self.live,
+            tests=len(self.tests),
+        )
+
+    def expected_seconds(self) -> tuple[float, int]:
+        """How long the session will take by its tests' last times, and how many of them were never timed here."""
+        known = self.history.seconds_of(self.tests)
+        unknown = len(self.tests) - len(known)
+        typical = math.fsum(known.values()) / len(known) if known else _GUESSED_SECONDS
+        runs = self.settings.runs if self.settings.update_baselines else 1
+        return runs * (math.fsum(known.values()) + unknown * typical), unknown
+
+    def before(self) -> list[str]:
+        """What to say before the first test."""
+        if not self.tests:
+            return []
+        return summary.before(self.topology.machine, len(self.tests), *self.expected_seconds(), self.settings)
+
+    def summary(self) -> list[str]:
+        """What to say after the last test."""
+        return summary.summary(self.records, self.changes, self.settings, measured_nothing=self._measured_nothing)
+
+    def exit_status(self, status: int, *, failures: int) -> int:
+        """pytest's status, or our own where nothing failed and something could not be measured."""
+        return exit_status(
+            status,
+            failed=failures - self.not_measured,
+            not_measured=self.not_measured,
+            measured_nothing=self._measured_nothing,
+        )
+
+    @property
+    def _measured_nothing(self) -> bool:
+        return self.settings.require_baseline and bool(self.tests) and not self.records
+
+    def close(self) -> None:
+        """End all workers, give the lock back."""
+        self._open.close()
+
+
+@dataclass
+class ThroughputFixture:
+    """What a test measures with: `throughput`.
+
+    Args:
+        session: the session's state.
+        test: pytest's node id.
+        records: what this test has checked so far; judged outcomes are applied when its body is through.
+    """
+
+    session: Session
+    test: str
+    records: list[Record] = field(default_factory=list)
+    _to_save: list[Record] = field(default_factory=list)
+
+    def check(
+        self,
+        workload: Workload,
+        *,
+        on: Topology,
+        tolerance: float | tuple[float | None, float | None] | Tolerance | None = None,
+        steps: int | None = None,
+        warmup_steps: int | None = None,
+    ) -> Throughput:
+        """Measure and judge; a regression fails the test once its body is through, so that further asserts run first.
+
+        Args:
+            workload: what to train.
+            on: what to train it on, from `gpu_topology.take(n)`.
+            tolerance: the change that is accepted: 0.05, or (-0.05, None) for no upper bound.
+            steps: the most steps that are timed.
+            warmup_steps: the least that are not, before them.
+
+        Returns:
+            what was measured, also where there is no baseline: assert scaling and ratios with its `images_per_sec`.
+
+        Raises:
+            WorkloadError, TfperfError: an argument that can't be one.
+            MeasurementError: the worker died, hung or raised.
+            BaselineError: the machine's file can't be read.
+        """
+        accepted = None if tolerance is None else Tolerance.of(tolerance)
+        record = self.session.bench.check(workload, on, self._plan(steps, warmup_steps), accepted, test=self.test)
+        if self.session.settings.update_baselines:
+            self._to_save.append(record)
+        return self._keep(record)
+
+    def measure(
+        self, workload: Workload, *, on: Topology, steps: int | None = None, warmup_steps: int | None = None
+    ) -> Throughput:
+        """Measure and judge nothing; otherwise as `check`."""
+        return self._keep(self.session.bench.measure(workload, on, self._plan(steps, warmup_steps), test=self.test))
+
+    def conclude(self, warn: Callable[[str], None]) -> None:
+        """Apply the outcomes: called when the test's body is through, and only if it did not fail.
+
+        Raises:
+            ThroughputRegression, MissingBaseline, Inconclusive: the test fails.
+            MeasurementError, BaselineError: it errors.
+            NoBaseline: it is skipped.
+        """
+        found: dict[Consequence, list[Record]] = {kind: [] for kind in Consequence}
+        for record in self.records:
+            found[consequence(record, self.session.settings)].append(record)
+        for record in found[Consequence.WARNS]:
+            warn(message(record))
+        if failing := found[Consequence.FAILS]:
+            raise _failure(failing)
+        if invalid := found[Consequence.ERRORS]:
+            raise MeasurementError(_messages(invalid))
+        for record in self._to_save:
+            self.session.changes.append(self.session.bench.save(record))
+        if unknown := found[Consequence.SKIPS]:
+            raise NoBaseline(_messages(unknown))
+
+    def unsaid(self) -> str:
+        """What would have failed the test, where its body failed first."""
+        settings = self.session.settings
+        return _messages([r for r in self.records if consequence(r, settings) is Consequence.FAILS])
+
+    def _keep(self, record: Record) -> Throughput:
+        self.records.append(record)
+        self.session.records.append(record)
+        return record.throughput
+
+    def _plan(self, steps: int | None, warmup_steps: int | None) -> Plan:
+        settings = self.session.settings
+        return Plan(
+            steps=settings.steps if steps is None else steps,
+            warmup_steps=settings.warmup_steps if warmup_steps is None else warmup_steps,
+        )
+
+
+def _messages(records: list[Record]) -> str:
+    return "\n\n".join(message(record) for record in records)
+
+
+def _failure(records: list[Record]) -> AssertionError:
+    """The exception of the gravest outcome, with all that there is to say."""
+    outcomes = {record.verdict.outcome for record in records if record.verdict}
+    return next(kind for outcome, kind in _FAILURE_OF.items() if outcome in outcomes)(_messages(records))
