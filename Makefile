@@ -1,0 +1,43 @@
+# `make perf` measures this machine, `make test` runs the project's own tests. Each sets up .venv the first time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+
+# An NVIDIA GPU that answers decides which TensorFlow is installed, and which tests run.
+GPU := $(shell nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+EXTRA := $(if $(filter-out 0,$(GPU)),gpu,tensorflow)
+MARK := $(if $(filter-out 0,$(GPU)),gpu,cpu and not slow)
+
+.PHONY: perf baselines test lint clean
+
+perf: $(VENV)/.installed-$(EXTRA)
+	$(PYTEST) perf_tests -m "$(MARK)" --benchmark-quiet $(ARGS)
+
+baselines: $(VENV)/.installed-$(EXTRA)
+	$(PYTEST) perf_tests -m "$(MARK)" --benchmark-quiet --update-baselines $(ARGS)
+
+test: $(VENV)/.installed-dev
+	$(PYTEST) tests $(ARGS)
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "pytest-tfperf needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V); try: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,tensorflow]'
+	@touch $@
+
+$(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
