@@ -42,6 +42,10 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument("--tolerance", type=float, metavar="FRACTION", help="accepted change (default: the baseline's)")
     replay.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="DIR", help="default: baselines/")
     replay.set_defaults(run=_replay)
+    history = commands.add_parser("history", help="show what was measured here so far")
+    history.add_argument("--dir", type=Path, default=Path(".tfperf"), metavar="DIR", help="default: .tfperf/")
+    history.add_argument("--csv", action="store_true", help="every measurement, as CSV")
+    history.set_defaults(run=_history)
     documents = commands.add_parser("documents", help="write the documents' baselines anew")
     documents.add_argument("folder", type=Path, metavar="DIR", help="where the three documents are")
     documents.add_argument(
@@ -85,6 +89,15 @@ def _replay(arguments: argparse.Namespace) -> int:
     if Outcome.REGRESSED in outcomes:
         return EXIT_REGRESSED
     return EXIT_NOT_MEASURED if outcomes & {Outcome.INVALID, Outcome.NO_BASELINE} else EXIT_GREEN
+
+
+def _history(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.reports.history import by_workload
+    from pytest_tfperf.stores.history import History
+
+    frame = History(arguments.dir / "history.sqlite").frame()
+    print(frame.to_csv(index=False), end="") if arguments.csv else print(by_workload(frame))
+    return EXIT_GREEN
 
 
 def _documents(arguments: argparse.Namespace) -> int:

@@ -160,8 +160,8 @@ class Bench:
             runs = "  ".join(f"{run.images_per_sec:,.1f}" for run in record.throughput.runs)
             raise MeasurementError(
                 f"{record.workload.id} on {record.devices}: too noisy for a baseline, which was left as it is: its "
-                f"runs gave {runs} images/s, so that losses below {loss:.0%} would go unseen. Free the machine of other "
-                "work, or give the test more steps, and record again"
+                f"runs gave {runs} images/s, so that losses below {loss:.0%} would go unseen. Free the machine of "
+                "other work, or give the test more steps, and record again"
             )
         (change,) = self._baselines.update(record.machine, {row.key: row})
         return change

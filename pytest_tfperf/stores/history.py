@@ -10,6 +10,8 @@ from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
     import sqlite3
+
+    import pandas
     from collections.abc import Iterable
     from pathlib import Path
 
@@ -76,6 +78,22 @@ class History:
             found = database.execute("select test, seconds / runs from records group by test having id = max(id)")
             known = dict(found.fetchall())
         return {test: known[test] for test in tests if test in known}
+
+    def frame(self) -> pandas.DataFrame:
+        """All measurements, oldest first, as a pandas DataFrame.
+
+        Columns: time, test, machine, workload, topology, images_per_sec, outcome, runs, seconds.
+
+        Raises:
+            TfperfError: there is no history yet, or the file is none.
+        """
+        import pandas as pd
+
+        if not self._path.exists():
+            raise TfperfError(f"{self._path}: no history yet; run the suite first, or name its folder: --dir DIR")
+        columns = "time, test, machine, workload, topology, images_per_sec, outcome, runs, seconds"
+        with self._open() as database:
+            return pd.read_sql_query(f"select {columns} from records order by id", database)
 
     def _open(self) -> closing[sqlite3.Connection]:
         import sqlite3

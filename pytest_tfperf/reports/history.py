@@ -1,0 +1,28 @@
+"""The local history in a few lines: what each workload gave, when it was last measured, and how it has moved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def by_workload(history: pandas.DataFrame) -> str:
+    """One line for each workload, topology and machine of `History.frame()`: nights, median, last, last against median."""
+    groups = history.groupby(["machine", "workload", "topology"], sort=True)
+    rows = groups.agg(
+        measured=("images_per_sec", "size"),
+        median=("images_per_sec", "median"),
+        last=("images_per_sec", "last"),
+        outcome=("outcome", "last"),
+        when=("time", "last"),
+    )
+    rows.insert(3, "change", rows["last"] / rows["median"] - 1)
+    return str(
+        rows.reset_index().to_string(
+            index=False,
+            na_rep="-",
+            formatters={"median": "{:,.1f}".format, "last": "{:,.1f}".format, "change": "{:+.1%}".format},
+        )
+    )
