@@ -212,7 +212,7 @@ class Bench:
             throughput=summarise(trial),
             verdict=verdict,
             document=document,
-            environment=_environment(topology, trial.attempts[-1].environment),
+            environment=_environment(topology, trial.attempts[-1].environment, self._settings),
             commit=_commit(self._settings.root),
             time=datetime.now().astimezone().isoformat(timespec="seconds"),
             seconds=time.monotonic() - started,
@@ -254,8 +254,12 @@ def _floor_rate(topology: Topology) -> float | None:
     return min((rate for rate in rates if rate is not None), default=None) if None not in rates else None
 
 
-def _environment(topology: Topology, worker: Mapping[str, str]) -> dict[str, str]:
-    facts = {"kernel": topology.host.kernel, "driver": topology.driver_version or ""}
+def _environment(topology: Topology, worker: Mapping[str, str], settings: Settings) -> dict[str, str]:
+    facts = {
+        "kernel": topology.host.kernel,
+        "driver": topology.driver_version,
+        "injected_slowdown": str(settings.inject_slowdown or ""),  # so that no one takes such a record for a loss
+    }
     return dict(worker) | {name: value.replace(" ", "_") for name, value in facts.items() if value}
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def by_workload(history: pandas.DataFrame) -> str:
-    """One line for each workload, topology and machine of `History.frame()`: nights, median, last, last against median."""
+    """One line for each workload, topology and machine of `History.frame()`, the last value against the median."""
     groups = history.groupby(["machine", "workload", "topology"], sort=True)
     rows = groups.agg(
         measured=("images_per_sec", "size"),
