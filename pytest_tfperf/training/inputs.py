@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pytest_tfperf.errors import WorkloadError
+
 Batch = tuple[Any, Any]
-"""Images, float32 [batch, height, width, channels]; labels, int32 [batch]."""
+"""Images, float32 [batch, height, width, channels]; labels, int32 or int64 [batch]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,15 +33,55 @@ class InputSpec:
     replicas: int
     seed: int
 
+    @property
+    def signature(self) -> tuple[tf.TensorSpec, tf.TensorSpec]:
+        """Form of a batch, as `tf.data.Dataset.from_generator` takes it."""
+        return (
+            tf.TensorSpec((self.batch_size, *self.image_shape), tf.float32, name="images"),
+            tf.TensorSpec((self.batch_size,), tf.int32, name="labels"),
+        )
+
     def synthetic(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """One batch of noise in [-1, 1), where scaled photographs lie too, and random labels."""
+        """One batch of noise in [-1, 1), where scaled photographs lie too, and random labels; NumPy arrays."""
         rng = np.random.default_rng(self.seed)
-        images = rng.random((self.batch_size, *self.image_shape), np.float32) * np.float32(2) - np.float32(1)
+        images = rng.random((self.batch_size, *self.image_shape), np.float32)
+        images *= 2
+        images -= 1
         return images, rng.integers(0, self.num_classes, self.batch_size, np.int32)
 
 
+def checked(inputs: Any, spec: InputSpec) -> tf.data.Dataset | Batch:
+    """The pipeline's result, ready for `feed`.
+
+    A dataset of unknown length is made to fail when it ends, and batches of unknown shape when they differ from `spec`.
+
+    Raises:
+        WorkloadError: neither a dataset nor a pair, batches of another form, or a dataset that ends.
+    """
+    if not isinstance(inputs, tf.data.Dataset):
+        if not isinstance(inputs, tuple) or len(inputs) != 2:
+            raise WorkloadError(f"it returned {_kind(inputs)}, not a tf.data.Dataset or a pair (images, labels)")
+        pair = tuple(tf.TensorSpec(np.shape(part), tf.as_dtype(_dtype(part))) for part in inputs)
+        _require_form(pair, spec)
+        return inputs
+    _require_form(inputs.element_spec, spec)
+    count = int(inputs.cardinality())
+    if count >= 0:
+        raise WorkloadError(f"its dataset ends after {count} batch(es); a run takes as many as it needs: add .repeat()")
+    shapes = [s.shape for s in spec.signature]
+    if [s.shape for s in inputs.element_spec] != shapes:
+        inputs = inputs.map(
+            lambda *batch: tuple(tf.ensure_shape(part, s) for part, s in zip(batch, shapes, strict=True))
+        )
+    # Of a dataset that may end, tf.distribute asks each step whether it has; this one fails instead.
+    return inputs.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+
+
 def feed(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> Callable[[], Any]:
-    """A function that gives the step its batches, one a replica; call it inside the compiled step."""
+    """A function that gives a step its batches, one for each replica; call it in the compiled step.
+
+    A dataset is read by one iterator, a batch for each replica in turn, fetched ahead to the replica's device.
+    """
     if isinstance(inputs, tf.data.Dataset):
         iterator = iter(strategy.distribute_datasets_from_function(lambda _: inputs))
         return lambda: next(iterator)
@@ -50,8 +92,30 @@ def feed(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> C
 def _placed(strategy: tf.distribute.Strategy, batch: Batch) -> Any:
     """The batch, copied once to each replica's device."""
 
-    def copy(context: tf.distribute.InputReplicationMode) -> Any:
+    def copy(context: tf.distribute.ValueContext) -> Any:
         with tf.device(strategy.extended.worker_devices[context.replica_id_in_sync_group]):
             return tuple(tf.identity(tf.convert_to_tensor(part)) for part in batch)
 
     return strategy.experimental_distribute_values_from_function(copy)
+
+
+def _require_form(form: Any, spec: InputSpec) -> None:
+    wanted = spec.signature
+    fits = (
+        isinstance(form, tuple)
+        and len(form) == 2
+        and all(isinstance(part, tf.TensorSpec) for part in form)
+        and all(part.shape.is_compatible_with(want.shape) for part, want in zip(form, wanted, strict=True))
+        and form[0].dtype == tf.float32
+        and form[1].dtype in (tf.int32, tf.int64)
+    )
+    if not fits:
+        raise WorkloadError(f"its batches are {form}, not (images, labels) as in {wanted} (labels: int32 or int64)")
+
+
+def _dtype(part: Any) -> Any:
+    return part.dtype if hasattr(part, "dtype") else np.asarray(part).dtype
+
+
+def _kind(value: Any) -> str:
+    return f"a {type(value).__name__} of {len(value)}" if isinstance(value, tuple | list) else type(value).__name__

@@ -11,25 +11,26 @@ import tensorflow as tf
 
 from pytest_tfperf import catalogue
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.training.inputs import Batch, InputSpec
+from pytest_tfperf.training.inputs import Batch, InputSpec, checked
 from pytest_tfperf.training.strategies import variable_scope
-from pytest_tfperf.workload import Workload
+from pytest_tfperf.workload import Precision, Workload
 
 
 def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int = 1) -> keras.Model:
-    """The workload's model, with its variables where `strategy` wants them; the seed sets its initial weights.
+    """The workload's model, with its variables where `strategy` wants them; `seed` sets its initial weights.
 
     Raises:
-        WorkloadError: the function can't be found or fails, or returns something else than such a model.
+        WorkloadError: the function can't be found or fails, or returns anything but a keras.Model from images to
+            logits; or the precision isn't built yet.
     """
+    if workload.precision is not Precision.FLOAT32:
+        raise WorkloadError(f"{workload.id}: precision={workload.precision.value!r} is not built yet; use 'float32'")
     target = catalogue.resolve_model(workload.model)
     build = _function("model", target)
     keras.utils.set_random_seed(seed)
-    keras.config.set_dtype_policy(workload.precision.value)
     with variable_scope(strategy):
         model = _called("model", target, build)
-    if not isinstance(model, keras.Model):
-        raise WorkloadError(f"model {target!r} must return a keras.Model, not {type(model).__name__}")
+    _require_images_to_logits(target, model)
     return model
 
 
@@ -45,21 +46,43 @@ def input_spec(workload: Workload, model: keras.Model, strategy: tf.distribute.S
 
 
 def load_pipeline(workload: Workload, spec: InputSpec) -> tf.data.Dataset | Batch:
-    """What the workload's input pipeline gives for `spec`.
+    """What the workload's input pipeline gives for `spec`, checked.
 
     Raises:
-        WorkloadError: the function can't be found or fails, or returns batches of another form.
+        WorkloadError: the function can't be found or fails, or returns batches of another form, or too few.
     """
     target = catalogue.resolve_pipeline(workload.input_pipeline)
-    return _called("input_pipeline", target, _function("input_pipeline", target), spec)
+    inputs = _called("input_pipeline", target, _function("input_pipeline", target), spec)
+    try:
+        return checked(inputs, spec)
+    except WorkloadError as e:
+        raise WorkloadError(f"input_pipeline {target!r}: {e}") from None
+
+
+def _require_images_to_logits(target: str, model: Any) -> None:
+    wanted = "it must return a keras.Model from images [batch, height, width, channels] to logits [batch, classes]"
+    if not isinstance(model, keras.Model):
+        raise WorkloadError(f"model {target!r} returned {type(model).__name__}; {wanted}")
+    try:
+        shapes = (model.input_shape, model.output_shape)
+    except (AttributeError, ValueError):
+        raise WorkloadError(
+            f"model {target!r} returned a model that isn't built: give it a keras.Input; {wanted}"
+        ) from None
+    known = [shape[1:] if isinstance(shape, tuple) else () for shape in shapes]
+    if [len(sizes) for sizes in known] != [3, 1] or not all(isinstance(size, int) for sizes in known for size in sizes):
+        raise WorkloadError(f"model {target!r} maps {shapes[0]} to {shapes[1]}; {wanted}, all but the batch known")
 
 
 def _function(kind: str, target: str) -> Callable[..., Any]:
     module_name, _, name = target.partition(":")
     try:
-        function: Callable[..., Any] = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError) as e:
-        raise WorkloadError(f"{kind} {target!r} can't be imported: {e}") from e
+        module = importlib.import_module(module_name)
+    except ImportError as e:
+        raise WorkloadError(f"{kind} {target!r}: can't import {module_name!r}: {e}. Is it on the import path?") from e
+    function: Callable[..., Any] | None = getattr(module, name, None)
+    if not callable(function):
+        raise WorkloadError(f"{kind} {target!r}: {module_name!r} has no function {name!r}")
     return function
 
 

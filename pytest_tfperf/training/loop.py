@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import tensorflow as tf
 
+from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.training import optimizers
 from pytest_tfperf.training.inputs import Batch, feed
 from pytest_tfperf.training.losses import cross_entropy, weight_penalty
-from pytest_tfperf.training.optimizers import apply_gradients
-from pytest_tfperf.workload import Workload
+from pytest_tfperf.workload import Trainer, VariableUpdate, Workload
 
 
 class TrainingLoop:
-    """Trains `model` under `strategy` on `inputs`; the first `run` traces and compiles, later ones only compute.
+    """Trains `model` (or with `forward_only` just runs it) under `strategy` on `inputs`, in windows of steps.
 
     Args:
         strategy: made by `strategies.strategy_for`.
-        model: built in that strategy's `variable_scope`.
-        inputs: a dataset of endless batches, or one batch for every step.
+        model: made by `loading.load_model` for that strategy.
+        inputs: made by `loading.load_pipeline`: a dataset of endless batches, or one batch for every step.
         workload: what the three were made for.
+
+    Raises:
+        WorkloadError: the workload asks for a trainer that isn't built yet, or for XLA where it can't work.
     """
 
     def __init__(
@@ -30,19 +32,39 @@ class TrainingLoop:
         inputs: tf.data.Dataset | Batch,
         workload: Workload,
     ) -> None:
+        _require_possible(strategy, workload)
         self.images_per_step = workload.batch_size * strategy.num_replicas_in_sync
         self._strategy = strategy
         self._model = model
+        self._workload = workload
         self._variables = [v.value for v in model.trainable_variables]
         self._next_batch = feed(strategy, inputs)
+        self._compute = self._loss_and_gradients
+        if workload.xla:
+            # Not the update: replicas can't meet inside XLA. tf_cnn_benchmarks' xla_compile takes the same part.
+            self._compute = tf.function(self._compute, jit_compile=True)
         self._window = tf.function(self._steps, autograph=False)
 
     def run(self, steps: int) -> float:
         """Take `steps` steps and return the last one's loss, the mean over replicas.
 
-        Returns when every device has finished its last update.
+        Returns when every device has finished its last update. The first call also traces and compiles; later ones,
+        with any number of steps, only compute.
+
+        Raises:
+            WorkloadError: fewer than 1 step, or a dataset that ended.
         """
-        loss = float(self._window(tf.constant(steps)))
+        if steps < 1:
+            raise WorkloadError(f"steps={steps}: a window has at least 1 step")
+        try:
+            loss = float(self._window(tf.constant(steps)))
+        except tf.errors.FailedPreconditionError as e:
+            if "infinite number of elements" not in str(e):
+                raise
+            raise WorkloadError(
+                f"input_pipeline {self._workload.input_pipeline!r}: its dataset ended; a run takes as many batches "
+                "as it needs: add .repeat(), or make the generator endless"
+            ) from e
         # The loss is known before the last update is done.
         tf.test.experimental.sync_devices()
         return loss
@@ -52,17 +74,37 @@ class TrainingLoop:
         _, loss = tf.while_loop(
             lambda step, _: step < steps,
             lambda step, _: (step + 1, self._step()),
-            (tf.constant(0), tf.constant(float("nan"))),
+            (tf.constant(0), tf.constant(0.0)),
             parallel_iterations=1,
         )
         return loss
 
     def _step(self) -> tf.Tensor:
+        # The penalty is of the weights before the update, and the same for all replicas: once is enough.
+        penalty = 0.0 if self._workload.forward_only else weight_penalty(self._variables)
         losses = self._strategy.run(self._replica_step, args=self._next_batch())
-        return self._strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
+        return self._strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None) + penalty
 
-    def _replica_step(self, images: Any, labels: Any) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            loss = cross_entropy(self._model(images, training=True), labels) + weight_penalty(self._variables)
-        apply_gradients(tape.gradient(loss, self._variables), self._variables)
+    def _replica_step(self, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        loss, gradients = self._compute(images, labels)
+        if gradients:
+            optimizers.descend(gradients, self._variables)
         return loss
+
+    def _loss_and_gradients(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        if self._workload.forward_only:
+            return cross_entropy(self._model(images, training=False), labels), []
+        with tf.GradientTape() as tape:
+            loss = cross_entropy(self._model(images, training=True), labels)
+        return loss, optimizers.gradients(tape, loss, self._variables)
+
+
+def _require_possible(strategy: tf.distribute.Strategy, workload: Workload) -> None:
+    if workload.trainer is not Trainer.LOOP:
+        raise WorkloadError(f"{workload.id}: trainer={workload.trainer.value!r} is not built yet; use 'loop'")
+    shared = workload.variable_update is VariableUpdate.PARAMETER_SERVER
+    if workload.xla and shared and not isinstance(strategy, tf.distribute.OneDeviceStrategy):
+        raise WorkloadError(
+            f"{workload.id}: XLA can't compile a step whose variables lie on another device; "
+            "use variable_update='replicated' with it"
+        )

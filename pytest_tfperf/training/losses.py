@@ -17,4 +17,12 @@ def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
 
 def weight_penalty(variables: Sequence[tf.Variable]) -> tf.Tensor:
     """4e-5 * sum(0.5 * |w|^2), a scalar; Keras' regularizers.L2 has no 0.5."""
-    return WEIGHT_DECAY * tf.add_n([tf.nn.l2_loss(v) for v in variables])
+    if not variables:
+        return tf.constant(0.0)
+    return WEIGHT_DECAY * tf.add_n([_half_square_sum(v) for v in variables])
+
+
+def _half_square_sum(variable: tf.Variable) -> tf.Tensor:
+    # Where the variable lies: parameters on the CPU would else be copied to a GPU for this alone.
+    with tf.device(variable.device):
+        return tf.nn.l2_loss(variable)

@@ -35,6 +35,11 @@ def _make(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
             f"{workload.id}: all_reduce='nccl' needs GPUs, and the devices are {', '.join(devices)}; "
             "on CPUs use all_reduce='copy' or 'hierarchical'"
         )
+    if workload.variable_update is VariableUpdate.HOROVOD:
+        raise WorkloadError(
+            f"{workload.id}: variable_update='horovod' is for published figures and replayed logs; "
+            "to train, use 'replicated' or 'parameter_server'"
+        )
     if workload.variable_update is VariableUpdate.PARAMETER_SERVER:
         return _central_storage(devices)
     if len(devices) == 1:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pytest_tfperf.training.inputs import Batch, InputSpec
+from pytest_tfperf.training.inputs import Batch, InputSpec
 
 
 def device(spec: InputSpec) -> Batch:
