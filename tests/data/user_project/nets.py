@@ -1,0 +1,120 @@
+"""A user's own module: models and input pipelines that are small, or slow, or broken on purpose. Runs in workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import keras  # noqa: TID251  # the user's module, which only workers import
+import tensorflow as tf  # noqa: TID251
+
+LONG = 3600
+
+
+def tiny():
+    images = keras.Input((8, 8, 3))
+    return keras.Model(images, keras.layers.Dense(10)(keras.layers.Flatten()(images)))
+
+
+def nan():
+    images = keras.Input((8, 8, 3))
+    scaled = keras.layers.Rescaling(float("nan"))(images)
+    return keras.Model(images, keras.layers.Dense(10)(keras.layers.Flatten()(scaled)))
+
+
+def raising():
+    raise ValueError("the layers do not fit")
+
+
+def not_a_model():
+    return "a model"
+
+
+def out_of_memory():
+    return bytearray(1 << 60)
+
+
+def killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killing_the_server():
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(LONG)
+
+
+def hanging():
+    time.sleep(LONG)
+
+
+def with_a_child():
+    subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({LONG})"])
+    return tiny()
+
+
+def listing_the_servers_files():
+    """Writes what its parent, the fork server, holds open."""
+    opened = Path(f"/proc/{os.getppid()}/fd")
+    Path("servers_files").write_text("\n".join(str(entry.readlink()) for entry in opened.iterdir()))
+    return tiny()
+
+
+def synthetic(spec):
+    return spec.synthetic()
+
+
+def paced(spec):
+    """50 batches a second."""
+    _note_worker()
+    return _throttled(spec, 0.02)
+
+
+def uneven(spec):
+    """Each worker takes the next line of the file `paces`: seconds between its batches."""
+    pace, *rest = Path("paces").read_text().split()
+    Path("paces").write_text(" ".join(rest))
+    return _throttled(spec, float(pace))
+
+
+def stalling(spec):
+    """Three batches, a file `stalled`, and then nothing any more."""
+
+    def batches():
+        for _ in range(3):
+            yield spec.synthetic()
+        Path("stalled").touch()
+        time.sleep(LONG)
+
+    return _dataset(spec, batches)
+
+
+def raising_pipeline(spec):
+    raise FileNotFoundError("/data/train-00000")
+
+
+def _note_worker():
+    with Path("workers").open("a") as file:
+        print(os.getpid(), file=file)
+
+
+def _throttled(spec, seconds):
+    """A batch each `seconds`; one that is late by more than half of that is not made up for."""
+
+    def batches():
+        batch = spec.synthetic()
+        due = time.monotonic()
+        while True:
+            due = max(due, time.monotonic() - seconds / 2) + seconds
+            time.sleep(max(0.0, due - time.monotonic()))
+            yield batch
+
+    return _dataset(spec, batches)
+
+
+def _dataset(spec, batches):
+    images, labels = (tf.TensorSpec(part.shape, part.dtype) for part in spec.synthetic())
+    return tf.data.Dataset.from_generator(batches, output_signature=(images, labels))

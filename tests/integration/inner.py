@@ -1,0 +1,153 @@
+"""A user's project in a folder of its own, and pytest run in it as a process of its own.
+
+pytester does the same for one test; here several tests read what one session gave, because each imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+from xml.etree import ElementTree
+
+from pytest_tfperf.baseline import Baseline, Key
+from pytest_tfperf.stores.baselines import BaselineStore
+
+MACHINE = "box"
+NETS = Path(__file__).parents[1] / "data" / "user_project" / "nets.py"
+WHATEVER_IT_IS = {"reference": 1000.0, "lower": -0.999999, "upper": 1e9}
+"""A row that passes any throughput of this or the next century."""
+
+_INI = f"""
+[pytest]
+filterwarnings = error
+tfperf_machine = {MACHINE}
+tfperf_steps = 20
+tfperf_warmup_steps = 1
+"""
+_PATIENCE_SECONDS = 240  # far beyond what any session here takes: only a hang gets there
+_OURS = ("TFPERF_", "PYTEST_", "PYTHONPATH", "COV_", "TF_")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test as JUnit tells it: passed, skipped, failure or error, with the message and the longer text."""
+
+    kind: str
+    message: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A session that came to its end."""
+
+    status: int
+    text: str
+    cases: dict[str, Case]
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        return {name: case.kind for name, case in self.cases.items()}
+
+
+class Project:
+    """A folder with an ini file, the module `nets` and what a test writes into it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.baselines = BaselineStore(folder / "baselines", published=None)
+        self._mark = f"INNER_PROJECT={uuid.uuid4().hex}"
+        folder.mkdir(exist_ok=True)
+        shutil.copy(NETS, folder)
+        self.write("pytest.ini", _INI)
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text))
+        return path
+
+    def baseline(self, workload: str, topology: str = "1x1", **row: Any) -> None:
+        key = Key(workload, topology)
+        self.baselines.update(MACHINE, {key: Baseline(machine=MACHINE, key=key, **row)})
+
+    def run(self, *arguments: str, **environment: str) -> Finished:
+        process = self.start(*arguments, **environment)
+        try:
+            text, _ = process.communicate(timeout=_PATIENCE_SECONDS)
+        finally:
+            self.kill_all()
+        junit = self.folder / ".junit.xml"
+        cases = _cases(junit) if junit.exists() else {}
+        junit.unlink(missing_ok=True)
+        return Finished(process.returncode, text, cases)
+
+    def start(self, *arguments: str, **more: Any) -> subprocess.Popen[str]:
+        """pytest with these arguments; names in capitals are environment variables, others go to Popen."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+        environment |= {name: more.pop(name) for name in list(more) if name.isupper()}
+        name, _, value = self._mark.partition("=")
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        return subprocess.Popen(
+            [sys.executable, "-m", "pytest", "--junitxml=.junit.xml", *arguments],
+            cwd=self.folder,
+            env=environment | {name: value},
+            text=True,
+            **streams | more,
+        )
+
+    def processes(self) -> list[int]:
+        """Whatever this project's sessions started and what still runs: it carries our mark in its environment."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if self._mark.encode() in (process / "environ").read_bytes().split(b"\0"):
+                    found.append(int(process.name))
+        return found
+
+    def kill_all(self) -> None:
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def finished_results(self) -> list[str]:
+        """The tests in the history, in order."""
+        history = self.folder / ".tfperf" / "history.sqlite"
+        if not history.exists():
+            return []
+        with closing(sqlite3.connect(history)) as database:
+            return [test for (test,) in database.execute("select test from records order by id")]
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60) -> bool:
+    """Whether the condition came true; generous, because the machine may be busy with anything."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _cases(junit: Path) -> dict[str, Case]:
+    return {case.attrib["name"]: _case(case) for case in ElementTree.parse(junit).iter("testcase")}
+
+
+def _case(case: ElementTree.Element) -> Case:
+    outcomes = [part for part in case if part.tag in ("failure", "error", "skipped")]
+    if not outcomes:
+        return Case("passed", "", "")
+    assert len(outcomes) == 1, f"{case.attrib['name']}: more than one outcome"
+    return Case(outcomes[0].tag, outcomes[0].attrib.get("message", ""), outcomes[0].text or "")

@@ -1,0 +1,227 @@
+"""DESIGN's table of outcomes, as pytest, JUnit and the exit status tell it."""
+
+from __future__ import annotations
+
+import pytest
+from inner import WHATEVER_IT_IS, Finished, Project
+
+TESTS = """
+    import pytest
+    from pytest_tfperf import Workload
+
+    def tiny(batch_size, **choices):
+        return Workload(model="nets:tiny", batch_size=batch_size, **choices)
+
+    @pytest.mark.cpu
+    class TestOnCpus:
+        def test_passes(self, throughput, gpu_topology):
+            throughput.check(tiny(1), on=gpu_topology.take(1))
+
+        def test_improves(self, throughput, gpu_topology):
+            throughput.check(tiny(2), on=gpu_topology.take(1))
+
+        def test_regresses(self, throughput, gpu_topology):
+            throughput.check(tiny(3), on=gpu_topology.take(1))
+            print("the body came to its end")
+
+        def test_fails_in_its_body_after_a_regression(self, throughput, gpu_topology):
+            throughput.check(tiny(3), on=gpu_topology.take(1))
+            assert "the body" == "first"
+
+        def test_has_no_baseline(self, throughput, gpu_topology):
+            assert throughput.check(tiny(4), on=gpu_topology.take(1)).images_per_sec > 0
+
+        def test_fails_in_its_body_without_a_baseline(self, throughput, gpu_topology):
+            throughput.check(tiny(4), on=gpu_topology.take(1))
+            assert "scaling" == "as wished"
+
+        def test_is_in_doubt(self, throughput, gpu_topology):
+            throughput.check(tiny(6, input_pipeline="nets:uneven"), on=gpu_topology.take(1))
+
+        def test_trains_to_nan(self, throughput, gpu_topology):
+            throughput.check(Workload(model="nets:nan", batch_size=1), on=gpu_topology.take(1))
+
+        def test_measures_only(self, throughput, gpu_topology):
+            throughput.measure(tiny(3), on=gpu_topology.take(1))
+
+    @pytest.mark.gpu
+    def test_needs_more_devices(throughput, gpu_topology):
+        throughput.check(tiny(1), on=gpu_topology.take(64))
+
+    def test_measures_nothing(throughput):
+        pass
+"""
+
+
+def fill(project: Project) -> None:
+    project.write("test_it.py", TESTS)
+    project.write("paces", "0.02 0.02 0.005")  # two slow runs and a fast one: not every one shows the drop
+    project.baseline("nets:tiny-b1-replicated-device", **WHATEVER_IT_IS)
+    project.baseline("nets:tiny-b2-replicated-device", reference=0.001)
+    project.baseline("nets:tiny-b3-replicated-device", reference=1e12, environment="tensorflow=1.3.0", source="a test")
+    project.baseline("nets:tiny-b6-replicated-nets:uneven", reference=700)
+
+
+@pytest.fixture(scope="module")
+def plain(shared: Project) -> Finished:
+    fill(shared)
+    return shared.run()
+
+
+@pytest.fixture(scope="module")
+def nightly(shared: Project) -> Finished:
+    fill(shared)
+    left_out = "not measures and not body and not (passes or nan)"
+    return shared.run("--tfperf-require-baseline", "-k", left_out)
+
+
+PLAIN = {
+    "test_passes": "passed",
+    "test_improves": "passed",
+    "test_regresses": "failure",
+    "test_fails_in_its_body_after_a_regression": "failure",
+    "test_has_no_baseline": "skipped",
+    "test_fails_in_its_body_without_a_baseline": "failure",
+    "test_is_in_doubt": "passed",
+    "test_trains_to_nan": "error",
+    "test_measures_only": "passed",
+    "test_needs_more_devices": "skipped",
+    "test_measures_nothing": "passed",
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_an_outcome_is_this_for_pytest_and_junit(plain: Finished, name: str) -> None:
+    assert plain.cases[name].kind == PLAIN[name]
+
+
+def test_pytest_says_of_each_test_what_junit_says(plain: Finished) -> None:
+    assert "3 failed, 5 passed, 2 skipped, 1 warning, 1 error in " in plain.text
+
+
+def test_a_failed_gate_exits_with_1(plain: Finished) -> None:
+    assert plain.status == 1
+
+
+def test_the_body_runs_to_its_end_before_a_regression_fails_it(plain: Finished) -> None:
+    assert "the body came to its end" in plain.text
+
+
+def test_a_body_that_fails_is_told_before_its_regression(plain: Finished) -> None:
+    assert "assert 'the body' == 'first'" in plain.cases["test_fails_in_its_body_after_a_regression"].text
+
+
+def test_a_regression_is_told_beside_a_body_that_fails(plain: Finished) -> None:
+    report = plain.text.partition("test_fails_in_its_body_after_a_regression _")[2]
+    assert "slower than 1,000,000,000,000" in report.partition("\n____")[0]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        r"nets:tiny-b3-replicated-device on * (box): * images/s (95 % CI * to *), 100.0 % slower than 1,000,000,000,000",
+        r"  bounds      * .. *    (reference 1,000,000,000,000, tolerance 2 %*)",
+        r"  baseline    measured, a test",
+        r"  confirmed   5 of 5 fresh workers: *  *  *  *  *",
+        r"  environment tensorflow 1.3.0 -> 2.*",
+        r"  rerun       pytest *test_it.py::TestOnCpus::test_regresses*",
+    ],
+)
+def test_a_regression_says(plain: Finished, part: str) -> None:
+    pytest.LineMatcher(plain.cases["test_regresses"].text.splitlines()).fnmatch_lines([part])
+
+
+def test_a_regression_comes_without_a_traceback(plain: Finished) -> None:
+    assert "plugin.py" not in plain.cases["test_regresses"].text
+
+
+def test_a_missing_baseline_says_how_to_record_one(plain: Finished) -> None:
+    assert "test_has_no_baseline --update-baselines" in plain.cases["test_has_no_baseline"].text.replace("'", "")
+
+
+def test_a_skip_names_the_place_in_the_test(plain: Finished) -> None:
+    assert "test_it.py:" in plain.cases["test_has_no_baseline"].text
+
+
+def test_a_doubt_warns(plain: Finished) -> None:
+    warnings = plain.text.partition("= warnings summary =")[2]
+    assert "not every one of 3 fresh workers shows the drop" in warnings
+
+
+def test_a_doubt_is_counted_in_the_summary(plain: Finished) -> None:
+    assert "1 INCONCLUSIVE" in plain.text
+
+
+def test_a_doubt_is_told_in_the_summary(plain: Finished) -> None:
+    assert "in doubt: nets:tiny-b6-replicated-nets:uneven" in plain.text
+
+
+def test_a_loss_that_is_no_number_says_so(plain: Finished) -> None:
+    assert "the loss is nan" in plain.cases["test_trains_to_nan"].text
+
+
+def test_too_few_devices_say_what_is_needed(plain: Finished) -> None:
+    assert "needs 64 equal GPUs, and this machine has" in plain.cases["test_needs_more_devices"].text
+
+
+def test_the_table_has_a_row_for_each_measurement(plain: Finished) -> None:
+    table = plain.text.partition("= throughput =")[2]
+    pytest.LineMatcher(table.splitlines()).fnmatch_lines(
+        [
+            "workload * topology * images/s * baseline * change * outcome",
+            "nets:tiny-b1-replicated-device * PASS",
+            "nets:tiny-b2-replicated-device * IMPROVED",
+            "nets:tiny-b3-replicated-device * REGRESSED",
+            "nets:tiny-b4-replicated-device * NO_BASELINE",
+            "nets:tiny-b6-replicated-nets:uneven * INCONCLUSIVE",
+            "nets:nan-b1-replicated-device * INVALID",
+            "nets:tiny-b3-replicated-device * measured",
+        ]
+    )
+
+
+def test_the_machine_the_number_of_tests_and_the_time_are_told_before_the_first(plain: Finished) -> None:
+    pytest.LineMatcher(plain.text.splitlines()).fnmatch_lines(
+        ["tfperf: box, 11 throughput tests, about * (11 never timed here)", "test_it.py *"]
+    )
+
+
+NIGHTLY = {
+    "test_improves": "passed",
+    "test_regresses": "failure",
+    "test_has_no_baseline": "failure",
+    "test_is_in_doubt": "passed",
+    "test_needs_more_devices": "skipped",
+}
+
+
+@pytest.mark.parametrize("name", NIGHTLY)
+def test_an_outcome_under_the_nightly_gate_is(nightly: Finished, name: str) -> None:
+    assert nightly.cases[name].kind == NIGHTLY[name]
+
+
+def test_a_doubt_fails_where_strictness_is_asked_for(shared: Project) -> None:
+    fill(shared)
+    finished = shared.run("--tfperf-strict", "-k", "doubt")
+    assert finished.kinds == {"test_is_in_doubt": "failure"}
+
+
+def test_what_could_not_be_measured_exits_with_6(shared: Project) -> None:
+    fill(shared)
+    assert shared.run("-k", "passes or nan").status == 6
+
+
+def test_what_passes_or_has_no_baseline_exits_with_0(shared: Project) -> None:
+    fill(shared)
+    assert shared.run("-k", "improves or has_no_baseline").status == 0
+
+
+def test_a_nightly_gate_that_measured_nothing_is_not_green(shared: Project) -> None:
+    fill(shared)
+    finished = shared.run("--tfperf-require-baseline", "-k", "needs_more_devices")
+    assert (finished.status, "NOTHING WAS MEASURED" in finished.text) == (6, True)
+
+
+def test_a_nightly_gate_without_throughput_tests_measures_nothing_in_peace(project: Project) -> None:
+    project.write("test_other.py", "def test_other(): pass")
+    assert project.run("--tfperf-require-baseline").status == 0
