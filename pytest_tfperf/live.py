@@ -36,15 +36,15 @@ class LiveLine:
 
     def window(self, attempt: Attempt, plan: Plan) -> None:
         """See `Watch.window`."""
-        if self.write_line is not None and crosses_display_step(attempt):
-            self.clear()
+        if self.write_line is not None and crosses_display_step(attempt, plan):
+            self.done()
             if len(attempt.windows) == 1:
                 self.write_line(tf_cnn_log.header())
             self.write_line(_line(attempt))
         self._show(progress(attempt, plan))
 
-    def clear(self) -> None:
-        """Take the line away."""
+    def done(self) -> None:
+        """Take the line away; see `Watch.done`."""
         if self.write is not None:
             self.write(_CLEAR_TO_END)
 

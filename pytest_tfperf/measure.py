@@ -188,6 +188,7 @@ class Bench:
             return run_attempt(run, plan, self._watch, enough)
         finally:
             run.close()
+            self._watch.done()
 
     def _judge(self, throughput: Throughput, found: Reference, accepted: Tolerance) -> Verdict:
         return judge(throughput, found.baseline, accepted, found.noise, floor=found.floor, tests=self._tests)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -70,7 +71,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Connect the progress line with the terminal, where there is one."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
-        _connect(session.config.stash[_SESSION].live, reporter)
+        _connect(session.config.stash[_SESSION].live, session.config, reporter)
 
 
 @pytest.hookimpl(trylast=True)
@@ -114,7 +115,6 @@ def throughput(request: pytest.FixtureRequest, benchmark: Any) -> Iterator[Throu
     fixture = request.node.stash[_FIXTURE] = ThroughputFixture(session, request.node.nodeid)
     session.live.test = request.node.nodeid
     yield fixture
-    session.live.clear()
     _feed(benchmark, fixture)
 
 
@@ -145,7 +145,6 @@ def pytest_runtest_makereport(
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """End the workers and set the exit status."""
     state = session.config.stash[_SESSION]
-    state.live.clear()
     state.close()
     session.exitstatus = state.exit_status(int(session.exitstatus), failures=session.testsfailed)
 
@@ -176,13 +175,24 @@ def _register_names(config: pytest.Config) -> None:
             catalogue.register(room, names)
 
 
-def _connect(live: LiveLine, reporter: TerminalReporter) -> None:
-    writer = reporter._tw  # the one way to the width of the current line
-    if reporter.isatty:
-        live.write = lambda text: writer.write_raw(text, flush=True)
+def _connect(live: LiveLine, config: pytest.Config, reporter: TerminalReporter) -> None:
+    writer = reporter._tw  # noqa: SLF001  # the one way to the width of the current line
+    if reporter.isatty():
+        live.write = _uncaptured(config, lambda text: writer.write_raw(text, flush=True))
         live.room = lambda: writer.fullwidth - writer.width_of_current_line
     if reporter.verbosity > 0:
-        live.write_line = reporter.write_line
+        live.write_line = _uncaptured(config, reporter.write_line)
+
+
+def _uncaptured(config: pytest.Config, write: Callable[[str], None]) -> Callable[[str], None]:
+    """While a test runs, pytest captures all that is written, also by its own reporter."""
+    capture = config.pluginmanager.get_plugin("capturemanager")
+
+    def write_through(text: str) -> None:
+        with capture.global_and_fixture_disabled() if capture else nullcontext():
+            write(text)
+
+    return write_through
 
 
 def _in_xdist(config: pytest.Config) -> bool:
@@ -213,7 +223,11 @@ def _keep_failed(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 def _check_names(item: pytest.Item) -> None:
     """Parameters that name workloads, models or pipelines are checked at collection, without TensorFlow."""
-    checks = {"model": catalogue.resolve_model, "input_pipeline": catalogue.resolve_pipeline}
+    checks: dict[str, Callable[[str], object]] = {
+        "model": catalogue.resolve_model,
+        "input_pipeline": catalogue.resolve_pipeline,
+        "variable_update": catalogue.resolve_variable_update,
+    }
     params = item.callspec.params if hasattr(item, "callspec") else {}
     try:
         for name, value in params.items():

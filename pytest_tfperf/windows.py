@@ -53,6 +53,9 @@ class Watch(Protocol):
     def window(self, attempt: Attempt, plan: Plan) -> None:
         """A timed window came in; `attempt` holds all so far."""
 
+    def done(self) -> None:
+        """The attempt has ended, well or not."""
+
 
 def run_attempt(run: TrainingRun, plan: Plan, watch: Watch, enough: Enough = lambda _: False) -> Attempt:
     """Warm up, then time windows until the plan's steps are spent or `enough` says so.

@@ -17,8 +17,12 @@ def progress(attempt: Attempt, plan: Plan) -> str:
     )
 
 
-def crosses_display_step(attempt: Attempt, display_every: int = 10) -> bool:
-    """Whether the latest window reached or passed a step that tf_cnn_benchmarks prints: the first, and each 10th."""
+def crosses_display_step(attempt: Attempt, plan: Plan) -> bool:
+    """Whether the latest window passed a step to print: the first, then each 10th as tf_cnn_benchmarks does by default.
+
+    Long runs print ten lines, not hundreds.
+    """
+    display_every = max(10, plan.steps // 10)
     done = sum(w.steps for w in attempt.windows)
     before = done - attempt.windows[-1].steps
     return before == 0 or done // display_every > before // display_every
