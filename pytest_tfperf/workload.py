@@ -43,8 +43,9 @@ class Trainer(StrEnum):
 
 # A registered name (letters, digits, and dashes inside), or a user's own "package.module:function".
 _NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*|[a-z][a-z0-9]*(?:-[a-z][a-z0-9]*)*"
+_MAX_BATCH = 999_999_999
 _ID = re.compile(
-    rf"(?P<model>{_NAME.replace('(?:-[a-z][a-z0-9]*)*', '')})-b(?P<batch_size>[1-9]\d{{0,8}})"
+    rf"(?P<model>{_NAME}?)-b(?P<batch_size>[1-9][0-9]{{0,8}})"  # lazy: the first word like "b64" ends the name
     rf"-(?P<variable_update>{'|'.join(VariableUpdate)})"
     rf"(?:-(?P<all_reduce>{'|'.join(AllReduce)}))?"
     rf"-(?P<input_pipeline>{_NAME})"
@@ -95,8 +96,18 @@ class Workload:
                 f"input_pipeline={self.input_pipeline!r}: {', '.join(sorted(taken))} means something else "
                 "in a workload's id: give the pipeline a name without it"
             )
-        if isinstance(self.batch_size, bool) or not isinstance(self.batch_size, int) or self.batch_size < 1:
-            raise WorkloadError(f"batch_size={self.batch_size!r}: images per replica must be a whole number from 1")
+        if any(re.fullmatch(r"b[0-9]+", word) for word in self.model.split("-")[1:]):
+            raise WorkloadError(
+                f"model={self.model!r}: a word like 'b64' means the batch size in a workload's id: "
+                "give the model a name without it"
+            )
+        if type(self.batch_size) is not int or not 1 <= self.batch_size <= _MAX_BATCH:
+            raise WorkloadError(
+                f"batch_size={self.batch_size!r}: images per replica must be a whole number from 1 to {_MAX_BATCH:,}"
+            )
+        for field in ("xla", "forward_only"):
+            if type(getattr(self, field)) is not bool:
+                raise WorkloadError(f"{field}={getattr(self, field)!r} must be True or False")
         if self.variable_update is not VariableUpdate.REPLICATED and self.all_reduce is not AllReduce.COPY:
             raise WorkloadError(
                 f"all_reduce={self.all_reduce.value!r} says how variable_update='replicated' sums gradients; "
