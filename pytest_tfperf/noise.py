@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.baseline import Baseline, Key
@@ -51,22 +51,25 @@ def noise_of(baseline: Baseline, rows: Iterable[Baseline]) -> Noise:
 def _moderated(key: Key, known: dict[Key, tuple[float, int]]) -> Noise:
     prior_df, prior_variance = _prior([(max(s, _LEAST_SPREAD) ** 2, df) for s, df in known.values()])
     spread, df = known.get(key, (0.0, 0))
-    total: float
-    variance = max(spread, _LEAST_SPREAD) ** 2
-    if math.isinf(prior_df):
-        total, pooled = sum(df for _, df in known.values()), prior_variance
-    else:
-        total = prior_df + df
-        pooled = (prior_df * prior_variance + df * variance) / total
-    source = f"{len(known)} rows of this machine" if len(known) > 1 else "this row's own runs"
-    return Noise(math.sqrt(pooled), total, source)
+    # All runs together are the most that can be known (limma's eBayes caps it so too).
+    most = float(sum(df for _, df in known.values()))
+    if math.isinf(prior_df) or len(known) == 1:
+        return Noise(math.sqrt(prior_variance), most, _source(key, known))
+    pooled = (prior_df * prior_variance + df * max(spread, _LEAST_SPREAD) ** 2) / (prior_df + df)
+    return Noise(math.sqrt(pooled), min(prior_df + df, most), _source(key, known))
+
+
+def _source(key: Key, known: Collection[Key]) -> str:
+    if len(known) > 1:
+        return f"{len(known)} rows of this machine"
+    return "this row's own runs" if key in known else "the one row of this machine that has several runs"
 
 
 def _prior(rows: Sequence[tuple[float, int]]) -> tuple[float, float]:
     """Degrees of freedom and variance that the machine's rows have in common (Smyth 2004, method of moments)."""
     from scipy.special import digamma, polygamma
 
-    if len(rows) == 1:
+    if len(rows) == 1:  # nothing shows how rows differ
         return 0.0, rows[0][0]
     centred = [math.log(v) - float(digamma(df / 2)) + math.log(df / 2) for v, df in rows]
     mean = statistics.fmean(centred)
@@ -81,4 +84,6 @@ def _inverse_trigamma(value: float) -> float:
     from scipy.optimize import brentq
     from scipy.special import polygamma
 
+    if value < 1e-6:  # trigamma(x) = 1/x from there on
+        return 1 / value
     return float(brentq(lambda x: float(polygamma(1, x)) - value, 1e-6, 1e8))
