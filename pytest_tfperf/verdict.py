@@ -12,7 +12,7 @@ from typing import Self
 from pytest_tfperf.baseline import Baseline, Provenance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.noise import Noise
-from pytest_tfperf.throughput import Throughput
+from pytest_tfperf.throughput import RunValue, Throughput
 
 RUNS_TO_CONFIRM = (3, 5)
 """Fresh runs behind a REGRESSED: after three it must look so, and after five still."""
@@ -21,7 +21,9 @@ FALSE_ALARMS_A_NIGHT = 0.05  # over all tests of a session, before the other con
 
 _SUSPICION = 1.5  # spreads; below this one run passes. See docs/statistics.md for the error rates that it gives
 _PUBLISHED_TOLERANCE = 0.05
-_DETECTION = 1.645  # spreads beyond the threshold where a loss is caught 95 times in 100
+# A loss must raise suspicion and be confirmed. At 2.05 standard errors beyond each line each happens 98 times in 100,
+# and both, over three and five runs with every one of them half as bad, 94 to 97 times (simulated).
+_DETECTION = 2.05
 
 
 class Outcome(StrEnum):
@@ -87,7 +89,7 @@ class Verdict:
         tolerance: what was accepted.
         threshold: the drop, a positive fraction, that would have failed: the tolerance, or more where noise needs it.
         noise: what the runs are known to differ by.
-        smallest_loss: the loss that would have been caught 95 times in 100, had it been confirmed with five runs.
+        smallest_loss: the loss that would have been caught about 95 times in 100, with as many runs as that takes.
         runs_wanted: fresh runs in all that it would take to decide; 0 when decided.
     """
 
@@ -118,7 +120,8 @@ def judge(
     """Hold a throughput against a baseline.
 
     REGRESSED takes a drop beyond the tolerance *and* beyond what the noise explains, in three fresh runs and again in
-    five, with every single run at least half as bad: one slow run of a night fails nobody.
+    five, with every single run at least half as bad: one slow run of a night fails nobody. The drop is that of
+    `throughput.images_per_sec`, the runs' Hodges-Lehmann median, so that what is shown is what was judged.
 
     Args:
         throughput: tonight's runs.
@@ -134,8 +137,10 @@ def judge(
     if baseline is None or noise is None:
         return Verdict(outcome=Outcome.NO_BASELINE, reason="there is no baseline for this workload on this machine")
     runs = [run.log_rate - math.log(baseline.reference) for run in throughput.runs]
-    limits = _Limits(throughput, baseline, tolerance, noise, tests)
-    outcome, reason, wanted = _decide(runs, limits, RUNS_TO_CONFIRM if most_runs is None else (most_runs,))
+    centre = math.log(throughput.images_per_sec / baseline.reference)
+    limits = _Limits(throughput.runs, baseline, tolerance, noise, tests)
+    stages = [stage if most_runs is None else min(stage, most_runs) for stage in RUNS_TO_CONFIRM]
+    outcome, reason, wanted = _decide(centre, runs, limits, stages)
     if floor and outcome is Outcome.IMPROVED:
         outcome, reason = Outcome.PASS, "above the floor"
     return Verdict(
@@ -149,7 +154,7 @@ def judge(
         tolerance=tolerance,
         threshold=None if tolerance.lower is None else 1 - math.exp(-limits.drop(len(runs))),
         noise=noise,
-        smallest_loss=None if tolerance.lower is None else 1 - math.exp(-limits.smallest_loss()),
+        smallest_loss=None if tolerance.lower is None else 1 - math.exp(-limits.smallest_loss(stages[0])),
         runs_wanted=wanted,
     )
 
@@ -161,7 +166,7 @@ def may_stop(throughput: Throughput, baseline: Baseline, tolerance: Tolerance, n
     """
     run = throughput.runs[0]
     drop = run.log_rate - math.log(baseline.reference)
-    return drop - 2 * run.error >= -_Limits(throughput, baseline, tolerance, noise, 1).suspicion
+    return drop - 2 * run.error >= -_Limits(throughput.runs, baseline, tolerance, noise, 1).suspicion
 
 
 def smallest_loss(baseline: Baseline) -> float:
@@ -170,20 +175,20 @@ def smallest_loss(baseline: Baseline) -> float:
     Needs a spread; a row that says nothing of its runs has no such figure.
     """
     assert baseline.spread is not None
-    from_runs = baseline.spread * math.sqrt(1 / RUNS_TO_CONFIRM[-1] + _reference_variance(baseline))
-    threshold = max(-math.log1p(Tolerance().lower or 0), _t_quantile(FALSE_ALARMS_A_NIGHT / 2, math.inf) * from_runs)
-    return 1 - math.exp(-threshold - _DETECTION * from_runs)
+    noise = Noise(baseline.spread, math.inf, "")
+    return 1 - math.exp(-_Limits([], baseline, Tolerance(), noise, 1).smallest_loss(RUNS_TO_CONFIRM[0]))
 
 
 class _Limits:
     """The drops, in natural logarithms, at which things happen."""
 
     def __init__(
-        self, throughput: Throughput, baseline: Baseline, tolerance: Tolerance, noise: Noise, tests: int
+        self, runs: Sequence[RunValue], baseline: Baseline, tolerance: Tolerance, noise: Noise, tests: int
     ) -> None:
-        errors = [run.error for run in throughput.runs if math.isfinite(run.error)]
+        errors = [run.error for run in runs if math.isfinite(run.error)]
         # A run that was cut short, or on a restless night, is known less well than the baseline's runs were.
         self._spread = max(noise.spread, statistics.fmean(errors) if errors else 0.0)
+        self._known_spread = noise.spread
         self._degrees_of_freedom = noise.degrees_of_freedom
         self._reference_variance = _reference_variance(baseline)
         self._tests = tests
@@ -192,8 +197,8 @@ class _Limits:
 
     @property
     def suspicion(self) -> float:
-        """The drop of one run that makes us look again."""
-        noise = _SUSPICION * self._spread * math.sqrt(1 + self._reference_variance)
+        """The drop of one run that makes us look again: a restless run is no reason to look less closely."""
+        noise = _SUSPICION * self._known_spread * math.sqrt(1 + self._reference_variance)
         return max(noise, self._lower - noise)
 
     def drop(self, runs: int) -> float:
@@ -202,9 +207,12 @@ class _Limits:
     def rise(self, runs: int) -> float:
         return max(self._upper, self._explained(runs))
 
-    def smallest_loss(self) -> float:
-        runs = RUNS_TO_CONFIRM[-1]
-        return self.drop(runs) + _DETECTION * self._spread * math.sqrt(1 / runs + self._reference_variance)
+    def smallest_loss(self, first_stage: int) -> float:
+        lines = {1: self.suspicion} | {first_stage: self.drop(first_stage)}  # a single run, where that is all
+        return max(
+            line + _DETECTION * self._spread * math.sqrt(1 / runs + self._reference_variance)
+            for runs, line in lines.items()
+        )
 
     def _explained(self, runs: int) -> float:
         """What noise alone exceeds once in 1/alpha nights, over all tests of a night."""
@@ -214,25 +222,25 @@ class _Limits:
         )
 
 
-def _decide(runs: Sequence[float], limits: _Limits, stages: Sequence[int]) -> tuple[Outcome, str, int]:
-    mean, best = statistics.fmean(runs), max(runs)
+def _decide(centre: float, runs: Sequence[float], limits: _Limits, stages: Sequence[int]) -> tuple[Outcome, str, int]:
+    best = max(runs)
     fresh = f"{len(runs)} fresh worker{'s' if len(runs) > 1 else ''}"
     if len(runs) < stages[0]:
         if runs[0] >= -limits.suspicion:
-            return _good(mean, limits, len(runs))
+            return _good(centre, limits, len(runs))
         return Outcome.INCONCLUSIVE, f"a drop is suspected after {fresh}, not confirmed", stages[0]
     drop = limits.drop(len(runs))
-    if not (mean < -drop and best < -drop / 2):
-        if mean < -drop:
-            return Outcome.INCONCLUSIVE, f"not every one of {fresh} shows the drop", 0
-        return _good(mean, limits, len(runs))
+    if centre >= -drop:
+        return _good(centre, limits, len(runs))
+    if best >= -drop / 2:
+        return Outcome.INCONCLUSIVE, f"not every one of {fresh} shows the drop", 0
     if later := [stage for stage in stages if stage > len(runs)]:
         return Outcome.INCONCLUSIVE, f"a drop in each of {fresh}, to be confirmed", later[0]
     return Outcome.REGRESSED, f"confirmed in {fresh}", 0
 
 
-def _good(mean: float, limits: _Limits, runs: int) -> tuple[Outcome, str, int]:
-    if mean > limits.rise(runs):
+def _good(centre: float, limits: _Limits, runs: int) -> tuple[Outcome, str, int]:
+    if centre > limits.rise(runs):
         return Outcome.IMPROVED, "faster than the baseline by more than the tolerance", 0
     return Outcome.PASS, "within what is accepted", 0
 
