@@ -105,9 +105,9 @@ class Channel:
             try:
                 self._socket.settimeout(timeout_seconds)
                 data = self._socket.recv(65536)
-            except TimeoutError:
-                raise Silence(f"nothing within {timeout_seconds:g} s") from None
             except OSError as error:
+                if isinstance(error, TimeoutError) and timeout_seconds is not None:
+                    raise Silence(f"nothing within {timeout_seconds:g} s") from None
                 raise ConnectionLost(str(error)) from error
             if not data:
                 raise ConnectionLost("the other end closed the connection")

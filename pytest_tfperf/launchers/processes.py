@@ -192,12 +192,13 @@ def describe_exit(status: int) -> str:
     """An exit code in words; negative codes are signals."""
     if status >= 0:
         return f"exited with status {status}"
-    name = signal.Signals(-status).name
+    known = {s.value: s.name for s in signal.Signals}  # real-time signals have no names
+    name = known.get(-status, f"signal {-status}")
     hint = {
-        signal.SIGKILL: "somebody's kill -9, or the kernel's out-of-memory killer: see dmesg",
-        signal.SIGSEGV: "a crash in native code",
-        signal.SIGABRT: "native code gave up",
-    }.get(signal.Signals(-status), "")
+        signal.SIGKILL.value: "somebody's kill -9, or the kernel's out-of-memory killer: see dmesg",
+        signal.SIGSEGV.value: "a crash in native code",
+        signal.SIGABRT.value: "native code gave up",
+    }.get(-status, "")
     return f"was ended by {name}" + (f" ({hint})" if hint else "")
 
 

@@ -37,8 +37,10 @@ def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
     if verdict.baseline is None:
         if record.document is not None:
             yield "document", f"{rate(record.document.reference)} images/s: {record.document.source}"
-        if record.is_test:
+        if record.is_test and verdict.outcome is Outcome.NO_BASELINE:
             yield "record one", f"{_rerun(record)} --update-baselines"
+        elif record.is_test:
+            yield "rerun", _rerun(record)
         return
     yield "bounds", _bounds(verdict)
     yield "baseline", _provenance(verdict)

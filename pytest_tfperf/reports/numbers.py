@@ -5,9 +5,9 @@ from __future__ import annotations
 
 def rate(images_per_sec: float) -> str:
     """Images per second: "1,612", "640.3", "7.25"."""
-    if images_per_sec >= 1000:
+    if images_per_sec >= 999.95:  # what would be written as 1000.0
         return f"{images_per_sec:,.0f}"
-    return f"{images_per_sec:.1f}" if images_per_sec >= 100 else f"{images_per_sec:.2f}"
+    return f"{images_per_sec:.1f}" if images_per_sec >= 99.995 else f"{images_per_sec:.2f}"
 
 
 def percent(fraction: float) -> str:
@@ -18,7 +18,7 @@ def percent(fraction: float) -> str:
 
 def change(fraction: float) -> str:
     """A change with its sign: "-13.0 %", "+0.4 %"."""
-    return f"{fraction * 100:+.1f} %"
+    return f"{fraction * 100:+z.1f} %"
 
 
 def duration(seconds: float) -> str:

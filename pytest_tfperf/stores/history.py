@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     import pandas
-    from collections.abc import Iterable
-    from pathlib import Path
 
     from pytest_tfperf.record import Record
 
@@ -95,17 +95,18 @@ class History:
         with self._open() as database:
             return pd.read_sql_query(f"select {columns} from records order by id", database)
 
-    def _open(self) -> closing[sqlite3.Connection]:
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
         import sqlite3
 
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            database = sqlite3.connect(self._path, timeout=30)
-            database.execute("pragma journal_mode = wal")
-            database.execute(_SCHEMA)
-        except (OSError, sqlite3.Error) as error:
+            with closing(sqlite3.connect(self._path, timeout=30)) as database:
+                database.execute("pragma journal_mode = wal")
+                database.execute(_SCHEMA)
+                yield database
+        except (OSError, sqlite3.Error) as error:  # a damaged page shows only when it is read
             raise TfperfError(
-                f"{self._path}: the history can't be opened: {error}. Move the file away, or give another folder: "
+                f"{self._path}: the history can't be used: {error}. Move the file away, or give another folder: "
                 "--tfperf-dir DIR"
             ) from error
-        return closing(database)
