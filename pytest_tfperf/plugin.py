@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _SESSION = pytest.StashKey[Session]()
 _FIXTURE = pytest.StashKey[ThroughputFixture]()
 
+_NAMING = ("model", "input_pipeline", "variable_update")
+"""Parameters whose values are a workload's words."""
+
 _MARKERS = (
     "gpu: a performance test that needs NVIDIA GPUs",
     "cpu: a performance test that runs on virtual CPU devices (with `gpu` too: on GPUs where there are some)",
@@ -223,18 +226,14 @@ def _keep_failed(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 def _check_names(item: pytest.Item) -> None:
     """Parameters that name workloads, models or pipelines are checked at collection, without TensorFlow."""
-    checks: dict[str, Callable[[str], object]] = {
-        "model": catalogue.resolve_model,
-        "input_pipeline": catalogue.resolve_pipeline,
-        "variable_update": catalogue.resolve_variable_update,
-    }
-    params = item.callspec.params if hasattr(item, "callspec") else {}
+    params: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
+    named = {name: params[name] for name in _NAMING if isinstance(params.get(name), str)}
     try:
-        for name, value in params.items():
+        if named:
+            catalogue.check(Workload(**{"model": "trivial", "batch_size": 1} | named))
+        for value in params.values():
             if isinstance(value, Workload):
                 catalogue.check(value)
-            elif name in checks and isinstance(value, str):
-                checks[name](value)
     except TfperfError as error:
         raise pytest.UsageError(f"{item.nodeid}: {error}") from None
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pytest_tfperf.baseline import Change
-from pytest_tfperf.errors import MeasurementError, NoBaseline, ThroughputRegression
+from pytest_tfperf.errors import MeasurementError, NoBaseline, TfperfError, ThroughputRegression
 from pytest_tfperf.gate import Consequence, consequence, exit_status
 from pytest_tfperf.live import LiveLine
 from pytest_tfperf.measure import Bench
@@ -17,7 +17,7 @@ from pytest_tfperf.record import Record
 from pytest_tfperf.reports import summary
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.settings import Settings, WorkerStart
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baselines import BaselineStore, check_name
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.throughput import Throughput
 from pytest_tfperf.topology import Topology
@@ -62,6 +62,8 @@ class Session:
         self.failed = 0
         self.not_measured = 0
         self.baselines = BaselineStore(settings.baselines)
+        if settings.machine:
+            check_name(settings.machine)
         self.history = History(settings.dir / "history.sqlite")
         self._open = ExitStack()
 
@@ -188,6 +190,7 @@ class ThroughputFixture:
             MeasurementError: the worker died, hung or raised.
             BaselineError: the machine's file can't be read.
         """
+        _refuse_untaken(on)
         accepted = None if tolerance is None else Tolerance.of(tolerance)
         record = self.session.bench.check(workload, on, self._plan(steps, warmup_steps), accepted, test=self.test)
         if self.session.settings.update_baselines:
@@ -198,6 +201,7 @@ class ThroughputFixture:
         self, workload: Workload, *, on: Topology, steps: int | None = None, warmup_steps: int | None = None
     ) -> Throughput:
         """Measure and judge nothing; otherwise as `check`."""
+        _refuse_untaken(on)
         return self._keep(self.session.bench.measure(workload, on, self._plan(steps, warmup_steps), test=self.test))
 
     def conclude(self, warn: Callable[[str], None]) -> None:
@@ -238,6 +242,11 @@ class ThroughputFixture:
             steps=settings.steps if steps is None else steps,
             warmup_steps=settings.warmup_steps if warmup_steps is None else warmup_steps,
         )
+
+
+def _refuse_untaken(on: Topology) -> None:
+    if on.devices is None:
+        raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")
 
 
 def _messages(records: list[Record]) -> str:

@@ -53,7 +53,7 @@ class BaselineStore:
         Raises:
             BaselineError: a name that can't be a machine's, or a file that can't be read whole (file and line named).
         """
-        _check_name(machine)
+        check_name(machine)
         rows: dict[Key, Baseline] = {}
         for folder in self._folders():
             rows |= self._rows(folder, machine)
@@ -88,7 +88,7 @@ class BaselineStore:
         Raises:
             BaselineError: the file can't be read whole or written, or another session holds the lock; nothing is lost.
         """
-        _check_name(machine)
+        check_name(machine)
         with self._hold():
             return self._write(machine, self._rows(self.folder, machine) | dict(rows), rows)
 
@@ -97,7 +97,7 @@ class BaselineStore:
 
         Raises as `update` does.
         """
-        _check_name(machine)
+        check_name(machine)
         with self._hold():
             own = self._rows(self.folder, machine)
             measured = {key: row for key, row in own.items() if row.provenance is Provenance.MEASURED}
@@ -164,7 +164,8 @@ class BaselineStore:
         return {key: row for key, row in rows.items() if row.provenance is Provenance.PUBLISHED}
 
 
-def _check_name(machine: str) -> None:
+def check_name(machine: str) -> None:
+    """Raise BaselineError where `machine` can't name a file of baselines."""
     if not _MACHINE.fullmatch(machine):
         raise BaselineError(
             f"{machine!r} can't be a machine's name, because a file is named after it: use letters, digits, "
