@@ -1,0 +1,184 @@
+"""What can't be is refused before anything is measured: the fact, the place, the next step."""
+
+from __future__ import annotations
+
+import pytest
+from inner import Finished, Project
+
+from pytest_tfperf.stores import baseline_file
+
+USAGE_ERROR = 4
+
+ONE_TEST = """
+    import pytest
+    from pytest_tfperf import Workload
+
+    @pytest.mark.cpu
+    def test_it(throughput, gpu_topology):
+        throughput.check(Workload(model="nets:tiny", batch_size=1), on=gpu_topology.take(1))
+"""
+
+
+def parametrised(name: str, value: str, indirect: bool = False) -> str:
+    return f"""
+    import pytest
+    from pytest_tfperf import Workload
+
+    @pytest.mark.parametrize("{name}", [{value}], indirect={indirect})
+    def test_it(throughput, {name}):
+        pass
+    """
+
+
+@pytest.mark.parametrize(
+    ("test", "said"),
+    [
+        (parametrised("model", "'resnet500'"), "unknown model 'resnet500'. Did you mean 'resnet50'? Known: "),
+        (parametrised("input_pipeline", "'devise'", True), "unknown input_pipeline 'devise'. Did you mean 'device'?"),
+        (parametrised("input_pipeline", "'devise'"), "unknown input_pipeline 'devise'. Did you mean 'device'?"),
+        (parametrised("variable_update", "'replicate'"), "unknown variable_update 'replicate'. Did you mean 'repl"),
+        (parametrised("workload", "Workload(model='resnet51', batch_size=1)"), "unknown model 'resnet51'."),
+        (
+            parametrised("workload", "Workload(model='trivial', batch_size=1, variable_update='horovod')"),
+            "is known from the documents and can't be trained yet. Use 'replicated' or 'parameter_server'",
+        ),
+    ],
+    ids=["model", "indirect pipeline", "pipeline", "variable_update", "workload", "only published"],
+)
+def test_an_unknown_parameter_is_refused_at_collection(project: Project, test: str, said: str) -> None:
+    project.write("test_it.py", test)
+    finished = project.run("--collect-only")
+    assert (finished.status, said in finished.text, "test_it.py::test_it[" in finished.text) == (4, True, True)
+
+
+@pytest.mark.parametrize(
+    ("workload", "said"),
+    [
+        ("model='trivial', batch_size=0", "batch_size=0: images per replica must be a whole number from 1"),
+        ("model='trivial', batch_size=-1", "batch_size=-1: images per replica must be a whole number from 1"),
+        ("model='trivial', batch_size=8, variable_update='ps'", "unknown variable_update 'ps'. Known: "),
+        ("model='ResNet 50', batch_size=8", "model='ResNet 50' is not a name"),
+    ],
+    ids=["batch 0", "batch below 0", "update", "name"],
+)
+def test_a_workload_that_can_not_be_stops_collection(project: Project, workload: str, said: str) -> None:
+    project.write("test_it.py", parametrised("workload", f"Workload({workload})"))
+    assert said in project.run("--collect-only").text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--tfperf-steps=0"], "--tfperf-steps: '0' must be a whole number from 1"),
+        (["--tfperf-steps=ten"], "--tfperf-steps: 'ten' is no number"),
+        (["--tfperf-runs=4"], "--tfperf-runs: '4' must be a whole number from 5"),
+        (["--tfperf-tolerance=5"], "--tfperf-tolerance: '5' must be a fraction between 0 and 1"),
+        (["--tfperf-tolerance=nan"], "--tfperf-tolerance: 'nan' must be a fraction between 0 and 1"),
+        (["--tfperf-timeout=0"], "--tfperf-timeout: '0' must be above 0 seconds"),
+        (["--tfperf-inject-slowdown=1"], "--tfperf-inject-slowdown: '1' must be a fraction from 0 to below 1"),
+        (["--tfperf-worker=spawn"], "--tfperf-worker: unknown value 'spawn'. Known: fork, fresh"),
+        (["--tfperf-input-pipeline=devise"], "unknown input_pipeline 'devise'. Did you mean 'device'?"),
+        (["--tfperf-machine=a/b"], "'a/b' can't be a machine's name"),
+        (["-otfperf_steps=x"], "pytest.ini: tfperf_steps: 'x' is no number"),
+        (["-otfperf_smoke=maybe"], "pytest.ini: tfperf_smoke: 'maybe' must be true or false"),
+        (["--update-baselines", "--tfperf-smoke"], "--update-baselines with --tfperf-smoke: one window is no baseline"),
+        (["--update-baselines", "--tfperf-inject-slowdown=0.1"], "the loss would become the reference"),
+        (["--tfperf-smoke", "--tfperf-require-baseline"], "the smoke run judges nothing"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_bad_option_is_a_usage_error_that_says_where(project: Project, arguments: list[str], said: str) -> None:
+    finished = project.run(*arguments)
+    assert (finished.status, said in finished.text) == (USAGE_ERROR, True), finished.text
+
+
+def test_a_bad_environment_variable_is_named(project: Project) -> None:
+    finished = project.run(TFPERF_STEPS="-3")
+    assert "environment variable TFPERF_STEPS: '-3' must be a whole number from 1" in finished.text
+
+
+PLACES = {
+    "ini": ([], {}),
+    "environment": ([], {"TFPERF_MACHINE": "from-environment"}),
+    "option": (["--tfperf-machine=from-option"], {"TFPERF_MACHINE": "from-environment"}),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_option_wins_over_the_environment_and_that_over_the_ini_file(project: Project, place: str) -> None:
+    project.write("pytest.ini", "[pytest]\ntfperf_machine = from-ini\n")
+    project.write("test_it.py", "def test_it(throughput): pass")
+    arguments, environment = PLACES[place]
+    assert f"tfperf: from-{place}, 1 throughput test" in project.run(*arguments, **environment).text
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("throughput.check(W, on=gpu_topology.take(1), steps=0)", "steps=0: at least one step must be timed"),
+        ("throughput.check(W, on=gpu_topology.take(1), warmup_steps=-1)", "warmup_steps=-1: a number of steps from 0"),
+        ("throughput.check(W, on=gpu_topology.take(0))", "take(0): ask for a whole number of devices from 1"),
+        ("throughput.check(W, on=gpu_topology.take(1), tolerance=5)", "tolerance=5: give a fraction between 0 and 1"),
+        ("throughput.check(W, on=gpu_topology.take(1), tolerance=(0.1, 0.1))", "tolerance: lower 0.1 must lie between"),
+        ("throughput.check(W.with_(model='vgg'), on=gpu_topology.take(1))", "unknown model 'vgg'."),
+        ("throughput.check(W.with_(input_pipeline='x'), on=gpu_topology.take(1))", "unknown input_pipeline 'x'."),
+    ],
+)
+def test_a_bad_argument_fails_the_test_before_a_worker_starts(bad_calls: Finished, call: str, said: str) -> None:
+    case = bad_calls.cases[f"test_it[{CALLS[call]}]"]
+    assert said in case.message
+
+
+CALLS: dict[str, int] = {
+    mark.args[1][i][0]: i
+    for mark in test_a_bad_argument_fails_the_test_before_a_worker_starts.pytestmark
+    for i in range(len(mark.args[1]))
+}
+
+
+def test_a_machine_of_which_nothing_was_taken_is_no_place_to_train(project: Project) -> None:
+    project.write("test_it.py", ONE_TEST.replace("mark.cpu", "mark.gpu").replace(".take(1)", ""))
+    assert "on=gpu_topology.take(n)" in project.run().cases["test_it"].message
+
+
+@pytest.fixture(scope="module")
+def bad_calls(shared: Project) -> Finished:
+    shared.write(
+        "test_it.py",
+        f"""
+        import pytest
+        from pytest_tfperf import Workload
+
+        W = Workload(model="nets:tiny", batch_size=1)
+
+        @pytest.mark.cpu
+        @pytest.mark.parametrize("number", range({len(CALLS)}))
+        def test_it(throughput, gpu_topology, number):
+            eval({list(CALLS)!r}[number], dict(throughput=throughput, gpu_topology=gpu_topology, W=W))
+        """,
+    )
+    return shared.run()
+
+
+def test_no_worker_was_started_for_a_bad_argument(bad_calls: Finished, shared: Project) -> None:
+    assert not (shared.folder / ".tfperf").exists()
+
+
+HEADER = ",".join(baseline_file.COLUMNS)
+ROW = "nets:tiny-b1-replicated-device,1x1,1000,,,images/s,1,,measured,,,,,,"
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        (f"{HEADER.replace('lower,', '')}\n", "box.csv, line 1: no column lower"),
+        (f"{HEADER}\n{ROW.replace('1000', 'nan')}\n", "box.csv, line 2: reference 'nan' is not a number"),
+        (f"{HEADER}\n{ROW}", "box.csv, line 2: the last line is cut off"),
+    ],
+    ids=["no column", "not a number", "cut off"],
+)
+def test_a_broken_baselines_file_is_an_error_before_a_worker_starts(project: Project, file: str, said: str) -> None:
+    project.write("test_it.py", ONE_TEST)
+    project.write("baselines/box.csv", file)
+    case = project.run().cases["test_it"]
+    assert (case.kind, said in case.text, (project.folder / ".tfperf" / "logs").exists()) == ("error", True, False)

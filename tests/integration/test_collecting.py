@@ -1,0 +1,52 @@
+"""Collection stays light: what is heavy is imported when the first test measures, or only in workers."""
+
+from __future__ import annotations
+
+import pytest
+from inner import Finished, Project
+
+HEAVY = ("tensorflow", "keras", "numpy", "pandas", "scipy", "pynvml", "sqlite3", "multiprocessing")
+
+
+@pytest.fixture(scope="module")
+def collected(shared: Project) -> Finished:
+    shared.write(
+        "conftest.py",
+        f"""
+        import sys
+
+        def pytest_unconfigure():
+            print("imported:", *[name for name in {HEAVY} if name in sys.modules], ".")
+        """,
+    )
+    shared.write(
+        "test_it.py",
+        """
+        import pytest
+        from pytest_tfperf import Workload
+
+        @pytest.mark.cpu
+        @pytest.mark.parametrize("model", ["resnet50", "trivial", "nets:tiny"])
+        @pytest.mark.parametrize("input_pipeline", ["device", "nets:synthetic"], indirect=True)
+        def test_it(throughput, gpu_topology, input_pipeline, model):
+            throughput.check(Workload(model=model, batch_size=8), on=gpu_topology.take(1))
+        """,
+    )
+    return shared.run("--collect-only", "-q")
+
+
+def test_collecting_imports_nothing_heavy(collected: Finished) -> None:
+    assert "imported: ." in collected.text
+
+
+def test_collecting_finds_the_tests(collected: Finished) -> None:
+    assert "6 tests collected" in collected.text
+
+
+def test_collecting_leaves_nothing_behind(collected: Finished, shared: Project) -> None:
+    assert not [path.name for path in (shared.folder / ".tfperf", shared.folder / "baselines") if path.exists()]
+
+
+def test_a_session_without_throughput_tests_imports_nothing_heavy(collected: Finished, shared: Project) -> None:
+    shared.write("test_other.py", "def test_other(): pass")
+    assert "imported: ." in shared.run("test_other.py").text
