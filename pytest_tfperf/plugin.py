@@ -230,7 +230,8 @@ def _check_names(item: pytest.Item) -> None:
     named = {name: params[name] for name in _NAMING if isinstance(params.get(name), str)}
     try:
         if named:
-            catalogue.check(Workload(**{"model": "trivial", "batch_size": 1} | named))
+            example: dict[str, Any] = {"model": "trivial", "batch_size": 1, **named}
+            catalogue.check(Workload(**example))
         for value in params.values():
             if isinstance(value, Workload):
                 catalogue.check(value)
