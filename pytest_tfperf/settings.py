@@ -50,8 +50,8 @@ def _tolerance(text: str) -> float:
 
 def _seconds(text: str) -> float:
     value = float(text)
-    if not value > 0:
-        raise ValueError("must be above 0 seconds")
+    if not 0 < value <= 1e6:  # sockets refuse to wait for ever when that is given as a number
+        raise ValueError("must be above 0 and at most 1,000,000 seconds")
     return value
 
 
@@ -167,7 +167,7 @@ def add_options(parser: pytest.Parser) -> None:
         action="store_const",
         const=Update.FAILED.value,
         dest="update_baselines",
-        help="the same for those tests only that failed or had no baseline in the last run",
+        help="the same for those tests only that failed in the last run",
     )
     for name, option in _options().items():
         flag = option.metadata["parse"] is _flag
