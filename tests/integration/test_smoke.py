@@ -1,0 +1,45 @@
+"""`--tfperf-smoke`: one window of each test, nothing judged."""
+
+from __future__ import annotations
+
+import pytest
+from inner import Finished, Project
+
+
+@pytest.fixture(scope="module")
+def smoke(shared: Project) -> Finished:
+    shared.write(
+        "test_it.py",
+        """
+        import pytest
+        from pytest_tfperf import Workload
+
+        @pytest.mark.cpu
+        @pytest.mark.parametrize("batch_size", [1, 2])
+        def test_it(throughput, gpu_topology, batch_size):
+            measured = throughput.check(Workload(model="nets:tiny", batch_size=batch_size), on=gpu_topology.take(1))
+            assert measured.windows == 1
+
+        @pytest.mark.cpu
+        def test_broken(throughput, gpu_topology):
+            throughput.check(Workload(model="nets:raising", batch_size=1), on=gpu_topology.take(1))
+        """,
+    )
+    shared.baseline("nets:tiny-b1-replicated-device", reference=1e12)
+    return shared.run("--tfperf-smoke")
+
+
+def test_one_window_is_measured_and_nothing_judged(smoke: Finished) -> None:
+    assert smoke.kinds == {"test_it[1]": "passed", "test_it[2]": "passed", "test_broken": "error"}
+
+
+def test_a_smoke_run_says_that_nothing_is_judged(smoke: Finished) -> None:
+    assert "tfperf: smoke: one window of each test, nothing judged" in smoke.text
+
+
+def test_the_table_calls_a_smoke_run_measured(smoke: Finished) -> None:
+    assert "box: 2 measured in " in smoke.text
+
+
+def test_a_smoke_run_finds_what_would_break_tonight(smoke: Finished) -> None:
+    assert "the layers do not fit" in smoke.cases["test_broken"].text

@@ -1,0 +1,167 @@
+"""`--update-baselines`: five fresh runs, its own rows, all or nothing."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from inner import MACHINE, Finished, Project
+
+from pytest_tfperf.baseline import Key
+
+PACED = Key("nets:tiny-b4-replicated-nets:paced", "1x1")  # 50 batches a second, whatever else the machine does
+UNTOUCHED = Key("nets:tiny-b9-replicated-device", "1x1")
+
+TESTS = """
+    import pytest
+    from pytest_tfperf import Workload
+
+    paced = Workload(model="nets:tiny", batch_size=4, input_pipeline="nets:paced")
+
+    @pytest.mark.cpu
+    def test_paced(throughput, gpu_topology):
+        throughput.check(paced, on=gpu_topology.take(1))
+"""
+
+
+@pytest.fixture(scope="module")
+def recorded(shared: Project) -> Finished:
+    shared.write("perf_dir/test_it.py", TESTS)
+    shared.baseline(PACED.workload, reference=100)
+    shared.baseline(UNTOUCHED.workload, reference=123, note="as it was")
+    return shared.run("--update-baselines", "perf_dir")
+
+
+def test_a_path_may_follow_the_bare_option(recorded: Finished) -> None:
+    assert (recorded.status, recorded.kinds) == (0, {"test_paced": "passed"})
+
+
+def test_five_fresh_workers_are_measured(recorded: Finished, shared: Project) -> None:
+    assert len(set((shared.folder / "workers").read_text().split()[:5])) == 5
+
+
+def test_the_row_is_what_was_measured(recorded: Finished, shared: Project) -> None:
+    row = shared.baselines.load(MACHINE)[PACED]
+    assert (row.provenance, row.runs, row.reference) == ("measured", 5, pytest.approx(200, rel=0.1))
+
+
+def test_the_row_keeps_the_software_of_now(recorded: Finished, shared: Project) -> None:
+    assert "tensorflow=2." in shared.baselines.load(MACHINE)[PACED].environment
+
+
+def test_other_rows_stay_as_they_were(recorded: Finished, shared: Project) -> None:
+    row = shared.baselines.load(MACHINE)[UNTOUCHED]
+    assert (row.reference, row.note) == (123, "as it was")
+
+
+def test_old_and_new_are_shown(recorded: Finished) -> None:
+    pytest.LineMatcher(recorded.text.splitlines()).fnmatch_lines(
+        [
+            "recorded in baselines/: 0 new, 1 changed; commit them when they are right",
+            "  box.csv  nets:tiny-b4-replicated-nets:paced 1x1  100.0 -> * +*.* %  runs differ by *",
+        ]
+    )
+
+
+def test_five_runs_of_each_are_announced(recorded: Finished) -> None:
+    assert "tfperf: recording baselines, 5 fresh runs of each, into baselines/" in recorded.text
+
+
+def test_the_lock_is_given_back(recorded: Finished, shared: Project) -> None:
+    assert [path.name for path in (shared.folder / "baselines").iterdir()] == ["box.csv"]
+
+
+def test_the_same_suite_then_passes(recorded: Finished, shared: Project) -> None:
+    assert shared.run("perf_dir").kinds == {"test_paced": "passed"}
+
+
+FOUR_TESTS = """
+    import pytest
+    from pytest_tfperf import Workload
+
+    pytestmark = pytest.mark.cpu
+
+    def tiny(batch_size, input_pipeline="nets:paced"):
+        return Workload(model="nets:tiny", batch_size=batch_size, input_pipeline=input_pipeline)
+
+    def test_fine(throughput, gpu_topology):
+        throughput.check(tiny(1), on=gpu_topology.take(1), steps=1)
+
+    def test_body(throughput, gpu_topology):
+        throughput.check(tiny(2), on=gpu_topology.take(1), steps=1)
+        assert "scaling" == "as wished"
+
+    def test_noisy(throughput, gpu_topology):
+        throughput.check(tiny(3, "nets:uneven"), on=gpu_topology.take(1))
+
+    def test_ends(throughput, gpu_topology):
+        throughput.check(tiny(4, "nets:raising_pipeline"), on=gpu_topology.take(1))
+"""
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Finished]:
+    project = Project(tmp_path_factory.mktemp("refused"))
+    project.write("test_it.py", FOUR_TESTS)
+    project.write("paces", "0.002 0.03 0.002 0.03 0.002")
+    project.baseline("nets:tiny-b3-replicated-nets:uneven", reference=7)
+    return project, project.run("--update-baselines", "-k", "not fine")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "said"),
+    [
+        ("test_body", "failure", "assert 'scaling' == 'as wished'"),
+        ("test_noisy", "error", "too noisy for a baseline, which was left as it is: its runs gave"),
+        ("test_ends", "error", "/data/train-00000"),
+    ],
+)
+def test_a_refusal_says_why(refused: tuple[Project, Finished], name: str, kind: str, said: str) -> None:
+    case = refused[1].cases[name]
+    assert (case.kind, said in case.text) == (kind, True)
+
+
+def test_what_is_refused_is_not_recorded(refused: tuple[Project, Finished]) -> None:
+    rows = refused[0].baselines.load(MACHINE)
+    assert {key.workload: row.reference for key, row in rows.items()} == {"nets:tiny-b3-replicated-nets:uneven": 7}
+
+
+def test_failed_measures_those_that_failed_last_time_only(project: Project) -> None:
+    project.write("test_it.py", FOUR_TESTS)
+    project.baseline("nets:tiny-b1-replicated-nets:paced", reference=0.001)
+    project.run("-k", "fine or body", "--tfperf-require-baseline")
+    project.write("test_it.py", FOUR_TESTS.replace("as wished", "scaling"))
+    finished = project.run("--update-baselines=failed", ".")
+    assert finished.kinds == {"test_body": "passed"}
+
+
+def test_a_folder_that_can_not_be_written_is_refused_before_the_run(project: Project) -> None:
+    project.write("baselines", "a file where the folder should be")
+    project.write("test_it.py", TESTS)
+    finished = project.run("--update-baselines")
+    assert (finished.status, "baselines can't be written" in finished.text) == (4, True)
+
+
+def test_a_second_session_is_refused_while_one_records(project: Project) -> None:
+    project.write("test_it.py", TESTS)
+    with project.baselines.lock():
+        finished = project.run("--update-baselines")
+    assert (finished.status, "another session updates these baselines, pid" in finished.text) == (4, True)
+
+
+def test_a_session_that_only_measures_does_not_wait_for_the_lock(project: Project) -> None:
+    project.write("test_it.py", "def test_it(throughput): pass")
+    with project.baselines.lock():
+        assert project.run().status == 0
+
+
+def test_the_lock_goes_with_a_session_that_was_killed(project: Project) -> None:
+    project.write("test_it.py", TESTS.replace("nets:paced", "nets:stalling"))
+    process = project.start("--update-baselines", stdout=subprocess.DEVNULL)
+    lock = project.folder / "baselines" / ".lock"
+    while not lock.exists():
+        assert process.poll() is None
+    project.kill_all()
+    process.wait()
+    with project.baselines.lock():
+        pass
