@@ -107,6 +107,7 @@ class Settings:
         False, _flag, "the nightly gate: no baseline fails, and measuring nothing is not green"
     )
     strict: bool = _option(False, _flag, "fail what is INCONCLUSIVE too")
+    hold: bool = _option(False, _flag, "a regression must show on two of three nights before it fails")
     smoke: bool = _option(False, _flag, "one window of each test, nothing judged: will tonight run?")
     worker: WorkerStart = _option(
         WorkerStart.FORK,

@@ -140,12 +140,19 @@ class Workload:
         for word, value in reversed(_SUFFIXES.items()):
             if rest.endswith(f"-{word}"):
                 rest, choices = rest.removesuffix(f"-{word}"), choices | value
-        match = re.fullmatch(_ID, rest)
-        if match is None:
+        workload = cls._from_id(rest, choices)
+        if workload is None or workload.id != id:  # one workload, one id: no "copy", nothing out of its order
             raise WorkloadError(
                 f"{id!r} is not a workload id: it reads model-bBATCH-VARIABLE_UPDATE-INPUT_PIPELINE, "
                 "then what is not the default, as in 'resnet50-b64-replicated-device'"
             )
+        return workload
+
+    @classmethod
+    def _from_id(cls, id: str, choices: dict[str, Any]) -> Self | None:
+        match = re.fullmatch(_ID, id)
+        if match is None:
+            return None
         named: dict[str, Any] = {k: v for k, v in match.groupdict().items() if v is not None}
         return cls(**named | {"batch_size": int(named["batch_size"])} | choices)
 
