@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pytest_tfperf
+from pytest_tfperf import catalogue
+from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.workload import Trainer, VariableUpdate, Workload
+
+PACKAGE = Path(pytest_tfperf.__file__).parent
+OWN = {**catalogue.models(), **catalogue.pipelines()}
+
+
+@pytest.fixture
+def catalogue_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for room in ("models", "pipelines"):
+        monkeypatch.setitem(catalogue._registered, room, {})
+    yield
+
+
+def test_the_synthetic_pipeline_of_workloads_is_known() -> None:
+    assert catalogue.pipelines()["device"] == "pytest_tfperf.training.pipelines.device:device"
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_name_stands_for_a_function_that_is_there(name: str) -> None:
+    module, _, function = OWN[name].partition(":")
+    file = PACKAGE.parent / f"{module.replace('.', '/')}.py"
+    assert function in {n.name for n in ast.parse(file.read_text()).body if isinstance(n, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("name", catalogue.models())
+def test_a_model_can_be_named_by_a_workload(name: str) -> None:
+    assert Workload.parse(Workload(model=name, batch_size=1).id).model == name
+
+
+@pytest.mark.parametrize("name", catalogue.pipelines())
+def test_a_pipeline_can_be_named_by_a_workload(name: str) -> None:
+    assert Workload.parse(Workload(model="m", batch_size=1, input_pipeline=name).id).input_pipeline == name
+
+
+def test_reading_the_names_imports_no_tensorflow() -> None:
+    code = "import sys; from pytest_tfperf import catalogue; catalogue.models(); print('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_a_path_is_its_own_target() -> None:
+    assert catalogue.resolve_model("pkg.nets:build") == "pkg.nets:build"
+
+
+def test_an_unknown_model_gets_the_nearest_name() -> None:
+    with pytest.raises(WorkloadError, match=r"unknown model 'trivail'\. Did you mean 'trivial'\?"):
+        catalogue.resolve_model("trivail")
+
+
+def test_an_unknown_pipeline_is_told_how_to_bring_its_own() -> None:
+    with pytest.raises(WorkloadError, match="Your own: input_pipeline='package.module:function'"):
+        catalogue.resolve_pipeline("disk")
+
+
+@pytest.mark.usefixtures("catalogue_of_its_own")
+def test_a_registered_name_stands_for_its_target() -> None:
+    catalogue.register("models", {"tiny-net": "nets:tiny"})
+    assert catalogue.resolve_model("tiny-net") == "nets:tiny"
+
+
+@pytest.mark.usefixtures("catalogue_of_its_own")
+def test_a_worker_is_told_of_registered_names_only() -> None:
+    catalogue.register("pipelines", {"disk": "feed:disk"})
+    assert catalogue.registered() == {"models": {}, "pipelines": {"disk": "feed:disk"}}
+
+
+@pytest.mark.usefixtures("catalogue_of_its_own")
+def test_our_names_can_not_be_taken() -> None:
+    with pytest.raises(WorkloadError, match="'trivial' is one of pytest-tfperf's own models"):
+        catalogue.register("models", {"trivial": "nets:mine"})
+
+
+@pytest.mark.usefixtures("catalogue_of_its_own")
+def test_a_target_without_a_function_is_refused() -> None:
+    with pytest.raises(WorkloadError, match=r"'mine' = 'nets\.mine': write the function"):
+        catalogue.register("models", {"mine": "nets.mine"})
+
+
+def test_what_can_be_trained_passes() -> None:
+    catalogue.check(Workload(model="trivial", batch_size=1))
+
+
+def test_an_unknown_pipeline_does_not_pass() -> None:
+    with pytest.raises(WorkloadError, match="unknown input_pipeline"):
+        catalogue.check(Workload(model="trivial", batch_size=1, input_pipeline="disk"))
+
+
+def test_horovod_is_known_and_not_trained_yet() -> None:
+    with pytest.raises(WorkloadError, match=r"can't be trained yet\. Use 'replicated' or 'parameter_server'"):
+        catalogue.check(Workload(model="trivial", batch_size=1, variable_update=VariableUpdate.HOROVOD))
+
+
+def test_keras_fit_is_known_and_not_trained_yet() -> None:
+    with pytest.raises(WorkloadError, match=r"can't be trained yet\. Use 'loop'"):
+        catalogue.check(Workload(model="trivial", batch_size=1, trainer=Trainer.KERAS))

@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import math
+import random
+import statistics
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+from measurements import attempt
+
+from pytest_tfperf.throughput import (
+    RunValue,
+    Throughput,
+    hodges_lehmann,
+    run_value,
+    summarise,
+    window_statistics,
+)
+from pytest_tfperf.trial import Attempt, Trial, Window
+
+seconds = st.floats(1e-4, 100, allow_nan=False)
+windows = st.lists(st.builds(Window, st.integers(1, 50), seconds), min_size=1, max_size=40)
+attempts = st.builds(Attempt, windows.map(tuple), st.integers(1, 100_000))
+log_rates = st.lists(st.floats(-5, 15), min_size=1, max_size=8)
+
+
+def speeds(some: list[Window] | tuple[Window, ...], images_per_step: int) -> np.ndarray:
+    return np.array([images_per_step * w.steps / w.seconds for w in some])
+
+
+def of(*runs: Attempt) -> Throughput:
+    return summarise(Trial(runs))
+
+
+def slower(run: Attempt, factor: float) -> Attempt:
+    return Attempt(tuple(Window(w.steps, w.seconds * factor) for w in run.windows), run.images_per_step)
+
+
+# tf_cnn_benchmarks' statistics
+
+
+@given(st.lists(seconds, min_size=1, max_size=40), st.integers(1, 1000))
+def test_images_per_second_are_the_batch_over_the_mean_step(step_seconds: list[float], batch: int) -> None:
+    mean, _, _ = window_statistics([Window(1, s) for s in step_seconds], batch)
+    assert mean == pytest.approx(batch / np.mean(step_seconds))
+
+
+@given(windows, st.integers(1, 1000))
+def test_a_long_window_weighs_as_much_as_its_steps(some: list[Window], batch: int) -> None:
+    mean, _, _ = window_statistics(some, batch)
+    each_step = np.repeat([w.seconds / w.steps for w in some], [w.steps for w in some])
+    assert mean == pytest.approx(batch / np.mean(each_step))
+
+
+@given(windows, st.integers(1, 1000))
+def test_uncertainty_is_the_populations_deviation_over_the_root_of_the_count(some: list[Window], batch: int) -> None:
+    _, uncertainty, _ = window_statistics(some, batch)
+    expected = np.std(speeds(some, batch), ddof=0) / np.sqrt(len(some))
+    assert uncertainty == pytest.approx(expected, rel=1e-6, abs=1e-9 * speeds(some, batch).max())
+
+
+@given(windows, st.integers(1, 1000))
+def test_jitter_is_the_scaled_median_absolute_deviation(some: list[Window], batch: int) -> None:
+    _, _, jitter = window_statistics(some, batch)
+    values = speeds(some, batch)
+    assert jitter == pytest.approx(1.4826 * np.median(np.abs(values - np.median(values))), abs=1e-9 * values.max())
+
+
+def test_a_worked_example_of_the_three() -> None:
+    shown = window_statistics([Window(1, 1.0), Window(1, 0.5), Window(1, 0.25)], 64)
+    assert shown == pytest.approx((64 * 3 / 1.75, math.sqrt(6 / 9) * 64 * math.sqrt(7 / 3) / math.sqrt(3), 94.8864))
+
+
+# One run
+
+
+@given(attempts)
+def test_a_runs_value_is_the_trimmed_mean_of_its_log_rates(run: Attempt) -> None:
+    expected = scipy.stats.trim_mean(np.log(speeds(run.windows, run.images_per_step)), 0.2)
+    assert run_value(run).log_rate == pytest.approx(expected, abs=1e-9)
+
+
+def yuen_error(values: np.ndarray) -> float:
+    """Yuen 1974: the root of the winsorised squares over h (h - 1), h values kept; no autocorrelation."""
+    kept = len(values) - 2 * int(0.2 * len(values))
+    winsorised = np.asarray(scipy.stats.mstats.winsorize(values, limits=(0.2, 0.2)))
+    return float(math.sqrt(((winsorised - winsorised.mean()) ** 2).sum() * (len(values)) / (len(values) - 1)) / kept)
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 9, 20, 24, 29, 100])
+def test_the_error_is_yuens_where_windows_do_not_resemble_their_neighbours(count: int) -> None:
+    # Alternating signs: the autocorrelation is negative, and counted as none.
+    rates = np.array([(-1) ** i * (1 + i % 7) / 100 for i in range(count)])
+    found = run_value(attempt(np.exp(-rates).tolist(), images_per_step=1))
+    assert found.error == pytest.approx(yuen_error(rates))
+
+
+def test_the_error_of_untrimmed_windows_is_that_of_a_mean() -> None:
+    rates = [0.01, -0.02, 0.03, -0.01]
+    found = run_value(attempt([math.exp(-rate) for rate in rates], images_per_step=1))
+    assert found.error == pytest.approx(scipy.stats.sem(rates))
+
+
+def test_the_error_is_widened_for_windows_that_resemble_their_neighbours() -> None:
+    rates = np.array([math.sin(i / 9) / 100 for i in range(60)])
+    low, high = np.sort(rates)[12], np.sort(rates)[-13]
+    centred = np.clip(rates, low, high) - np.clip(rates, low, high).mean()
+    r = min((centred[1:] * centred[:-1]).sum() / (centred**2).sum() + 1 / 60, 0.8)
+    found = run_value(attempt(np.exp(-rates).tolist(), images_per_step=1))
+    assert found.error == pytest.approx(yuen_error(rates) * math.sqrt((1 + r) / (1 - r)))
+
+
+def test_the_widening_has_a_limit() -> None:
+    rates = np.array([i / 1000 for i in range(100)])  # a drift: autocorrelation near 1
+    found = run_value(attempt(np.exp(-rates).tolist(), images_per_step=1))
+    assert found.error == pytest.approx(yuen_error(rates) * 3)
+
+
+@given(st.lists(seconds, min_size=1, max_size=2))
+def test_one_or_two_windows_have_no_known_error(step_seconds: list[float]) -> None:
+    assert run_value(attempt(step_seconds)).error == math.inf
+
+
+def test_equal_windows_have_no_error() -> None:
+    assert run_value(attempt([0.1] * 20)).error == 0
+
+
+@given(st.lists(seconds, min_size=5, max_size=40), st.data())
+def test_a_burst_in_a_fifth_of_the_windows_moves_no_value_out_of_the_rest(
+    step_seconds: list[float], data: st.DataObject
+) -> None:
+    spoiled = data.draw(st.sets(st.integers(0, len(step_seconds) - 1), max_size=len(step_seconds) // 5))
+    rest = [-math.log(s) for i, s in enumerate(step_seconds) if i not in spoiled]
+    burst = [s * (1e6 if i in spoiled else 1) for i, s in enumerate(step_seconds)]
+    value = run_value(attempt(burst, images_per_step=1)).log_rate
+    assert min(rest) - 1e-9 <= value <= max(rest) + 1e-9
+
+
+def test_a_logs_own_total_is_its_value() -> None:
+    assert run_value(attempt([0.1, 0.2, 0.3], stated_images_per_sec=56.57)).images_per_sec == pytest.approx(56.57)
+
+
+def test_a_logs_error_is_that_of_its_windows() -> None:
+    stated = run_value(attempt([0.1, 0.2, 0.3], stated_images_per_sec=56.57))
+    assert stated.error == run_value(attempt([0.1, 0.2, 0.3])).error
+
+
+@given(attempts, st.randoms())
+def test_the_order_of_windows_does_not_move_the_value(run: Attempt, shuffler: random.Random) -> None:
+    mixed = list(run.windows)
+    shuffler.shuffle(mixed)
+    assert run_value(Attempt(tuple(mixed), run.images_per_step)).log_rate == pytest.approx(run_value(run).log_rate)
+
+
+@given(attempts, st.floats(0.5, 4))
+def test_times_scaled_scale_rates_inversely(run: Attempt, factor: float) -> None:
+    assert of(slower(run, factor)).images_per_sec == pytest.approx(of(run).images_per_sec / factor)
+
+
+@given(attempts, st.floats(0.5, 4))
+def test_times_scaled_leave_the_relative_error_alone(run: Attempt, factor: float) -> None:
+    assert run_value(slower(run, factor)).error == pytest.approx(run_value(run).error, abs=1e-7)
+
+
+@given(attempts)
+def test_twice_the_images_make_twice_the_rate(run: Attempt) -> None:
+    doubled = Attempt(run.windows, 2 * run.images_per_step)
+    assert of(doubled).images_per_sec == pytest.approx(2 * of(run).images_per_sec)
+
+
+@given(st.lists(seconds, min_size=1, max_size=40))
+def test_warm_up_counts_for_nothing(step_seconds: list[float]) -> None:
+    warm = attempt(step_seconds, warmup=(Window(10, 1e6, loss=9.0),))
+    assert of(warm) == of(attempt(step_seconds))
+
+
+# Several runs
+
+
+@given(log_rates)
+def test_the_middle_of_runs_is_the_median_of_all_pairs_means(values: list[float]) -> None:
+    pairs = np.add.outer(values, values)[np.triu_indices(len(values))] / 2
+    assert hodges_lehmann(values) == pytest.approx(np.median(pairs))
+
+
+@given(log_rates, st.floats(-5, 5))
+def test_the_middle_moves_with_its_values(values: list[float], shift: float) -> None:
+    assert hodges_lehmann([v + shift for v in values]) == pytest.approx(hodges_lehmann(values) + shift, abs=1e-9)
+
+
+@given(log_rates, st.randoms())
+def test_the_order_of_runs_does_not_move_the_middle(values: list[float], shuffler: random.Random) -> None:
+    mixed = values.copy()
+    shuffler.shuffle(mixed)
+    assert hodges_lehmann(mixed) == pytest.approx(hodges_lehmann(values), abs=1e-12)
+
+
+@given(st.lists(st.floats(6, 7), min_size=4, max_size=4), st.floats(-1e6, 1e6))
+def test_one_run_of_five_does_not_move_the_middle_out_of_the_others(others: list[float], wild: float) -> None:
+    assert min(others) <= hodges_lehmann([*others, wild]) <= max(others)
+
+
+def test_a_run_is_summarised_by_its_own_value() -> None:
+    run = attempt([0.1, 0.2, 0.4])
+    assert of(run).images_per_sec == pytest.approx(run_value(run).images_per_sec)
+
+
+def test_runs_are_summarised_by_their_middle() -> None:
+    one, two, three = (attempt([s] * 5) for s in (0.1, 0.2, 0.4))
+    logs = [math.log(64 / s) for s in (0.1, 0.2, 0.4)]
+    assert of(one, two, three).images_per_sec == pytest.approx(math.exp(hodges_lehmann(logs)))
+
+
+def test_one_runs_interval_is_students_over_the_windows_that_are_kept() -> None:
+    run = attempt([0.1, 0.11, 0.1, 0.12, 0.1, 0.11, 0.1, 0.13])
+    half = scipy.stats.t.ppf(0.975, 8 - 2 * 1 - 1) * run_value(run).error
+    assert math.log(of(run).high / of(run).images_per_sec) == pytest.approx(half)
+
+
+def test_several_runs_interval_covers_what_differs_between_them() -> None:
+    logs = [7.0, 7.01, 7.03]
+    found = of(*(attempt([math.exp(-v)] * 5, images_per_step=1) for v in logs))
+    half = scipy.stats.t.ppf(0.975, 2) * statistics.stdev(logs) / math.sqrt(3)
+    assert math.log(found.images_per_sec / found.low) == pytest.approx(half)
+
+
+def test_several_runs_interval_is_never_below_what_their_windows_show() -> None:
+    run = attempt([0.1, 0.2, 0.1, 0.2, 0.1, 0.2])
+    two = of(run, run)  # equal runs: nothing differs between them
+    half = scipy.stats.t.ppf(0.975, 2 * (6 - 2 - 1)) * run_value(run).error / math.sqrt(2)
+    assert math.log(two.high / two.images_per_sec) == pytest.approx(half)
+
+
+@given(st.lists(st.lists(seconds, min_size=1, max_size=10), min_size=1, max_size=4))
+def test_the_value_lies_in_its_interval(runs: list[list[float]]) -> None:
+    found = of(*(attempt([s + 1 for s in run]) for run in runs))
+    assert found.low <= found.images_per_sec <= found.high
+
+
+def test_too_few_windows_have_no_interval() -> None:
+    found = of(attempt([0.1]))
+    assert (found.low, found.high) == (0, math.inf)
+
+
+def test_two_runs_of_one_window_still_have_an_interval() -> None:
+    assert math.isfinite(of(attempt([0.1]), attempt([0.11])).high)
+
+
+def test_the_interval_of_white_noise_holds_the_truth_19_times_in_20() -> None:
+    draw = random.Random(1).gauss
+    found = [of(attempt([math.exp(draw(0, 0.03)) for _ in range(24)], images_per_step=1)) for _ in range(600)]
+    assert 0.93 <= sum(t.low <= 1 <= t.high for t in found) / 600 <= 0.98
+
+
+def test_steps_are_counted_over_all_runs() -> None:
+    assert of(Attempt((Window(3, 1.0), Window(4, 1.0)), 1), Attempt((Window(5, 1.0),), 1)).steps == 12
+
+
+def test_windows_are_counted_over_all_runs() -> None:
+    assert of(attempt([0.1, 0.1]), attempt([0.1])).windows == 3
+
+
+def test_the_loss_is_that_of_the_last_window() -> None:
+    windows = (Window(1, 1.0, 7.5), Window(1, 1.0, 7.25))
+    assert of(Attempt(windows, 1)).loss == 7.25
+
+
+def test_compiling_is_that_of_the_first_run() -> None:
+    assert of(attempt([0.1], compile_seconds=9.0), attempt([0.1], compile_seconds=1.0)).compile_seconds == 9.0
+
+
+def test_a_runs_value_reads_in_images_per_second() -> None:
+    assert RunValue(math.log(1402), 0.0, 1).images_per_sec == pytest.approx(1402)

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.workload import AllReduce, Precision, Trainer, VariableUpdate, Workload
+
+# Words that mean something in an id are among them, so that a name made of them is tried.
+words = st.sampled_from(["b64", "b0", "replicated", "device", "nccl", "copy", "xla", "keras"]) | st.from_regex(
+    r"[a-z][a-z0-9]{0,5}", fullmatch=True
+)
+registered = st.lists(words, min_size=1, max_size=4).map("-".join)
+paths = st.from_regex(r"[A-Za-z_]\w{0,5}(\.[A-Za-z_]\w{0,5}){0,2}:[A-Za-z_]\w{0,5}", fullmatch=True)
+fields = st.fixed_dictionaries(
+    {"model": registered | paths, "batch_size": st.integers(1, 999_999_999)},
+    optional={
+        "input_pipeline": registered | paths,
+        "variable_update": st.sampled_from(VariableUpdate),
+        "all_reduce": st.sampled_from(AllReduce),
+        "precision": st.sampled_from(Precision),
+        "xla": st.booleans(),
+        "trainer": st.sampled_from(Trainer),
+        "forward_only": st.booleans(),
+    },
+)
+
+
+def accepted(choices: dict[str, Any]) -> Workload:
+    try:
+        return Workload(**choices)
+    except WorkloadError:
+        assume(False)
+        raise
+
+
+workloads = fields.map(accepted)
+
+
+@given(workloads)
+def test_every_workload_is_parsed_from_its_id(workload: Workload) -> None:
+    assert Workload.parse(workload.id) == workload
+
+
+def test_the_closed_choices_give_different_ids() -> None:
+    choices = itertools.product(AllReduce, Precision, [False, True], Trainer, [False, True])
+    ids = {
+        Workload(
+            model="m", batch_size=1, all_reduce=reduce, precision=precision, xla=xla, trainer=trainer, forward_only=only
+        ).id
+        for reduce, precision, xla, trainer, only in choices
+    }
+    assert len(ids) == 3 * 3 * 2 * 2 * 2
+
+
+@given(st.text(max_size=60) | st.lists(words | st.sampled_from(["b1", "mixed_float16"]), max_size=9).map("-".join))
+def test_text_is_either_an_id_or_refused(text: str) -> None:
+    try:
+        parsed = Workload.parse(text)
+    except WorkloadError:
+        return
+    assert parsed.id == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "m-b1-replicated-copy-device",
+        "m-b1-replicated-device-mixed_float16-mixed_bfloat16",
+        "m-b1-replicated-device-xla-mixed_float16",
+        "m-b1-replicated-device-xla-xla",
+        "m-b01-replicated-device",
+        "m-b\N{ARABIC-INDIC DIGIT THREE}-replicated-device",
+        "m-b1-replicated-device\n",
+        "",
+    ],
+)
+def test_what_is_nearly_an_id_is_none(text: str) -> None:
+    with pytest.raises(WorkloadError):
+        Workload.parse(text)
+
+
+def test_a_bad_id_is_told_what_one_looks_like() -> None:
+    with pytest.raises(WorkloadError, match="as in 'resnet50-b64-replicated-device'"):
+        Workload.parse("resnet50")
+
+
+@given(workloads)
+def test_plain_values_make_the_workload_again(workload: Workload) -> None:
+    assert Workload(**workload.to_json()) == workload
+
+
+def test_defaults_are_left_out_of_the_id() -> None:
+    assert Workload(model="resnet50", batch_size=64).id == "resnet50-b64-replicated-device"
+
+
+def test_what_is_not_the_default_is_in_the_id() -> None:
+    workload = Workload(
+        model="pkg.nets:build",
+        batch_size=8,
+        input_pipeline="python",
+        all_reduce=AllReduce.NCCL,
+        precision=Precision.MIXED_FLOAT16,
+        xla=True,
+        trainer=Trainer.KERAS,
+        forward_only=True,
+    )
+    assert workload.id == "pkg.nets:build-b8-replicated-nccl-python-mixed_float16-xla-keras-forward_only"
+
+
+def test_a_workload_reads_as_its_id() -> None:
+    assert str(Workload(model="m", batch_size=1)) == "m-b1-replicated-device"
+
+
+def test_words_are_taken_for_choices() -> None:
+    assert Workload(model="m", batch_size=1, variable_update="parameter_server").variable_update is (  # type: ignore[arg-type]
+        VariableUpdate.PARAMETER_SERVER
+    )
+
+
+def test_a_bad_choice_lists_the_good_ones() -> None:
+    with pytest.raises(WorkloadError, match=r"'replicatd'. Did you mean 'replicated'\? Known: horovod, param"):
+        Workload(model="m", batch_size=1, variable_update="replicatd")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, 1.0, True, "64", None, 10**9])
+def test_a_batch_is_a_whole_number_from_one(batch_size: Any) -> None:
+    with pytest.raises(WorkloadError, match="whole number from 1"):
+        Workload(model="m", batch_size=batch_size)
+
+
+@pytest.mark.parametrize("name", ["", "Resnet", "a b", "-a", "a-", "a--b", "a:", ":f", "a.b", "a:b:c", "a\n", 5, None])
+@pytest.mark.parametrize("field", ["model", "input_pipeline"])
+def test_a_name_that_can_be_none_is_refused(field: str, name: Any) -> None:
+    with pytest.raises(WorkloadError, match=f"{field}=.*is not a name"):
+        Workload(**{"model": "m", "batch_size": 1} | {field: name})
+
+
+@pytest.mark.parametrize("word", ["xla", "keras", "copy", "hierarchical", "nccl"])
+def test_a_pipeline_can_not_be_called_what_means_something_else(word: str) -> None:
+    with pytest.raises(WorkloadError, match=f"{word} means something else"):
+        Workload(model="m", batch_size=1, input_pipeline=f"my-{word}")
+
+
+def test_a_model_can_not_be_called_like_a_batch() -> None:
+    with pytest.raises(WorkloadError, match="means the batch size"):
+        Workload(model="net-b64", batch_size=1)
+
+
+def test_only_replicated_has_an_all_reduce() -> None:
+    with pytest.raises(WorkloadError, match="'parameter_server' has no such choice"):
+        Workload(
+            model="m", batch_size=1, variable_update=VariableUpdate.PARAMETER_SERVER, all_reduce=AllReduce.HIERARCHICAL
+        )
+
+
+@pytest.mark.parametrize("field", ["xla", "forward_only"])
+def test_a_flag_is_true_or_false(field: str) -> None:
+    with pytest.raises(WorkloadError, match=f"{field}='no' must be True or False"):
+        Workload(**{"model": "m", "batch_size": 1} | {field: "no"})
+
+
+def test_a_changed_copy_is_checked_like_a_new_one() -> None:
+    with pytest.raises(WorkloadError, match="batch_size=0"):
+        Workload(model="m", batch_size=1).with_(batch_size=0)
