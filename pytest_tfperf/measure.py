@@ -16,12 +16,13 @@ from pytest_tfperf import catalogue
 from pytest_tfperf.baseline import Baseline, Change, Key, Provenance
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.launchers import Job, Launcher
+from pytest_tfperf.night import common_shift, prefix_drop
 from pytest_tfperf.noise import Noise, noise_of
 from pytest_tfperf.record import Record
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.throughput import Throughput, summarise
+from pytest_tfperf.throughput import summarise
 from pytest_tfperf.topology import DeviceKind, Topology
 from pytest_tfperf.trial import Attempt, Trial
 from pytest_tfperf.verdict import Tolerance, Verdict, judge, may_stop, smallest_loss
@@ -102,6 +103,7 @@ class Bench:
         self._settings = settings
         self._watch = watch
         self._tests = tests
+        self._first_drops: dict[tuple[str, Key], float] = {}
 
     def measure(self, workload: Workload, topology: Topology, plan: Plan | None = None, *, test: str = "") -> Record:
         """One fresh worker, all of the plan's steps, nothing judged.
@@ -122,11 +124,13 @@ class Bench:
         tolerance: Tolerance | None = None,
         *,
         test: str = "",
+        earlier: Record | None = None,
     ) -> Record:
-        """Measure, judge, and measure again in fresh workers for as long as the verdict wants more.
+        """Measure once and judge; where that decides nothing, the record is undecided, to be given back as `earlier`.
 
-        With `--tfperf-smoke` one window and no verdict; with `--update-baselines` as many runs as a baseline takes
-        and no verdict, to be kept by `save`.
+        With `earlier`, called when all tests have run once: what the machine's whole suite shifted by is known then,
+        and fresh workers measure again for as long as the verdict wants more. With `--tfperf-smoke` one window and no
+        verdict; with `--update-baselines` as many runs as a baseline takes and no verdict, to be kept by `save`.
 
         Raises:
             as `measure`, and BaselineError.
@@ -140,12 +144,22 @@ class Bench:
         key = Key(workload.id, topology.shape)
         found = reference_for(self._baselines, topology.machine, key, gpu_fp32_tflops=_floor_rate(topology))
         accepted = found.tolerance(tolerance, Tolerance.of(self._settings.tolerance))
-        trial = Trial((self._attempt(workload, topology, plan, _stop_early(found, accepted)),))
-        while True:
-            verdict = self._judge(summarise(trial), found, accepted)
-            if verdict.runs_wanted <= len(trial.attempts):
-                return self._finish(workload, topology, trial, started, test, verdict, found.document)
-            trial = Trial((*trial.attempts, self._attempt(workload, topology, plan)))
+        if earlier is None:
+            trial = Trial((self._attempt(workload, topology, plan, _stop_early(found, accepted)),))
+            self._note_first_run(test, key, trial, found)
+            verdict = self._judge(trial, found, accepted, shift=0.0)
+        else:
+            trial, started = earlier.trial, started - earlier.seconds
+            verdict = self._judge(trial, found, accepted, shift=self.shift)
+            while verdict.runs_wanted > len(trial.attempts):
+                trial = Trial((*trial.attempts, self._attempt(workload, topology, plan)))
+                verdict = self._judge(trial, found, accepted, shift=self.shift)
+        return self._finish(workload, topology, trial, started, test, verdict, found.document)
+
+    @property
+    def shift(self) -> float:
+        """What the first runs of all tests so far have in common; see `night.common_shift`."""
+        return common_shift(self._first_drops.values())
 
     def save(self, record: Record) -> Change:
         """Make a rehearsed record this machine's baseline.
@@ -190,8 +204,23 @@ class Bench:
             run.close()
             self._watch.done()
 
-    def _judge(self, throughput: Throughput, found: Reference, accepted: Tolerance) -> Verdict:
-        return judge(throughput, found.baseline, accepted, found.noise, floor=found.floor, tests=self._tests)
+    def _judge(self, trial: Trial, found: Reference, accepted: Tolerance, *, shift: float) -> Verdict:
+        nights = self._history.nights(found.baseline) if found.baseline else ()
+        return judge(
+            summarise(trial),
+            found.baseline,
+            accepted,
+            found.noise,
+            floor=found.floor,
+            tests=self._tests,
+            shift=0.0 if found.floor else shift,  # a document's figure says nothing of this machine's nights
+            nights=nights,
+            hold=self._settings.hold,
+        )
+
+    def _note_first_run(self, test: str, key: Key, trial: Trial, found: Reference) -> None:
+        if found.baseline is not None and not found.floor:
+            self._first_drops[test, key] = prefix_drop(trial.attempts[0], found.baseline.reference)
 
     def _finish(
         self,
@@ -218,7 +247,8 @@ class Bench:
             time=datetime.now().astimezone().isoformat(timespec="seconds"),
             seconds=time.monotonic() - started,
         )
-        self._history.append(record)
+        if not record.undecided:
+            self._history.append(record)
         if verdict is None and not math.isfinite(record.throughput.loss or 0.0):
             raise MeasurementError(f"{workload.id} on {record.devices}: the loss is {record.throughput.loss}")
         return record

@@ -55,6 +55,11 @@ class Record:
         return Key(self.workload.id, self.topology)
 
     @property
+    def undecided(self) -> bool:
+        """Whether the verdict wants more fresh runs than there are."""
+        return self.verdict is not None and self.verdict.runs_wanted > len(self.trial.attempts)
+
+    @property
     def is_test(self) -> bool:
         """Whether `test` is a pytest node id, which can be run again."""
         return "::" in self.test

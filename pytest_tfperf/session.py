@@ -58,6 +58,7 @@ class Session:
         self.live = live
         self.tests: list[str] = []
         self.records: list[Record] = []
+        self.deferred: dict[str, list[Record]] = {}
         self.changes: list[Change] = []
         self.failed = 0
         self.not_measured = 0
@@ -127,9 +128,18 @@ class Session:
             return []
         return summary.before(self.topology.machine, len(self.tests), *self.expected_seconds(), self.settings)
 
+    def defer(self, fixture: ThroughputFixture) -> None:
+        """Keep what a test measured until it is run again, after all others."""
+        self.deferred[fixture.test] = fixture.records
+        self.records = [record for record in self.records if record not in fixture.records]
+
     def summary(self) -> list[str]:
-        """What to say after the last test."""
-        return summary.summary(self.records, self.changes, self.settings, measured_nothing=self._measured_nothing)
+        """What to say after the last test; a test that was to be run again, and was not, is in doubt."""
+        done = {record.test for record in self.records}
+        unsettled = [r for test, records in self.deferred.items() if test not in done for r in records]
+        return summary.summary(
+            [*self.records, *unsettled], self.changes, self.settings, measured_nothing=self._measured_nothing
+        )
 
     def exit_status(self, status: int, *, failures: int) -> int:
         """pytest's status, or our own where nothing failed and something could not be measured."""
@@ -192,7 +202,10 @@ class ThroughputFixture:
         """
         _refuse_untaken(on)
         accepted = None if tolerance is None else Tolerance.of(tolerance)
-        record = self.session.bench.check(workload, on, self._plan(steps, warmup_steps), accepted, test=self.test)
+        plan, earlier = self._plan(steps, warmup_steps), self._earlier()
+        if earlier is not None and not earlier.undecided:
+            return self._keep(earlier)
+        record = self.session.bench.check(workload, on, plan, accepted, test=self.test, earlier=earlier)
         if self.session.settings.update_baselines:
             self._to_save.append(record)
         return self._keep(record)
@@ -202,16 +215,22 @@ class ThroughputFixture:
     ) -> Throughput:
         """Measure and judge nothing; otherwise as `check`."""
         _refuse_untaken(on)
+        if (earlier := self._earlier()) is not None:
+            return self._keep(earlier)
         return self._keep(self.session.bench.measure(workload, on, self._plan(steps, warmup_steps), test=self.test))
 
     def conclude(self, warn: Callable[[str], None]) -> None:
         """Apply the outcomes: called when the test's body is through, and only if it did not fail.
+
+        Where a verdict wants more runs, none is applied: the test is `undecided`, and is run again after all others.
 
         Raises:
             ThroughputRegression, MissingBaseline, Inconclusive: the test fails.
             MeasurementError, BaselineError: it errors.
             NoBaseline: it is skipped.
         """
+        if self.undecided:
+            return
         found: dict[Consequence, list[Record]] = {kind: [] for kind in Consequence}
         for record in self.records:
             found[consequence(record, self.session.settings)].append(record)
@@ -226,10 +245,20 @@ class ThroughputFixture:
         if unknown := found[Consequence.SKIPS]:
             raise NoBaseline(_messages(unknown))
 
+    @property
+    def undecided(self) -> bool:
+        """Whether a check wants fresh runs at the end of the session."""
+        return any(record.undecided for record in self.records)
+
     def unsaid(self) -> str:
         """What would have failed the test, where its body failed first."""
         settings = self.session.settings
         return _messages([r for r in self.records if consequence(r, settings) is Consequence.FAILS])
+
+    def _earlier(self) -> Record | None:
+        """What this very call gave when the test ran first, where it runs again to be decided."""
+        earlier = self.session.deferred.get(self.test, [])
+        return earlier[len(self.records)] if len(self.records) < len(earlier) else None
 
     def _keep(self, record: Record) -> Throughput:
         self.records.append(record)

@@ -11,6 +11,7 @@ from typing import Self
 
 from pytest_tfperf.baseline import Baseline, Provenance
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.night import Night
 from pytest_tfperf.noise import Noise
 from pytest_tfperf.throughput import RunValue, Throughput
 
@@ -19,6 +20,7 @@ RUNS_TO_CONFIRM = (3, 5)
 
 FALSE_ALARMS_A_NIGHT = 0.05  # over all tests of a session, before the other conditions bring it far below
 
+_NIGHTS_BEFORE = 2
 _SUSPICION = 1.5  # spreads; below this one run passes. See docs/statistics.md for the error rates that it gives
 _PUBLISHED_TOLERANCE = 0.05
 # A loss must raise suspicion and be confirmed. At 2.05 standard errors beyond each line each happens 98 times in 100,
@@ -90,6 +92,7 @@ class Verdict:
         threshold: the drop, a positive fraction, that would have failed: the tolerance, or more where noise needs it.
         noise: what the runs are known to differ by.
         smallest_loss: the loss that would have been caught about 95 times in 100, with as many runs as that takes.
+        shift: the night's common shift that was taken out of the drop, a difference of log throughputs.
         runs_wanted: fresh runs in all that it would take to decide; 0 when decided.
     """
 
@@ -104,6 +107,7 @@ class Verdict:
     threshold: float | None = None
     noise: Noise | None = None
     smallest_loss: float | None = None
+    shift: float = 0.0
     runs_wanted: int = 0
 
 
@@ -116,6 +120,9 @@ def judge(
     floor: bool = False,
     tests: int = 1,
     most_runs: int | None = None,
+    shift: float = 0.0,
+    nights: Sequence[Night] = (),
+    hold: bool = False,
 ) -> Verdict:
     """Hold a throughput against a baseline.
 
@@ -131,16 +138,20 @@ def judge(
         floor: only a drop counts.
         tests: tests in the session; the false alarms of a night are shared among them.
         most_runs: runs that can be had at all (a log is one); None: as many as it takes.
+        shift: what all tests of the night have in common, a difference of log throughputs (`night.common_shift`); it is
+            the machine's, and is not held against this test.
+        nights: earlier nights of this workload, oldest first; the last two count, so that a small loss shows in three.
+        hold: REGRESSED only where one of the last two nights shows it as well.
     """
     if throughput.loss is not None and not math.isfinite(throughput.loss):
         return Verdict(outcome=Outcome.INVALID, reason=f"the loss is {throughput.loss}: what it trains is not a model")
     if baseline is None or noise is None:
         return Verdict(outcome=Outcome.NO_BASELINE, reason="there is no baseline for this workload on this machine")
-    runs = [run.log_rate - math.log(baseline.reference) for run in throughput.runs]
-    centre = math.log(throughput.images_per_sec / baseline.reference)
+    tonight = Night(tuple(run.log_rate - math.log(baseline.reference) - shift for run in throughput.runs))
     limits = _Limits(throughput.runs, baseline, tolerance, noise, tests)
     stages = [stage if most_runs is None else min(stage, most_runs) for stage in RUNS_TO_CONFIRM]
-    outcome, reason, wanted = _decide(centre, runs, limits, stages)
+    outcome, reason, wanted = _decide(tonight, nights[-_NIGHTS_BEFORE:], limits, stages, hold=hold)
+    runs = tonight.drops
     if floor and outcome is Outcome.IMPROVED:
         outcome, reason = Outcome.PASS, "above the floor"
     return Verdict(
@@ -155,6 +166,7 @@ def judge(
         threshold=None if tolerance.lower is None else 1 - math.exp(-limits.drop(len(runs))),
         noise=noise,
         smallest_loss=None if tolerance.lower is None else 1 - math.exp(-limits.smallest_loss(stages[0])),
+        shift=shift,
         runs_wanted=wanted,
     )
 
@@ -222,25 +234,47 @@ class _Limits:
         )
 
 
-def _decide(centre: float, runs: Sequence[float], limits: _Limits, stages: Sequence[int]) -> tuple[Outcome, str, int]:
-    best = max(runs)
-    fresh = f"{len(runs)} fresh worker{'s' if len(runs) > 1 else ''}"
-    if len(runs) < stages[0]:
-        if runs[0] >= -limits.suspicion:
-            return _good(centre, limits, len(runs))
-        return Outcome.INCONCLUSIVE, f"a drop is suspected after {fresh}, not confirmed", stages[0]
-    drop = limits.drop(len(runs))
-    if centre >= -drop:
-        return _good(centre, limits, len(runs))
-    if best >= -drop / 2:
+def _decide(
+    tonight: Night, before: Sequence[Night], limits: _Limits, stages: Sequence[int], *, hold: bool
+) -> tuple[Outcome, str, int]:
+    count = len(tonight.drops)
+    fresh = f"{count} fresh worker{'s' if count > 1 else ''}"
+    if count < stages[0]:
+        if tonight.drops[0] < -limits.suspicion:
+            return Outcome.INCONCLUSIVE, f"a drop is suspected after {fresh}, not confirmed", stages[0]
+        if before and before[-1].doubtful:
+            return Outcome.INCONCLUSIVE, f"the night before was in doubt, and {fresh} can't settle it", stages[0]
+        return _good(tonight, limits)
+    lately = _shows_over_nights([*before, tonight], limits)
+    if not (_shows(tonight, limits) or lately):
+        if tonight.centre >= -limits.drop(count):
+            return _good(tonight, limits)
         return Outcome.INCONCLUSIVE, f"not every one of {fresh} shows the drop", 0
-    if later := [stage for stage in stages if stage > len(runs)]:
+    if later := [stage for stage in stages if stage > count]:
         return Outcome.INCONCLUSIVE, f"a drop in each of {fresh}, to be confirmed", later[0]
-    return Outcome.REGRESSED, f"confirmed in {fresh}", 0
+    if hold and not any(_shows(night, limits) for night in before):
+        return Outcome.INCONCLUSIVE, f"held: {fresh} show the drop, none of the nights before does", 0
+    over = "" if _shows(tonight, limits) else f" and over {len(before) + 1} nights"
+    return Outcome.REGRESSED, f"confirmed in {fresh}{over}", 0
 
 
-def _good(centre: float, limits: _Limits, runs: int) -> tuple[Outcome, str, int]:
-    if centre > limits.rise(runs):
+def _shows(night: Night, limits: _Limits) -> bool:
+    """Whether a night shows the drop: its centre beyond the line, every run at least half as far."""
+    drop = limits.drop(len(night.drops))
+    return night.centre < -drop and max(night.drops) < -drop / 2
+
+
+def _shows_over_nights(nights: Sequence[Night], limits: _Limits) -> bool:
+    """Whether three nights together show a drop that each by itself is too small to show."""
+    if len(nights) <= _NIGHTS_BEFORE:
+        return False
+    drops = [drop for night in nights for drop in night.drops]
+    line = limits.drop(len(drops))
+    return statistics.fmean(drops) < -line and all(night.centre < -line / 2 for night in nights)
+
+
+def _good(tonight: Night, limits: _Limits) -> tuple[Outcome, str, int]:
+    if tonight.centre > limits.rise(len(tonight.drops)):
         return Outcome.IMPROVED, "faster than the baseline by more than the tolerance", 0
     return Outcome.PASS, "within what is accepted", 0
 

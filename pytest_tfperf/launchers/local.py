@@ -24,6 +24,7 @@ from pytest_tfperf.launchers.processes import (
     describe_exit,
     kill_group,
     log_tail,
+    no_tensorflow,
 )
 from pytest_tfperf.trial import Window
 
@@ -72,7 +73,7 @@ class LocalLauncher:
         }
         log.parent.mkdir(parents=True, exist_ok=True)
         process = spawner.spawn(message)
-        run = LocalRun(process, log, self._silence_seconds)
+        run = LocalRun(process, log, self._silence_seconds, self._python)
         try:
             run.prepare(listener, self._started, progress)
         except BaseException:
@@ -90,7 +91,7 @@ class LocalLauncher:
 
     def _ready(self) -> tuple[Listener, Spawner]:
         now = {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_IMPORT)}
-        if self._spawner is not None and now != self._imported_under:
+        if self._spawner is not None and (self._spawner.gone or now != self._imported_under):
             self.close()
         if self._listener is None or self._spawner is None:
             self._imported_under = now
@@ -105,8 +106,9 @@ class LocalLauncher:
 class LocalRun:
     """A `TrainingRun` in a process on this machine."""
 
-    def __init__(self, process: WorkerProcess, log: Path, silence_seconds: float) -> None:
+    def __init__(self, process: WorkerProcess, log: Path, silence_seconds: float, python: str) -> None:
         self._process = process
+        self._python = python
         self._silence_seconds = silence_seconds
         self._channel: Channel | None = None
         self._phase = "start"
@@ -172,13 +174,15 @@ class LocalRun:
             raise self._hung() from None
         except ConnectionLost:
             raise self._died(self._process.exit_status(5)) from None
+        if "failed" in message:
+            raise no_tensorflow(message["failed"], self._python)
         if "error" in message:
             raise self._raised(message["error"])
         return message
 
-    def _raised(self, error: Mapping[str, str]) -> MeasurementError:
+    def _raised(self, error: Mapping[str, Any]) -> MeasurementError:
         advice = ""
-        if error["type"] in ("ResourceExhaustedError", "MemoryError"):
+        if error["out_of_memory"]:
             advice = "\nThe worker ran out of memory: take a smaller batch_size."
         return MeasurementError(
             f"the worker raised {error['type']} in phase {self._phase!r}: {error['message']}{advice}\n{self._tail()}"

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -44,6 +43,10 @@ class Spawner(Protocol):
     def spawn(self, job: dict[str, Any]) -> WorkerProcess:
         """A process that is about to call the driver; `job` is what `training.worker.work` takes."""
 
+    @property
+    def gone(self) -> bool:
+        """Whether no worker can come from it any more."""
+
     def close(self) -> None:
         """End what was made; never raises."""
 
@@ -52,6 +55,7 @@ class ForkServer:
     """`training.server` as a process of its own; imports TensorFlow when the first worker is asked for."""
 
     def __init__(self, python: str, listener: Listener, log: Path) -> None:
+        self._python = python
         self._log = log
         self._statuses: dict[int, int] = {}
         self._process = _run_module(python, "pytest_tfperf.training.server", listener, log)
@@ -74,6 +78,11 @@ class ForkServer:
         except ConnectionLost:
             raise self._gone() from None
         return _Forked(self, int(self._await("forked", 60)))
+
+    @property
+    def gone(self) -> bool:
+        """Whether the server has ended, killed by somebody or by the kernel for its memory."""
+        return self._process.poll() is not None
 
     def status_of(self, pid: int, timeout_seconds: float) -> int | None:
         """The exit code of a worker that the server forked."""
@@ -119,7 +128,7 @@ class ForkServer:
             if key in message:
                 return message[key]
             if "failed" in message:
-                raise MeasurementError(_no_tensorflow(message["failed"], self._process.args))
+                raise no_tensorflow(message["failed"], self._python)
             if "refused" in message:
                 raise MeasurementError(message["refused"] + "; use --tfperf-worker=fresh")
             self._note_exit(message)
@@ -148,10 +157,15 @@ class FreshInterpreters:
     def spawn(self, job: dict[str, Any]) -> _Fresh:
         """Start an interpreter that will import TensorFlow and then work."""
         process = _run_module(
-            self._python, "pytest_tfperf.training.worker", self._listener, Path(job["log"]), json.dumps(job)
+            self._python, "pytest_tfperf.training.fresh", self._listener, Path(job["log"]), json.dumps(job)
         )
         self._processes.append(process)
         return _Fresh(process)
+
+    @property
+    def gone(self) -> bool:
+        """Never: each worker has its own."""
+        return False
 
     def close(self) -> None:
         """Kill what still runs."""
@@ -236,9 +250,9 @@ def _run_module(python: str, module: str, listener: Listener, log: Path, stdin: 
     return process
 
 
-def _no_tensorflow(failure: str, command: Any) -> str:
-    python = command[0] if command else sys.executable
-    return (
+def no_tensorflow(failure: str, python: str) -> MeasurementError:
+    """The error for an interpreter that has no TensorFlow, or one that can't be imported."""
+    return MeasurementError(
         f"{python} can't import TensorFlow: {failure}\n"
         "Install a build of it beside pytest-tfperf: pip install 'pytest-tfperf[tensorflow]' (CPU), "
         "'pytest-tfperf[gpu]' (NVIDIA), or your own tensorflow-cpu, nightly or vendor's build."

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
+from pytest_tfperf.baseline import Baseline
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.night import Night
 
 if TYPE_CHECKING:
     import sqlite3
@@ -29,6 +32,8 @@ create table if not exists records (
     outcome text,
     runs integer not null,
     seconds real not null,  -- of all runs
+    reference real,  -- of the baseline that it was judged against
+    drops text,  -- JSON: each run's log throughput less the reference's and the night's common shift
     record text not null  -- the whole record, JSON
 )
 """
@@ -60,14 +65,34 @@ class History:
             record.verdict.outcome.value if record.verdict else None,
             len(record.throughput.runs),
             record.seconds,
+            *_drops(record),
             json.dumps(record.to_json()),
         )
         with self._open() as database, database:
             database.execute(
                 "insert into records"
-                " (time, test, machine, workload, topology, images_per_sec, outcome, runs, seconds, record)"
-                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                " (time, test, machine, workload, topology, images_per_sec, outcome, runs, seconds, reference, drops,"
+                " record) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 row,
+            )
+
+    def nights(self, baseline: Baseline) -> tuple[Night, ...]:
+        """The days before today on which this baseline's workload was judged against this very reference, oldest first.
+
+        The last measurement of a day counts for it. Raises TfperfError where the file is no history.
+        """
+        if not self._path.exists():
+            return ()
+        with self._open() as database:
+            found = database.execute(
+                "select drops, outcome from records"
+                " where machine = ? and workload = ? and topology = ? and reference = ?"
+                " and date(time, 'localtime') < date('now', 'localtime')"
+                " group by date(time, 'localtime') having id = max(id) order by id",
+                (baseline.machine, *baseline.key, baseline.reference),
+            )
+            return tuple(
+                Night(tuple(json.loads(drops)), doubtful=outcome == "INCONCLUSIVE") for drops, outcome in found
             )
 
     def seconds_of(self, tests: Iterable[str]) -> dict[str, float]:
@@ -110,3 +135,12 @@ class History:
                 f"{self._path}: the history can't be used: {error}. Move the file away, or give another folder: "
                 "--tfperf-dir DIR"
             ) from error
+
+
+def _drops(record: Record) -> tuple[float | None, str | None]:
+    """Reference and drops; nothing where it was not judged, or lost throughput on purpose."""
+    verdict = record.verdict
+    if verdict is None or verdict.baseline is None or "injected_slowdown" in record.environment:
+        return None, None
+    reference = verdict.baseline.reference
+    return reference, json.dumps([r.log_rate - math.log(reference) - verdict.shift for r in record.throughput.runs])

@@ -23,7 +23,8 @@ from pytest_tfperf.training.process import become_worker, die_with_parent
 
 def main() -> None:
     """Serve until the driver hangs up."""
-    die_with_parent(int(os.environ.pop("TFPERF_PARENT")))
+    driver = int(os.environ.pop("TFPERF_PARENT"))
+    die_with_parent(driver)
     address = Address.parse(os.environ.pop("TFPERF_ADDRESS"))
     channel = connect(address)
     channel.send({"hello": "server", "pid": os.getpid()})
@@ -36,7 +37,9 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # what is imported stays shared with every worker instead of being copied by a collection
     channel.send({"ready": {"seconds": time.perf_counter() - started, "environment": worker.versions()}})
-    _Server(channel, address).serve()
+    server = _Server(channel, address)
+    die_with_parent(driver, signal.SIGHUP)  # from now on there are workers, whose children no one else would end
+    server.serve()
 
 
 def open_accelerators(descriptors: Path = Path("/proc/self/fd")) -> list[str]:
@@ -60,6 +63,7 @@ class _Server:
         self._wake_writer.setblocking(False)
         signal.set_wakeup_fd(self._wake_writer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # only so that the wake-up descriptor is written
+        signal.signal(signal.SIGHUP, _hang_up)
 
     def serve(self) -> None:
         try:
@@ -95,6 +99,7 @@ class _Server:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
             for end in (self._wake_reader, self._wake_writer, self._channel):
                 end.close()
             die_with_parent(server)
@@ -119,6 +124,10 @@ class _Server:
             with suppress(ProcessLookupError):  # what the worker itself started goes with it
                 os.killpg(pid, signal.SIGKILL)
             self._channel.send({"exited": pid, "status": os.waitstatus_to_exitcode(status)})
+
+
+def _hang_up(*_: object) -> None:
+    raise ConnectionLost("the driver is gone")
 
 
 if __name__ == "__main__":

@@ -1,27 +1,23 @@
-"""The worker: a job in, windows out. Runs in a fork of the server, or alone as a fresh interpreter."""
+"""The worker: a job in, windows out. Runs in a fork of the server, or in a fresh interpreter."""
 
 from __future__ import annotations
 
 import gc
-import json
 import os
 import platform
-import sys
 import time
 import traceback
-from pathlib import Path
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from pytest_tfperf import catalogue
-from pytest_tfperf.connection import Address, Channel, ConnectionLost, connect
+from pytest_tfperf.connection import Channel, ConnectionLost
 from pytest_tfperf.topology import DeviceKind, Devices
 from pytest_tfperf.training.devices import configure
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
 from pytest_tfperf.training.loop import TrainingLoop
-from pytest_tfperf.training.process import become_worker, die_with_parent
 from pytest_tfperf.training.strategies import strategy_for
 from pytest_tfperf.workload import Workload
 
@@ -45,9 +41,19 @@ def work(channel: Channel, job: dict[str, Any]) -> int:
         return 0  # the driver has what it wants
     except BaseException as error:  # the driver reports whatever it was
         traceback.print_exc()
-        channel.send({"error": {"type": type(error).__name__, "message": str(error)[:2000]}})
+        fault = {"type": type(error).__name__, "message": str(error)[:2000], "out_of_memory": _out_of_memory(error)}
+        channel.send({"error": fault})
         return 1
     return 0
+
+
+def _out_of_memory(error: BaseException | None) -> bool:
+    """Whether this, or what led to it in a user's function, is a lack of memory."""
+    while error is not None:
+        if isinstance(error, (MemoryError, tf.errors.ResourceExhaustedError)):
+            return True
+        error = error.__cause__
+    return False
 
 
 def versions() -> dict[str, str]:
@@ -100,18 +106,3 @@ def _serve_windows(channel: Channel, loop: TrainingLoop, slowdown: float) -> Non
             time.sleep((time.perf_counter() - started) * slowdown / (1 - slowdown))
         seconds = time.perf_counter() - started
         channel.send({"window": {"steps": steps, "seconds": seconds, "loss": loss}})
-
-
-def main() -> int:
-    """A fresh interpreter's way in: the job comes by standard input."""
-    die_with_parent(int(os.environ.pop("TFPERF_PARENT")))
-    address = Address.parse(os.environ.pop("TFPERF_ADDRESS"))
-    job = json.load(sys.stdin)
-    become_worker(Path(job["log"]), job["environment"], job["import_paths"])
-    return work(connect(address), job)
-
-
-if __name__ == "__main__":
-    status = main()
-    sys.stdout.flush()
-    os._exit(status)  # TensorFlow's exit handlers have hung with a dataset still open
