@@ -89,6 +89,10 @@ class Project:
             text, _ = process.communicate(timeout=_PATIENCE_SECONDS)
         finally:
             self.kill_all()
+        return self.finished(process, text)
+
+    def finished(self, process: subprocess.Popen[str], text: str) -> Finished:
+        """What a session that was started and came to its end has said, and its JUnit file."""
         junit = self.folder / ".junit.xml"
         cases = _cases(junit) if junit.exists() else {}
         junit.unlink(missing_ok=True)
@@ -142,12 +146,12 @@ def wait_for(condition: Callable[[], object], seconds: float = 60) -> bool:
 
 
 def _cases(junit: Path) -> dict[str, Case]:
-    return {case.attrib["name"]: _case(case) for case in ElementTree.parse(junit).iter("testcase")}
+    return {case.get("name", ""): _case(case) for case in ElementTree.parse(junit).iter("testcase")}
 
 
 def _case(case: ElementTree.Element) -> Case:
     outcomes = [part for part in case if part.tag in ("failure", "error", "skipped")]
     if not outcomes:
         return Case("passed", "", "")
-    assert len(outcomes) == 1, f"{case.attrib['name']}: more than one outcome"
+    assert len(outcomes) == 1, f"{case.get('name')}: more than one outcome"
     return Case(outcomes[0].tag, outcomes[0].attrib.get("message", ""), outcomes[0].text or "")

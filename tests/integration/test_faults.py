@@ -1,0 +1,167 @@
+"""A worker that raises, is killed, runs out of memory or hangs: its test errors and says all, the session goes on."""
+
+from __future__ import annotations
+
+import pytest
+from inner import Finished, Project
+
+TESTS = """
+    import pytest
+    from pytest_tfperf import Workload
+
+    pytestmark = pytest.mark.cpu
+
+    def measure(throughput, gpu_topology, model, input_pipeline="device"):
+        workload = Workload(model=f"nets:{model}", batch_size=1, input_pipeline=input_pipeline)
+        throughput.check(workload, on=gpu_topology.take(1))
+
+    def test_raises(throughput, gpu_topology):
+        measure(throughput, gpu_topology, "raising")
+
+    def test_returns_something_else(throughput, gpu_topology):
+        measure(throughput, gpu_topology, "not_a_model")
+
+    def test_is_not_there(throughput, gpu_topology):
+        measure(throughput, gpu_topology, "absent")
+
+    def test_raises_in_the_pipeline(throughput, gpu_topology):
+        measure(throughput, gpu_topology, "tiny", "nets:raising_pipeline")
+
+    def test_is_killed(throughput, gpu_topology):
+        measure(throughput, gpu_topology, "killed")
+
+    def test_runs_out_of_memory(throughput, gpu_topology):
+        measure(throughput, gpu_topology, "out_of_memory")
+
+    def test_hangs_in_the_model(throughput, gpu_topology):
+        measure(throughput, gpu_topology, "hanging")
+
+    def test_hangs_in_the_steps(throughput, gpu_topology):
+        measure(throughput, gpu_topology, "tiny", "nets:stalling")
+
+    def test_trains_to_nan(throughput, gpu_topology):
+        measure(throughput, gpu_topology, "nan")
+
+    def test_leaves_a_child(throughput, gpu_topology):
+        measure(throughput, gpu_topology, "with_a_child")
+
+    def test_kills_the_server(throughput, gpu_topology):
+        measure(throughput, gpu_topology, "killing_the_server")
+
+    def test_the_last_one(throughput, gpu_topology):
+        measure(throughput, gpu_topology, "tiny")
+"""
+
+
+@pytest.fixture(scope="module")
+def faults(shared: Project) -> Finished:
+    shared.write("test_it.py", TESTS)
+    process = shared.start("--tfperf-timeout=4")
+    text, _ = process.communicate()
+    return shared.finished(process, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("test_raises", "model 'nets:raising' raised ValueError: the layers do not fit"),
+        ("test_raises", "in phase 'model'"),
+        ("test_returns_something_else", "'nets:not_a_model' returned str; it must return a keras.Model"),
+        ("test_is_not_there", "model 'nets:absent': 'nets' has no function 'absent'"),
+        ("test_raises_in_the_pipeline", "'nets:raising_pipeline' raised FileNotFoundError: /data/train-00000"),
+        ("test_raises_in_the_pipeline", "in phase 'input pipeline'"),
+        (
+            "test_is_killed",
+            "was ended by SIGKILL (somebody's kill -9, or the kernel's out-of-memory killer: see dmesg)",
+        ),
+        ("test_is_killed", "in phase 'model'"),
+        ("test_runs_out_of_memory", "MemoryError"),
+        ("test_runs_out_of_memory", "The worker ran out of memory: take a smaller batch_size."),
+        ("test_hangs_in_the_model", "said nothing for 4 s in phase 'model' and was killed"),
+        ("test_hangs_in_the_model", "a longer limit: --tfperf-timeout SECONDS"),
+        ("test_hangs_in_the_model", "in hanging"),  # faulthandler's stack, in the log's end
+        ("test_hangs_in_the_steps", "said nothing for 4 s in phase 'steps' and was killed"),
+        ("test_trains_to_nan", "the loss is nan"),
+        ("test_kills_the_server", "in phase 'model'"),
+    ],
+)
+def test_a_fault_says(faults: Finished, name: str, said: str) -> None:
+    assert said in faults.cases[name].text
+
+
+ERRORS = [
+    line.split("(")[0].removeprefix("    def ") for line in TESTS.splitlines() if line.startswith("    def test_")
+]
+ERRORS = [name for name in ERRORS if name not in ("test_leaves_a_child", "test_the_last_one")]
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_a_fault_is_an_error_and_no_failure(faults: Finished, name: str) -> None:
+    assert faults.cases[name].kind == "error"
+
+
+@pytest.mark.parametrize("name", [name for name in ERRORS if name != "test_trains_to_nan"])
+def test_a_fault_shows_the_end_of_the_workers_log(faults: Finished, name: str) -> None:
+    assert "the end of its log (" in faults.cases[name].text
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_a_fault_comes_without_a_traceback_of_ours(faults: Finished, name: str) -> None:
+    assert "launchers/local.py" not in faults.cases[name].text
+
+
+def test_the_session_goes_on_to_the_last_test(faults: Finished) -> None:
+    assert faults.cases["test_the_last_one"].kind == "skipped"
+
+
+def test_a_session_of_faults_exits_with_6(faults: Finished) -> None:
+    assert faults.status == 6
+
+
+def test_no_process_is_left(faults: Finished, shared: Project) -> None:
+    assert shared.processes() == []
+
+
+def test_what_finished_is_in_the_history(faults: Finished, shared: Project) -> None:
+    names = ["test_trains_to_nan", "test_leaves_a_child", "test_the_last_one"]
+    assert shared.finished_results() == [f"test_it.py::{name}" for name in names]
+
+
+ONE_TEST = """
+    import pytest
+    from pytest_tfperf import Workload
+
+    @pytest.mark.cpu
+    def test_it(throughput, gpu_topology):
+        throughput.check(Workload(model="nets:tiny", batch_size=1), on=gpu_topology.take(1))
+"""
+
+
+@pytest.fixture(scope="module")
+def no_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    project = Project(tmp_path_factory.mktemp("no_tensorflow"))
+    project.write("test_it.py", ONE_TEST)
+    fake = project.write("fake/tensorflow/__init__.py", "raise ImportError('libcudart.so.12: not found')")
+    return project.run(PYTHONPATH=str(fake.parents[1]))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "can't import TensorFlow: ImportError: libcudart.so.12: not found",
+        "pip install 'pytest-tfperf[tensorflow]' (CPU), 'pytest-tfperf[gpu]' (NVIDIA), or your own",
+    ],
+)
+def test_a_python_without_tensorflow_says(no_tensorflow: Finished, said: str) -> None:
+    assert said in no_tensorflow.cases["test_it"].text
+
+
+def test_a_python_without_tensorflow_is_an_error(no_tensorflow: Finished) -> None:
+    assert (no_tensorflow.kinds, no_tensorflow.status) == ({"test_it": "error"}, 6)
+
+
+def test_a_fresh_interpreter_without_tensorflow_says_the_same(project: Project) -> None:
+    project.write("test_it.py", ONE_TEST)
+    fake = project.write("fake/tensorflow/__init__.py", "raise ImportError('libcudart.so.12: not found')")
+    finished = project.run("--tfperf-worker=fresh", PYTHONPATH=str(fake.parents[1]))
+    assert "pip install 'pytest-tfperf[tensorflow]'" in finished.cases["test_it"].text

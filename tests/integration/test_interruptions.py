@@ -1,0 +1,87 @@
+"""Ctrl-C and kill -9 of pytest: workers and server go with it, finished results stay."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from inner import Finished, Project, wait_for
+
+TESTS = """
+    import pytest
+    from pytest_tfperf import Workload
+
+    pytestmark = pytest.mark.cpu
+
+    def test_done(throughput, gpu_topology):
+        throughput.check(Workload(model="nets:tiny", batch_size=1), on=gpu_topology.take(1))
+
+    def test_in_mid_run(throughput, gpu_topology):
+        workload = Workload(model="nets:with_a_child", batch_size=1, input_pipeline="nets:stalling")
+        throughput.check(workload, on=gpu_topology.take(1))
+"""
+
+
+def stopped(project: Project, by: signal.Signals) -> Finished:
+    """A session that was stopped by this signal in the middle of its second test's steps."""
+    project.write("test_it.py", TESTS)
+    process = project.start()
+    assert wait_for((project.folder / "stalled").exists)
+    process.send_signal(by)
+    text, _ = process.communicate()
+    return project.finished(process, text)
+
+
+@pytest.fixture(scope="module")
+def interrupted(shared: Project) -> Finished:
+    return stopped(shared, signal.SIGINT)
+
+
+def test_ctrl_c_ends_workers_server_and_their_children(interrupted: Finished, shared: Project) -> None:
+    assert wait_for(lambda: not shared.processes(), 5), shared.processes()
+
+
+def test_ctrl_c_exits_as_pytest_does(interrupted: Finished) -> None:
+    assert interrupted.status == 2
+
+
+def test_ctrl_c_keeps_finished_results(interrupted: Finished, shared: Project) -> None:
+    assert shared.finished_results() == ["test_it.py::test_done"]
+
+
+def test_ctrl_c_shows_finished_results(interrupted: Finished) -> None:
+    assert "box: 1 NO_BASELINE in " in interrupted.text
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = Project(tmp_path_factory.mktemp("killed"))
+    stopped(project, signal.SIGKILL)
+    return project
+
+
+def test_kill_9_ends_workers_and_server(killed: Project) -> None:
+    assert wait_for(lambda: not killed.processes(), 5), killed.processes()
+
+
+def test_kill_9_keeps_finished_results(killed: Project) -> None:
+    assert killed.finished_results() == ["test_it.py::test_done"]
+
+
+def test_kill_9_ends_a_fresh_interpreter(project: Project) -> None:
+    project.write("test_it.py", TESTS.replace("with_a_child", "tiny"))
+    process = project.start("--tfperf-worker=fresh", "-k", "mid_run")
+    assert wait_for((project.folder / "stalled").exists)
+    process.kill()
+    process.communicate()
+    assert wait_for(lambda: not project.processes(), 5), project.processes()
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
+def test_a_signal_while_tensorflow_is_imported_leaves_no_process(project: Project, by: signal.Signals) -> None:
+    project.write("test_it.py", TESTS)
+    process = project.start()
+    assert wait_for(lambda: list(project.folder.glob(".tfperf/logs/server-*.log")))
+    process.send_signal(by)
+    process.communicate()
+    assert wait_for(lambda: not project.processes(), 5), project.processes()
