@@ -115,7 +115,7 @@ def gpu_topology(request: pytest.FixtureRequest) -> Topology:
 def throughput(request: pytest.FixtureRequest, benchmark: Any) -> Iterator[ThroughputFixture]:
     """Measures: `throughput.check(workload, on=gpu_topology.take(n))`."""
     session = request.config.stash[_SESSION]
-    _refuse_xdist(request.config)
+    _refuse_xdist(request.config, benchmark)
     fixture = request.node.stash[_FIXTURE] = ThroughputFixture(session, request.node.nodeid)
     session.live.test = request.node.nodeid
     yield fixture
@@ -222,9 +222,10 @@ def _in_xdist(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
 
-def _refuse_xdist(config: pytest.Config) -> None:
+def _refuse_xdist(config: pytest.Config, benchmark: Any) -> None:
     if not _in_xdist(config):
         return
+    benchmark.skipped = True  # else pytest-benchmark warns that its fixture was not used
     reason = (
         "throughput is not measured under pytest-xdist: its workers would share the machine. Run these tests without -n"
     )
