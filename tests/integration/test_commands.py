@@ -1,0 +1,140 @@
+"""`tfperf`: replay, topology, documents."""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_tfperf import cli
+
+REPOSITORY = Path(__file__).parents[2]
+LOGS = REPOSITORY / "tests" / "data" / "logs"
+DOCUMENT = "azure-k80-tensorflow-benchmark.md"
+
+# Which machine and topology the Azure page's tests ran on.
+TESTS = {
+    "azure-test1": ("azure-nc6-dsvm", "1x1"),
+    "azure-test2": ("azure-nc12-dsvm", "1x2"),
+    "azure-test3": ("azure-nc6-dsvm", "2x1"),
+    "azure-test4": ("azure-nc12-dsvm", "2x2"),
+    "azure-test5": ("azure-nc12-batchai-lowpriority", "2x1"),
+    "azure-test6": ("azure-nc12-batchai-lowpriority", "2x2"),
+    "azure-test7": ("azure-nc12-batchai-dedicated", "2x2"),
+}
+
+
+def replay(log: Path, machine: str, topology: str, workload: str = "resnet50-b64-horovod-device", *more: str) -> int:
+    return cli.main(
+        ["replay", str(log), f"--machine={machine}", f"--topology={topology}", f"--workload={workload}", *more]
+    )
+
+
+def stretched(log: Path, folder: Path, factor: float) -> Path:
+    """The log of a run whose steps took `factor` times as long."""
+
+    def slower(match: re.Match[str]) -> str:
+        digits = len(match[2].partition(".")[2])
+        return f"{match[1]}{float(match[2]) / factor:.{digits}f}"
+
+    copy = folder / log.name
+    copy.write_text(re.sub(r"(images/sec: )(\d+\.\d+)", slower, log.read_text()))
+    return copy
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_an_azure_log_passes_against_its_own_document(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status = replay(LOGS / f"{name}.log", *TESTS[name])
+    assert (status, "1 PASS" in capsys.readouterr().out) == (0, True)
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_an_azure_log_that_is_20_percent_slower_fails_and_names_its_row(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = replay(stretched(LOGS / f"{name}.log", tmp_path, 1.2), *TESTS[name])
+    said = capsys.readouterr().out
+    assert (status, f"baseline    published, {DOCUMENT}, test {name[-1]} (2018-10-16)" in said) == (1, True), said
+
+
+def test_a_log_of_an_unknown_machine_could_not_be_judged(capsys: pytest.CaptureFixture[str]) -> None:
+    status = replay(LOGS / "azure-test1.log", "no-such-machine", "1x1")
+    assert (status, "NO_BASELINE" in capsys.readouterr().out) == (6, True)
+
+
+def test_a_folder_of_ones_own_baselines_can_be_given(tmp_path: Path) -> None:
+    header, row, *_ = (REPOSITORY / "baselines" / "azure-nc6-dsvm.csv").read_text().splitlines()
+    (tmp_path / "mine.csv").write_text(f"{header}\n{row}\n")
+    assert (
+        replay(LOGS / "azure-test1.log", "mine", "1x1", "resnet50-b64-horovod-device", f"--baselines={tmp_path}") == 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("topology", "workload", "said"),
+    [
+        ("4", "resnet50-b64-horovod-device", "topology '4': write nodes x devices per node, as in 2x4"),
+        ("0x1", "resnet50-b64-horovod-device", "topology '0x1': write nodes x devices per node"),
+        ("1x1", "resnet50", "'resnet50' is not a workload id: it reads model-bBATCH-VARIABLE_UPDATE-INPUT_PIPELINE"),
+    ],
+)
+def test_a_bad_argument_is_a_usage_error(
+    topology: str, workload: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = replay(LOGS / "azure-test1.log", "azure-nc6-dsvm", topology, workload)
+    assert (status, said in capsys.readouterr().err) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("no log at all\n", "garbage.log: no line is one of tf_cnn_benchmarks'"),
+        ("1\timages/sec: fast\n", "garbage.log, line 1: a broken step line"),
+        ("\n10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848\n", "garbage.log, line 2: the log ends at step 10"),
+    ],
+)
+def test_garbage_is_refused_with_file_and_line(
+    log: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "garbage.log").write_text(log)
+    status = replay(tmp_path / "garbage.log", "azure-nc6-dsvm", "1x1")
+    assert (status, said in capsys.readouterr().err) == (4, True)
+
+
+def test_a_log_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    replay(tmp_path / "missing.log", "azure-nc6-dsvm", "1x1")
+    assert "missing.log can't be read: No such file or directory" in capsys.readouterr().err
+
+
+def test_the_documents_give_the_committed_baselines(tmp_path: Path) -> None:
+    assert cli.main(["documents", str(REPOSITORY / "tests" / "data" / "documents"), f"--baselines={tmp_path}"]) == 0
+    names = sorted(path.name for path in tmp_path.glob("*.csv"))
+    same, different, _ = filecmp.cmpfiles(tmp_path, REPOSITORY / "baselines", names, shallow=False)
+    assert (len(same), different) == (9, [])
+
+
+def test_the_topology_of_this_machine_names_its_key(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["topology", "--json"])
+    machine = json.loads(capsys.readouterr().out)["machine"]
+    assert cli.main(["topology"]) == 0
+    assert machine in capsys.readouterr().out
+
+
+def test_the_command_is_installed() -> None:
+    command = Path(sys.executable).with_name("tfperf")
+    done = subprocess.run([command, "topology", "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["version"] == 1
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    command = [sys.executable, "-m", "pytest_tfperf.cli", "topology", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""

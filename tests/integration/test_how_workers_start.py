@@ -1,0 +1,54 @@
+"""Forked from a server that holds no accelerator, or as fresh interpreters; windows back to back in either."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from inner import Finished, Project
+
+from pytest_tfperf.training.server import open_accelerators
+
+TESTS = """
+    import pytest
+    from pytest_tfperf import Workload
+
+    pytestmark = pytest.mark.cpu
+
+    def test_lists(throughput, gpu_topology):
+        throughput.measure(Workload(model="nets:listing_the_servers_files", batch_size=1), on=gpu_topology.take(1))
+
+    def test_is_throttled(throughput, gpu_topology):
+        workload = Workload(model="nets:tiny", batch_size=4, input_pipeline="nets:paced")
+        measured = throughput.measure(workload, on=gpu_topology.take(1), steps=60)
+        assert measured.images_per_sec < 1.15 * 4 * 50
+"""
+
+
+@pytest.fixture(scope="module")
+def forked(shared: Project) -> Finished:
+    shared.write("test_it.py", TESTS)
+    return shared.run()
+
+
+def test_the_fork_server_holds_no_accelerator(forked: Finished, shared: Project) -> None:
+    held = (shared.folder / "servers_files").read_text().splitlines()
+    assert held
+    assert not [name for name in held if name.startswith("/dev/nvidia")]
+
+
+def test_a_throttled_pipeline_is_measured_at_its_own_pace(forked: Finished) -> None:
+    """Workers that idle between windows let the buffers fill, and read up to five times as fast."""
+    assert forked.kinds["test_is_throttled"] == "passed", forked.cases["test_is_throttled"].text
+
+
+def test_a_fresh_interpreter_measures_the_same_way(project: Project) -> None:
+    project.write("test_it.py", TESTS)
+    finished = project.run("--tfperf-worker=fresh", "-k", "throttled")
+    assert (finished.kinds, finished.status) == ({"test_is_throttled": "passed"}, 0)
+
+
+def test_open_accelerators_are_found_among_descriptors(tmp_path: Path) -> None:
+    for number, name in enumerate(["/dev/null", "/dev/nvidia0", "socket:[1]", "/dev/nvidiactl", "/home/nvidia"]):
+        (tmp_path / str(number)).symlink_to(name)
+    assert open_accelerators(tmp_path) == ["/dev/nvidia0", "/dev/nvidiactl"]

@@ -1,0 +1,106 @@
+"""Progress in a terminal, none in a log, tf_cnn_benchmarks' own lines with -v."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+
+import pytest
+from inner import Finished, Project
+
+TESTS = """
+    import pytest
+    from pytest_tfperf import Workload
+
+    @pytest.mark.cpu
+    def test_it(throughput, gpu_topology):
+        workload = Workload(model="nets:tiny", batch_size=1, input_pipeline="nets:paced")
+        throughput.check(workload, on=gpu_topology.take(1))
+"""
+
+
+@pytest.fixture(scope="module")
+def logged(shared: Project) -> Finished:
+    shared.write("test_it.py", TESTS)
+    return shared.run()
+
+
+@pytest.fixture(scope="module")
+def verbose(shared: Project) -> Finished:
+    shared.write("test_it.py", TESTS)
+    return shared.run("-v")
+
+
+@pytest.fixture(scope="module")
+def terminal(shared: Project) -> str:
+    """What a terminal gets, escape codes and all."""
+    shared.write("test_it.py", TESTS)
+    ours, theirs = pty.openpty()
+    process = shared.start("--color=no", stdin=theirs, stdout=theirs, stderr=theirs, TERM="xterm", COLUMNS="120")
+    os.close(theirs)
+    text = b""
+    while chunk := _read(ours):
+        text += chunk
+    process.wait()
+    os.close(ours)
+    return text.decode()
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 4096)
+    except OSError:  # EIO: the last writer has closed the terminal
+        return b""
+
+
+def test_a_log_has_no_escape_codes(logged: Finished) -> None:
+    assert "\x1b" not in logged.text
+
+
+def test_a_log_has_no_progress(logged: Finished) -> None:
+    assert "steps " not in logged.text.partition("= throughput =")[0]
+
+
+def test_verbosity_shows_the_lines_of_tf_cnn_benchmarks(verbose: Finished) -> None:
+    lines = [line for line in verbose.text.splitlines() if re.match(r"\d+\t|Step\t", line)]
+    step = r"\d+\timages/sec: \d+\.\d \+/- \d+\.\d \(jitter = \d+\.\d\)\t\d+\.\d{3}"
+    assert lines[0] == "Step\tImg/sec\ttotal_loss"
+    assert [re.fullmatch(step, line) is not None for line in lines[1:]] == [True, True, True]  # steps 1, 10 and 20
+
+
+@pytest.mark.parametrize("phase", ["start", "model", "compile", "warm-up"])
+def test_a_terminal_shows_the_phase(terminal: str, phase: str) -> None:
+    assert f"test_it  {phase} ..." in terminal
+
+
+def test_a_terminal_shows_test_steps_rate_and_time_left(terminal: str) -> None:
+    assert re.search(r"test_it  steps 10/20  \d+\.\d+ images/s  \d+ s left", terminal)
+
+
+def test_the_progress_vanishes(terminal: str) -> None:
+    """What is left on the screen, in the line of the test's file, is what pytest wrote."""
+    (line,) = [line for line in screen(terminal) if line.startswith("test_it.py")]
+    assert re.fullmatch(r"test_it\.py s\s+\[100%\]", line)
+
+
+def screen(text: str) -> list[str]:
+    """The lines that are left: cursor saved, restored, line cleared to its end, carriage return; nothing else moves."""
+    lines, column, saved = [""], 0, 0
+    for part in re.findall(r"\x1b[78]|\x1b\[\d*[A-Za-z]|.", text, re.DOTALL):
+        match part:
+            case "\n":
+                lines.append("")
+                column = 0
+            case "\r":
+                column = 0
+            case "\x1b7":
+                saved = column
+            case "\x1b8":
+                column = saved
+            case "\x1b[K":
+                lines[-1] = lines[-1][:column]
+            case _ if not part.startswith("\x1b"):
+                lines[-1] = lines[-1][:column].ljust(column) + part + lines[-1][column + 1 :]
+                column += 1
+    return lines

@@ -1,0 +1,110 @@
+"""Measured windows as pytest-benchmark's rounds, in seconds per step."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from inner import Finished, Project
+
+TESTS = """
+    import pytest
+    from pytest_tfperf import Workload
+
+    paced = Workload(model="nets:tiny", batch_size=4, input_pipeline="nets:paced")
+
+    @pytest.mark.cpu
+    @pytest.mark.benchmark(group="mine")
+    def test_throughput(throughput, gpu_topology):
+        throughput.measure(paced, on=gpu_topology.take(1))
+        throughput.measure(paced.with_(batch_size=8), on=gpu_topology.take(1), steps=1)
+
+    def test_ordinary(benchmark):
+        benchmark(sum, [1, 2, 3])
+
+    def test_other():
+        pass
+"""
+
+
+@pytest.fixture(scope="module")
+def benchmarked(shared: Project) -> Finished:
+    shared.write("test_it.py", TESTS)
+    return shared.run("--benchmark-json=out.json", "--benchmark-save=first")
+
+
+@pytest.fixture(scope="module")
+def written(benchmarked: Finished, shared: Project) -> dict[str, Any]:
+    return json.loads((shared.folder / "out.json").read_text())
+
+
+def ours(written: dict[str, Any]) -> dict[str, Any]:
+    (found,) = [one for one in written["benchmarks"] if one["name"] == "test_throughput"]
+    return found
+
+
+def test_rounds_are_windows_of_the_first_measurement(written: dict[str, Any]) -> None:
+    assert ours(written)["stats"]["rounds"] == 20
+
+
+def test_a_round_is_in_seconds_per_step(written: dict[str, Any]) -> None:
+    assert ours(written)["stats"]["median"] == pytest.approx(0.02, rel=0.2)
+
+
+def test_the_rest_is_extra_info(written: dict[str, Any]) -> None:
+    info = ours(written)["extra_info"]
+    assert info["images_per_sec"] == pytest.approx(200, rel=0.2)
+    assert (info["workload"], info["topology"], info["machine"], info["unit"]) == (
+        "nets:tiny-b4-replicated-nets:paced",
+        "1x1",
+        "box",
+        "seconds per step",
+    )
+
+
+def test_the_machine_is_told_and_its_clocks_are_not(written: dict[str, Any]) -> None:
+    facts = written["machine_info"]
+    assert facts["tfperf_machine"] == "box"
+    assert not [name for name in facts["cpu"] if name.startswith("hz_actual")]
+
+
+def test_a_users_group_is_kept(written: dict[str, Any]) -> None:
+    assert ours(written)["group"] == "mine"
+
+
+def test_ordinary_benchmarks_keep_their_own_clock(written: dict[str, Any]) -> None:
+    (other,) = [one for one in written["benchmarks"] if one["name"] == "test_ordinary"]
+    assert (other["options"]["timer"], other["stats"]["min"] > 0) == ("perf_counter", True)
+
+
+@pytest.fixture(scope="module")
+def compared(benchmarked: Finished, shared: Project) -> Finished:
+    return shared.run("--benchmark-only", "--benchmark-compare")
+
+
+def test_only_benchmarks_are_selected(compared: Finished) -> None:
+    assert compared.kinds == {"test_throughput": "passed", "test_ordinary": "passed", "test_other": "skipped"}
+
+
+def test_a_saved_run_is_compared_with(compared: Finished) -> None:
+    pytest.LineMatcher(compared.text.splitlines()).fnmatch_lines(
+        ["Comparing against benchmarks from: *first.json", "test_throughput (0001_first) *"]
+    )
+
+
+def test_the_machine_is_the_same_the_next_time(compared: Finished) -> None:
+    assert "Benchmark machine_info is different" not in compared.text
+
+
+@pytest.mark.parametrize("option", ["--benchmark-disable", "--benchmark-skip"])
+def test_pytest_benchmark_can_be_switched_off(benchmarked: Finished, shared: Project, option: str) -> None:
+    finished = shared.run(option, "-k", "throughput", "--tfperf-steps=1")
+    assert finished.status == 0, finished.text
+
+
+def test_a_regression_does_not_disturb_its_report(project: Project) -> None:
+    project.write("test_it.py", TESTS.replace("measure", "check"))
+    project.baseline("nets:tiny-b4-replicated-nets:paced", reference=1e12)
+    finished = project.run("-k", "throughput", "--benchmark-json=out.json", "--tfperf-steps=5")
+    assert finished.kinds == {"test_throughput": "failure"}
