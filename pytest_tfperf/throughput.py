@@ -92,19 +92,24 @@ def summarise(trial: Trial) -> Throughput:
 
 
 def run_value(attempt: Attempt) -> RunValue:
-    """One worker's value: a log's own total where it states one, else the trimmed mean of its windows.
-
-    Yuen's standard error for a trimmed mean, winsorised sd * sqrt(n) / h of h windows that are kept (for n a multiple
-    of 5 that is sd / (0.6 sqrt(n))), times sqrt((1+r)/(1-r)) for windows that resemble their neighbours, r the lag-1
-    autocorrelation.
-    """
+    """One worker's value: a log's own total where it states one, else the robust mean of its windows' log rates."""
     rates = [math.log(attempt.images_per_step * w.steps / w.seconds) for w in attempt.windows]
-    sorted_rates = sorted(rates)
-    cut = (len(rates) - _kept(len(rates))) // 2
-    value = statistics.fmean(sorted_rates[cut : len(rates) - cut])
+    value, error = robust_mean(rates)
     if attempt.stated_images_per_sec is not None:
         value = math.log(attempt.stated_images_per_sec)
-    return RunValue(value, _error(rates, sorted_rates, cut), len(rates))
+    return RunValue(value, error, len(rates))
+
+
+def robust_mean(values: Sequence[float]) -> tuple[float, float]:
+    """The 20 % trimmed mean of a series and its standard error; inf where there are too few values to tell.
+
+    Yuen's standard error for a trimmed mean, winsorised sd * sqrt(n) / h of h values that are kept (for n a multiple
+    of 5 that is sd / (0.6 sqrt(n))), times sqrt((1+r)/(1-r)) for values that resemble their neighbours, r the lag-1
+    autocorrelation.
+    """
+    in_order = sorted(values)
+    cut = (len(values) - _kept(len(values))) // 2
+    return statistics.fmean(in_order[cut : len(values) - cut]), _error(values, in_order, cut)
 
 
 def window_statistics(windows: Sequence[Window], images_per_step: int) -> tuple[float, float, float]:

@@ -1,0 +1,202 @@
+"""Holds one side against another: pairs of fresh workers, until the interval of their ratio decides."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pytest_tfperf import catalogue
+from pytest_tfperf.comparison import LEAST_PAIRS, Comparison, Finding, How, Measured, decide
+from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.launchers import Job, Launcher, Progress, TrainingRun
+from pytest_tfperf.throughput import summarise
+from pytest_tfperf.topology import Topology
+from pytest_tfperf.trial import Attempt, Trial
+from pytest_tfperf.turns import Pair, may_take_turns, pair_of_runs, take_turns
+from pytest_tfperf.verdict import Outcome, Tolerance
+from pytest_tfperf.windows import Plan, Watch, run_attempt
+from pytest_tfperf.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One of two: they differ by what they train, by what starts it (another Python), or by a loss on purpose."""
+
+    workload: Workload
+    launcher: Launcher
+    slowdown: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cap:
+    """Where a comparison ends undecided.
+
+    Args:
+        pairs: fresh pairs of workers; more find smaller losses and cost time. Each look is stricter for it.
+        seconds: no pair is begun that would probably end later.
+
+    Raises:
+        TfperfError: fewer pairs than a decision takes.
+    """
+
+    pairs: int = 20
+    seconds: float = 600.0
+
+    def __post_init__(self) -> None:
+        if type(self.pairs) is not int or self.pairs < LEAST_PAIRS:
+            raise TfperfError(f"max_pairs={self.pairs!r}: it takes a whole number from {LEAST_PAIRS} to decide")
+        if not self.seconds > 0:
+            raise TfperfError(f"max_seconds={self.seconds!r} must be above 0")
+
+
+def compare(
+    a: Side,
+    b: Side,
+    topology: Topology,
+    plan: Plan,
+    tolerance: Tolerance,
+    watch: Watch,
+    *,
+    cap: Cap | None = None,
+    test: str = "",
+) -> Comparison:
+    """Hold b against a in fresh pairs of workers, until their ratio decides or the cap is reached.
+
+    Workers take turns where both fit in memory and neither computes while it waits; else whole runs alternate,
+    A B, B A, ...
+
+    Args:
+        a, b: the two sides; the ratio is b / a.
+        topology: what both run on.
+        plan: the steps of each worker.
+        tolerance: the drop of b that is accepted.
+        watch: is told how it comes along.
+        cap: where to give up.
+        test: pytest's node id.
+
+    Raises:
+        WorkloadError: a name that nobody has.
+        MeasurementError: a worker died, hung or raised.
+    """
+    for side in (a, b):
+        catalogue.check(side.workload)
+    cap = cap or Cap()
+    started = time.monotonic()
+    source = _Pairs(a, b, topology, plan, watch)
+    pairs = [source.take()]
+    while (finding := _finding(pairs, tolerance, cap)).outcome is Outcome.INCONCLUSIVE:
+        if (end := _end(len(pairs), time.monotonic() - started, cap)) is not None:
+            finding = Finding(finding.ratio, finding.low, finding.high, finding.outcome, f"{finding.reason}{end}")
+            break
+        pairs.append(source.take())
+    return Comparison(
+        test=test,
+        a=_measured(a, [pair.a for pair in pairs]),
+        b=_measured(b, [pair.b for pair in pairs]),
+        log_ratios=tuple(pair.log_ratio for pair in pairs),
+        ratio=finding.ratio,
+        low=finding.low,
+        high=finding.high,
+        outcome=finding.outcome,
+        reason=finding.reason + source.remark,
+        tolerance=tolerance,
+        how=source.how,
+        machine=topology.machine,
+        devices=topology.describe(),
+        topology=topology.shape,
+        seconds=time.monotonic() - started,
+    )
+
+
+class _Pairs:
+    """Fresh pairs, one after the other.
+
+    Attributes:
+        how: in turns; alternating runs from the start, or from the first pair on that could not be had in turns.
+        remark: why turns were given up.
+    """
+
+    def __init__(self, a: Side, b: Side, topology: Topology, plan: Plan, watch: Watch) -> None:
+        assert topology.devices is not None, "take() says which devices"
+        self._a, self._b = a, b
+        self._devices = topology.devices
+        self._plan = plan
+        self._watch = watch
+        self._taken = 0
+        self.how = How.TURNS if may_take_turns(a.workload, b.workload) else How.RUNS
+        self.remark = ""
+
+    def take(self) -> Pair:
+        b_first = self._taken % 2 == 1
+        self._taken += 1
+        if self.how is How.RUNS:
+            return self._runs(b_first)
+        try:
+            return self._turns(b_first)
+        except MeasurementError as error:
+            # Two at once need twice the memory, and running out of it has many faces. One at a time shows what it was.
+            if self._taken > 1:
+                raise
+            self.how = How.RUNS
+            self.remark = f"; not in turns, because both at once failed: {str(error).splitlines()[0]}"
+            return self._runs(b_first)
+        finally:
+            self._watch.done()
+
+    def _turns(self, b_first: bool) -> Pair:
+        runs: dict[str, TrainingRun] = {}
+        try:
+            for name, side in self._in_order(b_first):
+                runs[name] = self._start(side, self._progress(name))
+            return take_turns(runs["a"], runs["b"], self._plan, self._progress(""), b_first=b_first)
+        finally:
+            for run in runs.values():
+                run.close()
+
+    def _runs(self, b_first: bool) -> Pair:
+        attempts: dict[str, Attempt] = {}
+        for name, side in self._in_order(b_first):
+            run = self._start(side, self._progress(name))
+            try:
+                attempts[name] = run_attempt(run, self._plan, self._watch)
+            finally:
+                run.close()
+                self._watch.done()
+        return pair_of_runs(attempts["a"], attempts["b"])
+
+    def _in_order(self, b_first: bool) -> list[tuple[str, Side]]:
+        sides = [("a", self._a), ("b", self._b)]
+        return sides[::-1] if b_first else sides
+
+    def _start(self, side: Side, progress: Progress) -> TrainingRun:
+        return side.launcher.start(Job(workload=side.workload, devices=self._devices, slowdown=side.slowdown), progress)
+
+    def _progress(self, name: str) -> Callable[[str], None]:
+        place = f"pair {self._taken} {name}".rstrip()
+        return lambda text: self._watch.phase(f"{place}: {text}")
+
+
+def _finding(pairs: list[Pair], tolerance: Tolerance, cap: Cap) -> Finding:
+    finding = decide([pair.log_ratio for pair in pairs], tolerance, cap.pairs)
+    losses = {"a": pairs[-1].a.windows[-1].loss, "b": pairs[-1].b.windows[-1].loss}
+    for name, loss in losses.items():
+        if loss is not None and not math.isfinite(loss):
+            reason = f"{name}'s loss is {loss}: what it trains is not a model"
+            return Finding(finding.ratio, finding.low, finding.high, Outcome.INVALID, reason)
+    return finding
+
+
+def _end(pairs: int, seconds: float, cap: Cap) -> str | None:
+    """Why no further pair is begun."""
+    if pairs >= cap.pairs:
+        return f"; max_pairs={cap.pairs} is reached"
+    if seconds * (pairs + 1) / pairs > cap.seconds:
+        return f"; the next pair would end after max_seconds={cap.seconds:g}"
+    return None
+
+
+def _measured(side: Side, attempts: list[Attempt]) -> Measured:
+    throughput = summarise(Trial(tuple(attempts)))
+    return Measured(workload=side.workload, throughput=throughput, environment=attempts[-1].environment)
