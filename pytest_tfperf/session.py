@@ -251,9 +251,10 @@ class ThroughputFixture:
         return any(record.undecided for record in self.records)
 
     def unsaid(self) -> str:
-        """What would have failed the test, where its body failed first."""
+        """What speaks against the test besides, where its body failed first: a regression, or one that is suspected."""
         settings = self.session.settings
-        return _messages([r for r in self.records if consequence(r, settings) is Consequence.FAILS])
+        against = (Consequence.FAILS, Consequence.WARNS)
+        return _messages([r for r in self.records if consequence(r, settings) in against])
 
     def _earlier(self) -> Record | None:
         """What this very call gave when the test ran first, where it runs again to be decided."""
