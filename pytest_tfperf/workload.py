@@ -141,10 +141,14 @@ class Workload:
             if rest.endswith(f"-{word}"):
                 rest, choices = rest.removesuffix(f"-{word}"), choices | value
         workload = cls._from_id(rest, choices)
-        if workload is None or workload.id != id:  # one workload, one id: no "copy", nothing out of its order
+        if workload is None:
             raise WorkloadError(
-                f"{id!r} is not a workload id: it reads model-bBATCH-VARIABLE_UPDATE-INPUT_PIPELINE, "
+                f"{id[:80]!r} is not a workload id: it reads model-bBATCH-VARIABLE_UPDATE-INPUT_PIPELINE, "
                 "then what is not the default, as in 'resnet50-b64-replicated-device'"
+            )
+        if workload.id != id:  # "copy" spelt out, or words out of their order: two rows for one workload
+            raise WorkloadError(
+                f"{id!r} is not how workload ids are written: write {workload.id!r}, or no test finds it"
             )
         return workload
 

@@ -174,7 +174,9 @@ def test_no_file_that_was_cut_off_within_a_line_is_read(cut: int) -> None:
         pytest.param(with_cell("provenance", "guessed"), 2, "unknown provenance 'guessed'", id="provenance"),
         pytest.param(with_cell("workload", "resnet50"), 2, "'resnet50' is not a workload id", id="workload"),
         pytest.param(with_cell("workload", "resnet50-b0-replicated-device"), 2, "not a workload id", id="batch-0"),
-        pytest.param(with_cell("workload", f"x-b{'9' * 5000}-replicated-device"), 2, "batch size", id="batch-huge"),
+        pytest.param(
+            with_cell("workload", f"x-b{'9' * 5000}-replicated-device"), 2, "is not a workload id", id="batch-huge"
+        ),
         pytest.param(
             with_cell("workload", "resnet50-b64-replicated-copy-device"),
             2,
