@@ -94,6 +94,7 @@ class Verdict:
         smallest_loss: the loss that would have been caught about 95 times in 100, with as many runs as that takes.
         shift: the night's common shift that was taken out of the drop, a difference of log throughputs.
         runs_wanted: fresh runs in all that it would take to decide; 0 when decided.
+        waits: for the other tests of the night: what they have in common with this one is not known yet.
     """
 
     outcome: Outcome
@@ -109,6 +110,7 @@ class Verdict:
     smallest_loss: float | None = None
     shift: float = 0.0
     runs_wanted: int = 0
+    waits: bool = False
 
 
 def judge(
@@ -120,7 +122,7 @@ def judge(
     floor: bool = False,
     tests: int = 1,
     most_runs: int | None = None,
-    shift: float = 0.0,
+    shift: float | None = 0.0,
     nights: Sequence[Night] = (),
     hold: bool = False,
 ) -> Verdict:
@@ -139,7 +141,7 @@ def judge(
         tests: tests in the session; the false alarms of a night are shared among them.
         most_runs: runs that can be had at all (a log is one); None: as many as it takes.
         shift: what all tests of the night have in common, a difference of log throughputs (`night.common_shift`); it is
-            the machine's, and is not held against this test.
+            the machine's, and is not held against this test. None: not known yet, so nothing can be decided.
         nights: earlier nights of this workload, oldest first; the last two count, so that a small loss shows in three.
         hold: REGRESSED only where one of the last two nights shows it as well.
     """
@@ -147,6 +149,7 @@ def judge(
         return Verdict(outcome=Outcome.INVALID, reason=f"the loss is {throughput.loss}: what it trains is not a model")
     if baseline is None or noise is None:
         return Verdict(outcome=Outcome.NO_BASELINE, reason="there is no baseline for this workload on this machine")
+    waits, shift = shift is None, shift or 0.0
     tonight = Night(tuple(run.log_rate - math.log(baseline.reference) - shift for run in throughput.runs))
     limits = _Limits(throughput.runs, baseline, tolerance, noise, tests)
     stages = [stage if most_runs is None else min(stage, most_runs) for stage in RUNS_TO_CONFIRM]
@@ -168,6 +171,7 @@ def judge(
         smallest_loss=None if tolerance.lower is None else 1 - math.exp(-limits.smallest_loss(stages[0])),
         shift=shift,
         runs_wanted=wanted,
+        waits=waits,
     )
 
 
@@ -268,9 +272,9 @@ def _shows_over_nights(nights: Sequence[Night], limits: _Limits) -> bool:
     """Whether three nights together show a drop that each by itself is too small to show."""
     if len(nights) <= _NIGHTS_BEFORE:
         return False
-    drops = [drop for night in nights for drop in night.drops]
-    line = limits.drop(len(drops))
-    return statistics.fmean(drops) < -line and all(night.centre < -line / 2 for night in nights)
+    together = Night(tuple(drop for night in nights for drop in night.drops))
+    line = limits.drop(len(together.drops))
+    return together.centre < -line and all(night.centre < -line / 2 for night in nights)
 
 
 def _good(tonight: Night, limits: _Limits) -> tuple[Outcome, str, int]:
