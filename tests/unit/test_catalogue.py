@@ -3,7 +3,6 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,9 @@ OWN = {**catalogue.models(), **catalogue.pipelines()}
 
 
 @pytest.fixture
-def catalogue_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def catalogue_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     for room in ("models", "pipelines"):
         monkeypatch.setitem(catalogue._registered, room, {})
-    yield
 
 
 def test_the_synthetic_pipeline_of_workloads_is_known() -> None:
@@ -60,7 +58,7 @@ def test_an_unknown_model_gets_the_nearest_name() -> None:
 
 
 def test_an_unknown_pipeline_is_told_how_to_bring_its_own() -> None:
-    with pytest.raises(WorkloadError, match="Your own: input_pipeline='package.module:function'"):
+    with pytest.raises(WorkloadError, match=r"Your own: input_pipeline='package\.module:function'"):
         catalogue.resolve_pipeline("disk")
 
 

@@ -441,13 +441,13 @@ def test_what_is_no_tolerance_is_refused(value: Any) -> None:
 
 @pytest.mark.parametrize("pair", [(0.05, 0.1), (-1.0, 0.1), (math.nan, 0.1), (-math.inf, 0.1)])
 def test_a_lower_bound_that_accepts_no_drop_or_all_is_refused(pair: tuple[float, float]) -> None:
-    with pytest.raises(TfperfError, match="lower .* must lie between -1 and 0"):
+    with pytest.raises(TfperfError, match=r"lower .* must lie between -1 and 0"):
         Tolerance.of(pair)
 
 
 @pytest.mark.parametrize("pair", [(-0.1, 0.0), (-0.1, -0.1), (-0.1, math.nan), (-0.1, math.inf)])
 def test_an_upper_bound_that_is_none_is_refused(pair: tuple[float, float]) -> None:
-    with pytest.raises(TfperfError, match="upper .* must be above 0"):
+    with pytest.raises(TfperfError, match=r"upper .* must be above 0"):
         Tolerance.of(pair)
 
 
