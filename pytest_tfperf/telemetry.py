@@ -162,7 +162,8 @@ def _swap(samples: Sequence[Sample], limits: Limits) -> str:
     if rate is None or rate <= limits.swap_bytes_per_sec:
         return ""
     free = [s.memory_available_bytes for s in samples if s.memory_available_bytes is not None]
-    return f"swapping {rate / MIB:.0f} MiB/s" + (f", with {min(free) / MIB:,.0f} MiB of memory available" * bool(free))
+    left = f", with {min(free) / MIB:,.0f} MiB of memory available" if free else ""
+    return f"swapping {rate / MIB:.0f} MiB/s{left}"
 
 
 def _gpus(samples: Sequence[Sample], limits: Limits) -> str:

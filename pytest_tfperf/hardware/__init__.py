@@ -1,1 +1,1 @@
-"""Discovery of the machine and (in time) its samplers; nothing here imports NVML before it is asked."""
+"""Discovery of the machine and its samplers; nothing here imports NVML before it is asked."""

@@ -48,11 +48,25 @@ class NvLink:
 
 
 @dataclass(frozen=True)
+class Now:
+    """What a GPU's dials show, and who computes on it: pid to the per cent of the GPU that it uses."""
+
+    celsius: int = 40
+    mhz: int = 1410
+    milliwatts: int = 250_500
+    percent: int = 97
+    memory_used_bytes: int = 2**30
+    reasons: int = 0
+    processes: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class StandIn:
     """A machine: a snapshot, and what a snapshot doesn't say.
 
     `nvlinks` replaces those that the snapshot's matrix implies; `broken` functions answer with an error code;
-    `absent` ones are not exported, as by an older driver; `mig` gives a GPU's MIG devices.
+    `absent` ones are not exported, as by an older driver; `mig` gives a GPU's MIG devices; `now` what each GPU
+    shows at this moment.
     """
 
     machine: Topology
@@ -60,6 +74,7 @@ class StandIn:
     mig: Mapping[int, tuple[Slice, ...]] = field(default_factory=dict)
     broken: Mapping[str, int] = field(default_factory=dict)
     absent: frozenset[str] = frozenset()
+    now: Mapping[int, Now] = field(default_factory=dict)
 
     def build(self, folder: Path) -> Path:
         """The folder that holds the library; skips where there is no C compiler."""
@@ -91,6 +106,7 @@ class StandIn:
                 f'static const char *driver = "{self.machine.driver_version}";',
                 f"static const int cuda = {int(major) * 1000 + int(minor) * 10};",
                 self._levels(),
+                self._dials(),
                 _COMMON,
                 *bodies,
             ]
@@ -99,6 +115,17 @@ class StandIn:
     def _levels(self) -> str:
         rows = [", ".join(str(_LEVELS.get(link.kind, 50) if link else 0) for link in row) for row in self.machine.links]
         return f"static int levels[][16] = {{ {', '.join('{' + row + '}' for row in rows) or '{0}'} }};"
+
+    def _dials(self) -> str:
+        rows = [self._dial(self.now.get(i, Now())) for i in range(len(self.machine.gpus))]
+        return f"static struct dials dials[] = {{ {', '.join(rows) or '{0}'} }};"
+
+    def _dial(self, now: Now) -> str:
+        processes = ", ".join(f"{{{pid}, {percent}}}" for pid, percent in now.processes.items())
+        return (
+            f"{{{now.celsius}, {now.mhz}, {now.milliwatts}, {now.percent}, {now.memory_used_bytes}ull, "
+            f"{now.reasons}ull, {len(now.processes)}, {{{processes or '{0}'}}}}}"
+        )
 
     def _gpu(self, i: int, gpu: Gpu) -> str:
         links = self.nvlinks.get(i, ()) if self.nvlinks is not None else self._direct(i)
@@ -140,9 +167,14 @@ struct slice { const char *uuid, *name; u64 memory; unsigned multiprocessors, gp
 struct gpu { const char *name, *uuid; u64 memory; int major, minor;
   unsigned cores, clock, generation, width, current_generation, current_width; struct pci pci;
   unsigned links; struct link link[36]; unsigned mig, slices; struct slice slice[8]; };
+struct dials { unsigned celsius, mhz, milliwatts, percent; u64 used, reasons;
+  unsigned processes; struct { unsigned pid, percent; } process[8]; };
 /* As in nvml.h */
 struct nvml_pci { char old_id[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; };
 struct nvml_memory { u64 total, free, used; };
+struct nvml_process { unsigned pid; u64 memory; unsigned gpu_instance, compute_instance; };
+struct nvml_use { unsigned pid; u64 time; unsigned sm, memory, encoder, decoder; };
+struct nvml_rates { unsigned gpu, memory; };
 struct nvml_attributes { unsigned multiprocessors, other[5], gpu_slices, compute_slices; u64 mb; };
 """
 
@@ -151,6 +183,7 @@ _COMMON = """
 #define G(h) gpus[(h) - 1]
 #define IS_SLICE(h) ((h) >= 1000)
 #define S(h) gpus[((h) - 1000) / 10].slice[((h) - 1000) % 10]
+#define D(h) dials[IS_SLICE(h) ? ((h) - 1000) / 10 : (h) - 1]
 #define WHOLE(h) if (IS_SLICE(h)) return 3
 static int number(unsigned value, unsigned *out) { *out = value; return value ? 0 : 3; }
 static void logged(const char *word) {
@@ -173,7 +206,7 @@ _FUNCTIONS = {
     "nvmlDeviceGetUUID": "(handle h, char *out, unsigned n) {"
     " strncpy(out, IS_SLICE(h) ? S(h).uuid : G(h).uuid, n); return 0; }",
     "nvmlDeviceGetMemoryInfo": "(handle h, struct nvml_memory *out) {"
-    " out->total = IS_SLICE(h) ? S(h).memory : G(h).memory; return 0; }",
+    " out->total = IS_SLICE(h) ? S(h).memory : G(h).memory; out->used = D(h).used; return 0; }",
     "nvmlDeviceGetCudaComputeCapability": "(handle h, int *major, int *minor) {"
     " WHOLE(h); *major = G(h).major; *minor = G(h).minor; return 0; }",
     "nvmlDeviceGetNumGpuCores": "(handle h, unsigned *out) { WHOLE(h); return number(G(h).cores, out); }",
@@ -200,5 +233,29 @@ _FUNCTIONS = {
     "nvmlDeviceGetAttributes_v2": "(handle h, struct nvml_attributes *out) {"
     " if (!IS_SLICE(h)) return 3; memset(out, 0, sizeof *out); out->multiprocessors = S(h).multiprocessors;"
     " out->gpu_slices = S(h).gpu_slices; out->compute_slices = S(h).compute_slices; out->mb = S(h).memory >> 20;"
+    " return 0; }",
+    "nvmlDeviceGetHandleByUUID": "(const char *uuid, handle *out) {"
+    " for (unsigned i = 0; i < count; i++) {"
+    "  if (!strcmp(uuid, gpus[i].uuid)) { *out = i + 1; return 0; }"
+    "  for (unsigned j = 0; j < gpus[i].slices; j++)"
+    "   if (!strcmp(uuid, gpus[i].slice[j].uuid)) { *out = 1000 + 10 * i + j; return 0; } }"
+    " return 6; }",
+    "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": "(handle h, handle *out) {"
+    " *out = (h - 1000) / 10 + 1; return IS_SLICE(h) ? 0 : 2; }",
+    "nvmlDeviceGetTemperature": "(handle h, int sensor, unsigned *out) { WHOLE(h); *out = D(h).celsius; return 0; }",
+    "nvmlDeviceGetClockInfo": "(handle h, unsigned kind, unsigned *out) {"
+    " WHOLE(h); *out = D(h).mhz; return kind == 1 ? 0 : 2; }",
+    "nvmlDeviceGetPowerUsage": "(handle h, unsigned *out) { WHOLE(h); *out = D(h).milliwatts; return 0; }",
+    "nvmlDeviceGetUtilizationRates": "(handle h, struct nvml_rates *out) {"
+    " WHOLE(h); out->gpu = D(h).percent; return 0; }",
+    "nvmlDeviceGetCurrentClocksEventReasons": "(handle h, u64 *out) { WHOLE(h); *out = D(h).reasons; return 0; }",
+    "nvmlDeviceGetCurrentClocksThrottleReasons": "(handle h, u64 *out) { WHOLE(h); *out = D(h).reasons; return 0; }",
+    "nvmlDeviceGetComputeRunningProcesses_v3": "(handle h, unsigned *n, struct nvml_process *out) {"
+    " unsigned room = *n; *n = D(h).processes; if (room < *n) return 7;"
+    " for (unsigned i = 0; i < *n; i++) out[i].pid = D(h).process[i].pid;"
+    " return 0; }",
+    "nvmlDeviceGetProcessUtilization": "(handle h, struct nvml_use *out, unsigned *n, u64 since) {"
+    " WHOLE(h); unsigned room = *n; *n = D(h).processes; if (room < *n) return 7;"
+    " for (unsigned i = 0; i < *n; i++) { out[i].pid = D(h).process[i].pid; out[i].sm = D(h).process[i].percent; }"
     " return 0; }",
 }
