@@ -19,6 +19,9 @@ from pytest_tfperf.verdict import Outcome, Tolerance
 from pytest_tfperf.windows import Plan, Watch, run_attempt
 from pytest_tfperf.workload import Workload
 
+MOST_PAIRS = 20
+MOST_SECONDS = 600.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
@@ -41,8 +44,8 @@ class Cap:
         TfperfError: fewer pairs than a decision takes.
     """
 
-    pairs: int = 20
-    seconds: float = 600.0
+    pairs: int = MOST_PAIRS
+    seconds: float = MOST_SECONDS
 
     def __post_init__(self) -> None:
         if type(self.pairs) is not int or self.pairs < LEAST_PAIRS:
@@ -60,6 +63,7 @@ def compare(
     watch: Watch,
     *,
     cap: Cap | None = None,
+    judged: bool = True,
     test: str = "",
 ) -> Comparison:
     """Hold b against a in fresh pairs of workers, until their ratio decides or the cap is reached.
@@ -74,6 +78,7 @@ def compare(
         tolerance: the drop of b that is accepted.
         watch: is told how it comes along.
         cap: where to give up.
+        judged: False: one pair, and no outcome.
         test: pytest's node id.
 
     Raises:
@@ -86,7 +91,7 @@ def compare(
     started = time.monotonic()
     source = _Pairs(a, b, topology, plan, watch)
     pairs = [source.take()]
-    while (finding := _finding(pairs, tolerance, cap)).outcome is Outcome.INCONCLUSIVE:
+    while (finding := _finding(pairs, tolerance, cap)).outcome is Outcome.INCONCLUSIVE and judged:
         if (end := _end(len(pairs), time.monotonic() - started, cap)) is not None:
             finding = Finding(finding.ratio, finding.low, finding.high, finding.outcome, f"{finding.reason}{end}")
             break
@@ -99,7 +104,7 @@ def compare(
         ratio=finding.ratio,
         low=finding.low,
         high=finding.high,
-        outcome=finding.outcome,
+        outcome=finding.outcome if judged or finding.outcome is Outcome.INVALID else None,
         reason=finding.reason + source.remark,
         tolerance=tolerance,
         how=source.how,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from pytest_tfperf.comparison import Comparison
 from pytest_tfperf.record import Record
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.verdict import Outcome
@@ -27,11 +28,18 @@ class Consequence(StrEnum):
     ERRORS = "errors"
 
 
-def consequence(record: Record, settings: Settings) -> Consequence:
-    """What a measurement's outcome does to its test; one that was only measured passes."""
-    if record.verdict is None:
-        return Consequence.PASSES
-    match record.verdict.outcome:
+def outcome_of(judged: Record | Comparison) -> Outcome | None:
+    """The outcome; None where it was only measured."""
+    if isinstance(judged, Comparison):
+        return judged.outcome
+    return judged.verdict.outcome if judged.verdict else None
+
+
+def consequence(judged: Record | Comparison, settings: Settings) -> Consequence:
+    """What an outcome does to its test; what was only measured passes."""
+    match outcome_of(judged):
+        case None:
+            return Consequence.PASSES
         case Outcome.PASS | Outcome.IMPROVED:
             return Consequence.PASSES
         case Outcome.REGRESSED:

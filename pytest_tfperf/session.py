@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 from pytest_tfperf.baseline import Change
+from pytest_tfperf.comparison import Comparison
+from pytest_tfperf.contest import MOST_PAIRS, MOST_SECONDS, Cap, Side, compare
 from pytest_tfperf.errors import MeasurementError, NoBaseline, TfperfError, ThroughputRegression
-from pytest_tfperf.gate import Consequence, consequence, exit_status
+from pytest_tfperf.gate import Consequence, consequence, exit_status, outcome_of
+from pytest_tfperf.launchers import Launcher
+from pytest_tfperf.launchers.interpreters import require_tensorflow
 from pytest_tfperf.live import LiveLine
 from pytest_tfperf.measure import Bench
 from pytest_tfperf.record import Record
-from pytest_tfperf.reports import summary
+from pytest_tfperf.reports import comparisons, summary
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.settings import Settings, WorkerStart
 from pytest_tfperf.stores.baselines import BaselineStore, check_name
@@ -22,7 +28,7 @@ from pytest_tfperf.stores.history import History
 from pytest_tfperf.throughput import Throughput
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.verdict import Outcome, Tolerance
-from pytest_tfperf.windows import Plan
+from pytest_tfperf.windows import SMOKE, Plan
 from pytest_tfperf.workload import Workload
 
 _GUESSED_SECONDS = 15.0  # for a test that was never timed on this machine
@@ -58,6 +64,7 @@ class Session:
         self.live = live
         self.tests: list[str] = []
         self.records: list[Record] = []
+        self.comparisons: dict[str, list[Comparison]] = {}
         self.deferred: dict[str, list[Record]] = {}
         self.changes: list[Change] = []
         self.failed = 0
@@ -73,7 +80,10 @@ class Session:
 
         Raises:
             BaselineError: `--update-baselines` where the folder can't be written or another session holds it.
+            TfperfError: `--tfperf-against` names a Python that can't train.
         """
+        if self.settings.against is not None:
+            require_tensorflow(self.settings.against)
         if self.settings.update_baselines:
             self.baselines.check_writable()
             self._open.enter_context(self.baselines.lock())
@@ -97,22 +107,37 @@ class Session:
     @cached_property
     def bench(self) -> Bench:
         """Made when the first test measures, so that a session that only collects pays nothing."""
-        from pytest_tfperf.launchers.local import LocalLauncher
-
-        launcher = LocalLauncher(
-            logs=self.settings.dir / "logs",
-            silence_seconds=self.settings.timeout,
-            fresh=self.settings.worker is WorkerStart.FRESH,
-        )
-        self._open.callback(launcher.close)
         return Bench(
-            launcher=launcher,
+            launcher=self.launcher,
             baselines=self.baselines,
             history=self.history,
             settings=self.settings,
             watch=self.live,
             tests=len(self.tests),
         )
+
+    @cached_property
+    def launcher(self) -> Launcher:
+        """Starts workers under this Python."""
+        return self._launcher(Path(sys.executable))
+
+    @cached_property
+    def other_launcher(self) -> Launcher:
+        """Starts workers under the Python of `--tfperf-against`."""
+        assert self.settings.against is not None
+        return self._launcher(self.settings.against)
+
+    def _launcher(self, python: Path) -> Launcher:
+        from pytest_tfperf.launchers.local import LocalLauncher
+
+        launcher = LocalLauncher(
+            logs=self.settings.dir / "logs",
+            silence_seconds=self.settings.timeout,
+            fresh=self.settings.worker is WorkerStart.FRESH,
+            python=str(python),
+        )
+        self._open.callback(launcher.close)
+        return launcher
 
     def expected_seconds(self) -> tuple[float, int]:
         """How long the session will take by its tests' last times, and how many of them were never timed here."""
@@ -137,9 +162,11 @@ class Session:
         """What to say after the last test; a test that was to be run again, and was not, is in doubt."""
         done = {record.test for record in self.records}
         unsettled = [r for test, records in self.deferred.items() if test not in done for r in records]
-        return summary.summary(
+        compared = [comparison for found in self.comparisons.values() for comparison in found]
+        parts = summary.comparisons(compared), summary.summary(
             [*self.records, *unsettled], self.changes, self.settings, measured_nothing=self._measured_nothing
         )
+        return [*parts[0], *([""] if all(parts) else []), *parts[1]]
 
     def exit_status(self, status: int, *, failures: int) -> int:
         """pytest's status, or our own where nothing failed and something could not be measured."""
@@ -152,7 +179,7 @@ class Session:
 
     @property
     def _measured_nothing(self) -> bool:
-        return self.settings.require_baseline and bool(self.tests) and not self.records
+        return self.settings.require_baseline and bool(self.tests) and not self.records and not self.comparisons
 
     def close(self) -> None:
         """End all workers, give the lock back."""
@@ -167,11 +194,13 @@ class ThroughputFixture:
         session: the session's state.
         test: pytest's node id.
         records: what this test has checked so far; judged outcomes are applied when its body is through.
+        comparisons: what it has compared so far; the same holds.
     """
 
     session: Session
     test: str
     records: list[Record] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
     _to_save: list[Record] = field(default_factory=list)
 
     def check(
@@ -202,6 +231,9 @@ class ThroughputFixture:
         """
         _refuse_untaken(on)
         accepted = None if tolerance is None else Tolerance.of(tolerance)
+        if self.session.settings.against is not None:
+            a = Side(workload=workload, launcher=self.session.other_launcher)
+            return self._compare(a, self._ours(workload), on, accepted, steps, warmup_steps).b.throughput
         plan, earlier = self._plan(steps, warmup_steps), self._earlier()
         if earlier is not None and not earlier.undecided:
             return self._keep(earlier)
@@ -219,6 +251,39 @@ class ThroughputFixture:
             return self._keep(earlier)
         return self._keep(self.session.bench.measure(workload, on, self._plan(steps, warmup_steps), test=self.test))
 
+    def compare(
+        self,
+        a: Workload,
+        b: Workload,
+        *,
+        on: Topology,
+        tolerance: float | tuple[float | None, float | None] | Tolerance | None = None,
+        max_pairs: int = MOST_PAIRS,
+        max_seconds: float = MOST_SECONDS,
+        steps: int | None = None,
+        warmup_steps: int | None = None,
+    ) -> Comparison:
+        """Hold b against a, in turns: REGRESSED, which fails the test once its body is through, means b is slower.
+
+        Args:
+            a, b: what to train on either side; `.ratio` of what is returned is b / a.
+            on: what to train both on, from `gpu_topology.take(n)`.
+            tolerance: the change of b against a that is accepted, as in `check`; there is no baseline.
+            max_pairs: fresh pairs of workers after which it ends INCONCLUSIVE.
+            max_seconds: it does so too where the next pair would probably end later.
+            steps: the most steps that each worker is timed for.
+            warmup_steps: the least that it isn't, before them.
+
+        Raises:
+            WorkloadError, TfperfError: an argument that can't be one.
+            MeasurementError: a worker died, hung or raised.
+        """
+        _refuse_untaken(on)
+        accepted = None if tolerance is None else Tolerance.of(tolerance)
+        cap = Cap(pairs=max_pairs, seconds=max_seconds)
+        left = Side(workload=a, launcher=self.session.launcher)
+        return self._compare(left, self._ours(b), on, accepted, steps, warmup_steps, cap)
+
     def conclude(self, warn: Callable[[str], None]) -> None:
         """Apply the outcomes: called when the test's body is through, and only if it did not fail.
 
@@ -231,11 +296,11 @@ class ThroughputFixture:
         """
         if self.undecided:
             return
-        found: dict[Consequence, list[Record]] = {kind: [] for kind in Consequence}
-        for record in self.records:
-            found[consequence(record, self.session.settings)].append(record)
-        for record in found[Consequence.WARNS]:
-            warn(message(record))
+        found: dict[Consequence, list[Record | Comparison]] = {kind: [] for kind in Consequence}
+        for judged in self._judged:
+            found[consequence(judged, self.session.settings)].append(judged)
+        for judged in found[Consequence.WARNS]:
+            warn(_messages([judged]))
         if failing := found[Consequence.FAILS]:
             raise _failure(failing)
         if invalid := found[Consequence.ERRORS]:
@@ -254,12 +319,41 @@ class ThroughputFixture:
         """What speaks against the test besides, where its body failed first: a regression, or one that is suspected."""
         settings = self.session.settings
         against = (Consequence.FAILS, Consequence.WARNS)
-        return _messages([r for r in self.records if consequence(r, settings) in against])
+        return _messages([j for j in self._judged if consequence(j, settings) in against])
 
     def _earlier(self) -> Record | None:
         """What this very call gave when the test ran first, where it runs again to be decided."""
         earlier = self.session.deferred.get(self.test, [])
         return earlier[len(self.records)] if len(self.records) < len(earlier) else None
+
+    @property
+    def _judged(self) -> list[Record | Comparison]:
+        return [*self.records, *self.comparisons]
+
+    def _ours(self, workload: Workload) -> Side:
+        """Side b: this Python, and the side that a slowdown on purpose is for; on both it would cancel out."""
+        session = self.session
+        return Side(workload=workload, launcher=session.launcher, slowdown=session.settings.inject_slowdown)
+
+    def _compare(
+        self,
+        a: Side,
+        b: Side,
+        on: Topology,
+        accepted: Tolerance | None,
+        steps: int | None,
+        warmup_steps: int | None,
+        cap: Cap | None = None,
+    ) -> Comparison:
+        session, settings = self.session, self.session.settings
+        done = session.comparisons.setdefault(self.test, [])
+        if len(self.comparisons) == len(done):  # else the test runs again because a check of it was undecided
+            plan = SMOKE if settings.smoke else self._plan(steps, warmup_steps)
+            accepted = accepted or Tolerance.of(settings.tolerance)
+            judged = not settings.smoke
+            done.append(compare(a, b, on, plan, accepted, session.live, cap=cap, judged=judged, test=self.test))
+        self.comparisons.append(done[len(self.comparisons)])
+        return self.comparisons[-1]
 
     def _keep(self, record: Record) -> Throughput:
         self.records.append(record)
@@ -279,11 +373,11 @@ def _refuse_untaken(on: Topology) -> None:
         raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")
 
 
-def _messages(records: list[Record]) -> str:
-    return "\n\n".join(message(record) for record in records)
+def _messages(judged: Sequence[Record | Comparison]) -> str:
+    return "\n\n".join(message(j) if isinstance(j, Record) else comparisons.message(j) for j in judged)
 
 
-def _failure(records: list[Record]) -> AssertionError:
+def _failure(judged: Sequence[Record | Comparison]) -> AssertionError:
     """The exception of the gravest outcome, with all that there is to say."""
-    outcomes = {record.verdict.outcome for record in records if record.verdict}
-    return next(kind for outcome, kind in _FAILURE_OF.items() if outcome in outcomes)(_messages(records))
+    outcomes = {outcome_of(j) for j in judged}
+    return next(kind for outcome, kind in _FAILURE_OF.items() if outcome in outcomes)(_messages(judged))

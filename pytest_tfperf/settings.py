@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_tfperf.errors import TfperfError, one_of
+from pytest_tfperf.launchers.interpreters import find_python
 
 if TYPE_CHECKING:
     import pytest
@@ -101,6 +102,9 @@ class Settings:
     tolerance: float = _option(0.02, _tolerance, "accepted change where neither test nor baseline says", "FRACTION")
     steps: int = _option(100, _count(1), "the most steps that are timed, where the test doesn't say", "N")
     warmup_steps: int = _option(10, _count(0), "the least steps before them that are not timed", "N")
+    against: Path | None = _option(
+        None, find_python, "compare with another Python, or virtual environment, instead of the baselines", "PYTHON"
+    )
     input_pipeline: str = _option("device", str, "the input_pipeline fixture's value where not parametrised", "NAME")
     runs: int = _option(5, _count(5), "fresh runs that --update-baselines measures, at least 5", "N")
     require_baseline: bool = _option(
@@ -143,6 +147,10 @@ class Settings:
             "--update-baselines with --tfperf-inject-slowdown: the loss would become the reference": (
                 self.update_baselines and self.inject_slowdown
             ),
+            "--update-baselines with --tfperf-against: a comparison has no baseline": (
+                self.update_baselines and self.against
+            ),
+            "--tfperf-smoke with --tfperf-against: one window compares nothing": self.smoke and self.against,
             "--tfperf-smoke with --tfperf-require-baseline: the smoke run judges nothing": (
                 self.smoke and self.require_baseline
             ),
@@ -173,7 +181,7 @@ def add_options(parser: pytest.Parser) -> None:
     for name, option in _options().items():
         flag = option.metadata["parse"] is _flag
         spelled, text = name.replace("_", "-"), option.metadata["help"]
-        default = "" if flag or option.default == "" else f" (default: {option.default})"
+        default = "" if flag or option.default in ("", None) else f" (default: {option.default})"
         kind: dict[str, Any] = (
             {"action": "store_true", "default": None} if flag else {"metavar": option.metadata["metavar"]}
         )

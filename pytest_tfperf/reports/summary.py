@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_tfperf.baseline import Change
+from pytest_tfperf.comparison import Comparison
 from pytest_tfperf.record import Record
+from pytest_tfperf.reports import comparisons as compared
 from pytest_tfperf.reports.message import headline
 from pytest_tfperf.reports.numbers import change, duration, rate
 from pytest_tfperf.reports.table import counts, table
@@ -25,6 +28,8 @@ def before(machine: str, tests: int, seconds: float, unknown: int, settings: Set
         lines.append("tfperf: smoke: one window of each test, nothing judged")
     if settings.inject_slowdown:
         lines.append(f"tfperf: workers lose {settings.inject_slowdown:.0%} of their throughput on purpose")
+    if settings.against is not None:
+        lines.append(f"tfperf: each check compares this Python (b) with {settings.against} (a), not with a baseline")
     return lines
 
 
@@ -33,6 +38,17 @@ def summary(
 ) -> list[str]:
     """The table, its counts, what was recorded, what is in doubt and what to do next."""
     return list(_lines(records, changes, settings, measured_nothing))
+
+
+def comparisons(found: Sequence[Comparison]) -> list[str]:
+    """The comparisons' table, their counts and what is in doubt; nothing where nothing was compared."""
+    if not found:
+        return []
+    spent = duration(sum(c.seconds for c in found))
+    counted = Counter(compared.outcome(c) for c in found)
+    words = ", ".join(f"{count} {word}" for word, count in counted.items())
+    doubts = [f"in doubt: {compared.headline(c)}; {c.reason}" for c in found if c.outcome is Outcome.INCONCLUSIVE]
+    return [*compared.table(found), "", f"{found[0].machine}: {words} in {spent}", *doubts]
 
 
 def _lines(

@@ -1,0 +1,105 @@
+"""Another Python to run workers under: where it lies, and whether it can."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.errors import TfperfError
+
+LEAST_PYTHON = (3, 11)
+LEAST_TENSORFLOW = (2, 16)
+
+# For whatever Python it is, 3.5 or 2.7 too. TensorFlow is imported, not looked up: a broken one must show now.
+_PROBE = """
+import json, sys
+found = {"python": list(sys.version_info[:3])}
+if sys.version_info >= (3, 11):
+    try:
+        import tensorflow, keras
+        found["tensorflow"] = tensorflow.__version__
+    except Exception as error:
+        found["fault"] = "%s: %s" % (type(error).__name__, error)
+sys.stdout.write("\\n" + json.dumps(found) + "\\n")
+"""
+
+_PROBE_SECONDS = 300  # a cold network disk
+
+
+def find_python(text: str) -> Path:
+    """The interpreter that is meant: its path, its name on PATH, or a virtual environment's folder.
+
+    Links are not followed: a virtual environment's `bin/python` is one, and what it leads to has other packages.
+
+    Raises:
+        ValueError: it isn't there or can't be executed.
+    """
+    path = Path(text).expanduser()
+    if path.is_dir():
+        path = path / "bin" / "python"
+        if not path.exists():
+            raise ValueError("must be a Python or a virtual environment: this folder has no bin/python")
+    found = shutil.which(path)
+    if found is not None:
+        return Path(os.path.abspath(found))  # noqa: PTH100  # resolve() would follow the link
+    if path.exists():
+        raise ValueError("must be a Python or a virtual environment: this file is not executable")
+    raise ValueError("must be a Python or a virtual environment: there is no such file")
+
+
+def require_tensorflow(python: Path) -> str:
+    """The TensorFlow version that `python` imports; takes as long as the import.
+
+    Raises:
+        TfperfError: it is no Python, it has no TensorFlow that can be imported, or either is too old.
+    """
+    found = _probe(python)
+    version = ".".join(map(str, found["python"]))
+    if tuple(found["python"]) < LEAST_PYTHON:
+        raise TfperfError(f"{python} is Python {version}; workers need {_dotted(LEAST_PYTHON)} or newer")
+    if "fault" in found:
+        raise TfperfError(
+            f"{python} (Python {version}) can't import TensorFlow: {found['fault']}\n"
+            f"Install one there: {python} -m pip install tensorflow (pytest-tfperf need not be there)"
+        )
+    tensorflow = str(found["tensorflow"])
+    if tuple(int(part) for part in tensorflow.split(".")[:2]) < LEAST_TENSORFLOW:
+        raise TfperfError(
+            f"{python} has TensorFlow {tensorflow}; workers need {_dotted(LEAST_TENSORFLOW)} or newer, with Keras 3"
+        )
+    return tensorflow
+
+
+def _probe(python: Path) -> dict[str, Any]:
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    try:
+        done = subprocess.run(
+            [str(python), "-c", _PROBE],
+            cwd="/",  # `-c` looks for modules in the current folder first
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_SECONDS,
+            check=False,
+        )
+    except OSError as error:
+        raise TfperfError(f"{python} can't be run: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise TfperfError(f"{python} did not import TensorFlow within {_PROBE_SECONDS} s") from None
+    try:
+        found = json.loads(done.stdout.splitlines()[-1])
+        return {"python": [int(part) for part in found["python"]], **{k: v for k, v in found.items() if k != "python"}}
+    except (IndexError, ValueError, TypeError, KeyError):
+        said = "\n".join(f"  | {line}" for line in (done.stderr or done.stdout).splitlines()[-5:])
+        raise TfperfError(
+            f"{python} does not answer like a Python: it ended with status {done.returncode}\n{said}".rstrip()
+        ) from None
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
