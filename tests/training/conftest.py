@@ -1,0 +1,26 @@
+"""Real training on this machine's CPU, as four devices: they can be configured once in a process only."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+@pytest.fixture(scope="session")
+def cpus() -> list[str]:
+    from pytest_tfperf.topology import DeviceKind, Devices
+    from pytest_tfperf.training.devices import configure
+
+    return configure(Devices(kind=DeviceKind.CPU, count=4))
+
+
+@pytest.fixture(autouse=True)
+def no_generator_outlives_its_test() -> Iterator[None]:
+    # One that TensorFlow still reads when the interpreter shuts down can keep it from ending.
+    yield
+    gc.collect()

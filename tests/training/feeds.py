@@ -1,0 +1,60 @@
+"""Small input pipelines, as a user would write them: right ones, and one for each fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from pytest_tfperf.training.inputs import InputSpec
+
+
+def sliced(spec: InputSpec) -> tf.data.Dataset:
+    """One batch for all replicas together, dealt out in slices: n replicas see what one sees with n times the batch."""
+    rng = np.random.default_rng(spec.seed)
+    together = spec.batch_size * spec.replicas
+    images = rng.normal(size=(together, *spec.image_shape)).astype(np.float32)
+    labels = rng.integers(0, spec.num_classes, together, np.int32)
+    return tf.data.Dataset.from_tensor_slices((images, labels)).batch(spec.batch_size, drop_remainder=True).repeat()
+
+
+def learnable(spec: InputSpec) -> tuple[Any, Any]:
+    """Each class has a brightness of its own."""
+    labels = (np.arange(spec.batch_size) % spec.num_classes).astype(np.int64)
+    noise = np.random.default_rng(spec.seed).normal(0, 0.05, (spec.batch_size, *spec.image_shape))
+    return (noise + labels[:, None, None, None]).astype(np.float32), labels
+
+
+def of_unknown_shape(spec: InputSpec) -> tf.data.Dataset:
+    return sliced(spec).map(lambda *batch: tuple(tf.py_function(lambda x: x, [x], x.dtype) for x in batch))
+
+
+def of_two_batches(spec: InputSpec) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensors(spec.synthetic()).repeat(2)
+
+
+def generated(spec: InputSpec) -> tf.data.Dataset:
+    def batches() -> Iterator[Any]:
+        yield from [spec.synthetic()] * 3
+
+    return tf.data.Dataset.from_generator(batches, output_signature=spec.signature)
+
+
+def images_alone(spec: InputSpec) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensors(spec.synthetic()[0]).repeat()
+
+
+def too_small(spec: InputSpec) -> tuple[Any, Any]:
+    images, labels = spec.synthetic()
+    return images[:, 1:], labels
+
+
+def of_bytes(spec: InputSpec) -> tuple[Any, Any]:
+    images, labels = spec.synthetic()
+    return images.astype(np.uint8), labels
+
+
+def nothing(spec: InputSpec) -> None:
+    return None

@@ -1,0 +1,85 @@
+"""What TensorFlow is told to see; GPUs are stand-ins here, since devices are configured once in a process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+import tensorflow as tf
+
+from pytest_tfperf.errors import NotEnoughDevices
+from pytest_tfperf.topology import DeviceKind, Devices
+from pytest_tfperf.training import devices
+
+GPU = DeviceKind.GPU
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Two stand-in GPUs of 9 GiB, and what TensorFlow was told about them."""
+    said = SimpleNamespace(visible=None, growing=[], parts=[])
+    gpus = ["first", "second"]
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus if kind == "GPU" else [])
+    monkeypatch.setattr(tf.config, "set_visible_devices", lambda seen, kind: setattr(said, "visible", list(seen)))
+    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", lambda gpu, on: said.growing.append((gpu, on)))
+    monkeypatch.setattr(
+        tf.config,
+        "set_logical_device_configuration",
+        lambda gpu, parts: said.parts.append((gpu, [part.memory_limit for part in parts])),
+    )
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: ["a logical device"] * 4)
+    monkeypatch.setattr(devices, "_gpu_mib", lambda asked: 9 * 1024)
+    return said
+
+
+def test_gpus_take_memory_as_they_need_it(told: SimpleNamespace) -> None:
+    assert devices.configure(Devices(kind=GPU, count=2, gpu_uuids=("a", "b"))) == ["GPU:0", "GPU:1"]
+    assert (told.visible, told.growing, told.parts) == (["first", "second"], [("first", True), ("second", True)], [])
+
+
+def test_only_as_many_gpus_as_asked_for_are_seen(told: SimpleNamespace) -> None:
+    devices.configure(Devices(kind=GPU, count=1))
+    assert told.visible == ["first"]
+
+
+def test_a_split_gpu_shares_its_memory_out(told: SimpleNamespace) -> None:
+    assert devices.configure(Devices(kind=GPU, count=4, split=True)) == ["GPU:0", "GPU:1", "GPU:2", "GPU:3"]
+    assert (told.visible, told.growing, told.parts) == (["first"], [], [("first", [2048] * 4)])
+
+
+def test_too_few_gpus_are_named(told: SimpleNamespace) -> None:
+    with pytest.raises(NotEnoughDevices, match=r"sees 2 GPU device\(s\), 3 asked for \(a, b, c\).*built for CUDA"):
+        devices.configure(Devices(kind=GPU, count=3, gpu_uuids=("a", "b", "c")))
+
+
+def in_a_fresh_process(code: str) -> str:
+    start = (
+        "from pytest_tfperf.errors import TfperfError\n"
+        "from pytest_tfperf.topology import DeviceKind, Devices\n"
+        "from pytest_tfperf.training.devices import configure\n"
+    )
+    done = subprocess.run([sys.executable, "-c", start + code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_a_second_configuration_says_that_it_is_too_late() -> None:
+    code = """
+configure(Devices(kind=DeviceKind.CPU, count=2))
+try:
+    configure(Devices(kind=DeviceKind.CPU, count=3))
+except TfperfError as e:
+    print(e)
+"""
+    assert "once in a process" in in_a_fresh_process(code)
+
+
+def test_a_count_below_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1 device"):
+        devices.configure(Devices(kind=DeviceKind.CPU, count=0))
+
+
+def test_virtual_cpus_are_as_many_as_asked_for(cpus: list[str]) -> None:
+    assert cpus == ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]
+    assert len(tf.config.list_logical_devices("CPU")) == 4

@@ -1,0 +1,65 @@
+"""The models against the reference's figures: parameters, and multiply-adds of a forward pass."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import tensorflow as tf
+
+from pytest_tfperf import catalogue
+from pytest_tfperf.training.loading import load_model
+from pytest_tfperf.workload import Workload
+
+# From tf_cnn_benchmarks: image side, classes, trainable parameters, multiply-adds of one image in 10^9.
+FACTS = {
+    "resnet50": (224, 1001, 25_559_081, 3.858),
+    "resnet101": (224, 1001, 44_551_209, 7.570),
+    "resnet152": (224, 1001, 60_194_857, 11.282),
+    "resnet20": (32, 11, 269_787, 0.0406),
+    "resnet56": (32, 11, 853_083, 0.1255),
+    "trivial": (227, 1001, 4_263_877, 0.0043),
+}
+
+
+@pytest.fixture(scope="module", params=FACTS)
+def model_and_facts(request: pytest.FixtureRequest, cpus: list[str]):
+    workload = Workload(model=request.param, batch_size=1)
+    return load_model(workload, tf.distribute.OneDeviceStrategy(cpus[0])), FACTS[request.param]
+
+
+def test_every_named_model_has_its_facts_here() -> None:
+    assert set(catalogue.models()) == set(FACTS)
+
+
+def test_images_become_logits(model_and_facts) -> None:
+    model, (side, classes, _, _) = model_and_facts
+    assert (model.input_shape, model.output_shape) == ((None, side, side, 3), (None, classes))
+
+
+def test_parameters_are_the_references(model_and_facts) -> None:
+    model, (_, _, parameters, _) = model_and_facts
+    assert sum(math.prod(v.shape) for v in model.trainable_variables) == parameters
+
+
+def test_multiply_adds_are_the_references(model_and_facts) -> None:
+    model, (side, _, _, giga) = model_and_facts
+    forward = tf.function(lambda images: model(images, training=False), autograph=False)
+    graph = forward.get_concrete_function(tf.TensorSpec((1, side, side, 3))).graph
+    digits = len(str(giga).partition(".")[2])
+    assert round(sum(map(multiply_adds, graph.get_operations())) / 1e9, digits) == giga
+
+
+def test_batch_normalisation_is_fused(cpus: list[str]) -> None:
+    model = load_model(Workload(model="resnet20", batch_size=1), tf.distribute.OneDeviceStrategy(cpus[0]))
+    training = tf.function(lambda images: model(images, training=True), autograph=False)
+    operations = training.get_concrete_function(tf.TensorSpec((1, 32, 32, 3))).graph.get_operations()
+    assert sum(operation.type == "FusedBatchNormV3" for operation in operations) == 19
+
+
+def multiply_adds(operation: tf.Operation) -> int:
+    """Of a convolution or a matrix product; other operations have so few that nobody counts them."""
+    if operation.type not in ("Conv2D", "MatMul"):
+        return 0
+    weights = operation.inputs[1].shape
+    return math.prod(operation.outputs[0].shape) * math.prod(weights[:-1])
