@@ -1,0 +1,120 @@
+"""The decision on pairs' ratios: its laws, and how often it errs."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_tfperf.comparison import FALSE_ALARMS, LEAST_PAIRS, decide, share
+from pytest_tfperf.verdict import Outcome, Tolerance
+
+TWO_PERCENT = Tolerance(-0.02, 0.02)
+EVEN = Tolerance(-0.02, 1 / 0.98 - 1)
+"""As wide upwards as downwards, in logarithms."""
+
+WORST_FIRST = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.IMPROVED)
+
+ratios = st.lists(st.floats(-0.5, 0.5).map(lambda x: round(x, 6)), min_size=1, max_size=20)
+
+
+def goodness(log_ratios: list[float], tolerance: Tolerance = TWO_PERCENT) -> int:
+    return WORST_FIRST.index(decide(log_ratios, tolerance, 20).outcome)
+
+
+@given(ratios, st.floats(0, 1))
+def test_a_faster_b_never_fares_worse(log_ratios: list[float], more: float) -> None:
+    assert goodness([x + more for x in log_ratios]) >= goodness(log_ratios)
+
+
+@given(ratios, st.floats(0.001, 0.5), st.floats(0.001, 0.4))
+def test_a_wider_tolerance_never_fails_what_a_narrower_one_does_not(
+    log_ratios: list[float], narrow: float, more: float
+) -> None:
+    narrower, wider = (decide(log_ratios, Tolerance(-drop, None), 20) for drop in (narrow, narrow + more))
+    assert WORST_FIRST.index(wider.outcome) >= WORST_FIRST.index(narrower.outcome)
+
+
+@given(ratios)
+def test_swapping_the_sides_mirrors_the_interval(log_ratios: list[float]) -> None:
+    there, back = (decide(values, EVEN, 20) for values in (log_ratios, [-x for x in log_ratios]))
+    assert there.ratio * back.ratio == pytest.approx(1)
+    if len(log_ratios) >= LEAST_PAIRS:
+        assert there.low * back.high == pytest.approx(1)
+
+
+@given(ratios)
+def test_regressed_one_way_is_improved_the_other_way(log_ratios: list[float]) -> None:
+    there, back = (decide(values, EVEN, 20) for values in (log_ratios, [-x for x in log_ratios]))
+    assert (there.outcome is Outcome.REGRESSED) == (back.outcome is Outcome.IMPROVED)
+
+
+@given(ratios)
+def test_the_order_of_the_pairs_does_not_matter(log_ratios: list[float]) -> None:
+    assert goodness(log_ratios) == goodness(sorted(log_ratios))
+
+
+@given(ratios, st.integers(20, 60))
+def test_more_looks_make_each_stricter(log_ratios: list[float], most: int) -> None:
+    few, many = decide(log_ratios, TWO_PERCENT, 20), decide(log_ratios, TWO_PERCENT, most)
+    assert many.low <= few.low
+    assert many.high >= few.high
+
+
+@given(ratios)
+def test_what_fails_lies_wholly_below_the_tolerance(log_ratios: list[float]) -> None:
+    found = decide(log_ratios, TWO_PERCENT, 20)
+    assert found.low <= found.ratio <= found.high
+    if found.outcome is Outcome.REGRESSED:
+        assert found.high < 0.98
+    if found.outcome in (Outcome.PASS, Outcome.IMPROVED):
+        assert found.low > 0.98
+
+
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=LEAST_PAIRS - 1))
+def test_one_or_two_pairs_decide_nothing(log_ratios: list[float]) -> None:
+    found = decide(log_ratios, TWO_PERCENT, 20)
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert (found.low, found.high) == (0, math.inf)
+
+
+def test_an_unbounded_drop_never_fails() -> None:
+    assert decide([-3.0, -3.1, -2.9, -3.0], Tolerance(None, None), 20).outcome is Outcome.PASS
+
+
+def test_one_wild_pair_of_four_is_no_regression() -> None:
+    assert decide([0.001, -0.002, -0.6, 0.0], TWO_PERCENT, 20).outcome is Outcome.INCONCLUSIVE
+
+
+@given(st.integers(LEAST_PAIRS, 200))
+def test_a_look_never_gets_less_than_its_even_share(most: int) -> None:
+    looks = most - LEAST_PAIRS + 1
+    assert FALSE_ALARMS / looks <= share(FALSE_ALARMS, most) <= FALSE_ALARMS
+
+
+@pytest.mark.parametrize("spread", [0.005, 0.05])
+def test_looking_after_each_pair_keeps_the_false_alarms_below_their_bound(spread: float) -> None:
+    """At the tolerance itself, where they are the most; 3 standard errors of the simulation are allowed."""
+    draw, trials = random.Random(4), 1500
+    alarms = sum(_ever(draw, math.log(0.98), spread, Outcome.REGRESSED) for _ in range(trials))
+    assert alarms / trials <= FALSE_ALARMS + 3 * math.sqrt(FALSE_ALARMS / trials)
+
+
+def test_a_loss_of_five_percent_is_found_where_workers_differ_by_one() -> None:
+    draw, trials = random.Random(4), 300
+    found = sum(_ever(draw, math.log(0.95), 0.01 * math.sqrt(2), Outcome.REGRESSED) for _ in range(trials))
+    assert found / trials >= 0.95
+
+
+def _ever(draw: random.Random, truth: float, spread: float, outcome: Outcome) -> bool:
+    """Whether a comparison that ends with its first decision, or at 20 pairs, ends so."""
+    log_ratios: list[float] = []
+    while len(log_ratios) < 20:
+        log_ratios.append(draw.gauss(truth, spread))
+        found = decide(log_ratios, TWO_PERCENT, 20).outcome
+        if found is not Outcome.INCONCLUSIVE:
+            return found is outcome
+    return False
