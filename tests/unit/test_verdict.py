@@ -13,6 +13,7 @@ from measurements import baseline, throughput
 
 from pytest_tfperf.baseline import Provenance
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.night import Night
 from pytest_tfperf.noise import Noise
 from pytest_tfperf.verdict import Outcome, Tolerance, Verdict, judge, may_stop, smallest_loss
 
@@ -470,3 +471,98 @@ def test_a_published_row_accepts_five_percent() -> None:
 def test_a_published_rows_own_bounds_come_before_five_percent() -> None:
     row = baseline(provenance=Provenance.PUBLISHED, lower=-0.1, upper=0.2)
     assert Tolerance().within(row) == Tolerance(-0.1, 0.2)
+
+
+# The night's common shift, and earlier nights
+
+
+@given(nights, alike, st.floats(-0.3, 0.3), st.floats(0, 0.3))
+def test_the_faster_the_machine_the_worse_the_same_throughput(
+    night: dict[str, Any], runs: list[float], shift: float, more: float
+) -> None:
+    assert rank(verdict(*runs, shift=shift + more, **night)) >= rank(verdict(*runs, shift=shift, **night))
+
+
+def test_what_moves_with_the_machine_passes() -> None:
+    assert verdict(*[-0.13] * 5, shift=math.log(0.87)).outcome is Outcome.PASS
+
+
+def test_what_does_not_move_with_a_faster_machine_is_a_regression() -> None:
+    assert verdict(*[0.0] * 5, shift=math.log(1.13)).outcome is Outcome.REGRESSED
+
+
+def test_the_shown_change_is_not_shifted() -> None:
+    assert verdict(-0.13, shift=math.log(0.87)).change == pytest.approx(-0.13)
+
+
+def test_a_shift_is_kept_with_the_verdict() -> None:
+    assert verdict(-0.13, shift=-0.1).shift == -0.1
+
+
+# At 3 % between runs noise explains 2.7 % in the five runs of a night and less than the tolerance's 2 % in three nights
+# of five, so that a drop of 2.5 % shows over three nights and in none of them.
+SMALL = math.log1p(-0.025)
+SMALL_NIGHT, FLAT_NIGHT = Night((SMALL,) * 5), Night((0.0,) * 5)
+
+
+def small_drop(*before: Night, drop: float = -0.025, **more: Any) -> Outcome:
+    noise = Noise(0.03, math.inf, "3 %")
+    return verdict(*[drop] * 5, tolerance=0.02, noise=noise, base=baseline(runs=100), nights=before, **more).outcome
+
+
+def test_a_small_drop_does_not_show_in_one_night() -> None:
+    assert small_drop() is Outcome.PASS
+
+
+def test_a_small_drop_does_not_show_in_two_nights() -> None:
+    assert small_drop(SMALL_NIGHT) is Outcome.PASS
+
+
+def test_a_small_drop_shows_in_three_nights() -> None:
+    assert small_drop(SMALL_NIGHT, SMALL_NIGHT) is Outcome.REGRESSED
+
+
+def test_a_flat_night_of_three_shows_no_small_drop() -> None:
+    assert small_drop(Night((SMALL * 2,) * 5), FLAT_NIGHT) is Outcome.PASS
+
+
+def test_a_flat_tonight_shows_no_small_drop() -> None:
+    assert small_drop(SMALL_NIGHT, SMALL_NIGHT, drop=-0.005) is Outcome.PASS
+
+
+def test_only_the_last_two_nights_before_count() -> None:
+    assert small_drop(FLAT_NIGHT, SMALL_NIGHT, SMALL_NIGHT) is Outcome.REGRESSED
+
+
+def test_one_slow_run_of_three_nights_is_no_regression() -> None:
+    inside = math.log1p(-0.015)  # the mean of all runs is below -7 %
+    assert small_drop(Night((inside,) * 4 + (-1.0,)), Night((inside,) * 5), drop=-0.015) is Outcome.PASS
+
+
+def test_a_night_in_doubt_makes_the_next_one_start_with_three_runs() -> None:
+    assert verdict(0.0, nights=[Night((-0.1,), doubtful=True)]).runs_wanted == 3
+
+
+def test_three_good_runs_settle_a_night_in_doubt() -> None:
+    assert verdict(0.0, 0.0, 0.0, nights=[Night((-0.1,), doubtful=True)]).outcome is Outcome.PASS
+
+
+def test_a_doubt_that_was_settled_since_is_over() -> None:
+    assert verdict(0.0, nights=[Night((-0.1,), doubtful=True), FLAT_NIGHT]).outcome is Outcome.PASS
+
+
+def test_a_first_night_is_held() -> None:
+    assert verdict(*[-0.13] * 5, hold=True).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_drop_that_no_night_before_shows_is_held() -> None:
+    assert verdict(*[-0.13] * 5, hold=True, nights=[FLAT_NIGHT, FLAT_NIGHT]).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_drop_in_two_of_three_nights_is_no_longer_held() -> None:
+    found = verdict(*[-0.13] * 5, hold=True, nights=[Night((-0.14,) * 5), FLAT_NIGHT])
+    assert found.outcome is Outcome.REGRESSED
+
+
+def test_what_is_held_takes_five_runs_first() -> None:
+    assert verdict(*[-0.13] * 3, hold=True).runs_wanted == 5

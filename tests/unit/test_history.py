@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from measurements import WORKLOAD, baseline, record, throughput
+
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.night import Night
+from pytest_tfperf.noise import Noise
+from pytest_tfperf.record import Record
+from pytest_tfperf.stores.history import History
+from pytest_tfperf.verdict import Outcome, Tolerance, Verdict, judge
+
+# Appends without end (or COUNT times) and says of each record that it is kept.
+WRITER = f"""
+import itertools, sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from measurements import record
+from pytest_tfperf.stores.history import History
+history = History(Path(sys.argv[1]))
+for i in itertools.islice(itertools.count(), int(sys.argv[3]) if len(sys.argv) > 3 else None):
+    history.append(record(test=f"{{sys.argv[2]}}::{{i}}"))
+    print(i, flush=True)
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "dir" / "history.sqlite"
+
+
+def writer(path: Path, name: str, *count: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", WRITER, str(path), name, *count], stdout=subprocess.PIPE, text=True)
+
+
+def judged(now: float, days_ago: int = 0, **more: Any) -> Record:
+    """Judged against 1,000 images/s."""
+    noise = Noise(0.001, float("inf"), "")
+    when = datetime.now().astimezone() - timedelta(days=days_ago)
+    verdict = judge(throughput(now), baseline(), Tolerance(), noise)
+    return record(throughput(now), time=when.isoformat(timespec="seconds"), **{"verdict": verdict} | more)
+
+
+def drops(path: Path) -> list[list[float]]:
+    return [[pytest.approx(drop, abs=1e-7) for drop in night.drops] for night in History(path).nights(baseline())]
+
+
+def test_a_record_is_read_back(path: Path) -> None:
+    History(path).append(judged(1500.0, seconds=12.0))
+    (row,) = History(path).frame().to_dict("records")
+    assert row | {"time": ""} == {
+        "time": "",
+        "test": "perf_tests/test_a.py::test_b[1]",
+        "machine": "box",
+        "workload": WORKLOAD.id,
+        "topology": "1x8",
+        "images_per_sec": pytest.approx(1500.0),
+        "outcome": "IMPROVED",
+        "runs": 1,
+        "seconds": 12.0,
+    }
+
+
+def test_records_are_read_in_their_order(path: Path) -> None:
+    for name in ("b", "a", "c"):
+        History(path).append(record(test=name))
+    assert list(History(path).frame()["test"]) == ["b", "a", "c"]
+
+
+def test_what_was_not_judged_has_no_outcome(path: Path) -> None:
+    History(path).append(record(verdict=None))
+    assert History(path).frame()["outcome"].isna().all()
+
+
+def test_the_whole_record_is_kept(path: Path) -> None:
+    History(path).append(record(environment={"tensorflow": "2.21.0"}))
+    with closing(sqlite3.connect(path)) as database:
+        found = database.execute("select json_extract(record, '$.environment.tensorflow') from records").fetchone()
+    assert found == ("2.21.0",)
+
+
+def test_without_a_file_there_is_no_history_to_show(path: Path) -> None:
+    with pytest.raises(TfperfError, match="no history yet; run the suite first"):
+        History(path).frame()
+
+
+def test_asking_for_nothing_makes_no_file(path: Path) -> None:
+    History(path).seconds_of(["a"])
+    History(path).nights(baseline())
+    assert not path.parent.exists()
+
+
+# How long tests take
+
+
+def test_a_test_takes_as_long_as_one_run_took_last(path: Path) -> None:
+    History(path).append(record(test="a", seconds=999.0))
+    History(path).append(record(throughput(1.0, 1.0, 1.0), test="a", seconds=30.0))
+    assert History(path).seconds_of(["a"]) == {"a": 10.0}
+
+
+def test_a_test_that_was_never_seen_is_left_out(path: Path) -> None:
+    History(path).append(record(test="a", seconds=5.0))
+    assert History(path).seconds_of(["a", "b"]) == {"a": 5.0}
+
+
+def test_a_test_that_was_not_asked_for_is_left_out(path: Path) -> None:
+    History(path).append(record(test="a", seconds=5.0))
+    assert History(path).seconds_of([]) == {}
+
+
+# Earlier nights
+
+
+def test_earlier_days_are_nights_oldest_first(path: Path) -> None:
+    History(path).append(judged(990.0, days_ago=3))
+    History(path).append(judged(980.0, days_ago=1))
+    assert drops(path) == [[-0.01005034], [-0.02020271]]
+
+
+def test_today_is_no_earlier_night(path: Path) -> None:
+    History(path).append(judged(990.0))
+    assert drops(path) == []
+
+
+def test_a_days_last_measurement_counts_for_it(path: Path) -> None:
+    History(path).append(judged(990.0, days_ago=1))
+    History(path).append(judged(980.0, days_ago=1))
+    assert drops(path) == [[-0.02020271]]
+
+
+def test_every_run_of_a_night_is_kept(path: Path) -> None:
+    History(path).append(judged(1.0, days_ago=1, throughput=throughput(990.0, 980.0)))
+    assert drops(path) == [[-0.01005034, -0.02020271]]
+
+
+def test_a_nights_common_shift_is_taken_out(path: Path) -> None:
+    verdict = judge(throughput(990.0), baseline(), Tolerance(), Noise(0.01, 4, ""), shift=-0.01)
+    History(path).append(judged(990.0, days_ago=1, verdict=verdict))
+    assert drops(path) == [[-0.0000503]]
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_only_a_night_in_doubt_is_doubtful(path: Path, outcome: Outcome) -> None:
+    verdict = Verdict(outcome=outcome, baseline=baseline())
+    History(path).append(judged(990.0, days_ago=1, verdict=verdict))
+    assert [night.doubtful for night in History(path).nights(baseline())] == [outcome is Outcome.INCONCLUSIVE]
+
+
+@pytest.mark.parametrize("other", [{"machine": "b"}, {"topology": "1x4"}, {"workload": WORKLOAD.with_(batch_size=1)}])
+def test_another_machine_topology_or_workload_is_no_night_of_this(path: Path, other: dict[str, Any]) -> None:
+    History(path).append(judged(990.0, days_ago=1, **other))
+    assert drops(path) == []
+
+
+def test_nights_against_another_reference_do_not_count(path: Path) -> None:
+    History(path).append(judged(990.0, days_ago=1))
+    assert History(path).nights(baseline(1001.0)) == ()
+
+
+def test_a_night_that_was_only_measured_does_not_count(path: Path) -> None:
+    History(path).append(judged(990.0, days_ago=1, verdict=None))
+    assert drops(path) == []
+
+
+def test_a_night_that_lost_throughput_on_purpose_does_not_count(path: Path) -> None:
+    History(path).append(judged(990.0, days_ago=1, environment={"injected_slowdown": "0.1"}))
+    assert drops(path) == []
+
+
+def test_a_night_is_a_night(path: Path) -> None:
+    History(path).append(judged(1000.0, days_ago=1))
+    assert History(path).nights(baseline()) == (Night((pytest.approx(0.0),)),)
+
+
+# What can go wrong
+
+
+def test_a_killed_writer_loses_nothing_that_it_had_finished(path: Path) -> None:
+    process = writer(path, "killed")
+    assert process.stdout is not None
+    for _ in range(25):
+        said = process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    rest, _ = process.communicate()
+    finished = [said, *rest.splitlines()][-1]
+    kept = list(History(path).frame()["test"])
+    assert kept[: int(finished) + 1] == [f"killed::{i}" for i in range(int(finished) + 1)]
+
+
+def test_a_killed_writer_does_not_keep_the_next_from_writing(path: Path) -> None:
+    process = writer(path, "killed")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    History(path).append(record(test="next"))
+    assert History(path).frame()["test"].iloc[-1] == "next"
+
+
+def test_writers_side_by_side_lose_nothing(path: Path) -> None:
+    both = [writer(path, name, "30") for name in ("one", "two")]
+    for process in both:
+        process.communicate()
+    found = sorted(History(path).frame()["test"])
+    assert found == sorted(f"{name}::{i}" for name in ("one", "two") for i in range(30))
+
+
+def refused(path: Path) -> Any:
+    return pytest.raises(TfperfError, match=r"history\.sqlite: the history can't be used: .*\. Move the file away")
+
+
+def test_a_file_that_is_no_history_is_refused(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text("workload,topology,reference\n" * 100)
+    with refused(path):
+        History(path).append(record())
+
+
+def test_a_file_that_is_no_history_is_left_as_it_is(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text("workload,topology,reference\n" * 100)
+    with refused(path):
+        History(path).seconds_of(["a"])
+    assert path.read_text() == "workload,topology,reference\n" * 100
+
+
+def test_a_file_that_breaks_off_is_refused(path: Path) -> None:
+    for i in range(20):
+        History(path).append(record(test=str(i)))
+    path.write_bytes(path.read_bytes()[:-4096])
+    with refused(path):
+        History(path).seconds_of(["0"])
+
+
+def test_a_damaged_page_is_refused_when_it_is_read(path: Path) -> None:
+    for i in range(20):
+        History(path).append(record(test=str(i)))
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+    with refused(path):
+        History(path).seconds_of(["0"])
+
+
+def test_a_table_of_another_form_is_refused_when_it_is_written(path: Path) -> None:
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("create table records (id integer primary key, speed real)")
+    with refused(path):
+        History(path).append(record())
+
+
+def test_a_folder_in_the_files_place_is_refused(path: Path) -> None:
+    path.mkdir(parents=True)
+    with refused(path):
+        History(path).append(record())
+
+
+def test_a_file_in_the_folders_place_is_refused(path: Path) -> None:
+    path.parent.touch()
+    with refused(path):
+        History(path).append(record())

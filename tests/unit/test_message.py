@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import math
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from measurements import baseline, record, throughput
+
+from pytest_tfperf.baseline import Provenance
+from pytest_tfperf.noise import Noise
+from pytest_tfperf.record import Record
+from pytest_tfperf.reports.message import headline, message
+from pytest_tfperf.verdict import Outcome, Tolerance, Verdict, judge
+
+TEST = "perf_tests/test_multigpu.py::test_resnet50_synthetic[8-replicated]"
+NOISE = Noise(0.012, 36, "9 rows of this machine")
+DOCUMENT = baseline(
+    1612.0,
+    machine="dgx1-p100",
+    provenance=Provenance.PUBLISHED,
+    source="tensorpack-multigpu-dgx1.md, replicated, 8 GPUs",
+    runs=1,
+    spread=None,
+    gpu="Tesla P100",
+    environment="tensorflow=1.3.0",
+)
+MEASURED = baseline(1612.0, source="--update-baselines at 0123456789ab", date="2026-01-01")
+
+
+def says(text: str) -> str:
+    return dedent(text).strip("\n")
+
+
+def told(outcome: Outcome, *runs: float, base: Any = MEASURED, **more: Any) -> Record:
+    """A verdict by hand: bounds of 5 % about 1,612 images/s."""
+    given: dict[str, Any] = {
+        "outcome": outcome,
+        "reason": "within what is accepted",
+        "baseline": base,
+        "change": runs[0] / 1612 - 1,
+        "lower": 1531.4,
+        "upper": 1692.6,
+        "tolerance": Tolerance(-0.05, 0.05),
+        "threshold": 0.05,
+        "noise": NOISE,
+        "smallest_loss": 0.071,
+    }
+    now = throughput(*runs, steps=100 * len(runs))
+    return record(now, test=TEST, machine="dgx1-p100", verdict=Verdict(**given | more))
+
+
+def test_a_confirmed_regression_reads_as_in_the_design() -> None:
+    now = throughput(1401.0, 1404.0, 1402.0, 1403.0, 1401.8, low=1396.0, high=1409.0)
+    found = record(
+        now,
+        test=TEST,
+        machine="dgx1-p100",
+        environment={"tensorflow": "2.21.0"},
+        verdict=judge(now, DOCUMENT, Tolerance(-0.05, 0.05), NOISE),
+    )
+    assert message(found) == says("""
+        resnet50-b64-replicated-device on 8x Tesla P100 (dgx1-p100): 1,402 images/s (95 % CI 1,396 to 1,409), 13.0 % slower than 1,612
+          bounds      1,531 .. 1,693    (reference 1,612, tolerance 5 %)
+          baseline    published, tensorpack-multigpu-dgx1.md, replicated, 8 GPUs
+          confirmed   5 of 5 fresh workers: 1,401  1,404  1,402  1,403  1,402
+          spent       500 steps in 500 windows, 12 s in all
+          detects     losses from 7.7 %, 95 times in 100; runs differ by 1.2 % (9 rows of this machine)
+          environment tensorflow 1.3.0 -> 2.21.0
+          rerun       pytest 'perf_tests/test_multigpu.py::test_resnet50_synthetic[8-replicated]'
+    """)  # noqa: E501
+
+
+def test_a_pass_says_what_it_passed() -> None:
+    assert message(told(Outcome.PASS, 1600.0)) == says("""
+        resnet50-b64-replicated-device on 8x Tesla P100 (dgx1-p100): 1,600 images/s (95 % CI 1,592 to 1,608), 0.7 % slower than 1,612
+          bounds      1,531 .. 1,693    (reference 1,612, tolerance 5 %)
+          baseline    measured, --update-baselines at 0123456789ab (2026-01-01), 5 runs
+          runs        1,600: within what is accepted
+          spent       100 steps in 100 windows, 12 s in all
+          detects     losses from 7.1 %, 95 times in 100; runs differ by 1.2 % (9 rows of this machine)
+          rerun       pytest 'perf_tests/test_multigpu.py::test_resnet50_synthetic[8-replicated]'
+    """)  # noqa: E501
+
+
+def test_a_doubt_shows_all_runs_and_why() -> None:
+    reason = "not every one of 3 fresh workers shows the drop"
+    assert "  runs        1,402  1,600  1,404: not every one of 3 fresh workers shows the drop\n" in message(
+        told(Outcome.INCONCLUSIVE, 1402.0, 1600.0, 1404.0, reason=reason)
+    )
+
+
+def test_a_missing_baseline_says_how_to_record_one() -> None:
+    found = record(test=TEST, verdict=judge(throughput(1.0), None, Tolerance()), document=DOCUMENT)
+    assert message(found) == says("""
+        resnet50-b64-replicated-device on 8x Tesla P100 (box): 1,000 images/s (95 % CI 995.0 to 1,005); there is no baseline for this workload on this machine
+          document    1,612 images/s: tensorpack-multigpu-dgx1.md, replicated, 8 GPUs
+          record one  pytest 'perf_tests/test_multigpu.py::test_resnet50_synthetic[8-replicated]' --update-baselines
+    """)  # noqa: E501
+
+
+def test_an_invalid_result_is_not_to_be_recorded() -> None:
+    found = record(test=TEST, verdict=judge(throughput(1.0, loss=math.nan), MEASURED, Tolerance(), NOISE))
+    assert message(found) == says("""
+        resnet50-b64-replicated-device on 8x Tesla P100 (box): 1,000 images/s (95 % CI 995.0 to 1,005); the loss is nan: what it trains is not a model
+          rerun       pytest 'perf_tests/test_multigpu.py::test_resnet50_synthetic[8-replicated]'
+    """)  # noqa: E501
+
+
+def test_a_log_can_not_be_run_again() -> None:
+    now = throughput(1402.0)
+    found = record(now, test="azure.log", verdict=judge(now, MEASURED, Tolerance(), NOISE, most_runs=1))
+    assert "rerun" not in message(found)
+
+
+def test_a_log_without_a_baseline_records_none() -> None:
+    found = record(test="azure.log", verdict=judge(throughput(1.0), None, Tolerance()))
+    assert message(found) == headline(found)
+
+
+def test_one_run_that_was_all_there_is_confirms_nothing() -> None:
+    found = told(Outcome.REGRESSED, 1402.0, reason="confirmed in 1 fresh worker")
+    assert "\n  runs        1,402: confirmed in 1 fresh worker\n" in message(found)
+
+
+def test_a_floor_says_what_it_is() -> None:
+    found = told(Outcome.PASS, 1600.0, base=DOCUMENT, floor=True, upper=None)
+    assert "replicated, 8 GPUs; a floor: measured on the weaker Tesla P100\n" in message(found)
+
+
+def test_a_headline_names_the_floor() -> None:
+    assert headline(told(Outcome.PASS, 3224.0, floor=True)).endswith(", 100.0 % faster than the floor of 1,612")
+
+
+def test_a_wider_threshold_is_shown_beside_the_tolerance() -> None:
+    found = told(Outcome.PASS, 1600.0, threshold=0.083, lower=1478.2)
+    assert "  bounds      1,478 .. 1,693    (reference 1,612, tolerance 5 %, widened to 8.3 % by noise)\n" in message(
+        found
+    )
+
+
+def test_unbounded_sides_are_called_any() -> None:
+    found = told(
+        Outcome.PASS,
+        1600.0,
+        lower=None,
+        upper=None,
+        tolerance=Tolerance(None, None),
+        threshold=None,
+        smallest_loss=None,
+    )
+    assert "  bounds      any .. any    (reference 1,612, tolerance none)\n" in message(found)
+
+
+def test_an_unbounded_drop_detects_nothing() -> None:
+    found = told(Outcome.PASS, 1600.0, tolerance=Tolerance(None, 0.05), threshold=None, smallest_loss=None)
+    assert "  detects     nothing: the drop is unbounded\n" in message(found)
+
+
+def test_a_change_too_small_to_write_is_none() -> None:
+    assert headline(told(Outcome.PASS, 1612.1)).endswith(", level with 1,612")
+
+
+def test_what_was_only_measured_has_a_headline() -> None:
+    assert headline(record(throughput(1402.0))) == (
+        "resnet50-b64-replicated-device on 8x Tesla P100 (box): 1,402 images/s (95 % CI 1,395 to 1,409)"
+    )
+
+
+@pytest.mark.parametrize("ends", [{"low": 0.0, "high": math.inf}, {"low": 0.0}, {"high": math.inf}])
+def test_an_interval_that_is_not_known_is_left_out(ends: dict[str, float]) -> None:
+    assert headline(record(throughput(1402.0, **ends))).endswith("1,402 images/s")
+
+
+def test_what_was_never_timed_has_no_duration() -> None:
+    assert "  spent       100 steps in 100 windows\n" in message(
+        record(throughput(1.0), seconds=0.0, verdict=told(Outcome.PASS, 1600.0).verdict)
+    )
+
+
+@given(st.lists(st.floats(10, 10_000), min_size=1, max_size=6), st.booleans())
+def test_the_first_line_can_stand_alone(runs: list[float], floor: bool) -> None:
+    now = throughput(*runs)
+    found = record(now, verdict=judge(now, MEASURED, Tolerance(), NOISE, floor=floor))
+    assert message(found).partition("\n")[0] == headline(found)
+
+
+@given(st.lists(st.floats(10, 10_000), min_size=1, max_size=6))
+def test_labels_stand_in_one_column(runs: list[float]) -> None:
+    now = throughput(*runs)
+    lines = message(record(now, verdict=judge(now, MEASURED, Tolerance(), NOISE))).splitlines()[1:]
+    assert all(line.startswith("  ") and line[13] == " " and line[14] != " " for line in lines)

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+from measurements import baseline, record, throughput
+
+from pytest_tfperf.baseline import Baseline, Change
+from pytest_tfperf.record import Record
+from pytest_tfperf.reports.summary import before, summary
+from pytest_tfperf.settings import Settings, Update
+from pytest_tfperf.verdict import Outcome, Verdict
+
+SETTINGS = Settings(root=Path("/home/u/project"), baselines=Path("/home/u/project/baselines"))
+
+
+def judged(kind: Outcome, change: float = 0.0, reference: Baseline | None = None) -> Record:
+    now = throughput(1000.0 * (1 + change))
+    return record(now, verdict=Verdict(outcome=kind, baseline=reference or baseline(), change=change))
+
+
+UNKNOWN = record(verdict=Verdict(outcome=Outcome.NO_BASELINE, reason="there is no baseline"))
+
+
+def said(*records: Record, changes: tuple[Change, ...] = (), settings: Settings = SETTINGS) -> str:
+    return "\n".join(summary(records, changes, settings, measured_nothing=False))
+
+
+# Before
+
+
+def test_machine_tests_and_time_are_announced() -> None:
+    assert before("h200", 12, 130.0, 0, SETTINGS) == ["tfperf: h200, 12 throughput tests, about 2 min 10 s"]
+
+
+def test_one_test_is_one() -> None:
+    assert before("h200", 1, 5.0, 0, SETTINGS) == ["tfperf: h200, 1 throughput test, about 5 s"]
+
+
+def test_tests_that_were_never_timed_are_counted() -> None:
+    assert before("h200", 2, 30.0, 2, SETTINGS) == ["tfperf: h200, 2 throughput tests, about 30 s (2 never timed here)"]
+
+
+def test_recording_is_announced_with_its_place() -> None:
+    settings = Settings(root=SETTINGS.root, baselines=SETTINGS.baselines, update_baselines=Update.ALL, runs=7)
+    assert before("h200", 1, 5.0, 0, settings)[1:] == [
+        "tfperf: recording baselines, 7 fresh runs of each, into baselines/"
+    ]
+
+
+def test_a_place_outside_of_the_project_is_given_in_full() -> None:
+    settings = Settings(root=SETTINGS.root, baselines=Path("/srv/b"), update_baselines=Update.ALL)
+    assert before("h200", 1, 5.0, 0, settings)[1].endswith(" into /srv/b/")
+
+
+def test_a_smoke_run_is_announced() -> None:
+    assert before("h200", 1, 5.0, 0, Settings(smoke=True))[1:] == [
+        "tfperf: smoke: one window of each test, nothing judged"
+    ]
+
+
+def test_a_loss_on_purpose_is_announced() -> None:
+    assert before("h200", 1, 5.0, 0, Settings(inject_slowdown=0.1))[1:] == [
+        "tfperf: workers lose 10% of their throughput on purpose"
+    ]
+
+
+# After
+
+
+def test_a_night_is_summed_up() -> None:
+    assert said(judged(Outcome.PASS), judged(Outcome.INCONCLUSIVE, -0.13), UNKNOWN) == dedent("""\
+        workload                        topology  images/s  +/-   baseline   change  outcome
+        resnet50-b64-replicated-device  1x8          1,000  1.50     1,000   +0.0 %  PASS
+        resnet50-b64-replicated-device  1x8          870.0  1.50     1,000  -13.0 %  INCONCLUSIVE
+        resnet50-b64-replicated-device  1x8          1,000  1.50         -        -  NO_BASELINE
+
+        box: 1 PASS, 1 INCONCLUSIVE, 1 NO_BASELINE in 36 s
+        in doubt: resnet50-b64-replicated-device on 8x Tesla P100 (box): 870.0 images/s (95 % CI 865.7 to 874.4), 13.0 % slower than 1,000
+        1 without a baseline: record them with --update-baselines, then commit baselines/""")  # noqa: E501
+
+
+def test_a_good_night_has_nothing_more_to_say() -> None:
+    assert said(judged(Outcome.PASS)).splitlines()[-1] == "box: 1 PASS in 12 s"
+
+
+def test_a_session_without_measurements_says_nothing() -> None:
+    assert said() == ""
+
+
+def test_a_gate_that_measured_nothing_says_so_and_no_more() -> None:
+    assert summary([UNKNOWN], [], SETTINGS, measured_nothing=True) == [
+        "NOTHING WAS MEASURED: --tfperf-require-baseline was given, and no selected test came to a measurement."
+    ]
+
+
+def test_recorded_rows_are_shown_old_to_new() -> None:
+    changes = (Change(baseline(1612.0), baseline(1402.0, spread=0.0123)), Change(None, baseline(7.25, spread=None)))
+    assert said(record(), changes=changes).splitlines()[-3:] == [
+        "recorded in baselines/: 1 new, 1 changed; commit them when they are right",
+        "  box.csv  resnet50-b64-replicated-device 1x8  1,612 -> 1,402  -13.0 %  runs differ by 1.2 %",
+        "  box.csv  resnet50-b64-replicated-device 1x8  new 7.25",
+    ]
+
+
+def test_what_regressed_is_not_called_in_doubt() -> None:
+    assert "in doubt" not in said(judged(Outcome.REGRESSED, -0.13))

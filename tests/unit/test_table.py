@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+from measurements import WORKLOAD, baseline, record, throughput
+
+from pytest_tfperf.record import Record
+from pytest_tfperf.reports.table import counts, outcome, table
+from pytest_tfperf.verdict import Outcome, Verdict
+
+
+def judged(kind: Outcome, change: float, floor: bool = False) -> Record:
+    now = throughput(1000.0 * (1 + change))
+    return record(now, verdict=Verdict(outcome=kind, baseline=baseline(), change=change, floor=floor))
+
+
+UNKNOWN = record(throughput(7.25, uncertainty=0.01), verdict=Verdict(outcome=Outcome.NO_BASELINE), topology="1x1")
+WIDE = record(
+    throughput(1234567.0, uncertainty=1000.0),
+    workload=WORKLOAD.with_(model="trivial", batch_size=4096),
+    verdict=Verdict(outcome=Outcome.IMPROVED, baseline=baseline(12.5), change=98764.36),
+)
+
+
+def test_records_stand_under_their_heading() -> None:
+    rows = [judged(Outcome.PASS, -0.004), WIDE, UNKNOWN, judged(Outcome.REGRESSED, -0.13)]
+    assert "\n".join(table(rows)) == dedent("""\
+        workload                         topology   images/s  +/-    baseline        change  outcome
+        resnet50-b64-replicated-device   1x8           996.0  1.50      1,000        -0.4 %  PASS
+        trivial-b4096-replicated-device  1x8       1,234,567  1,000     12.50  +9876436.0 %  IMPROVED
+        resnet50-b64-replicated-device   1x1            7.25  0.01          -             -  NO_BASELINE
+        resnet50-b64-replicated-device   1x8           870.0  1.50      1,000       -13.0 %  REGRESSED""")
+
+
+def test_columns_that_say_nothing_are_left_out() -> None:
+    assert table([UNKNOWN]) == [
+        "workload                        topology  images/s  +/-   outcome",
+        "resnet50-b64-replicated-device  1x1           7.25  0.01  NO_BASELINE",
+    ]
+
+
+def test_a_documents_figure_has_a_column_where_there_is_one() -> None:
+    with_document = record(throughput(1402.0), document=baseline(1612.0))
+    assert table([with_document, UNKNOWN]) == [
+        "workload                        topology  images/s  +/-   outcome      document",
+        "resnet50-b64-replicated-device  1x8          1,402  1.50  measured        1,612",
+        "resnet50-b64-replicated-device  1x1           7.25  0.01  NO_BASELINE         -",
+    ]
+
+
+def test_no_line_ends_in_blanks() -> None:
+    assert all(line == line.rstrip() for line in table([judged(Outcome.PASS, 0.0), judged(Outcome.REGRESSED, 0.0)]))
+
+
+@pytest.mark.parametrize("kind", Outcome)
+def test_an_outcome_is_its_word(kind: Outcome) -> None:
+    assert outcome(judged(kind, 0.0)) == kind.value
+
+
+def test_a_floor_says_so() -> None:
+    assert outcome(judged(Outcome.PASS, 0.0, floor=True)) == "PASS (floor)"
+
+
+def test_what_was_not_judged_says_so() -> None:
+    assert outcome(record(verdict=None)) == "measured"
+
+
+def test_outcomes_are_counted_in_the_order_they_came() -> None:
+    records = [judged(Outcome.REGRESSED, -0.13), judged(Outcome.PASS, 0.0), judged(Outcome.PASS, 0.0), UNKNOWN]
+    assert counts(records) == "1 REGRESSED, 2 PASS, 1 NO_BASELINE"
+
+
+def test_a_floor_is_counted_apart() -> None:
+    assert counts([judged(Outcome.PASS, 0.0), judged(Outcome.PASS, 0.0, floor=True)]) == "1 PASS, 1 PASS (floor)"
