@@ -37,7 +37,7 @@ tfperf_steps = 20
 tfperf_warmup_steps = 1
 """
 _PATIENCE_SECONDS = 240  # far beyond what any session here takes: only a hang gets there
-_OURS = ("TFPERF_", "PYTEST_", "PYTHONPATH", "COV_", "TF_")
+_OURS = ("TFPERF_", "PYTEST_", "COV_", "TF_")
 
 
 @dataclass(frozen=True)

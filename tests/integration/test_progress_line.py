@@ -1,4 +1,4 @@
-"""Progress in a terminal, none in a log, tf_cnn_benchmarks' own lines with -v."""
+"""Progress in a terminal, tf_cnn_benchmarks' own lines with -v."""
 
 from __future__ import annotations
 
@@ -18,12 +18,6 @@ TESTS = """
         workload = Workload(model="nets:tiny", batch_size=1, input_pipeline="nets:paced")
         throughput.check(workload, on=gpu_topology.take(1))
 """
-
-
-@pytest.fixture(scope="module")
-def logged(shared: Project) -> Finished:
-    shared.write("test_it.py", TESTS)
-    return shared.run()
 
 
 @pytest.fixture(scope="module")
@@ -52,14 +46,6 @@ def _read(descriptor: int) -> bytes:
         return os.read(descriptor, 4096)
     except OSError:  # EIO: the last writer has closed the terminal
         return b""
-
-
-def test_a_log_has_no_escape_codes(logged: Finished) -> None:
-    assert "\x1b" not in logged.text
-
-
-def test_a_log_has_no_progress(logged: Finished) -> None:
-    assert "steps " not in logged.text.partition("= throughput =")[0]
 
 
 def test_verbosity_shows_the_lines_of_tf_cnn_benchmarks(verbose: Finished) -> None:

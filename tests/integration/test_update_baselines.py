@@ -85,10 +85,10 @@ FOUR_TESTS = """
         return Workload(model="nets:tiny", batch_size=batch_size, input_pipeline=input_pipeline)
 
     def test_fine(throughput, gpu_topology):
-        throughput.check(tiny(1), on=gpu_topology.take(1), steps=1)
+        throughput.check(tiny(1), on=gpu_topology.take(1))
 
     def test_body(throughput, gpu_topology):
-        throughput.check(tiny(2), on=gpu_topology.take(1), steps=1)
+        throughput.check(tiny(2), on=gpu_topology.take(1))
         assert "scaling" == "as wished"
 
     def test_noisy(throughput, gpu_topology):

@@ -97,14 +97,6 @@ def test_the_machine_is_the_same_the_next_time(compared: Finished) -> None:
     assert "Benchmark machine_info is different" not in compared.text
 
 
-@pytest.mark.parametrize("option", ["--benchmark-disable", "--benchmark-skip"])
-def test_pytest_benchmark_can_be_switched_off(benchmarked: Finished, shared: Project, option: str) -> None:
-    finished = shared.run(option, "-k", "throughput", "--tfperf-steps=1")
-    assert finished.status == 0, finished.text
-
-
-def test_a_regression_does_not_disturb_its_report(project: Project) -> None:
-    project.write("test_it.py", TESTS.replace("measure", "check"))
-    project.baseline("nets:tiny-b4-replicated-nets:paced", reference=1e12)
-    finished = project.run("-k", "throughput", "--benchmark-json=out.json", "--tfperf-steps=5")
-    assert finished.kinds == {"test_throughput": "failure"}
+def test_pytest_benchmark_can_be_switched_off(benchmarked: Finished, shared: Project) -> None:
+    finished = shared.run("--benchmark-disable", "-k", "throughput", "--tfperf-steps=1")
+    assert finished.kinds == {"test_throughput": "passed"}

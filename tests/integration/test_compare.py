@@ -1,0 +1,117 @@
+"""`throughput.compare` over real workers: sides that are the same, a side that is slowed, whole runs in turns."""
+
+from __future__ import annotations
+
+import pytest
+from inner import Finished, Project
+
+# The tolerance is wide because the machine may be busy with anything; the slowdown is far wider.
+TESTS = """
+    import pytest
+    from pytest_tfperf import Workload
+
+    TINY = Workload(model="nets:tiny", batch_size=1)
+
+    @pytest.mark.cpu
+    class TestOnCpus:
+        def test_compares_equals(self, throughput, gpu_topology):
+            found = throughput.compare(TINY, TINY, on=gpu_topology.take(1), tolerance=0.3, max_pairs=8)
+            assert found.how == "turns"
+            assert 0 < found.low <= found.ratio <= found.high
+
+        def test_compares_two_workloads(self, throughput, gpu_topology):
+            larger = TINY.with_(batch_size=64)
+            assert throughput.compare(TINY, larger, on=gpu_topology.take(1), max_pairs=8).ratio > 1
+
+        def test_compares_host_pipelines(self, throughput, gpu_topology):
+            host = TINY.with_(input_pipeline="host")
+            found = throughput.compare(host, host, on=gpu_topology.take(1), tolerance=0.9, max_pairs=4)
+            assert found.how == "alternating runs"
+
+        def test_cannot_tell(self, throughput, gpu_topology):
+            throughput.compare(TINY, TINY, on=gpu_topology.take(1), tolerance=0.3, max_seconds=1e-9)
+"""
+
+
+@pytest.fixture(scope="module")
+def plain(shared: Project) -> Finished:
+    shared.write("test_it.py", TESTS)
+    return shared.run()
+
+
+@pytest.fixture(scope="module")
+def slowed(shared: Project) -> Finished:
+    shared.write("test_it.py", TESTS)
+    return shared.run("--tfperf-inject-slowdown=0.8", "-k", "equals")
+
+
+def test_a_against_itself_never_fails(plain: Finished) -> None:
+    assert plain.cases["test_compares_equals"].kind == "passed", plain.text
+
+
+def test_two_workloads_are_told_apart_by_their_ids(plain: Finished) -> None:
+    assert plain.cases["test_compares_two_workloads"].kind == "passed", plain.text
+    assert "nets:tiny-b64-replicated-device" in plain.text
+
+
+def test_host_pipelines_alternate_whole_runs(plain: Finished) -> None:
+    assert plain.cases["test_compares_host_pipelines"].kind == "passed", plain.text
+
+
+def test_what_can_not_be_told_passes_with_a_warning(plain: Finished) -> None:
+    assert plain.cases["test_cannot_tell"].kind == "passed"
+    assert "ThroughputWarning: nets:tiny-b1-replicated-device, b is" in plain.text
+    assert "the next pair would end after max_seconds=1e-09" in plain.text
+
+
+def test_the_table_shows_both_sides_and_the_ratio(plain: Finished) -> None:
+    heading = next(line for line in plain.text.splitlines() if line.startswith("workload"))
+    assert heading.split() == "workload topology a images/s b images/s b / a 95 % interval pairs outcome".split()
+
+
+def test_a_slowed_side_is_regressed(slowed: Finished) -> None:
+    assert slowed.status == 1
+    case = slowed.cases["test_compares_equals"]
+    assert case.kind == "failure"
+    assert "slower by more than the tolerance in" in case.text
+
+
+def test_a_failure_says_how_to_run_it_again(slowed: Finished) -> None:
+    assert "rerun       pytest test_it.py::TestOnCpus::test_compares_equals" in slowed.text
+
+
+def test_strict_fails_what_can_not_be_told(shared: Project, plain: Finished) -> None:
+    finished = shared.run("--tfperf-strict", "-k", "cannot")
+    assert (finished.status, finished.kinds["test_cannot_tell"]) == (1, "failure")
+
+
+def test_smoke_takes_one_pair_and_judges_nothing(shared: Project, plain: Finished) -> None:
+    finished = shared.run("--tfperf-smoke", "-k", "cannot")
+    assert finished.kinds["test_cannot_tell"] == "passed"
+    assert "1 compared in" in finished.text
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("max_pairs=2", "max_pairs=2: it takes a whole number from 3 to decide"),
+        ("max_seconds=0", "max_seconds=0 must be above 0"),
+        ("tolerance=2", "give a fraction between 0 and 1"),
+        ("steps=0", "at least one step must be timed"),
+    ],
+)
+def test_an_impossible_argument_is_refused(project: Project, argument: str, said: str) -> None:
+    project.write(
+        "test_it.py",
+        f"""
+        import pytest
+        from pytest_tfperf import Workload
+
+        @pytest.mark.cpu
+        def test_it(throughput, gpu_topology):
+            tiny = Workload(model="nets:tiny", batch_size=1)
+            throughput.compare(tiny, tiny, on=gpu_topology.take(1), {argument})
+        """,
+    )
+    finished = project.run()
+    assert (finished.status, said in finished.text) == (1, True)
