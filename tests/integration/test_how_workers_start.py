@@ -25,9 +25,25 @@ TESTS = """
 """
 
 
+# A driver that is busy between windows, yet for less time than a window of three steps takes.
+SLOW_DRIVER = """
+    import time
+    from pytest_tfperf.live import LiveLine
+
+    shown = LiveLine.window
+
+    def window(self, *arguments):
+        time.sleep(0.04)
+        shown(self, *arguments)
+
+    LiveLine.window = window
+"""
+
+
 @pytest.fixture(scope="module")
 def forked(shared: Project) -> Finished:
     shared.write("test_it.py", TESTS)
+    shared.write("conftest.py", SLOW_DRIVER)
     return shared.run()
 
 
