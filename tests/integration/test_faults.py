@@ -56,7 +56,7 @@ TESTS = """
 @pytest.fixture(scope="module")
 def faults(shared: Project) -> Finished:
     shared.write("test_it.py", TESTS)
-    process = shared.start("--tfperf-timeout=3")
+    process = shared.start("--tfperf-timeout=5")
     text, _ = process.communicate()
     return shared.finished(process, text)
 
@@ -77,10 +77,10 @@ def faults(shared: Project) -> Finished:
         ("test_is_killed", "in phase 'model'"),
         ("test_runs_out_of_memory", "MemoryError"),
         ("test_runs_out_of_memory", "The worker ran out of memory: take a smaller batch_size."),
-        ("test_hangs_in_the_model", "said nothing for 3 s in phase 'model' and was killed"),
+        ("test_hangs_in_the_model", "said nothing for 5 s in phase 'model' and was killed"),
         ("test_hangs_in_the_model", "a longer limit: --tfperf-timeout SECONDS"),
         ("test_hangs_in_the_model", "in hanging"),  # faulthandler's stack, in the log's end
-        ("test_hangs_in_the_steps", "said nothing for 3 s in phase 'steps' and was killed"),
+        ("test_hangs_in_the_steps", "said nothing for 5 s in phase 'steps' and was killed"),
         ("test_trains_to_nan", "the loss is nan"),
         ("test_kills_the_server", "in phase 'model'"),
     ],
