@@ -20,7 +20,7 @@ from pytest_tfperf.windows import Plan, Watch, run_attempt
 from pytest_tfperf.workload import Workload
 
 MOST_PAIRS = 20
-MOST_SECONDS = 600.0
+MOST_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

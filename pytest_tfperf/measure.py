@@ -16,7 +16,7 @@ from pytest_tfperf import catalogue
 from pytest_tfperf.baseline import Baseline, Change, Key, Provenance
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.launchers import Job, Launcher
-from pytest_tfperf.night import common_shift, prefix_drop
+from pytest_tfperf.night import LEAST_TESTS, common_shift, prefix_drop
 from pytest_tfperf.noise import Noise, noise_of
 from pytest_tfperf.record import Record
 from pytest_tfperf.settings import Settings
@@ -28,6 +28,8 @@ from pytest_tfperf.trial import Attempt, Trial
 from pytest_tfperf.verdict import Tolerance, Verdict, judge, may_stop, smallest_loss
 from pytest_tfperf.windows import SMOKE, Enough, Plan, Watch, run_attempt
 from pytest_tfperf.workload import Workload
+
+_TRIES = 3  # workers in which a run may settle
 
 TOO_NOISY_TO_GATE = 0.15
 """A baseline that could not catch a loss of 15 % is no baseline (verdict.md, step 6)."""
@@ -147,7 +149,7 @@ class Bench:
         if earlier is None:
             trial = Trial((self._attempt(workload, topology, plan, _stop_early(found, accepted)),))
             self._note_first_run(test, key, trial, found)
-            verdict = self._judge(trial, found, accepted, shift=0.0)
+            verdict = self._judge(trial, found, accepted, shift=self._shift_so_far)
         else:
             trial, started = earlier.trial, started - earlier.seconds
             verdict = self._judge(trial, found, accepted, shift=self.shift)
@@ -158,8 +160,14 @@ class Bench:
 
     @property
     def shift(self) -> float:
-        """What the first runs of all tests so far have in common; see `night.common_shift`."""
-        return common_shift(self._first_drops.values())
+        """What the first runs of all tests so far have in common; 0 for too few. See `night.common_shift`."""
+        return common_shift(self._first_drops.values()) or 0.0
+
+    @property
+    def _shift_so_far(self) -> float | None:
+        """The shift as far as it is known; None where enough tests to know it are still to come."""
+        known = common_shift(self._first_drops.values())
+        return 0.0 if known is None and self._tests < LEAST_TESTS else known
 
     def save(self, record: Record) -> Change:
         """Make a rehearsed record this machine's baseline.
@@ -191,20 +199,28 @@ class Bench:
         return self._finish(workload, topology, trial, started, test)
 
     def _plan(self) -> Plan:
-        return Plan(steps=self._settings.steps, warmup_steps=self._settings.warmup_steps)
+        settings = self._settings
+        return Plan(steps=settings.steps, warmup_steps=settings.warmup_steps, max_seconds=settings.max_time or math.inf)
 
     def _attempt(self, workload: Workload, topology: Topology, plan: Plan, enough: Enough = lambda _: False) -> Attempt:
         catalogue.check(workload)
         assert topology.devices is not None, "take() says which devices"
         job = Job(workload=workload, devices=topology.devices, slowdown=self._settings.inject_slowdown)
-        run = self._launcher.start(job, self._watch.phase)
-        try:
-            return run_attempt(run, plan, self._watch, enough)
-        finally:
-            run.close()
-            self._watch.done()
+        for _ in range(_TRIES):
+            run = self._launcher.start(job, self._watch.phase)
+            try:
+                attempt = run_attempt(run, plan, self._watch, enough)
+            finally:
+                run.close()
+                self._watch.done()
+            if not attempt.unsettled:
+                return attempt
+        raise MeasurementError(
+            f"{workload.id} on {topology.describe()}: INVALID: {attempt.unsettled} (and so in each of {_TRIES} fresh "
+            "workers). Free the machine of other work, or give the test more warmup_steps"
+        )
 
-    def _judge(self, trial: Trial, found: Reference, accepted: Tolerance, *, shift: float) -> Verdict:
+    def _judge(self, trial: Trial, found: Reference, accepted: Tolerance, *, shift: float | None) -> Verdict:
         nights = self._history.nights(found.baseline) if found.baseline else ()
         return judge(
             summarise(trial),

@@ -35,9 +35,9 @@ class Night:
         return hodges_lehmann(self.drops)
 
 
-def common_shift(drops: Collection[float]) -> float:
-    """The median over tests of what `prefix_drop` gives of each; 0 for fewer than eight tests."""
-    return statistics.median(drops) if len(drops) >= LEAST_TESTS else 0.0
+def common_shift(drops: Collection[float]) -> float | None:
+    """The median over tests of what `prefix_drop` gives of each; None for fewer than eight tests."""
+    return statistics.median(drops) if len(drops) >= LEAST_TESTS else None
 
 
 def prefix_drop(attempt: Attempt, reference: float) -> float:

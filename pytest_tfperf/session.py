@@ -163,8 +163,11 @@ class Session:
         done = {record.test for record in self.records}
         unsettled = [r for test, records in self.deferred.items() if test not in done for r in records]
         compared = [comparison for found in self.comparisons.values() for comparison in found]
-        parts = summary.comparisons(compared), summary.summary(
-            [*self.records, *unsettled], self.changes, self.settings, measured_nothing=self._measured_nothing
+        parts = (
+            summary.comparisons(compared),
+            summary.summary(
+                [*self.records, *unsettled], self.changes, self.settings, measured_nothing=self._measured_nothing
+            ),
         )
         return [*parts[0], *([""] if all(parts) else []), *parts[1]]
 
@@ -365,6 +368,7 @@ class ThroughputFixture:
         return Plan(
             steps=settings.steps if steps is None else steps,
             warmup_steps=settings.warmup_steps if warmup_steps is None else warmup_steps,
+            max_seconds=settings.max_time or math.inf,
         )
 
 

@@ -102,6 +102,7 @@ class Settings:
     tolerance: float = _option(0.02, _tolerance, "accepted change where neither test nor baseline says", "FRACTION")
     steps: int = _option(100, _count(1), "the most steps that are timed, where the test doesn't say", "N")
     warmup_steps: int = _option(10, _count(0), "the least steps before them that are not timed", "N")
+    max_time: float = _option(0.0, _seconds, "timing of a run ends here even where steps are left", "SECONDS")
     against: Path | None = _option(
         None, find_python, "compare with another Python, or virtual environment, instead of the baselines", "PYTHON"
     )

@@ -28,7 +28,7 @@ def settled_from(windows: Sequence[Window]) -> int:
     rates = _rates(windows)
     if len(rates) < LEAST_WINDOWS:
         return 0
-    best = min(range(int(len(rates) * _MOST_DISCARDED) + 1), key=lambda cut: _mser(rates[cut:]))
+    best = _least_mser(rates)
     early, rest = rates[:best], rates[best:]
     # MSER alone would discard a few windows of pure noise in most runs.
     if not early or abs(statistics.median(early) - statistics.median(rest)) < 3 * _scatter(rest):
@@ -76,8 +76,16 @@ def _rates(windows: Sequence[Window]) -> list[float]:
     return [math.log(w.steps / w.seconds) for w in windows]
 
 
-def _mser(rates: Sequence[float]) -> float:
-    return statistics.pvariance(rates) / len(rates)
+def _least_mser(rates: Sequence[float]) -> int:
+    """The cut with the least variance / count of what remains, from running sums: this is asked every ten windows."""
+    count, total, squares = 0, 0.0, 0.0
+    found: list[tuple[float, int]] = []
+    middle = statistics.median(rates)  # sums of squares lose their digits far from zero
+    for cut in range(len(rates) - 1, -1, -1):
+        count, total, squares = count + 1, total + rates[cut] - middle, squares + (rates[cut] - middle) ** 2
+        if cut <= len(rates) * _MOST_DISCARDED:
+            found.append(((squares / count - (total / count) ** 2) / count, cut))
+    return min(found)[1]
 
 
 def _scatter(rates: Sequence[float]) -> float:

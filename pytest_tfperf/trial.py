@@ -27,11 +27,12 @@ class Attempt:
 
     Args:
         windows: the timed windows, in order.
-        warmup: the windows before them, which count for nothing.
+        warmup: the windows before them, which count for nothing; those too that turned out to be not settled yet.
         images_per_step: batch size times replicas, over all nodes.
         compile_seconds: the first call: tracing, compiling and one step; None in a log.
         stated_images_per_sec: the total that a log's program printed itself, which then is the attempt's value.
         environment: what the worker ran on: versions, options; "tensorflow" -> "2.21.0".
+        unsettled: why the windows are no steady state; "" where they are.
         log: the worker's log file, or the log that was replayed.
     """
 
@@ -41,6 +42,7 @@ class Attempt:
     compile_seconds: float | None = None
     stated_images_per_sec: float | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    unsettled: str = ""
     log: str = ""
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.launchers import TrainingRun
+from pytest_tfperf.settling import settled_from, unsettled
 from pytest_tfperf.trial import Attempt, Window
 
 WINDOW_SECONDS = 0.15  # long against the cost of a call, short against a neighbour's burst
@@ -22,6 +24,7 @@ class Plan:
     Args:
         steps: the most steps that are timed (its `num_batches`).
         warmup_steps: the least steps before them that are not (its `num_warmup_batches`).
+        max_seconds: timing ends here even where steps are left.
 
     Raises:
         WorkloadError: no steps to time, or a negative warm-up.
@@ -29,6 +32,7 @@ class Plan:
 
     steps: int = 100
     warmup_steps: int = 10
+    max_seconds: float = math.inf
 
     def __post_init__(self) -> None:
         if not isinstance(self.steps, int) or self.steps < 1:
@@ -76,18 +80,35 @@ def run_attempt(run: TrainingRun, plan: Plan, watch: Watch, enough: Enough = lam
         if len(windows) + 1 < most:
             queue.ask(steps)  # before the answer to the last is read, so that the worker never waits
         windows.append(queue.take())
-        attempt = Attempt(
-            windows=tuple(windows),
-            images_per_step=run.images_per_step,
-            warmup=tuple(warmup),
-            compile_seconds=run.compile_seconds,
-            environment=run.environment,
-            log=run.log,
-        )
+        attempt = _attempt(run, warmup, windows)
         watch.window(attempt, plan)
-        if len(windows) >= LEAST_WINDOWS and len(windows) % 10 == 0 and enough(attempt):
+        if sum(w.seconds for w in windows) >= plan.max_seconds:
             break
-    return attempt
+        if len(windows) >= LEAST_WINDOWS and len(windows) % 10 == 0 and enough(settled(attempt)):
+            break
+    return settled(attempt)
+
+
+def settled(attempt: Attempt) -> Attempt:
+    """The attempt with its unsettled first windows counted as warm-up, and the reason where it never settled."""
+    cut = settled_from(attempt.windows)
+    return replace(
+        attempt,
+        warmup=attempt.warmup + attempt.windows[:cut],
+        windows=attempt.windows[cut:],
+        unsettled=unsettled(attempt.windows[cut:]),
+    )
+
+
+def _attempt(run: TrainingRun, warmup: Sequence[Window], windows: Sequence[Window]) -> Attempt:
+    return Attempt(
+        windows=tuple(windows),
+        images_per_step=run.images_per_step,
+        warmup=tuple(warmup),
+        compile_seconds=run.compile_seconds,
+        environment=run.environment,
+        log=run.log,
+    )
 
 
 def window_steps(warmup: Sequence[Window], plan: Plan) -> int:

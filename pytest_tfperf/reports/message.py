@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from pytest_tfperf.record import Record, changed_since
-from pytest_tfperf.reports.numbers import percent, rate
+from pytest_tfperf.reports.numbers import duration, percent, rate
 from pytest_tfperf.throughput import Throughput
 from pytest_tfperf.verdict import Outcome, Verdict
 
@@ -45,6 +45,7 @@ def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
     yield "bounds", _bounds(verdict)
     yield "baseline", _provenance(verdict)
     yield _confirmation(record.throughput, verdict)
+    yield "spent", _spent(record)
     yield "detects", _smallest_loss(verdict)
     if changed := changed_since(verdict.baseline, record.environment):
         yield "environment", ", ".join(changed)
@@ -87,6 +88,12 @@ def _confirmation(throughput: Throughput, verdict: Verdict) -> tuple[str, str]:
     if verdict.outcome is Outcome.REGRESSED and count > 1:
         return "confirmed", f"{count} of {count} fresh workers: {runs}"
     return "runs", f"{runs}: {verdict.reason}"
+
+
+def _spent(record: Record) -> str:
+    t = record.throughput
+    text = f"{t.steps} steps in {t.windows} windows"
+    return f"{text}, {duration(record.seconds)} in all" if record.seconds else text
 
 
 def _smallest_loss(verdict: Verdict) -> str:

@@ -1,0 +1,342 @@
+"""The gate's two error rates, simulated through its own code: false alarms, and losses that it misses.
+
+    python benchmarks/verdict.py [--nights 400] [--windows 40] [--seed 1]
+
+A night is 50 tests on one machine. Each run of a test (a fresh worker) has its own level, normal with standard deviation sb around
+the test's; each night shifts all tests by a common amount (1 %); windows scatter by 3 % around their run's level, each resembling
+the one before (AR(1), 0.3). Baselines are five runs of another night. `measure.Bench`, `verdict.judge`, `noise.noise_of`, `night` and
+`throughput` are the ones that users run; only the worker is simulated.
+
+Two levels: "runs" gives each run's value at once, for the large tables; "windows" goes through `windows.run_attempt` with early
+stopping. Beside ours stand a plain rule (mean of 100 windows 5 % below the baseline's) and pytest-benchmark's
+`--benchmark-compare-fail=mean:5%` (one run against one run). Intervals are 95 %, Wilson's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import random
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_tfperf.baseline import Baseline, Key
+from pytest_tfperf.measure import Bench
+from pytest_tfperf.night import Night
+from pytest_tfperf.record import Record
+from pytest_tfperf.settings import Settings
+from pytest_tfperf.throughput import hodges_lehmann
+from pytest_tfperf.topology import Host, Topology
+from pytest_tfperf.trial import Attempt, Window
+from pytest_tfperf.verdict import Outcome
+from pytest_tfperf.workload import Workload
+
+TESTS = 50
+LOSING = 5  # tests of a night that lost throughput; few enough to leave the night's median alone
+IMAGES = 100
+STEP_SECONDS = 0.15
+WINDOW_SD, WINDOW_R = 0.03, 0.3
+NIGHT_SD = 0.01
+BASELINE_RUNS = 5
+WORKLOADS = [Workload(model="trivial", batch_size=number + 1) for number in range(TESTS)]
+TOPOLOGY = Topology(host=Host(cpu_model="simulated", usable_cores=1, total_cores=1)).on_cpu().take(1)
+
+
+@dataclass
+class Machine:
+    """The truth: how runs and nights differ, and who lost how much."""
+
+    spread: float
+    random: random.Random
+    night: float = 0.0
+    losses: dict[Workload, float] = field(default_factory=dict)
+    slow_runs: dict[Workload, float] = field(default_factory=dict)  # taken by the test's next run only
+
+    def next_night(self) -> None:
+        self.night = self.random.gauss(0, NIGHT_SD)
+
+    def run_level(self, workload: Workload) -> float:
+        """A fresh run's log throughput, relative to the test's own."""
+        lost = math.log1p(-self.losses.get(workload, 0.0)) + math.log1p(-self.slow_runs.pop(workload, 0.0))
+        return self.night + lost + self.random.gauss(0, self.spread)
+
+    def windows(self, level: float) -> Iterator[Window]:
+        noise = self.random.gauss(0, WINDOW_SD)
+        while True:
+            yield Window(steps=1, seconds=STEP_SECONDS / math.exp(level + noise), loss=1.0)
+            noise = WINDOW_R * noise + self.random.gauss(0, WINDOW_SD * math.sqrt(1 - WINDOW_R**2))
+
+
+@dataclass
+class SimulatedRun:
+    """A `TrainingRun` whose windows come from the machine's truth."""
+
+    source: Iterator[Window]
+    images_per_step: int = IMAGES
+    compile_seconds: float = 0.0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    log: str = ""
+
+    def request(self, steps: int) -> None:
+        pass
+
+    def receive(self) -> Window:
+        return next(self.source)
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class SimulatedLauncher:
+    machine: Machine
+
+    def start(self, job: Any, progress: Any) -> SimulatedRun:
+        del progress
+        return SimulatedRun(self.machine.windows(self.machine.run_level(job.workload)))
+
+    def close(self) -> None:
+        pass
+
+
+class RunLevelBench(Bench):
+    """Takes each run's value at once, with the error that 100 windows would leave."""
+
+    machine: Machine
+
+    def _attempt(self, workload: Workload, *_: object, **__: object) -> Attempt:
+        level = self.machine.run_level(workload)
+        return _stated(level, level + self.machine.random.gauss(0, _error_of(100)), self.machine.random)
+
+
+def _error_of(windows: int) -> float:
+    return WINDOW_SD * math.sqrt((1 + WINDOW_R) / (1 - WINDOW_R) / windows)
+
+
+def _stated(level: float, value: float, rng: random.Random) -> Attempt:
+    first = level + rng.gauss(0, _error_of(20))  # what the first 20 windows say, for the night's common shift
+    return Attempt(
+        windows=(Window(1, STEP_SECONDS / math.exp(first), 1.0),),
+        images_per_step=IMAGES,
+        stated_images_per_sec=IMAGES / STEP_SECONDS * math.exp(value),
+    )
+
+
+class Silent:
+    def phase(self, name: str) -> None: ...
+    def window(self, attempt: Any, plan: Any) -> None: ...
+    def done(self) -> None: ...
+
+
+@dataclass
+class Memory:
+    """Baselines and history without a disk: what `Bench` asks of the two stores."""
+
+    rows: dict[Key, Baseline]
+    past: dict[Key, list[Night]] = field(default_factory=lambda: defaultdict(list))
+    tonight: dict[Key, Night] = field(default_factory=dict)
+
+    def load(self, machine: str) -> dict[Key, Baseline]:
+        return self.rows
+
+    def published_like(self, key: Key) -> list[Baseline]:
+        return []
+
+    def nights(self, baseline: Baseline) -> tuple[Night, ...]:
+        return tuple(self.past[baseline.key])
+
+    def append(self, record: Record) -> None:
+        verdict = record.verdict
+        drops = [r.log_rate - math.log(verdict.baseline.reference) - verdict.shift for r in record.throughput.runs]
+        self.tonight[record.key] = Night(tuple(drops), doubtful=verdict.outcome is Outcome.INCONCLUSIVE)
+
+    def end_night(self) -> None:
+        for key, night in self.tonight.items():
+            self.past[key].append(night)
+        self.tonight = {}
+
+
+def record_baselines(machine: Machine) -> dict[Key, Baseline]:
+    """Five runs of 100 windows each, in one night; their window noise is in the spread, as it is in real life."""
+    machine.next_night()
+    rows = {}
+    for workload in WORKLOADS:
+        values = [machine.run_level(workload) + machine.random.gauss(0, _error_of(100)) for _ in range(BASELINE_RUNS)]
+        rate = IMAGES / STEP_SECONDS * math.exp(hodges_lehmann(values))
+        key = Key(workload.id, TOPOLOGY.shape)
+        rows[key] = Baseline(
+            machine="simulated", key=key, reference=rate, runs=BASELINE_RUNS, spread=statistics.stdev(values)
+        )
+    return rows
+
+
+def run_night(machine: Machine, memory: Memory, bench_type: type[Bench]) -> dict[Workload, Record]:
+    """One night of the whole suite, as pytest runs it: all tests once, then the undecided ones again."""
+    machine.next_night()
+    bench: Any = bench_type(
+        launcher=SimulatedLauncher(machine),
+        baselines=memory,
+        history=memory,
+        settings=Settings(machine="simulated"),
+        watch=Silent(),
+        tests=TESTS,
+    )
+    bench.machine = machine
+    records = {w: bench.check(w, TOPOLOGY, test=w.id) for w in WORKLOADS}
+    for workload, record in records.items():
+        if record.undecided:
+            records[workload] = bench.check(workload, TOPOLOGY, test=workload.id, earlier=record)
+    memory.end_night()
+    return records
+
+
+# --- scenarios: each returns counts for one baseline, and is run with many seeds ---
+
+
+def first_night(seed: int, spread: float, loss: float, bench_type: type[Bench]) -> dict[str, tuple[int, int]]:
+    """A fresh baseline, one night: false nights, and of the losing tests how many are caught."""
+    machine = Machine(spread, random.Random(seed))
+    memory = Memory(record_baselines(machine))
+    machine.losses = dict.fromkeys(WORKLOADS[:LOSING], loss) if loss else {}
+    records = run_night(machine, memory, bench_type)
+    red = [w for w, r in records.items() if r.verdict.outcome is Outcome.REGRESSED]
+    caught = sum(w in machine.losses for w in red)
+    windows = [r.throughput.runs[0].windows for w, r in records.items() if w not in machine.losses]
+    return {
+        "false nights": (int(len(red) > caught), 1),
+        "caught": (caught, len(machine.losses)),
+        "in doubt": (sum(r.verdict.outcome is Outcome.INCONCLUSIVE for r in records.values()), TESTS),
+        "median windows": (int(statistics.median(windows)), 1),
+        "runs": (sum(len(r.trial.attempts) for r in records.values()), TESTS),
+    }
+
+
+def three_nights(seed: int, spread: float, loss: float, before: int) -> dict[str, tuple[int, int]]:
+    """`before` good nights, then a loss that stays: how many tests are caught within three nights."""
+    machine = Machine(spread, random.Random(seed))
+    memory = Memory(record_baselines(machine))
+    false = 0
+    for _ in range(before):
+        false += any(
+            r.verdict.outcome is Outcome.REGRESSED for r in run_night(machine, memory, RunLevelBench).values()
+        )
+    machine.losses = dict.fromkeys(WORKLOADS[:LOSING], loss)
+    found: set[Workload] = set()
+    for _ in range(3):
+        records = run_night(machine, memory, RunLevelBench)
+        found |= {w for w in machine.losses if records[w].verdict.outcome is Outcome.REGRESSED}
+    return {"caught": (len(found), LOSING), "false nights": (false, before)}
+
+
+def one_slow_run(seed: int, spread: float) -> dict[str, tuple[int, int]]:
+    """A neighbour takes 8 % of one run of some tests: how many of them fail."""
+    machine = Machine(spread, random.Random(seed))
+    memory = Memory(record_baselines(machine))
+    machine.slow_runs = dict.fromkeys(WORKLOADS[:LOSING], 0.08)
+    records = run_night(machine, memory, RunLevelBench)
+    return {"failed": (sum(records[w].verdict.outcome is Outcome.REGRESSED for w in WORKLOADS[:LOSING]), LOSING)}
+
+
+def plain_rules(seed: int, spread: float, loss: float) -> dict[str, tuple[int, int]]:
+    """The two rules that people use today, on the same truth."""
+    machine = Machine(spread, random.Random(seed))
+    memory = Memory(record_baselines(machine))
+    rng, base_night = machine.random, machine.night
+    machine.next_night()
+    plain, single = [], []
+    for number, (workload, row) in enumerate(zip(WORKLOADS, memory.rows.values(), strict=True)):
+        lost = math.log1p(-loss) if number < LOSING else 0.0
+        value = machine.run_level(workload) + lost + rng.gauss(0, _error_of(100))
+        one_run = base_night + rng.gauss(0, spread) + rng.gauss(0, _error_of(100))
+        plain.append(value - math.log(row.reference * STEP_SECONDS / IMAGES) < math.log(0.95))
+        single.append(value - one_run < -math.log(1.05))
+    return {
+        "plain false": (int(any(plain[LOSING:])), 1),
+        "plain caught": (sum(plain[:LOSING]), LOSING if loss else 0),
+        "pytest-benchmark false": (int(any(single[LOSING:])), 1),
+        "pytest-benchmark caught": (sum(single[:LOSING]), LOSING if loss else 0),
+    }
+
+
+# --- counting and printing ---
+
+
+def total(results: Sequence[Mapping[str, tuple[int, int]]]) -> dict[str, tuple[int, int]]:
+    sums: dict[str, tuple[int, int]] = {}
+    for name, (count, of) in itertools.chain.from_iterable(r.items() for r in results):
+        before = sums.get(name, (0, 0))
+        sums[name] = before[0] + count, before[1] + of
+    return sums
+
+
+def share(count: int, of: int) -> str:
+    """ "99.2 % (98.7 to 99.5)", Wilson's interval."""
+    if not of:
+        return "-"
+    p, z = count / of, 1.96
+    middle, half = p + z * z / (2 * of), z * math.sqrt(p * (1 - p) / of + z * z / (4 * of * of))
+    low, high = (middle - half) / (1 + z * z / of), (middle + half) / (1 + z * z / of)
+    return f"{p:.1%} ({max(low, 0):.1%} to {min(high, 1):.1%})"
+
+
+def smallest_caught(pool: ProcessPoolExecutor, spread: float, seeds: range) -> float:
+    """The least loss, in steps of 0.2 %, that is caught 95 times in 100 on the first night."""
+    low, high = 0.02, 0.60
+    while high - low > 0.002:
+        middle = (low + high) / 2
+        n = len(seeds)
+        found = total(list(pool.map(first_night, seeds, [spread] * n, [middle] * n, [RunLevelBench] * n, chunksize=8)))
+        count, of = found["caught"]
+        low, high = (low, middle) if count >= 0.95 * of else (middle, high)
+    return high
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nights", type=int, default=400, help="nights for each cell of the run-level tables")
+    parser.add_argument("--windows", type=int, default=40, help="nights through windows and early stopping")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--spreads", type=float, nargs="+", default=[0.005, 0.01, 0.02, 0.05, 0.10])
+    options = parser.parse_args()
+    seeds = range(options.seed * 1_000_000, options.seed * 1_000_000 + options.nights)
+    n = options.nights
+    print(f"{TESTS} tests a night, {n} nights a cell, seed {options.seed}; windows scatter by {WINDOW_SD:.0%}, r {WINDOW_R}")
+    with ProcessPoolExecutor() as pool:
+        for spread in options.spreads:
+            s = [spread] * n
+            five = total(list(pool.map(first_night, seeds, s, [0.05] * n, [RunLevelBench] * n, chunksize=8)))
+            fresh = total(list(pool.map(three_nights, seeds, s, [0.03] * n, [0] * n, chunksize=8)))
+            later = total(list(pool.map(three_nights, seeds[: n // 4], s, [0.03] * n, [10] * n, chunksize=4)))
+            spike = total(list(pool.map(one_slow_run, seeds, s, chunksize=8)))
+            plain = total(list(pool.map(plain_rules, seeds, s, [0.05] * n, chunksize=8)))
+            least = smallest_caught(pool, spread, seeds[: max(40, n // 10)])
+            print(f"\nsb {spread:.1%}")
+            print(f"  nights with a false REGRESSED    {share(*five['false nights'])}; over ten nights {share(*later['false nights'])}")
+            print(f"  5 % loss, first night            {share(*five['caught'])}")
+            print(f"  3 % loss within three nights     {share(*fresh['caught'])}, after ten nights {share(*later['caught'])}")
+            print(f"  one slow run (8 %) fails         {share(*spike['failed'])}")
+            print(f"  tests in doubt                   {share(*five['in doubt'])}, runs a test {five['runs'][0] / five['runs'][1]:.2f}")
+            print(f"  smallest loss caught 95 in 100   {least:.1%}")
+            print(f"  plain rule: false nights {share(*plain['plain false'])}, 5 % caught {share(*plain['plain caught'])}")
+            print(
+                f"  pytest-benchmark mean:5%: false nights {share(*plain['pytest-benchmark false'])}, "
+                f"5 % caught {share(*plain['pytest-benchmark caught'])}"
+            )
+        m = options.windows
+        print(f"\nthrough windows, with early stopping, {m} nights a cell")
+        for spread in options.spreads[:3]:
+            found = total(list(pool.map(first_night, seeds[:m], [spread] * m, [0.05] * m, [Bench] * m, chunksize=2)))
+            windows = found["median windows"][0] / found["median windows"][1]
+            print(
+                f"  sb {spread:.1%}: median windows of a good first run {windows:.0f} of 100, "
+                f"false nights {share(*found['false nights'])}, 5 % caught {share(*found['caught'])}"
+            )
+
+
+if __name__ == "__main__":
+    main()
