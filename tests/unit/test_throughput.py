@@ -105,7 +105,7 @@ def test_the_error_of_untrimmed_windows_is_that_of_a_mean() -> None:
 
 
 def test_the_error_is_widened_for_windows_that_resemble_their_neighbours() -> None:
-    rates = np.array([math.sin(i / 9) / 100 for i in range(60)])
+    rates = np.array([math.sin(i) / 100 for i in range(60)])
     low, high = np.sort(rates)[12], np.sort(rates)[-13]
     centred = np.clip(rates, low, high) - np.clip(rates, low, high).mean()
     r = min((centred[1:] * centred[:-1]).sum() / (centred**2).sum() + 1 / 60, 0.8)

@@ -4,7 +4,7 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from pytest_tfperf.errors import WorkloadError
@@ -42,6 +42,7 @@ workloads = fields.map(accepted)
 
 
 @given(workloads)
+@example(Workload(model="m", batch_size=1, input_pipeline="b2-replicated-device"))
 def test_every_workload_is_parsed_from_its_id(workload: Workload) -> None:
     assert Workload.parse(workload.id) == workload
 
