@@ -2,8 +2,8 @@
 
     python benchmarks/overheads.py
 
-Run it on a machine that does nothing else. Collection is compared with bare pytest in alternating runs, and the driver's clock
-with the worker's over the same windows, so both figures hold on a shared machine too.
+Run it on a machine that does nothing else. Collection is compared with bare pytest in alternating runs, and the
+driver's clock with the worker's over the same windows, so both figures hold on a shared machine too.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def driver_overhead(model: str, batch_size: int, steps: int, windows: int) -> fl
     with tempfile.TemporaryDirectory() as folder:
         launcher = LocalLauncher(logs=Path(folder), silence_seconds=120)
         devices = Devices(kind=DeviceKind.CPU, count=1)
-        run = launcher.start(Job(workload=Workload(model=model, batch_size=batch_size), devices=devices), lambda _: None)
+        job = Job(workload=Workload(model=model, batch_size=batch_size), devices=devices)
+        run = launcher.start(job, lambda _: None)
         for _ in range(3):
             run.request(steps)
         run.receive()
@@ -86,7 +87,8 @@ def main() -> None:
     print(f"collect-only, {count} tests  {ours:.3f} s, bare pytest {bare:.3f} s: {ours - bare:+.3f} s")
     print(f"worker ready to build   first {first:.2f} s, later {later:.4f} s")
     for model, batch, steps in (("trivial", 32, 20), ("resnet20", 32, 4)):
-        print(f"driver over worker      {model} b{batch}, {steps} steps a window: {driver_overhead(model, batch, steps, 60):+.2%}")
+        overhead = driver_overhead(model, batch, steps, 60)
+        print(f"driver over worker      {model} b{batch}, {steps} steps a window: {overhead:+.2%}")
 
 
 if __name__ == "__main__":

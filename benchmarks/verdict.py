@@ -2,13 +2,13 @@
 
     python benchmarks/verdict.py [--nights 400] [--windows 40] [--seed 1]
 
-A night is 50 tests on one machine. Each run of a test (a fresh worker) has its own level, normal with standard deviation sb around
-the test's; each night shifts all tests by a common amount (1 %); windows scatter by 3 % around their run's level, each resembling
-the one before (AR(1), 0.3). Baselines are five runs of another night. `measure.Bench`, `verdict.judge`, `noise.noise_of`, `night` and
-`throughput` are the ones that users run; only the worker is simulated.
+A night is 50 tests on one machine. Each run of a test (a fresh worker) has its own level, normal with standard
+deviation sb around the test's; each night shifts all tests by a common amount (1 %); windows scatter by 3 % around their
+run's level, each resembling the one before (AR(1), 0.3). Baselines are five runs of another night. `measure.Bench`,
+`verdict.judge`, `noise.noise_of`, `night` and `throughput` are the ones that users run; only the worker is simulated.
 
-Two levels: "runs" gives each run's value at once, for the large tables; "windows" goes through `windows.run_attempt` with early
-stopping. Beside ours stand a plain rule (mean of 100 windows 5 % below the baseline's) and pytest-benchmark's
+Two levels: "runs" gives each run's value at once, for the large tables; "windows" goes through `windows.run_attempt`
+with early stopping. Beside ours stand a plain rule (mean of 100 windows 5 % below the baseline's) and pytest-benchmark's
 `--benchmark-compare-fail=mean:5%` (one run against one run). Intervals are 95 %, Wilson's.
 """
 
@@ -141,10 +141,10 @@ class Memory:
     past: dict[Key, list[Night]] = field(default_factory=lambda: defaultdict(list))
     tonight: dict[Key, Night] = field(default_factory=dict)
 
-    def load(self, machine: str) -> dict[Key, Baseline]:
+    def load(self, _machine: str) -> dict[Key, Baseline]:
         return self.rows
 
-    def published_like(self, key: Key) -> list[Baseline]:
+    def published_like(self, _key: Key) -> list[Baseline]:
         return []
 
     def nights(self, baseline: Baseline) -> tuple[Night, ...]:
@@ -222,9 +222,7 @@ def three_nights(seed: int, spread: float, loss: float, before: int) -> dict[str
     memory = Memory(record_baselines(machine))
     false = 0
     for _ in range(before):
-        false += any(
-            r.verdict.outcome is Outcome.REGRESSED for r in run_night(machine, memory, RunLevelBench).values()
-        )
+        false += any(r.verdict.outcome is Outcome.REGRESSED for r in run_night(machine, memory, RunLevelBench).values())
     machine.losses = dict.fromkeys(WORKLOADS[:LOSING], loss)
     found: set[Workload] = set()
     for _ in range(3):
@@ -305,7 +303,7 @@ def main() -> None:
     options = parser.parse_args()
     seeds = range(options.seed * 1_000_000, options.seed * 1_000_000 + options.nights)
     n = options.nights
-    print(f"{TESTS} tests a night, {n} nights a cell, seed {options.seed}; windows scatter by {WINDOW_SD:.0%}, r {WINDOW_R}")
+    print(f"{TESTS} tests a night, {n} nights a cell, seed {options.seed}")
     with ProcessPoolExecutor() as pool:
         for spread in options.spreads:
             s = [spread] * n
@@ -316,17 +314,18 @@ def main() -> None:
             plain = total(list(pool.map(plain_rules, seeds, s, [0.05] * n, chunksize=8)))
             least = smallest_caught(pool, spread, seeds[: max(40, n // 10)])
             print(f"\nsb {spread:.1%}")
-            print(f"  nights with a false REGRESSED    {share(*five['false nights'])}; over ten nights {share(*later['false nights'])}")
+            print(f"  nights with a false REGRESSED    {share(*five['false nights'])}")
+            print(f"  the same over ten nights         {share(*later['false nights'])}")
             print(f"  5 % loss, first night            {share(*five['caught'])}")
-            print(f"  3 % loss within three nights     {share(*fresh['caught'])}, after ten nights {share(*later['caught'])}")
+            print(f"  3 % loss within three nights     {share(*fresh['caught'])}")
+            print(f"  the same after ten nights        {share(*later['caught'])}")
             print(f"  one slow run (8 %) fails         {share(*spike['failed'])}")
-            print(f"  tests in doubt                   {share(*five['in doubt'])}, runs a test {five['runs'][0] / five['runs'][1]:.2f}")
+            print(f"  tests in doubt                   {share(*five['in doubt'])}")
+            print(f"  runs a test                      {five['runs'][0] / five['runs'][1]:.2f}")
             print(f"  smallest loss caught 95 in 100   {least:.1%}")
-            print(f"  plain rule: false nights {share(*plain['plain false'])}, 5 % caught {share(*plain['plain caught'])}")
-            print(
-                f"  pytest-benchmark mean:5%: false nights {share(*plain['pytest-benchmark false'])}, "
-                f"5 % caught {share(*plain['pytest-benchmark caught'])}"
-            )
+            for rule in ("plain", "pytest-benchmark"):
+                false, caught = plain[f"{rule} false"], plain[f"{rule} caught"]
+                print(f"  {rule:<17} false nights {share(*false)}, 5 % caught {share(*caught)}")
         m = options.windows
         print(f"\nthrough windows, with early stopping, {m} nights a cell")
         for spread in options.spreads[:3]:

@@ -101,12 +101,12 @@ def test_a_drop_that_noise_explains_is_no_regression() -> None:
     assert verdict(*[-0.06] * 5, noise=Noise(0.05, math.inf, "")).outcome is Outcome.PASS
 
 
-def test_one_run_that_is_not_half_as_bad_leaves_it_in_doubt() -> None:
-    assert verdict(-0.13, -0.13, -0.13, -0.13, -0.02).outcome is Outcome.INCONCLUSIVE
+def test_one_lucky_run_of_five_hides_nothing() -> None:
+    assert verdict(-0.13, -0.13, -0.13, -0.13, 0.0).outcome is Outcome.REGRESSED
 
 
-def test_every_run_half_as_bad_confirms() -> None:
-    assert verdict(-0.13, -0.13, -0.13, -0.13, -0.03).outcome is Outcome.REGRESSED
+def test_two_runs_that_are_not_half_as_bad_leave_it_in_doubt() -> None:
+    assert verdict(-0.13, -0.13, -0.13, -0.02, -0.02).outcome is Outcome.INCONCLUSIVE
 
 
 def test_a_loss_that_is_no_number_is_invalid() -> None:
@@ -182,8 +182,12 @@ def test_a_drop_takes_three_runs_and_then_five(runs: list[float], wanted: int) -
     assert verdict(*runs).runs_wanted == wanted
 
 
-def test_three_runs_that_do_not_agree_are_decided() -> None:
-    assert verdict(-0.13, -0.13, 0.0).runs_wanted == 0
+def test_three_runs_that_do_not_agree_want_five() -> None:
+    assert verdict(-0.13, -0.13, 0.0).runs_wanted == 5
+
+
+def test_three_runs_of_which_two_are_good_are_decided() -> None:
+    assert verdict(-0.13, 0.0, 0.0).runs_wanted == 0
 
 
 def test_a_good_second_run_does_not_call_off_the_third() -> None:
@@ -376,7 +380,7 @@ def test_the_smallest_loss_is_caught_19_times_in_20(tests: int) -> None:
 def test_flat_nights_hardly_ever_regress() -> None:
     draw = random.Random(4)
     found = [night_of(0.0, Noise(0.02, math.inf, ""), 1, draw) for _ in range(2000)]
-    assert found.count(Outcome.REGRESSED) <= 0.005 * 2000
+    assert found.count(Outcome.REGRESSED) <= 0.01 * 2000
 
 
 def test_the_smallest_loss_of_a_single_run_is_beyond_its_own_threshold() -> None:
