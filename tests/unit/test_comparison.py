@@ -6,7 +6,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_tfperf.comparison import FALSE_ALARMS, LEAST_PAIRS, decide, share
@@ -25,11 +25,13 @@ def goodness(log_ratios: list[float], tolerance: Tolerance = TWO_PERCENT) -> int
     return WORST_FIRST.index(decide(log_ratios, tolerance, 20).outcome)
 
 
+@settings(deadline=None)
 @given(ratios, st.floats(0, 1))
 def test_a_faster_b_never_fares_worse(log_ratios: list[float], more: float) -> None:
     assert goodness([x + more for x in log_ratios]) >= goodness(log_ratios)
 
 
+@settings(deadline=None)
 @given(ratios, st.floats(0.001, 0.5), st.floats(0.001, 0.4))
 def test_a_wider_tolerance_never_fails_what_a_narrower_one_does_not(
     log_ratios: list[float], narrow: float, more: float
@@ -38,6 +40,7 @@ def test_a_wider_tolerance_never_fails_what_a_narrower_one_does_not(
     assert WORST_FIRST.index(wider.outcome) >= WORST_FIRST.index(narrower.outcome)
 
 
+@settings(deadline=None)
 @given(ratios)
 def test_swapping_the_sides_mirrors_the_interval(log_ratios: list[float]) -> None:
     there, back = (decide(values, EVEN, 20) for values in (log_ratios, [-x for x in log_ratios]))
@@ -46,17 +49,20 @@ def test_swapping_the_sides_mirrors_the_interval(log_ratios: list[float]) -> Non
         assert there.low * back.high == pytest.approx(1)
 
 
+@settings(deadline=None)
 @given(ratios)
 def test_regressed_one_way_is_improved_the_other_way(log_ratios: list[float]) -> None:
     there, back = (decide(values, EVEN, 20) for values in (log_ratios, [-x for x in log_ratios]))
     assert (there.outcome is Outcome.REGRESSED) == (back.outcome is Outcome.IMPROVED)
 
 
+@settings(deadline=None)
 @given(ratios)
 def test_the_order_of_the_pairs_does_not_matter(log_ratios: list[float]) -> None:
     assert goodness(log_ratios) == goodness(sorted(log_ratios))
 
 
+@settings(deadline=None)
 @given(ratios, st.integers(20, 60))
 def test_more_looks_make_each_stricter(log_ratios: list[float], most: int) -> None:
     few, many = decide(log_ratios, TWO_PERCENT, 20), decide(log_ratios, TWO_PERCENT, most)
@@ -64,6 +70,7 @@ def test_more_looks_make_each_stricter(log_ratios: list[float], most: int) -> No
     assert many.high >= few.high
 
 
+@settings(deadline=None)
 @given(ratios)
 def test_what_fails_lies_wholly_below_the_tolerance(log_ratios: list[float]) -> None:
     found = decide(log_ratios, TWO_PERCENT, 20)
@@ -74,6 +81,7 @@ def test_what_fails_lies_wholly_below_the_tolerance(log_ratios: list[float]) -> 
         assert found.low > 0.98
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=LEAST_PAIRS - 1))
 def test_one_or_two_pairs_decide_nothing(log_ratios: list[float]) -> None:
     found = decide(log_ratios, TWO_PERCENT, 20)
@@ -89,6 +97,12 @@ def test_one_wild_pair_of_four_is_no_regression() -> None:
     assert decide([0.001, -0.002, -0.6, 0.0], TWO_PERCENT, 20).outcome is Outcome.INCONCLUSIVE
 
 
+def test_from_ten_pairs_on_one_wild_pair_is_cut_off() -> None:
+    calm = [0.001, -0.002, 0.0, 0.003, -0.001, 0.002, -0.003, 0.001, 0.0]
+    assert decide([*calm, -0.6], TWO_PERCENT, 20).outcome is Outcome.PASS
+
+
+@settings(deadline=None)
 @given(st.integers(LEAST_PAIRS, 200))
 def test_a_look_never_gets_less_than_its_even_share(most: int) -> None:
     looks = most - LEAST_PAIRS + 1
