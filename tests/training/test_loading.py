@@ -58,5 +58,5 @@ def test_a_dataset_that_ends_while_training_says_so(cpus: list[str]) -> None:
 
 def test_a_weight_without_influence_is_named(cpus: list[str]) -> None:
     loop, _ = build(cpus[:1], model="nets:with_an_idle_weight")
-    with pytest.raises(WorkloadError, match=r"do not depend on.*make them trainable=False"):
+    with pytest.raises(WorkloadError, match=r"do not depend on these.*unused.*make them trainable=False"):
         loop.run(1)

@@ -12,6 +12,7 @@ import tensorflow as tf
 from building import assert_same, build
 
 from pytest_tfperf import catalogue
+from pytest_tfperf.training import inputs
 from pytest_tfperf.training.inputs import InputSpec
 from pytest_tfperf.training.loading import load_pipeline
 from pytest_tfperf.workload import Workload
@@ -20,8 +21,8 @@ SPEC = InputSpec(image_shape=(5, 6, 3), num_classes=7, batch_size=20, replicas=2
 
 
 def batches(name: str, spec: InputSpec, count: int) -> list[tuple[Any, Any]]:
-    inputs = load_pipeline(Workload(model="m:f", batch_size=1, input_pipeline=name), spec)
-    return list(islice(inputs, count)) if isinstance(inputs, tf.data.Dataset) else [inputs] * count
+    found = load_pipeline(Workload(model="m:f", batch_size=1, input_pipeline=name), spec)
+    return list(islice(found, count)) if isinstance(found, tf.data.Dataset) else [found] * count
 
 
 @pytest.mark.parametrize("name", sorted(catalogue.pipelines()))
@@ -60,6 +61,18 @@ def test_the_device_pipeline_lies_on_each_device_and_costs_no_operation(cpus: li
 def test_the_other_pipelines_are_read_in_each_step(cpus: list[str]) -> None:
     loop, _ = build(cpus[:2], input_pipeline="host")
     assert sum("GetNext" in operation for operation in operations(loop)) == 2
+
+
+@pytest.mark.parametrize("name", ["host", "python", "feeds:sliced"])
+@pytest.mark.parametrize("update", ["replicated", "parameter_server"])
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_fetching_ahead_as_for_gpus_gives_the_same_batches(
+    cpus: list[str], monkeypatch: pytest.MonkeyPatch, name: str, update: str, replicas: int
+) -> None:
+    plain, _ = build(cpus[:replicas], input_pipeline=name, variable_update=update)
+    monkeypatch.setattr(inputs, "_must_be_copied", lambda _: True)
+    fetching, _ = build(cpus[:replicas], input_pipeline=name, variable_update=update)
+    assert fetching.run(3) == pytest.approx(plain.run(3), rel=1e-5)
 
 
 def operations(loop: Any) -> list[str]:

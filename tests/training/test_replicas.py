@@ -67,6 +67,12 @@ def test_parameters_of_a_parameter_server_lie_on_the_cpu_once(cpus: list[str]) -
     assert variable.device.endswith("CPU:0")
 
 
+def test_one_replica_can_be_away_from_its_parameters(cpus: list[str]) -> None:
+    away = trained(cpus[1:2], model="nets:normalised", variable_update="parameter_server")
+    beside = trained(cpus[:1], model="nets:normalised")
+    assert_same([*away[0], *away[1]], [*beside[0], *beside[1]])
+
+
 def test_nccl_on_cpus_says_what_to_use(cpus: list[str]) -> None:
     with pytest.raises(WorkloadError, match=r"needs GPUs.*'copy' or 'hierarchical'"):
         build(cpus[:2], all_reduce="nccl")
