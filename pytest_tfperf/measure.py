@@ -7,74 +7,30 @@ import statistics
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 
-from pytest_tfperf import catalogue
+from pytest_tfperf.attempts import TRIES, Attempts
 from pytest_tfperf.baseline import Baseline, Change, Key, Provenance
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.launchers import Job, Launcher
+from pytest_tfperf.hardware.software import host_facts
+from pytest_tfperf.launchers import Launcher
 from pytest_tfperf.night import LEAST_TESTS, common_shift, prefix_drop
-from pytest_tfperf.noise import Noise, noise_of
 from pytest_tfperf.record import Record
+from pytest_tfperf.reference import Reference, floor_rate, reference_for
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.throughput import summarise
-from pytest_tfperf.topology import DeviceKind, Topology
+from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt, Trial
 from pytest_tfperf.verdict import Tolerance, Verdict, judge, may_stop, smallest_loss
-from pytest_tfperf.windows import SMOKE, Enough, Plan, Watch, run_attempt
+from pytest_tfperf.windows import SMOKE, Enough, Plan, Watch
 from pytest_tfperf.workload import Workload
-
-_TRIES = 3  # workers in which a run may settle
 
 TOO_NOISY_TO_GATE = 0.15
 """A baseline that could not catch a loss of 15 % is no baseline (verdict.md, step 6)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """What a measurement is held against, and how.
-
-    Args:
-        baseline: the row; None where there is none.
-        floor: the row is a document's figure for a weaker machine.
-        noise: between-run spread to reckon with; None without a baseline.
-        document: a published figure for the same workload and topology, whatever its machine; only shown.
-    """
-
-    baseline: Baseline | None
-    floor: bool
-    noise: Noise | None
-    document: Baseline | None
-
-    def tolerance(self, asked: Tolerance | None, default: Tolerance) -> Tolerance:
-        """The test's own, else the baseline's row, else the default."""
-        return asked or (default.within(self.baseline) if self.baseline else default)
-
-
-def reference_for(store: BaselineStore, machine: str, key: Key, *, gpu_fp32_tflops: float | None) -> Reference:
-    """The machine's own row; without one, the highest figure that a document has for the same work on weaker GPUs.
-
-    Only synthetic device data makes a floor, because what a real pipeline gives depends on the host.
-    `gpu_fp32_tflops` is the peak rate of one GPU here, None where no floor can hold (CPUs, a split or partial GPU, a
-    rate that isn't known).
-
-    Raises:
-        BaselineError: a file that can't be read whole.
-    """
-    rows = store.load(machine)
-    published = store.published_like(key)
-    document = max(published, key=lambda row: row.reference, default=None)
-    own, floor = rows.get(key), False
-    if own is None and gpu_fp32_tflops is not None and Workload.parse(key.workload).input_pipeline == "device":
-        weaker = [r for r in published if r.gpu_fp32_tflops is not None and r.gpu_fp32_tflops <= gpu_fp32_tflops]
-        own = max(weaker, key=lambda row: row.reference, default=None)
-        floor = own is not None
-    return Reference(own, floor, noise_of(own, rows.values()) if own else None, document)
 
 
 class Bench:
@@ -100,10 +56,10 @@ class Bench:
         tests: int = 1,
     ) -> None:
         self._launcher = launcher
+        self._attempts = Attempts(launcher, settings, watch)
         self._baselines = baselines
         self._history = history
         self._settings = settings
-        self._watch = watch
         self._tests = tests
         self._first_drops: dict[tuple[str, Key], float] = {}
 
@@ -144,7 +100,7 @@ class Bench:
         started = time.monotonic()
         plan = plan or self._plan()
         key = Key(workload.id, topology.shape)
-        found = reference_for(self._baselines, topology.machine, key, gpu_fp32_tflops=_floor_rate(topology))
+        found = reference_for(self._baselines, topology.machine, key, gpu_fp32_tflops=floor_rate(topology))
         accepted = found.tolerance(tolerance, Tolerance.of(self._settings.tolerance))
         if earlier is None:
             trial = Trial((self._attempt(workload, topology, plan, _stop_early(found, accepted)),))
@@ -154,7 +110,8 @@ class Bench:
             trial, started = earlier.trial, started - earlier.seconds
             verdict = self._judge(trial, found, accepted, shift=self.shift)
             while verdict.runs_wanted > len(trial.attempts):
-                trial = Trial((*trial.attempts, self._attempt(workload, topology, plan)))
+                believed = [attempt for attempt in trial.attempts if not attempt.disturbance]
+                trial = Trial((*believed, self._undisturbed(workload, topology, plan)))
                 verdict = self._judge(trial, found, accepted, shift=self.shift)
         return self._finish(workload, topology, trial, started, test, verdict, found.document)
 
@@ -195,7 +152,7 @@ class Bench:
     def _rehearse(self, workload: Workload, topology: Topology, plan: Plan, test: str) -> Record:
         started = time.monotonic()
         runs = range(self._settings.runs)
-        trial = Trial(tuple(self._attempt(workload, topology, plan) for _ in runs))
+        trial = Trial(tuple(self._undisturbed(workload, topology, plan) for _ in runs))
         return self._finish(workload, topology, trial, started, test)
 
     def _plan(self) -> Plan:
@@ -203,21 +160,17 @@ class Bench:
         return Plan(steps=settings.steps, warmup_steps=settings.warmup_steps, max_seconds=settings.max_time or math.inf)
 
     def _attempt(self, workload: Workload, topology: Topology, plan: Plan, enough: Enough = lambda _: False) -> Attempt:
-        catalogue.check(workload)
-        assert topology.devices is not None, "take() says which devices"
-        job = Job(workload=workload, devices=topology.devices, slowdown=self._settings.inject_slowdown)
-        for _ in range(_TRIES):
-            run = self._launcher.start(job, self._watch.phase)
-            try:
-                attempt = run_attempt(run, plan, self._watch, enough)
-            finally:
-                run.close()
-                self._watch.done()
-            if not attempt.unsettled:
+        return self._attempts.one(workload, topology, plan, enough)
+
+    def _undisturbed(self, workload: Workload, topology: Topology, plan: Plan) -> Attempt:
+        """An attempt that nothing disturbed: bad news and baselines rest on no other."""
+        for _ in range(TRIES):
+            attempt = self._attempt(workload, topology, plan)
+            if not attempt.disturbance:
                 return attempt
         raise MeasurementError(
-            f"{workload.id} on {topology.describe()}: INVALID: {attempt.unsettled} (and so in each of {_TRIES} fresh "
-            "workers). Free the machine of other work, or give the test more warmup_steps"
+            f"{workload.id} on {topology.describe()}: INVALID: {attempt.disturbance} (and something in each of {TRIES} "
+            "fresh workers). Free the machine of other work, or accept more of it with --tfperf-busy FRACTION"
         )
 
     def _judge(self, trial: Trial, found: Reference, accepted: Tolerance, *, shift: float | None) -> Verdict:
@@ -292,18 +245,8 @@ def _baseline(record: Record) -> Baseline:
     )
 
 
-def _floor_rate(topology: Topology) -> float | None:
-    """The peak FP32 rate of the weakest GPU taken; None where a document's floor can't hold."""
-    devices = topology.devices
-    if devices is None or devices.kind is not DeviceKind.GPU or devices.split or any(gpu.mig for gpu in topology.gpus):
-        return None
-    rates = [gpu.fp32_tflops for gpu in topology.gpus]
-    return min((rate for rate in rates if rate is not None), default=None) if None not in rates else None
-
-
 def _environment(topology: Topology, worker: Mapping[str, str], settings: Settings) -> dict[str, str]:
-    facts = {
-        "kernel": topology.host.kernel,
+    facts = host_facts() | {
         "driver": topology.driver_version,
         "injected_slowdown": str(settings.inject_slowdown or ""),  # so that no one takes such a record for a loss
     }

@@ -57,9 +57,7 @@ class Record:
     @property
     def undecided(self) -> bool:
         """Whether the verdict wants more fresh runs than there are, or waits for the night's other tests."""
-        return self.verdict is not None and (
-            self.verdict.waits or self.verdict.runs_wanted > len(self.trial.attempts)
-        )
+        return self.verdict is not None and (self.verdict.waits or self.verdict.runs_wanted > len(self.trial.attempts))
 
     @property
     def is_test(self) -> bool:

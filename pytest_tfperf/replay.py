@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pytest_tfperf.baseline import Key
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.measure import reference_for
 from pytest_tfperf.record import Record
+from pytest_tfperf.reference import reference_for
 from pytest_tfperf.stores import tf_cnn_log
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.throughput import summarise

@@ -42,6 +42,13 @@ def _fraction(text: str) -> float:
     return value
 
 
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 1:
+        raise ValueError("must be a fraction above 0, up to 1")
+    return value
+
+
 def _tolerance(text: str) -> float:
     value = float(text)
     if not 0 < value < 1:
@@ -102,6 +109,9 @@ class Settings:
     tolerance: float = _option(0.02, _tolerance, "accepted change where neither test nor baseline says", "FRACTION")
     steps: int = _option(100, _count(1), "the most steps that are timed, where the test doesn't say", "N")
     warmup_steps: int = _option(10, _count(0), "the least steps before them that are not timed", "N")
+    busy: float = _option(
+        0.25, _share, "CPU time, as a fraction, that others may use before bad news is not believed; 1: any", "FRACTION"
+    )
     max_time: float = _option(0.0, _seconds, "timing of a run ends here even where steps are left", "SECONDS")
     against: Path | None = _option(
         None, find_python, "compare with another Python, or virtual environment, instead of the baselines", "PYTHON"

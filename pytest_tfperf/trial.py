@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class Attempt:
         compile_seconds: the first call: tracing, compiling and one step; None in a log.
         stated_images_per_sec: the total that a log's program printed itself, which then is the attempt's value.
         environment: what the worker ran on: versions, options; "tensorflow" -> "2.21.0".
+        disturbance: who else used the machine meanwhile, or what slowed it down; "" where nothing did.
         unsettled: why the windows are no steady state; "" where they are.
         log: the worker's log file, or the log that was replayed.
     """
@@ -43,7 +44,12 @@ class Attempt:
     stated_images_per_sec: float | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     unsettled: str = ""
+    disturbance: str = ""
     log: str = ""
+
+    def disturbed_by(self, disturbance: str) -> Attempt:
+        """The same attempt, with what is known of its surroundings."""
+        return replace(self, disturbance=disturbance)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,7 @@ def run_attempt(run: TrainingRun, plan: Plan, watch: Watch, enough: Enough = lam
     warmup.append(queue.take())
     watch.phase("steps")
     windows: list[Window] = []
+    spent = 0.0
     most = max(1, plan.steps // steps)
     while len(windows) < most:
         if len(windows) + 1 < most:
@@ -82,7 +83,8 @@ def run_attempt(run: TrainingRun, plan: Plan, watch: Watch, enough: Enough = lam
         windows.append(queue.take())
         attempt = _attempt(run, warmup, windows)
         watch.window(attempt, plan)
-        if sum(w.seconds for w in windows) >= plan.max_seconds:
+        spent += windows[-1].seconds
+        if spent >= plan.max_seconds:
             break
         if len(windows) >= LEAST_WINDOWS and len(windows) % 10 == 0 and enough(settled(attempt)):
             break

@@ -46,6 +46,8 @@ def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
     yield "baseline", _provenance(verdict)
     yield _confirmation(record.throughput, verdict)
     yield "spent", _spent(record)
+    if disturbed := [attempt.disturbance for attempt in record.trial.attempts if attempt.disturbance]:
+        yield "machine", disturbed[-1]
     yield "detects", _smallest_loss(verdict)
     if changed := changed_since(verdict.baseline, record.environment):
         yield "environment", ", ".join(changed)

@@ -35,6 +35,7 @@ filterwarnings = error
 tfperf_machine = {MACHINE}
 tfperf_steps = 20
 tfperf_warmup_steps = 1
+tfperf_busy = 1
 """
 _PATIENCE_SECONDS = 240  # far beyond what any session here takes: only a hang gets there
 _OURS = ("TFPERF_", "PYTEST_", "COV_", "TF_")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_tfperf.baseline import Baseline, Key, Provenance
-from pytest_tfperf.measure import Reference, reference_for
+from pytest_tfperf.reference import Reference, reference_for
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.verdict import Tolerance
 
