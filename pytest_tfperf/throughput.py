@@ -48,7 +48,7 @@ class Throughput:
         steps: timed steps in all.
         images_per_step: batch size times replicas.
         compile_seconds: the first run's first call; None in a log.
-        loss: the last timed step's loss; None in a log without one.
+        loss: the last timed step's loss, or the first window's that is not finite; None in a log without one.
     """
 
     images_per_sec: float
@@ -87,8 +87,13 @@ def summarise(trial: Trial) -> Throughput:
         steps=sum(w.steps for w, _ in windows),
         images_per_step=windows[0][1],
         compile_seconds=trial.attempts[0].compile_seconds,
-        loss=windows[-1][0].loss,
+        loss=_loss([w for w, _ in windows]),
     )
+
+
+def _loss(windows: Sequence[Window]) -> float | None:
+    """The last loss, but the first that is no number where there is one: NaN is not mended by what comes after."""
+    return next((w.loss for w in windows if w.loss is not None and not math.isfinite(w.loss)), windows[-1].loss)
 
 
 def run_value(attempt: Attempt) -> RunValue:

@@ -208,16 +208,16 @@ class _Limits:
         self._degrees_of_freedom = noise.degrees_of_freedom
         self._reference_variance = _reference_variance(baseline)
         self._tests = tests
-        self._lower = math.inf if tolerance.lower is None else -math.log1p(tolerance.lower)
+        self.accepted = math.inf if tolerance.lower is None else -math.log1p(tolerance.lower)
         self._upper = math.inf if tolerance.upper is None else math.log1p(tolerance.upper)
 
     def suspicion(self, runs: int) -> float:
         """The drop of so many runs that makes us look again: a restless run is no reason to look less closely."""
         noise = _SUSPICION * self._known_spread * math.sqrt(1 / runs + self._reference_variance)
-        return max(noise, self._lower - noise)
+        return max(noise, self.accepted - noise)
 
     def drop(self, runs: int) -> float:
-        return max(self._lower, self._explained(runs))
+        return max(self.accepted, self._explained(runs))
 
     def rise(self, runs: int) -> float:
         return max(self._upper, self._explained(runs))
@@ -244,14 +244,19 @@ def _decide(
     fresh = f"{count} fresh worker{'s' if count > 1 else ''}"
     lately = _shows_over_nights([*before, tonight], limits)
     if more := [stage for stage in stages if stage > count]:
+        # A good second run must not call off the third.
+        if count not in stages and min(tonight.drops) < -limits.suspicion(1):
+            return Outcome.INCONCLUSIVE, f"a drop is suspected, and {fresh} can't settle it", more[0]
         if lately or tonight.centre < -limits.suspicion(count):
             return Outcome.INCONCLUSIVE, f"a drop is suspected after {fresh}, not confirmed", more[0]
         if count < stages[0] and before and before[-1].doubtful:
             return Outcome.INCONCLUSIVE, f"the night before was in doubt, and {fresh} can't settle it", more[0]
         return _good(tonight, limits)
     if not (lately or _shows(tonight, limits)):
-        if tonight.centre >= -limits.drop(count):
+        if tonight.centre >= -limits.accepted:
             return _good(tonight, limits)
+        if tonight.centre >= -limits.drop(count):
+            return Outcome.INCONCLUSIVE, f"a drop beyond the tolerance in {fresh}, within what noise explains", 0
         return Outcome.INCONCLUSIVE, f"too few of {fresh} show the drop", 0
     if hold and not any(_shows(night, limits) for night in before):
         return Outcome.INCONCLUSIVE, f"held: {fresh} show the drop, none of the nights before does", 0
