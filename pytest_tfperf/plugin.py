@@ -12,8 +12,9 @@ from _pytest.runner import runtestprotocol  # what every plugin that runs a test
 
 from pytest_tfperf import catalogue, settings
 from pytest_tfperf.errors import BaselineError, MeasurementError, NoBaseline, NotEnoughDevices, TfperfError
+from pytest_tfperf.fixture import FAILURES, ThroughputFixture
 from pytest_tfperf.live import LiveLine
-from pytest_tfperf.session import FAILURES, Session, ThroughputFixture
+from pytest_tfperf.session import Session
 from pytest_tfperf.workload import Workload
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
     fixture = item.stash.get(_FIXTURE, None)
     if fixture is not None and fixture.undecided and all(report.passed for report in reports):
-        session.defer(fixture)
+        session.defer(item.nodeid, fixture.records)
         item.session.items.append(item)  # pytest walks this list as it grows
     else:
         for report in reports:

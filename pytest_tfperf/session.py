@@ -4,51 +4,25 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from pytest_tfperf.baseline import Change
 from pytest_tfperf.comparison import Comparison
-from pytest_tfperf.contest import MOST_PAIRS, MOST_SECONDS, Cap, Side, compare
-from pytest_tfperf.errors import MeasurementError, NoBaseline, TfperfError, ThroughputRegression
-from pytest_tfperf.gate import Consequence, consequence, exit_status, outcome_of
+from pytest_tfperf.gate import exit_status
 from pytest_tfperf.launchers import Launcher
 from pytest_tfperf.launchers.interpreters import require_tensorflow
 from pytest_tfperf.live import LiveLine
 from pytest_tfperf.measure import Bench
 from pytest_tfperf.record import Record
-from pytest_tfperf.reports import comparisons, summary
-from pytest_tfperf.reports.message import message
+from pytest_tfperf.reports import summary
 from pytest_tfperf.settings import Settings, WorkerStart
 from pytest_tfperf.stores.baselines import BaselineStore, check_name
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.throughput import Throughput
 from pytest_tfperf.topology import Topology
-from pytest_tfperf.verdict import Outcome, Tolerance
-from pytest_tfperf.windows import SMOKE, Plan
-from pytest_tfperf.workload import Workload
 
 _GUESSED_SECONDS = 15.0  # for a test that was never timed on this machine
-
-
-class MissingBaseline(AssertionError):
-    """There is no baseline, and the nightly gate wants one."""
-
-
-class Inconclusive(AssertionError):
-    """A drop is suspected and not confirmed, and `--tfperf-strict` was given."""
-
-
-_FAILURE_OF = {
-    Outcome.REGRESSED: ThroughputRegression,
-    Outcome.NO_BASELINE: MissingBaseline,
-    Outcome.INCONCLUSIVE: Inconclusive,
-}
-FAILURES = tuple(_FAILURE_OF.values())
-"""What an outcome fails its test with."""
 
 
 class Session:
@@ -153,10 +127,10 @@ class Session:
             return []
         return summary.before(self.topology.machine, len(self.tests), *self.expected_seconds(), self.settings)
 
-    def defer(self, fixture: ThroughputFixture) -> None:
+    def defer(self, test: str, records: list[Record]) -> None:
         """Keep what a test measured until it is run again, after all others."""
-        self.deferred[fixture.test] = fixture.records
-        self.records = [record for record in self.records if record not in fixture.records]
+        self.deferred[test] = records
+        self.records = [record for record in self.records if record not in records]
 
     def summary(self) -> list[str]:
         """What to say after the last test; a test that was to be run again, and was not, is in doubt."""
@@ -187,201 +161,3 @@ class Session:
     def close(self) -> None:
         """End all workers, give the lock back."""
         self._open.close()
-
-
-@dataclass
-class ThroughputFixture:
-    """What a test measures with: `throughput`.
-
-    Args:
-        session: the session's state.
-        test: pytest's node id.
-        records: what this test has checked so far; judged outcomes are applied when its body is through.
-        comparisons: what it has compared so far; the same holds.
-    """
-
-    session: Session
-    test: str
-    records: list[Record] = field(default_factory=list)
-    comparisons: list[Comparison] = field(default_factory=list)
-    _to_save: list[Record] = field(default_factory=list)
-
-    def check(
-        self,
-        workload: Workload,
-        *,
-        on: Topology,
-        tolerance: float | tuple[float | None, float | None] | Tolerance | None = None,
-        steps: int | None = None,
-        warmup_steps: int | None = None,
-    ) -> Throughput:
-        """Measure and judge; a regression fails the test once its body is through, so that further asserts run first.
-
-        Args:
-            workload: what to train.
-            on: what to train it on, from `gpu_topology.take(n)`.
-            tolerance: the change that is accepted: 0.05, or (-0.05, None) for no upper bound.
-            steps: the most steps that are timed.
-            warmup_steps: the least that are not, before them.
-
-        Returns:
-            what was measured, also where there is no baseline: assert scaling and ratios with its `images_per_sec`.
-
-        Raises:
-            WorkloadError, TfperfError: an argument that can't be one.
-            MeasurementError: the worker died, hung or raised.
-            BaselineError: the machine's file can't be read.
-        """
-        _refuse_untaken(on)
-        accepted = None if tolerance is None else Tolerance.of(tolerance)
-        if self.session.settings.against is not None:
-            a = Side(workload=workload, launcher=self.session.other_launcher)
-            return self._compare(a, self._ours(workload), on, accepted, steps, warmup_steps).b.throughput
-        plan, earlier = self._plan(steps, warmup_steps), self._earlier()
-        if earlier is not None and not earlier.undecided:
-            return self._keep(earlier)
-        record = self.session.bench.check(workload, on, plan, accepted, test=self.test, earlier=earlier)
-        if self.session.settings.update_baselines:
-            self._to_save.append(record)
-        return self._keep(record)
-
-    def measure(
-        self, workload: Workload, *, on: Topology, steps: int | None = None, warmup_steps: int | None = None
-    ) -> Throughput:
-        """Measure and judge nothing; otherwise as `check`."""
-        _refuse_untaken(on)
-        if (earlier := self._earlier()) is not None:
-            return self._keep(earlier)
-        return self._keep(self.session.bench.measure(workload, on, self._plan(steps, warmup_steps), test=self.test))
-
-    def compare(
-        self,
-        a: Workload,
-        b: Workload,
-        *,
-        on: Topology,
-        tolerance: float | tuple[float | None, float | None] | Tolerance | None = None,
-        max_pairs: int = MOST_PAIRS,
-        max_seconds: float = MOST_SECONDS,
-        steps: int | None = None,
-        warmup_steps: int | None = None,
-    ) -> Comparison:
-        """Hold b against a, in turns: REGRESSED, which fails the test once its body is through, means b is slower.
-
-        Args:
-            a, b: what to train on either side; `.ratio` of what is returned is b / a.
-            on: what to train both on, from `gpu_topology.take(n)`.
-            tolerance: the change of b against a that is accepted, as in `check`; there is no baseline.
-            max_pairs: fresh pairs of workers after which it ends INCONCLUSIVE.
-            max_seconds: it does so too where the next pair would probably end later.
-            steps: the most steps that each worker is timed for.
-            warmup_steps: the least that it isn't, before them.
-
-        Raises:
-            WorkloadError, TfperfError: an argument that can't be one.
-            MeasurementError: a worker died, hung or raised.
-        """
-        _refuse_untaken(on)
-        accepted = None if tolerance is None else Tolerance.of(tolerance)
-        cap = Cap(pairs=max_pairs, seconds=max_seconds)
-        left = Side(workload=a, launcher=self.session.launcher)
-        return self._compare(left, self._ours(b), on, accepted, steps, warmup_steps, cap)
-
-    def conclude(self, warn: Callable[[str], None]) -> None:
-        """Apply the outcomes: called when the test's body is through, and only if it did not fail.
-
-        Where a verdict wants more runs, none is applied: the test is `undecided`, and is run again after all others.
-
-        Raises:
-            ThroughputRegression, MissingBaseline, Inconclusive: the test fails.
-            MeasurementError, BaselineError: it errors.
-            NoBaseline: it is skipped.
-        """
-        if self.undecided:
-            return
-        found: dict[Consequence, list[Record | Comparison]] = {kind: [] for kind in Consequence}
-        for judged in self._judged:
-            found[consequence(judged, self.session.settings)].append(judged)
-        for judged in found[Consequence.WARNS]:
-            warn(_messages([judged]))
-        if failing := found[Consequence.FAILS]:
-            raise _failure(failing)
-        if invalid := found[Consequence.ERRORS]:
-            raise MeasurementError(_messages(invalid))
-        for record in self._to_save:
-            self.session.changes.append(self.session.bench.save(record))
-        if unknown := found[Consequence.SKIPS]:
-            raise NoBaseline(_messages(unknown))
-
-    @property
-    def undecided(self) -> bool:
-        """Whether a check wants fresh runs at the end of the session."""
-        return any(record.undecided for record in self.records)
-
-    def unsaid(self) -> str:
-        """What speaks against the test besides, where its body failed first: a regression, or one that is suspected."""
-        settings = self.session.settings
-        against = (Consequence.FAILS, Consequence.WARNS)
-        return _messages([j for j in self._judged if consequence(j, settings) in against])
-
-    def _earlier(self) -> Record | None:
-        """What this very call gave when the test ran first, where it runs again to be decided."""
-        earlier = self.session.deferred.get(self.test, [])
-        return earlier[len(self.records)] if len(self.records) < len(earlier) else None
-
-    @property
-    def _judged(self) -> list[Record | Comparison]:
-        return [*self.records, *self.comparisons]
-
-    def _ours(self, workload: Workload) -> Side:
-        """Side b: this Python, and the side that a slowdown on purpose is for; on both it would cancel out."""
-        session = self.session
-        return Side(workload=workload, launcher=session.launcher, slowdown=session.settings.inject_slowdown)
-
-    def _compare(
-        self,
-        a: Side,
-        b: Side,
-        on: Topology,
-        accepted: Tolerance | None,
-        steps: int | None,
-        warmup_steps: int | None,
-        cap: Cap | None = None,
-    ) -> Comparison:
-        session, settings = self.session, self.session.settings
-        done = session.comparisons.setdefault(self.test, [])
-        if len(self.comparisons) == len(done):  # else the test runs again because a check of it was undecided
-            plan = SMOKE if settings.smoke else self._plan(steps, warmup_steps)
-            accepted = accepted or Tolerance.of(settings.tolerance)
-            judged = not settings.smoke
-            done.append(compare(a, b, on, plan, accepted, session.live, cap=cap, judged=judged, test=self.test))
-        self.comparisons.append(done[len(self.comparisons)])
-        return self.comparisons[-1]
-
-    def _keep(self, record: Record) -> Throughput:
-        self.records.append(record)
-        self.session.records.append(record)
-        return record.throughput
-
-    def _plan(self, steps: int | None, warmup_steps: int | None) -> Plan:
-        settings = self.session.settings
-        return Plan(
-            steps=settings.steps if steps is None else steps,
-            warmup_steps=settings.warmup_steps if warmup_steps is None else warmup_steps,
-            max_seconds=settings.max_time or math.inf,
-        )
-
-
-def _refuse_untaken(on: Topology) -> None:
-    if on.devices is None:
-        raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")
-
-
-def _messages(judged: Sequence[Record | Comparison]) -> str:
-    return "\n\n".join(message(j) if isinstance(j, Record) else comparisons.message(j) for j in judged)
-
-
-def _failure(judged: Sequence[Record | Comparison]) -> AssertionError:
-    """The exception of the gravest outcome, with all that there is to say."""
-    outcomes = {outcome_of(j) for j in judged}
-    return next(kind for outcome, kind in _FAILURE_OF.items() if outcome in outcomes)(_messages(judged))
