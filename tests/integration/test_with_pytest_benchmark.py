@@ -45,7 +45,7 @@ def ours(written: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_rounds_are_windows_of_the_first_measurement(written: dict[str, Any]) -> None:
-    assert ours(written)["stats"]["rounds"] == 20
+    assert ours(written)["stats"]["rounds"] == 15
 
 
 def test_a_round_is_in_seconds_per_step(written: dict[str, Any]) -> None:

@@ -93,9 +93,9 @@ def paced(spec):
 
 
 def uneven(spec):
-    """Each worker takes the next line of the file `paces`: seconds between its batches."""
+    """Each worker takes the first number of the file `paces`, seconds between its batches, and puts it last."""
     pace, *rest = Path("paces").read_text().split()
-    Path("paces").write_text(" ".join(rest))
+    Path("paces").write_text(" ".join([*rest, pace]))
     return _throttled(spec, float(pace))
 
 
