@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pytest_tfperf.reports.progress import crosses_display_step, progress
-from pytest_tfperf.stores import tf_cnn_log
 from pytest_tfperf.throughput import window_statistics
 from pytest_tfperf.trial import Attempt
 from pytest_tfperf.windows import Plan
@@ -38,9 +37,8 @@ class LiveLine:
         """See `Watch.window`."""
         if self.write_line is not None and crosses_display_step(attempt, plan):
             self.done()
-            if len(attempt.windows) == 1:
-                self.write_line(tf_cnn_log.header())
-            self.write_line(_line(attempt))
+            for line in _lines(attempt):
+                self.write_line(line)
         self._show(progress(attempt, plan))
 
     def done(self) -> None:
@@ -58,6 +56,11 @@ class LiveLine:
         self.write(f"{_SAVE}  {shown}{_CLEAR_TO_END}{_RESTORE}")
 
 
-def _line(attempt: Attempt) -> str:
+def _lines(attempt: Attempt) -> list[str]:
+    """tf_cnn_benchmarks' line for the attempt so far, under its header where it is the first."""
+    from pytest_tfperf.stores import tf_cnn_log
+
     mean, uncertainty, jitter = window_statistics(attempt.windows, attempt.images_per_step)
-    return tf_cnn_log.line(sum(w.steps for w in attempt.windows), mean, uncertainty, jitter, attempt.windows[-1].loss)
+    steps = sum(w.steps for w in attempt.windows)
+    line = tf_cnn_log.line(steps, mean, uncertainty, jitter, attempt.windows[-1].loss)
+    return [tf_cnn_log.header(), line] if len(attempt.windows) == 1 else [line]

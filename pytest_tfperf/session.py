@@ -7,20 +7,22 @@ import sys
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_tfperf.baseline import Change
 from pytest_tfperf.comparison import Comparison
 from pytest_tfperf.gate import exit_status
 from pytest_tfperf.launchers import Launcher
-from pytest_tfperf.launchers.interpreters import require_tensorflow
 from pytest_tfperf.live import LiveLine
-from pytest_tfperf.measure import Bench
 from pytest_tfperf.record import Record
 from pytest_tfperf.reports import summary
 from pytest_tfperf.settings import Settings, WorkerStart
 from pytest_tfperf.stores.baselines import BaselineStore, check_name
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.topology import Topology
+
+if TYPE_CHECKING:
+    from pytest_tfperf.measure import Bench
 
 _GUESSED_SECONDS = 15.0  # for a test that was never timed on this machine
 
@@ -57,6 +59,8 @@ class Session:
             TfperfError: `--tfperf-against` names a Python that can't train.
         """
         if self.settings.against is not None:
+            from pytest_tfperf.launchers.interpreters import require_tensorflow
+
             require_tensorflow(self.settings.against)
         if self.settings.update_baselines:
             self.baselines.check_writable()
@@ -81,6 +85,8 @@ class Session:
     @cached_property
     def bench(self) -> Bench:
         """Made when the first test measures, so that a session that only collects pays nothing."""
+        from pytest_tfperf.measure import Bench
+
         return Bench(
             launcher=self.launcher,
             baselines=self.baselines,
