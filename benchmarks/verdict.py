@@ -3,13 +3,15 @@
     python benchmarks/verdict.py [--nights 400] [--windows 40] [--seed 1]
 
 A night is 50 tests on one machine. Each run of a test (a fresh worker) has its own level, normal with standard
-deviation sb around the test's; each night shifts all tests by a common amount (1 %); windows scatter by 3 % around their
-run's level, each resembling the one before (AR(1), 0.3). Baselines are five runs of another night. `measure.Bench`,
-`verdict.judge`, `noise.noise_of`, `night` and `throughput` are the ones that users run; only the worker is simulated.
+deviation sb around the test's; each night shifts all tests by a common amount (1 %); windows scatter by 3 % around
+their run's level, each resembling the one before (AR(1), 0.3). Baselines are five runs of another night.
+`measure.Bench`, `verdict.judge`, `noise.noise_of`, `night` and `throughput` are the ones that users run; only the
+worker is simulated.
 
-Two levels: "runs" gives each run's value at once, for the large tables; "windows" goes through `windows.run_attempt`
-with early stopping. Beside ours stand a plain rule (mean of 100 windows 5 % below the baseline's) and pytest-benchmark's
-`--benchmark-compare-fail=mean:5%` (one run against one run). Intervals are 95 %, Wilson's.
+Two levels: "runs" gives each run's value at once, for the large tables; "windows" goes through
+`windows.run_attempt` with early stopping. Beside ours stand a plain rule (mean of 100 windows 5 % below the
+baseline's) and pytest-benchmark's `--benchmark-compare-fail=mean:5%` (one run against one run). Intervals are 95 %,
+Wilson's.
 """
 
 from __future__ import annotations
@@ -188,8 +190,8 @@ def run_night(machine: Machine, memory: Memory, bench_type: type[Bench]) -> dict
     )
     bench.machine = machine
     records = {w: bench.check(w, TOPOLOGY, test=w.id) for w in WORKLOADS}
-    for workload, record in records.items():
-        if record.undecided:
+    while undecided := {w: r for w, r in records.items() if r.undecided}:
+        for workload, record in undecided.items():
             records[workload] = bench.check(workload, TOPOLOGY, test=workload.id, earlier=record)
     memory.end_night()
     return records

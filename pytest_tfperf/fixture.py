@@ -87,9 +87,9 @@ class ThroughputFixture:
             a = Side(workload=workload, launcher=self.session.other_launcher)
             return self._compare(a, self._ours(workload), on, accepted, steps, warmup_steps).b.throughput
         plan, earlier = self._plan(steps, warmup_steps), self._earlier()
-        if earlier is not None and not earlier.undecided:
-            return self._keep(earlier)
-        record = self.session.bench.check(workload, on, plan, accepted, test=self.test, earlier=earlier)
+        record = earlier
+        if record is None or record.undecided:
+            record = self.session.bench.check(workload, on, plan, accepted, test=self.test, earlier=earlier)
         if self.session.settings.update_baselines:
             self._to_save.append(record)
         return self._keep(record)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pytest_tfperf.attempts import TRIES, Attempts
 from pytest_tfperf.baseline import Baseline, Change, Key, Provenance
+from pytest_tfperf.controls import Controls, is_below
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.hardware.software import host_facts
 from pytest_tfperf.launchers import Launcher
@@ -22,10 +23,10 @@ from pytest_tfperf.reference import Reference, floor_rate, reference_for
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.throughput import summarise
+from pytest_tfperf.throughput import run_value, summarise
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt, Trial
-from pytest_tfperf.verdict import Tolerance, Verdict, judge, may_stop, smallest_loss
+from pytest_tfperf.verdict import Outcome, Tolerance, Verdict, judge, loss_seen, may_stop
 from pytest_tfperf.windows import SMOKE, Enough, Plan, Watch
 from pytest_tfperf.workload import Workload
 
@@ -62,6 +63,7 @@ class Bench:
         self._settings = settings
         self._tests = tests
         self._first_drops: dict[tuple[str, Key], float] = {}
+        self._controls = Controls()
 
     def measure(self, workload: Workload, topology: Topology, plan: Plan | None = None, *, test: str = "") -> Record:
         """One fresh worker, all of the plan's steps, nothing judged.
@@ -86,9 +88,10 @@ class Bench:
     ) -> Record:
         """Measure once and judge; where that decides nothing, the record is undecided, to be given back as `earlier`.
 
-        With `earlier`, called when all tests have run once: what the machine's whole suite shifted by is known then,
-        and fresh workers measure again for as long as the verdict wants more. With `--tfperf-smoke` one window and no
-        verdict; with `--update-baselines` as many runs as a baseline takes and no verdict, to be kept by `save`.
+        With `earlier`, called when all tests have run once, one more fresh worker measures where the verdict still
+        wants it: what the whole suite shifted by is known then, and a test's runs lie apart, so that one slow spell of
+        the machine does not hit them all. With `--tfperf-smoke` one window and no verdict; with `--update-baselines` no
+        verdict, and as many runs as a baseline takes, to be kept by `save`.
 
         Raises:
             as `measure`, and BaselineError.
@@ -96,7 +99,7 @@ class Bench:
         if self._settings.smoke:
             return self.measure(workload, topology, SMOKE, test=test)
         if self._settings.update_baselines:
-            return self._rehearse(workload, topology, plan or self._plan(), test)
+            return self._rehearse(workload, topology, plan or self._plan(), test, earlier)
         started = time.monotonic()
         plan = plan or self._plan()
         key = Key(workload.id, topology.shape)
@@ -109,11 +112,14 @@ class Bench:
         else:
             trial, started = earlier.trial, started - earlier.seconds
             verdict = self._judge(trial, found, accepted, shift=self.shift)
-            while verdict.runs_wanted > len(trial.attempts):
+            if verdict.runs_wanted > len(trial.attempts):
                 believed = [attempt for attempt in trial.attempts if not attempt.disturbance]
-                trial = Trial((*believed, self._undisturbed(workload, topology, plan)))
+                trial = Trial((*believed, self._undisturbed(workload, topology, plan, found.baseline)))
                 verdict = self._judge(trial, found, accepted, shift=self.shift)
-        return self._finish(workload, topology, trial, started, test, verdict, found.document)
+        record = self._finish(workload, topology, trial, started, test, verdict, found.document)
+        if verdict.outcome is Outcome.PASS and not record.undecided:
+            self._controls.add(workload, topology, plan, trial.attempts[0])
+        return record
 
     @property
     def shift(self) -> float:
@@ -134,7 +140,8 @@ class Bench:
             BaselineError: the file can't be read whole or written.
         """
         row = _baseline(record)
-        loss = smallest_loss(row)
+        assert row.spread is not None
+        loss = loss_seen(row.spread, row.runs)
         if loss > TOO_NOISY_TO_GATE:
             runs = "  ".join(f"{run.images_per_sec:,.1f}" for run in record.throughput.runs)
             raise MeasurementError(
@@ -149,11 +156,20 @@ class Bench:
         """End all workers."""
         self._launcher.close()
 
-    def _rehearse(self, workload: Workload, topology: Topology, plan: Plan, test: str) -> Record:
-        started = time.monotonic()
-        runs = range(self._settings.runs)
-        trial = Trial(tuple(self._undisturbed(workload, topology, plan) for _ in runs))
-        return self._finish(workload, topology, trial, started, test)
+    def _doubts(self, attempt: Attempt, baseline: Baseline) -> bool:
+        return self._settings.busy < 1 and is_below(attempt, baseline)
+
+    def _rehearse(
+        self, workload: Workload, topology: Topology, plan: Plan, test: str, earlier: Record | None
+    ) -> Record:
+        """One more run towards a baseline; one slow run among them asks for more, up to twice as many."""
+        started = time.monotonic() - (earlier.seconds if earlier else 0.0)
+        before = earlier.trial.attempts if earlier else ()
+        trial = Trial((*before, self._undisturbed(workload, topology, plan)))
+        wanted = self._settings.runs
+        if len(trial.attempts) >= wanted and _too_noisy(trial):
+            wanted = min(len(trial.attempts) + 1, 2 * self._settings.runs)
+        return self._finish(workload, topology, trial, started, test, runs_wanted=wanted)
 
     def _plan(self) -> Plan:
         settings = self._settings
@@ -162,10 +178,17 @@ class Bench:
     def _attempt(self, workload: Workload, topology: Topology, plan: Plan, enough: Enough = lambda _: False) -> Attempt:
         return self._attempts.one(workload, topology, plan, enough)
 
-    def _undisturbed(self, workload: Workload, topology: Topology, plan: Plan) -> Attempt:
-        """An attempt that nothing disturbed: bad news and baselines rest on no other."""
+    def _undisturbed(
+        self, workload: Workload, topology: Topology, plan: Plan, baseline: Baseline | None = None
+    ) -> Attempt:
+        """An attempt that nothing disturbed: bad news and baselines rest on no other.
+
+        Bad news against `baseline` needs a control, too: a test that passed tonight and is not slower now.
+        """
         for _ in range(TRIES):
             attempt = self._attempt(workload, topology, plan)
+            if not attempt.disturbance and baseline is not None and self._doubts(attempt, baseline):
+                attempt = attempt.disturbed_by(self._controls.slower_now(self._attempt))
             if not attempt.disturbance:
                 return attempt
         raise MeasurementError(
@@ -200,6 +223,7 @@ class Bench:
         test: str,
         verdict: Verdict | None = None,
         document: Baseline | None = None,
+        runs_wanted: int = 0,
     ) -> Record:
         record = Record(
             test=test,
@@ -211,6 +235,7 @@ class Bench:
             throughput=summarise(trial),
             verdict=verdict,
             document=document,
+            runs_wanted=verdict.runs_wanted if verdict else runs_wanted,
             environment=_environment(topology, trial.attempts[-1].environment, self._settings),
             commit=_commit(self._settings.root),
             time=datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -221,6 +246,11 @@ class Bench:
         if verdict is None and not math.isfinite(record.throughput.loss or 0.0):
             raise MeasurementError(f"{workload.id} on {record.devices}: the loss is {record.throughput.loss}")
         return record
+
+
+def _too_noisy(trial: Trial) -> bool:
+    rates = [run_value(attempt).log_rate for attempt in trial.attempts]
+    return loss_seen(statistics.stdev(rates), len(rates)) > TOO_NOISY_TO_GATE
 
 
 def _stop_early(found: Reference, accepted: Tolerance) -> Enough:

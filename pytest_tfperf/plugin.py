@@ -125,9 +125,9 @@ def throughput(request: pytest.FixtureRequest, benchmark: Any) -> Iterator[Throu
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Run a throughput test; one that is suspected is not reported but run again after all others."""
+    """Run a throughput test; one that wants more runs is not reported but run again after all others, run by run."""
     session = item.config.stash[_SESSION]
-    if item.nodeid not in session.tests or item.nodeid in session.deferred:
+    if item.nodeid not in session.tests:
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports = runtestprotocol(item, nextitem=nextitem, log=False)

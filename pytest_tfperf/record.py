@@ -28,6 +28,7 @@ class Record:
         trial: the raw windows.
         throughput: what came of them.
         verdict: what it was judged to be; None where it was only measured.
+        runs_wanted: fresh runs in all that it takes, for a verdict or for a baseline.
         document: a published figure for the same workload and topology, to show beside it.
         environment: software of the worker and the machine, name -> version.
         commit: the git commit of the tests' repository, "" outside of one.
@@ -44,6 +45,7 @@ class Record:
     throughput: Throughput
     verdict: Verdict | None = None
     document: Baseline | None = None
+    runs_wanted: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
     commit: str = ""
     time: str = ""
@@ -56,8 +58,9 @@ class Record:
 
     @property
     def undecided(self) -> bool:
-        """Whether the verdict wants more fresh runs than there are, or waits for the night's other tests."""
-        return self.verdict is not None and (self.verdict.waits or self.verdict.runs_wanted > len(self.trial.attempts))
+        """Whether it takes more fresh runs than there are, or waits for the night's other tests."""
+        waits = self.verdict is not None and self.verdict.waits
+        return waits or self.runs_wanted > len(self.trial.attempts)
 
     @property
     def is_test(self) -> bool:

@@ -151,7 +151,7 @@ def judge(
         return Verdict(outcome=Outcome.NO_BASELINE, reason="there is no baseline for this workload on this machine")
     waits, shift = shift is None, shift or 0.0
     tonight = Night(tuple(run.log_rate - math.log(baseline.reference) - shift for run in throughput.runs))
-    limits = _Limits(throughput.runs, baseline, tolerance, noise, tests)
+    limits = _Limits(throughput.runs, baseline.runs, tolerance, noise, tests)
     stages = [stage if most_runs is None else min(stage, most_runs) for stage in RUNS_TO_CONFIRM]
     outcome, reason, wanted = _decide(tonight, nights[-_NIGHTS_BEFORE:], limits, stages, hold=hold)
     runs = tonight.drops
@@ -182,31 +182,27 @@ def may_stop(throughput: Throughput, baseline: Baseline, tolerance: Tolerance, n
     """
     run = throughput.runs[0]
     drop = run.log_rate - math.log(baseline.reference)
-    return drop - 2 * run.error >= -_Limits(throughput.runs, baseline, tolerance, noise, 1).suspicion(1)
+    return drop - 2 * run.error >= -_Limits(throughput.runs, baseline.runs, tolerance, noise, 1).suspicion(1)
 
 
-def smallest_loss(baseline: Baseline) -> float:
-    """The loss that a row could catch 95 times in 100 if its own spread were the truth, at the default tolerance.
-
-    Needs a spread; a row that says nothing of its runs has no such figure.
-    """
-    assert baseline.spread is not None
-    noise = Noise(baseline.spread, math.inf, "")
-    return 1 - math.exp(-_Limits([], baseline, Tolerance(), noise, 1).smallest_loss(RUNS_TO_CONFIRM[-1]))
+def loss_seen(spread: float, runs: int) -> float:
+    """The loss that a baseline of so many runs catches 95 times in 100, if their spread is true, at 2 % tolerance."""
+    noise = Noise(spread, math.inf, "")
+    return 1 - math.exp(-_Limits([], runs, Tolerance(), noise, 1).smallest_loss(RUNS_TO_CONFIRM[-1]))
 
 
 class _Limits:
     """The drops, in natural logarithms, at which things happen."""
 
     def __init__(
-        self, runs: Sequence[RunValue], baseline: Baseline, tolerance: Tolerance, noise: Noise, tests: int
+        self, runs: Sequence[RunValue], baseline_runs: int, tolerance: Tolerance, noise: Noise, tests: int
     ) -> None:
         errors = [run.error for run in runs if math.isfinite(run.error)]
         # A run that was cut short, or on a restless night, is known less well than the baseline's runs were.
         self._spread = max(noise.spread, statistics.fmean(errors) if errors else 0.0)
         self._known_spread = noise.spread
         self._degrees_of_freedom = noise.degrees_of_freedom
-        self._reference_variance = _reference_variance(baseline)
+        self._reference_variance = _reference_variance(baseline_runs)
         self._tests = tests
         self.accepted = math.inf if tolerance.lower is None else -math.log1p(tolerance.lower)
         self._upper = math.inf if tolerance.upper is None else math.log1p(tolerance.upper)
@@ -289,9 +285,9 @@ def _good(tonight: Night, limits: _Limits) -> tuple[Outcome, str, int]:
     return Outcome.PASS, "within what is accepted", 0
 
 
-def _reference_variance(baseline: Baseline) -> float:
-    """Of a Hodges-Lehmann median over the baseline's runs, in spreads squared (1.07: its efficiency on normal data)."""
-    return 1.07 / baseline.runs if baseline.runs > 1 else 1.0
+def _reference_variance(runs: int) -> float:
+    """Of a Hodges-Lehmann median over a baseline's runs, in spreads squared (1.07: its efficiency on normal data)."""
+    return 1.07 / runs if runs > 1 else 1.0
 
 
 def _t_quantile(alpha: float, degrees_of_freedom: float) -> float:

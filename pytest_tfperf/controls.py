@@ -1,0 +1,54 @@
+"""Tests that passed tonight, measured again beside bad news: is it the test that is slow, or by now the machine?
+
+A shared machine slows down for minutes without any sign that a guest could read. What a control loses against its own
+first run of the night, the machine has lost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+
+from pytest_tfperf.baseline import Baseline
+from pytest_tfperf.throughput import run_value
+from pytest_tfperf.topology import Topology
+from pytest_tfperf.trial import Attempt
+from pytest_tfperf.windows import Plan
+from pytest_tfperf.workload import Workload
+
+SLOWER = 0.03
+"""A control that lost more than this against its first run of the night shows a slower machine."""
+
+_ERRORS = 2.0  # standard errors of the two runs: a control of a few restless windows proves little
+
+Measure = Callable[[Workload, Topology, Plan], Attempt]
+
+
+class Controls:
+    """The night's passing tests, taken in turns."""
+
+    def __init__(self) -> None:
+        self._passed: deque[tuple[Workload, Topology, Plan, Attempt]] = deque()
+
+    def add(self, workload: Workload, topology: Topology, plan: Plan, first: Attempt) -> None:
+        """A test that passed, with its first run."""
+        self._passed.append((workload, topology, plan, first))
+
+    def slower_now(self, measure: Measure) -> str:
+        """What the next control says of the machine: "" where it is as fast as before, or where nothing passed."""
+        if not self._passed:
+            return ""
+        workload, topology, plan, first = self._passed[0]
+        self._passed.rotate(-1)
+        before, now = run_value(first), run_value(measure(workload, topology, plan))
+        lost = before.log_rate - now.log_rate
+        if lost <= max(-math.log1p(-SLOWER), _ERRORS * math.hypot(before.error, now.error)):
+            return ""
+        share = f"{-math.expm1(-lost):.0%}"
+        return f"the machine is slower by now: {workload.id}, which passed, lost {share} against its own first run"
+
+
+def is_below(attempt: Attempt, baseline: Baseline) -> bool:
+    """Whether an attempt is bad news: slower than the baseline by more than a control may lose."""
+    return run_value(attempt).log_rate < math.log(baseline.reference) + math.log1p(-SLOWER)

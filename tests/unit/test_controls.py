@@ -1,0 +1,64 @@
+"""Controls: what a test that passed says of the machine, later that night."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from measurements import baseline
+
+from pytest_tfperf.controls import Controls, is_below
+from pytest_tfperf.topology import Host, Topology
+from pytest_tfperf.trial import Attempt, Window
+from pytest_tfperf.windows import Plan
+from pytest_tfperf.workload import Workload
+
+ONE = Workload(model="trivial", batch_size=1)
+OTHER = Workload(model="trivial", batch_size=2)
+HERE = Topology(host=Host(cpu_model="box", usable_cores=1, total_cores=1)).on_cpu().take(1)
+
+
+def attempt(images_per_sec: float) -> Attempt:
+    return Attempt(windows=(Window(1, 1 / images_per_sec),) * 5, images_per_step=1)
+
+
+def restless(images_per_sec: float) -> Attempt:
+    windows = tuple(Window(1, factor / images_per_sec) for factor in (0.5, 1.5, 0.6, 1.4, 1.0))
+    return Attempt(windows=windows, images_per_step=1)
+
+
+def controls(*workloads: Workload) -> Controls:
+    made = Controls()
+    for workload in workloads:
+        made.add(workload, HERE, Plan(), attempt(1000.0))
+    return made
+
+
+def test_a_night_without_a_passing_test_has_no_control() -> None:
+    assert controls().slower_now(lambda *_: attempt(1.0)) == ""
+
+
+def test_a_control_that_is_as_fast_as_before_says_nothing() -> None:
+    assert controls(ONE).slower_now(lambda *_: attempt(975.0)) == ""
+
+
+def test_a_control_that_lost_throughput_names_itself_and_its_loss() -> None:
+    assert "trivial-b1-replicated-device, which passed, lost 10%" in controls(ONE).slower_now(lambda *_: attempt(900.0))
+
+
+def test_a_restless_control_proves_nothing() -> None:
+    assert controls(ONE).slower_now(lambda *_: restless(900.0)) == ""
+
+
+def test_controls_take_turns() -> None:
+    asked: list[Workload] = []
+    made = controls(ONE, OTHER)
+    for _ in range(3):
+        made.slower_now(lambda workload, *_: asked.append(workload) or attempt(1000.0))
+    assert asked == [ONE, OTHER, ONE]
+
+
+@pytest.mark.parametrize(("change", "bad"), [(-0.04, True), (-0.02, False), (0.1, False)])
+def test_bad_news_is_what_a_control_would_call_slower(change: float, bad: bool) -> None:
+    row = baseline()
+    assert is_below(attempt(row.reference * math.exp(math.log1p(change))), row) is bad
