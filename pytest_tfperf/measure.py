@@ -18,12 +18,13 @@ from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.hardware.software import host_facts
 from pytest_tfperf.launchers import Launcher
 from pytest_tfperf.night import LEAST_TESTS, common_shift, prefix_drop
+from pytest_tfperf.noise import without_spells
 from pytest_tfperf.record import Record
 from pytest_tfperf.reference import Reference, floor_rate, reference_for
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.throughput import run_value, summarise
+from pytest_tfperf.throughput import hodges_lehmann, run_value, summarise
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt, Trial
 from pytest_tfperf.verdict import Outcome, Tolerance, Verdict, judge, loss_seen, may_stop
@@ -162,13 +163,14 @@ class Bench:
     def _rehearse(
         self, workload: Workload, topology: Topology, plan: Plan, test: str, earlier: Record | None
     ) -> Record:
-        """One more run towards a baseline; one slow run among them asks for more, up to twice as many."""
+        """One more run towards a baseline; slow spells and noise ask for more, up to twice as many."""
         started = time.monotonic() - (earlier.seconds if earlier else 0.0)
         before = earlier.trial.attempts if earlier else ()
         trial = Trial((*before, self._undisturbed(workload, topology, plan)))
-        wanted = self._settings.runs
-        if len(trial.attempts) >= wanted and _too_noisy(trial):
-            wanted = min(len(trial.attempts) + 1, 2 * self._settings.runs)
+        least, most = self._settings.runs, 2 * self._settings.runs
+        kept = without_spells([run_value(attempt).log_rate for attempt in trial.attempts])
+        enough = len(kept) >= least and loss_seen(statistics.stdev(kept), len(kept)) <= TOO_NOISY_TO_GATE
+        wanted = len(trial.attempts) if enough else min(max(least, len(trial.attempts) + 1), most)
         return self._finish(workload, topology, trial, started, test, runs_wanted=wanted)
 
     def _plan(self) -> Plan:
@@ -248,11 +250,6 @@ class Bench:
         return record
 
 
-def _too_noisy(trial: Trial) -> bool:
-    rates = [run_value(attempt).log_rate for attempt in trial.attempts]
-    return loss_seen(statistics.stdev(rates), len(rates)) > TOO_NOISY_TO_GATE
-
-
 def _stop_early(found: Reference, accepted: Tolerance) -> Enough:
     baseline, noise = found.baseline, found.noise
     if baseline is None or noise is None:
@@ -261,17 +258,20 @@ def _stop_early(found: Reference, accepted: Tolerance) -> Enough:
 
 
 def _baseline(record: Record) -> Baseline:
-    throughput = record.throughput
+    runs = [run.log_rate for run in record.throughput.runs]
+    kept = without_spells(runs)
+    left_out = "  ".join(f"{math.exp(rate):.5g}" for rate in runs if rate not in kept)
     return Baseline(
         machine=record.machine,
         key=record.key,
-        reference=float(f"{throughput.images_per_sec:.5g}"),
+        reference=float(f"{math.exp(hodges_lehmann(kept)):.5g}"),
         provenance=Provenance.MEASURED,
         source=f"--update-baselines at {record.commit}" if record.commit else "--update-baselines",
         date=record.time[:10],
-        runs=len(throughput.runs),
-        spread=float(f"{statistics.stdev(run.log_rate for run in throughput.runs):.3g}"),
+        runs=len(kept),
+        spread=float(f"{statistics.stdev(kept):.3g}"),
         environment=" ".join(f"{name}={value}" for name, value in sorted(record.environment.items())),
+        note=f"left out, in slow spells of the machine: {left_out} images/s" if left_out else "",
     )
 
 

@@ -18,6 +18,8 @@ from pytest_tfperf.baseline import Baseline, Key
 # 1.8 % have a standard deviation of 1.8 / sqrt(2).
 PUBLISHED_SPREAD = 0.018 / math.sqrt(2)
 
+_SPELL = -math.log1p(-0.05)
+
 # Equal readings from a coarse source are no proof of a noiseless machine.
 _LEAST_SPREAD = 0.001
 
@@ -35,6 +37,20 @@ class Noise:
     spread: float
     degrees_of_freedom: float
     source: str
+
+
+def without_spells(log_rates: Sequence[float]) -> list[float]:
+    """A baseline's runs without those that fell into a slow spell of the machine, in their order.
+
+    A shared machine loses a fifth of its speed for some seconds, now and then; one such run among five would double the
+    spread and blind the row. Left out is what lies below the median by more than 5 % and by more than 3.5 robust
+    standard deviations; where that is more than a third of the runs, it is how the machine is, and all stay.
+    """
+    middle = statistics.median(log_rates)
+    scatter = 1.4826 * statistics.median(abs(rate - middle) for rate in log_rates)
+    line = middle - max(_SPELL, 3.5 * scatter)
+    kept = [rate for rate in log_rates if rate >= line]
+    return kept if len(log_rates) - len(kept) <= len(log_rates) / 3 else list(log_rates)
 
 
 def noise_of(baseline: Baseline, rows: Iterable[Baseline]) -> Noise:

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 
 from pytest_tfperf.baseline import Baseline, Key, Provenance
-from pytest_tfperf.noise import PUBLISHED_SPREAD, Noise, noise_of
+from pytest_tfperf.noise import PUBLISHED_SPREAD, Noise, noise_of, without_spells
 
 spreads = st.floats(0.002, 0.5)
 
@@ -166,3 +166,36 @@ def test_the_prior_is_found_again_in_rows_that_were_drawn_from_it() -> None:
     known = [(math.sqrt(0.0004 * 10 / chi2(10) * chi2(4) / 4), 5) for _ in range(3000)]
     found = noise_of_first((None, 1), *known)
     assert (found.degrees_of_freedom, found.spread) == pytest.approx((10, 0.02), rel=0.15)
+
+
+# Slow spells. The figures are ten runs of resnet20 on a shared machine of two cores, in the order they were taken.
+
+SPELLS = [984.1, 818.6, 969.7, 972.5, 629.6, 961.7, 1005.1, 1012.8, 821.9, 995.8]
+
+
+def logs(rates: list[float]) -> list[float]:
+    return [math.log(rate) for rate in rates]
+
+
+def test_runs_in_slow_spells_are_left_out() -> None:
+    assert without_spells(logs(SPELLS)) == logs([984.1, 969.7, 972.5, 961.7, 1005.1, 1012.8, 995.8])
+
+
+def test_where_slow_is_as_usual_as_fast_all_runs_stay() -> None:
+    uneven = logs([1000.0, 1001.0, 1002.0, 800.0, 801.0])
+    assert without_spells(uneven) == uneven
+
+
+def test_a_run_that_is_a_little_slow_stays() -> None:
+    steady = logs([1000.0, 1000.0, 1000.0, 1000.0, 960.0])
+    assert without_spells(steady) == steady
+
+
+def test_a_fast_run_is_no_spell() -> None:
+    lucky = logs([1000.0, 1000.0, 1000.0, 1000.0, 1200.0])
+    assert without_spells(lucky) == lucky
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=12))
+def test_most_runs_stay(log_rates: list[float]) -> None:
+    assert len(without_spells(log_rates)) >= 2 / 3 * len(log_rates)
