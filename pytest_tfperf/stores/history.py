@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
@@ -127,14 +128,30 @@ class History:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with closing(sqlite3.connect(self._path, timeout=30)) as database:
-                database.execute("pragma journal_mode = wal")
-                database.execute(_SCHEMA)
+                _set_up(database)
                 yield database
         except (OSError, sqlite3.Error) as error:  # a damaged page shows only when it is read
             raise TfperfError(
                 f"{self._path}: the history can't be used: {error}. Move the file away, or give another folder: "
                 "--tfperf-dir DIR"
             ) from error
+
+
+def _set_up(database: sqlite3.Connection) -> None:
+    """Write-ahead log and table; SQLite's time-out does not cover the change of mode, which new sessions may race for."""
+    import sqlite3
+
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            database.execute("pragma journal_mode = wal")
+            database.execute(_SCHEMA)
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
 
 
 def _drops(record: Record) -> tuple[float | None, str | None]:
