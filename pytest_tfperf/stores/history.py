@@ -138,7 +138,7 @@ class History:
 
 
 def _set_up(database: sqlite3.Connection) -> None:
-    """Write-ahead log and table; SQLite's time-out does not cover the change of mode, which new sessions may race for."""
+    """Write-ahead log and table; SQLite's time-out does not cover the change of mode, for which new sessions race."""
     import sqlite3
 
     deadline = time.monotonic() + 30
