@@ -114,8 +114,7 @@ class Bench:
             trial, started = earlier.trial, started - earlier.seconds
             verdict = self._judge(trial, found, accepted, shift=self.shift)
             if verdict.runs_wanted > len(trial.attempts):
-                believed = [attempt for attempt in trial.attempts if not attempt.disturbance]
-                trial = Trial((*believed, self._undisturbed(workload, topology, plan, found.baseline)))
+                trial = self._one_more(trial.believed(), workload, topology, plan, found.baseline)
                 verdict = self._judge(trial, found, accepted, shift=self.shift)
         record = self._finish(workload, topology, trial, started, test, verdict, found.document)
         if verdict.outcome is Outcome.PASS and not record.undecided:
@@ -165,8 +164,7 @@ class Bench:
     ) -> Record:
         """One more run towards a baseline; slow spells and noise ask for more, up to twice as many."""
         started = time.monotonic() - (earlier.seconds if earlier else 0.0)
-        before = earlier.trial.attempts if earlier else ()
-        trial = Trial((*before, self._undisturbed(workload, topology, plan)))
+        trial = self._one_more(earlier.trial if earlier else Trial(()), workload, topology, plan)
         least, most = self._settings.runs, 2 * self._settings.runs
         kept = without_spells([run_value(attempt).log_rate for attempt in trial.attempts])
         enough = len(kept) >= least and loss_seen(statistics.stdev(kept), len(kept)) <= TOO_NOISY_TO_GATE
@@ -180,19 +178,22 @@ class Bench:
     def _attempt(self, workload: Workload, topology: Topology, plan: Plan, enough: Enough = lambda _: False) -> Attempt:
         return self._attempts.one(workload, topology, plan, enough)
 
-    def _undisturbed(
-        self, workload: Workload, topology: Topology, plan: Plan, baseline: Baseline | None = None
-    ) -> Attempt:
-        """An attempt that nothing disturbed: bad news and baselines rest on no other.
+    def _one_more(
+        self, trial: Trial, workload: Workload, topology: Topology, plan: Plan, baseline: Baseline | None = None
+    ) -> Trial:
+        """The trial with one more attempt that nothing disturbed: bad news and baselines rest on no other.
 
-        Bad news against `baseline` needs a control, too: a test that passed tonight and is not slower now.
+        Bad news against `baseline` needs a control, too: a test that passed tonight and is not slower now. What is not
+        believed is set aside, and shown.
         """
+        aside = trial.set_aside
         for _ in range(TRIES):
             attempt = self._attempt(workload, topology, plan)
             if not attempt.disturbance and baseline is not None and self._doubts(attempt, baseline):
                 attempt = attempt.disturbed_by(self._controls.slower_now(self._attempt))
             if not attempt.disturbance:
-                return attempt
+                return Trial((*trial.attempts, attempt), aside)
+            aside += (attempt,)
         raise MeasurementError(
             f"{workload.id} on {topology.describe()}: INVALID: {attempt.disturbance} (and something in each of {TRIES} "
             "fresh workers). Free the machine of other work, or accept more of it with --tfperf-busy FRACTION"

@@ -54,6 +54,18 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """All attempts at one workload on one topology, each in a fresh worker, in the order they ran."""
+    """All attempts at one workload on one topology, each in a fresh worker, in the order they ran.
+
+    Args:
+        attempts: those that count.
+        set_aside: those that something disturbed, so that they count for nothing; kept to be shown.
+    """
 
     attempts: tuple[Attempt, ...]
+    set_aside: tuple[Attempt, ...] = ()
+
+    def believed(self) -> Trial:
+        """The same, with what was disturbed set aside."""
+        disturbed = tuple(attempt for attempt in self.attempts if attempt.disturbance)
+        kept = tuple(attempt for attempt in self.attempts if not attempt.disturbance)
+        return Trial(kept, self.set_aside + disturbed)

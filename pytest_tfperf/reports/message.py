@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pytest_tfperf.record import Record, changed_since
 from pytest_tfperf.reports.numbers import duration, percent, rate
-from pytest_tfperf.throughput import Throughput
+from pytest_tfperf.throughput import Throughput, run_value
 from pytest_tfperf.verdict import Outcome, Verdict
 
 
@@ -46,8 +46,10 @@ def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
     yield "baseline", _provenance(verdict)
     yield _confirmation(record.throughput, verdict)
     yield "spent", _spent(record)
-    if disturbed := [attempt.disturbance for attempt in record.trial.attempts if attempt.disturbance]:
-        yield "machine", disturbed[-1]
+    for attempt in (*record.trial.attempts, *record.trial.set_aside):
+        if attempt.disturbance:
+            counted = "set aside" if attempt in record.trial.set_aside else "disturbed"
+            yield counted, f"{rate(run_value(attempt).images_per_sec)}: {attempt.disturbance}"
     yield "detects", _smallest_loss(verdict)
     if changed := changed_since(verdict.baseline, record.environment):
         yield "environment", ", ".join(changed)

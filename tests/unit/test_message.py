@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from textwrap import dedent
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import baseline, record, throughput
+from measurements import attempt, baseline, record, throughput
 
 from pytest_tfperf.baseline import Provenance
 from pytest_tfperf.noise import Noise
 from pytest_tfperf.record import Record
 from pytest_tfperf.reports.message import headline, message
+from pytest_tfperf.trial import Attempt, Trial
 from pytest_tfperf.verdict import Outcome, Tolerance, Verdict, judge
 
 TEST = "perf_tests/test_multigpu.py::test_resnet50_synthetic[8-replicated]"
@@ -192,3 +194,18 @@ def test_labels_stand_in_one_column(runs: list[float]) -> None:
     now = throughput(*runs)
     lines = message(record(now, verdict=judge(now, MEASURED, Tolerance(), NOISE))).splitlines()[1:]
     assert all(line.startswith("  ") and line[13] == " " and line[14] != " " for line in lines)
+
+
+def at(images_per_sec: float, disturbance: str = "") -> Attempt:
+    return attempt([64 / images_per_sec] * 5, disturbance=disturbance)
+
+
+def test_a_run_that_was_set_aside_is_shown_with_its_reason() -> None:
+    trial = Trial((at(1400.0),), (at(829.0, "the machine is slower by now"),))
+    shown = replace(told(Outcome.REGRESSED, 1400.0), trial=trial)
+    assert "  set aside   829.0: the machine is slower by now" in message(shown).splitlines()
+
+
+def test_a_disturbed_run_that_counts_says_so() -> None:
+    shown = replace(told(Outcome.PASS, 1600.0), trial=Trial((at(1600.0, "swapping 12 MiB/s"),)))
+    assert "  disturbed   1,600: swapping 12 MiB/s" in message(shown).splitlines()
