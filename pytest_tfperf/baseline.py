@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from pytest_tfperf.canary import Canaries
 from pytest_tfperf.errors import BaselineError
 
 
@@ -41,6 +42,7 @@ class Baseline:
         spread: standard deviation between the runs' log throughputs; None where one run can't tell.
         gpu: the GPUs' name, "" on CPUs.
         gpu_fp32_tflops: one GPU's peak FP32 rate, for floors; None on CPUs and where it isn't known.
+        canaries: what the machine gave by itself meanwhile; None on GPUs, and where it isn't known.
         environment: software versions of then, "tensorflow=2.21.0 keras=3.15.1".
         note: what a reader must know of the figure.
 
@@ -60,6 +62,7 @@ class Baseline:
     spread: float | None = None
     gpu: str = ""
     gpu_fp32_tflops: float | None = None
+    canaries: Canaries | None = None
     environment: str = ""
     note: str = ""
 

@@ -10,15 +10,15 @@ import math
 from collections import deque
 from collections.abc import Callable
 
-from pytest_tfperf.baseline import Baseline
 from pytest_tfperf.throughput import run_value
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt
 from pytest_tfperf.windows import Plan
 from pytest_tfperf.workload import Workload
 
-SLOWER = 0.03
-"""A control that lost more than this against its first run of the night shows a slower machine."""
+SLOWER = -math.log1p(-0.03)
+"""A control that lost more than this against its first run of the night shows a slower machine; only worse news asks
+for one."""
 
 _ERRORS = 2.0  # standard errors of the two runs: a control of a few restless windows proves little
 
@@ -43,12 +43,7 @@ class Controls:
         self._passed.rotate(-1)
         before, now = run_value(first), run_value(measure(workload, topology, plan))
         lost = before.log_rate - now.log_rate
-        if lost <= max(-math.log1p(-SLOWER), _ERRORS * math.hypot(before.error, now.error)):
+        if lost <= max(SLOWER, _ERRORS * math.hypot(before.error, now.error)):
             return ""
         share = f"{-math.expm1(-lost):.0%}"
         return f"the machine is slower by now: {workload.id}, which passed, lost {share} against its own first run"
-
-
-def is_below(attempt: Attempt, baseline: Baseline) -> bool:
-    """Whether an attempt is bad news: slower than the baseline by more than a control may lose."""
-    return run_value(attempt).log_rate < math.log(baseline.reference) + math.log1p(-SLOWER)

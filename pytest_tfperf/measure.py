@@ -6,18 +6,21 @@ import math
 import statistics
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 
 from pytest_tfperf.attempts import TRIES, Attempts
 from pytest_tfperf.baseline import Baseline, Change, Key, Provenance
-from pytest_tfperf.controls import Controls, is_below
+from pytest_tfperf.canary import Canaries, moved
+from pytest_tfperf.controls import SLOWER, Controls
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.hardware.canaries import look
 from pytest_tfperf.hardware.software import host_facts
 from pytest_tfperf.launchers import Launcher
-from pytest_tfperf.night import LEAST_TESTS, common_shift, prefix_drop
+from pytest_tfperf.looks import LOOKS_THAT_DECIDE, Looks
+from pytest_tfperf.night import LEAST_TESTS, NO_SHIFT, Cause, Shift, prefix_drop, shift_of
 from pytest_tfperf.noise import without_spells
 from pytest_tfperf.record import Record
 from pytest_tfperf.reference import Reference, floor_rate, reference_for
@@ -25,7 +28,7 @@ from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.throughput import hodges_lehmann, run_value, summarise
-from pytest_tfperf.topology import Topology
+from pytest_tfperf.topology import DeviceKind, Topology
 from pytest_tfperf.trial import Attempt, Trial
 from pytest_tfperf.verdict import Outcome, Tolerance, Verdict, judge, loss_seen, may_stop
 from pytest_tfperf.windows import SMOKE, Enough, Plan, Watch
@@ -45,6 +48,7 @@ class Bench:
         settings: what the user asked for.
         watch: is told how each measurement comes along.
         tests: throughput tests in the session, which share its false alarms.
+        look: at the canaries.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class Bench:
         settings: Settings,
         watch: Watch,
         tests: int = 1,
+        look: Callable[[], Canaries | None] = look,
     ) -> None:
         self._launcher = launcher
         self._attempts = Attempts(launcher, settings, watch)
@@ -63,8 +68,9 @@ class Bench:
         self._history = history
         self._settings = settings
         self._tests = tests
-        self._first_drops: dict[tuple[str, Key], float] = {}
+        self._first_runs: dict[tuple[str, Key], tuple[float, Baseline]] = {}
         self._controls = Controls()
+        self._looks = Looks(look)
 
     def measure(self, workload: Workload, topology: Topology, plan: Plan | None = None, *, test: str = "") -> Record:
         """One fresh worker, all of the plan's steps, nothing judged.
@@ -108,29 +114,33 @@ class Bench:
         accepted = found.tolerance(tolerance, Tolerance.of(self._settings.tolerance))
         if earlier is None:
             trial = Trial((self._attempt(workload, topology, plan, _stop_early(found, accepted)),))
-            self._note_first_run(test, key, trial, found)
-            verdict = self._judge(trial, found, accepted, shift=self._shift_so_far)
+            self._note_first_run(test, key, topology, trial, found)
+            verdict = self._judge(trial, found, accepted, self._shift_so_far)
         else:
             trial, started = earlier.trial, started - earlier.seconds
-            verdict = self._judge(trial, found, accepted, shift=self.shift)
+            verdict = self._judge(trial, found, accepted, self.shift)
             if verdict.runs_wanted > len(trial.attempts):
                 trial = self._one_more(trial.believed(), workload, topology, plan, found.baseline)
-                verdict = self._judge(trial, found, accepted, shift=self.shift)
+                verdict = self._judge(trial, found, accepted, self.shift)
         record = self._finish(workload, topology, trial, started, test, verdict, found.document)
         if verdict.outcome is Outcome.PASS and not record.undecided:
             self._controls.add(workload, topology, plan, trial.attempts[0])
         return record
 
     @property
-    def shift(self) -> float:
-        """What the first runs of all tests so far have in common; 0 for too few. See `night.common_shift`."""
-        return common_shift(self._first_drops.values()) or 0.0
+    def shift(self) -> Shift:
+        """What the first runs of all tests so far have in common, and who made it."""
+        drops = [drop for drop, _ in self._first_runs.values()]
+        found = shift_of(drops, {})
+        if found.cause is Cause.NIGHT:
+            return found
+        then = [row.canaries for _, row in self._first_runs.values() if row.canaries is not None]
+        return shift_of(drops, moved(self._looks.tonight(at_least=LOOKS_THAT_DECIDE), then) if then else {})
 
     @property
-    def _shift_so_far(self) -> float | None:
-        """The shift as far as it is known; None where enough tests to know it are still to come."""
-        known = common_shift(self._first_drops.values())
-        return 0.0 if known is None and self._tests < LEAST_TESTS else known
+    def _shift_so_far(self) -> Shift:
+        """The shift as far as it is known; it waits where enough tests to know it are still to come."""
+        return Shift(waits=True) if len(self._first_runs) < LEAST_TESTS <= self._tests else self.shift
 
     def save(self, record: Record) -> Change:
         """Make a rehearsed record this machine's baseline.
@@ -156,8 +166,10 @@ class Bench:
         """End all workers."""
         self._launcher.close()
 
-    def _doubts(self, attempt: Attempt, baseline: Baseline) -> bool:
-        return self._settings.busy < 1 and is_below(attempt, baseline)
+    def _speaks_against(self, attempt: Attempt, baseline: Baseline) -> str:
+        """Why bad news is not believed: a test that passed tonight shows that the machine is slower by now."""
+        lost = math.log(baseline.reference) + self.shift.credited - run_value(attempt).log_rate
+        return self._controls.slower_now(self._attempt) if self._settings.busy < 1 and lost > SLOWER else ""
 
     def _rehearse(
         self, workload: Workload, topology: Topology, plan: Plan, test: str, earlier: Record | None
@@ -165,6 +177,7 @@ class Bench:
         """One more run towards a baseline; slow spells and noise ask for more, up to twice as many."""
         started = time.monotonic() - (earlier.seconds if earlier else 0.0)
         trial = self._one_more(earlier.trial if earlier else Trial(()), workload, topology, plan)
+        self._look(topology)
         least, most = self._settings.runs, 2 * self._settings.runs
         kept = without_spells([run_value(attempt).log_rate for attempt in trial.attempts])
         enough = len(kept) >= least and loss_seen(statistics.stdev(kept), len(kept)) <= TOO_NOISY_TO_GATE
@@ -189,8 +202,8 @@ class Bench:
         aside = trial.set_aside
         for _ in range(TRIES):
             attempt = self._attempt(workload, topology, plan)
-            if not attempt.disturbance and baseline is not None and self._doubts(attempt, baseline):
-                attempt = attempt.disturbed_by(self._controls.slower_now(self._attempt))
+            if not attempt.disturbance and baseline is not None:
+                attempt = attempt.disturbed_by(self._speaks_against(attempt, baseline))
             if not attempt.disturbance:
                 return Trial((*trial.attempts, attempt), aside)
             aside += (attempt,)
@@ -199,7 +212,7 @@ class Bench:
             "fresh workers). Free the machine of other work, or accept more of it with --tfperf-busy FRACTION"
         )
 
-    def _judge(self, trial: Trial, found: Reference, accepted: Tolerance, *, shift: float | None) -> Verdict:
+    def _judge(self, trial: Trial, found: Reference, accepted: Tolerance, shift: Shift) -> Verdict:
         nights = self._history.nights(found.baseline) if found.baseline else ()
         return judge(
             summarise(trial),
@@ -208,14 +221,22 @@ class Bench:
             found.noise,
             floor=found.floor,
             tests=self._tests,
-            shift=0.0 if found.floor else shift,  # a document's figure says nothing of this machine's nights
+            shift=NO_SHIFT if found.floor else shift,  # a document's figure says nothing of this machine's nights
             nights=nights,
             hold=self._settings.hold,
         )
 
-    def _note_first_run(self, test: str, key: Key, trial: Trial, found: Reference) -> None:
-        if found.baseline is not None and not found.floor:
-            self._first_drops[test, key] = prefix_drop(trial.attempts[0], found.baseline.reference)
+    def _note_first_run(self, test: str, key: Key, topology: Topology, trial: Trial, found: Reference) -> None:
+        if found.baseline is None or found.floor:
+            return
+        self._first_runs[test, key] = prefix_drop(trial.attempts[0], found.baseline.reference), found.baseline
+        if self._tests >= LEAST_TESTS:
+            self._look(topology)
+
+    def _look(self, topology: Topology) -> None:
+        """At what the machine gives by itself meanwhile; of GPUs, the host's processors say little."""
+        if topology.devices is not None and topology.devices.kind is DeviceKind.CPU:
+            self._looks.lately()
 
     def _finish(
         self,
@@ -239,6 +260,7 @@ class Bench:
             verdict=verdict,
             document=document,
             runs_wanted=verdict.runs_wanted if verdict else runs_wanted,
+            canaries=Canaries.median(self._looks.tonight()),
             environment=_environment(topology, trial.attempts[-1].environment, self._settings),
             commit=_commit(self._settings.root),
             time=datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -271,6 +293,7 @@ def _baseline(record: Record) -> Baseline:
         date=record.time[:10],
         runs=len(kept),
         spread=float(f"{statistics.stdev(kept):.3g}"),
+        canaries=record.canaries,
         environment=" ".join(f"{name}={value}" for name, value in sorted(record.environment.items())),
         note=f"left out, in slow spells of the machine: {left_out} images/s" if left_out else "",
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_tfperf.baseline import Baseline, Key
+from pytest_tfperf.canary import Canaries
 from pytest_tfperf.throughput import Throughput
 from pytest_tfperf.trial import Trial
 from pytest_tfperf.verdict import Verdict
@@ -30,6 +31,7 @@ class Record:
         verdict: what it was judged to be; None where it was only measured.
         runs_wanted: fresh runs in all that it takes, for a verdict or for a baseline.
         document: a published figure for the same workload and topology, to show beside it.
+        canaries: what the machine gave by itself meanwhile; None where nobody looked.
         environment: software of the worker and the machine, name -> version.
         commit: the git commit of the tests' repository, "" outside of one.
         time: when it finished, ISO 8601 with its zone.
@@ -46,6 +48,7 @@ class Record:
     verdict: Verdict | None = None
     document: Baseline | None = None
     runs_wanted: int = 0
+    canaries: Canaries | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     commit: str = ""
     time: str = ""

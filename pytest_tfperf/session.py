@@ -14,6 +14,7 @@ from pytest_tfperf.comparison import Comparison
 from pytest_tfperf.gate import exit_status
 from pytest_tfperf.launchers import Launcher
 from pytest_tfperf.live import LiveLine
+from pytest_tfperf.night import NO_SHIFT
 from pytest_tfperf.record import Record
 from pytest_tfperf.reports import summary
 from pytest_tfperf.settings import Settings, WorkerStart
@@ -146,7 +147,11 @@ class Session:
         parts = (
             summary.comparisons(compared),
             summary.summary(
-                [*self.records, *unsettled], self.changes, self.settings, measured_nothing=self._measured_nothing
+                [*self.records, *unsettled],
+                self.changes,
+                self.settings,
+                measured_nothing=self._measured_nothing,
+                shift=self.bench.shift if "bench" in vars(self) else NO_SHIFT,
             ),
         )
         return [*parts[0], *([""] if all(parts) else []), *parts[1]]

@@ -10,8 +10,9 @@ from enum import StrEnum
 from typing import Self
 
 from pytest_tfperf.baseline import Baseline, Provenance
+from pytest_tfperf.canary import in_words
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.night import Night
+from pytest_tfperf.night import NO_SHIFT, Night, Shift, without_what_lasts
 from pytest_tfperf.noise import Noise
 from pytest_tfperf.throughput import RunValue, Throughput
 
@@ -92,9 +93,9 @@ class Verdict:
         threshold: the drop, a positive fraction, that would have failed: the tolerance, or more where noise needs it.
         noise: what the runs are known to differ by.
         smallest_loss: the loss that would have been caught about 95 times in 100, with as many runs as that takes.
-        shift: the night's common shift that was taken out of the drop, a difference of log throughputs.
+        shift: what all tests of the night have in common.
+        credited: what of it was taken out of the drop, a difference of log throughputs.
         runs_wanted: fresh runs in all that it would take to decide; 0 when decided.
-        waits: for the other tests of the night: what they have in common with this one is not known yet.
     """
 
     outcome: Outcome
@@ -108,9 +109,14 @@ class Verdict:
     threshold: float | None = None
     noise: Noise | None = None
     smallest_loss: float | None = None
-    shift: float = 0.0
+    shift: Shift = NO_SHIFT
+    credited: float = 0.0
     runs_wanted: int = 0
-    waits: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for the other tests of the night: what they have in common is not known yet."""
+        return self.shift.waits
 
 
 def judge(
@@ -122,7 +128,7 @@ def judge(
     floor: bool = False,
     tests: int = 1,
     most_runs: int | None = None,
-    shift: float | None = 0.0,
+    shift: Shift = NO_SHIFT,
     nights: Sequence[Night] = (),
     hold: bool = False,
 ) -> Verdict:
@@ -140,8 +146,8 @@ def judge(
         floor: only a drop counts.
         tests: tests in the session; the false alarms of a night are shared among them.
         most_runs: runs that can be had at all (a log is one); None: as many as it takes.
-        shift: what all tests of the night have in common, a difference of log throughputs (`night.common_shift`); it is
-            the machine's, and is not held against this test. None: not known yet, so nothing can be decided.
+        shift: what all tests of the night have in common (`night.shift_of`); what is the night's or the machine's of it
+            is not held against this test. Where it `waits`, nothing can be decided.
         nights: earlier nights of this workload, oldest first; the last two count, so that a small loss shows in three.
         hold: REGRESSED only where one of the last two nights shows it as well.
     """
@@ -149,11 +155,13 @@ def judge(
         return Verdict(outcome=Outcome.INVALID, reason=f"the loss is {throughput.loss}: what it trains is not a model")
     if baseline is None or noise is None:
         return Verdict(outcome=Outcome.NO_BASELINE, reason="there is no baseline for this workload on this machine")
-    waits, shift = shift is None, shift or 0.0
-    tonight = Night(tuple(run.log_rate - math.log(baseline.reference) - shift for run in throughput.runs))
+    if shift.unfit:
+        return Verdict(outcome=Outcome.INVALID, reason=_unfit(shift), shift=shift)
+    raw = Night(tuple(run.log_rate - math.log(baseline.reference) for run in throughput.runs), shift=shift.common)
+    *before, tonight = without_what_lasts([*nights[-_NIGHTS_BEFORE:], raw.crediting(shift.credited)])
     limits = _Limits(throughput.runs, baseline.runs, tolerance, noise, tests)
     stages = [stage if most_runs is None else min(stage, most_runs) for stage in RUNS_TO_CONFIRM]
-    outcome, reason, wanted = _decide(tonight, nights[-_NIGHTS_BEFORE:], limits, stages, hold=hold)
+    outcome, reason, wanted = _decide(tonight, before, limits, stages, hold=hold)
     runs = tonight.drops
     if floor and outcome is Outcome.IMPROVED:
         outcome, reason = Outcome.PASS, "above the floor"
@@ -170,8 +178,8 @@ def judge(
         noise=noise,
         smallest_loss=None if tolerance.lower is None else 1 - math.exp(-limits.smallest_loss(stages[-1])),
         shift=shift,
+        credited=tonight.credited,
         runs_wanted=wanted,
-        waits=waits,
     )
 
 
@@ -277,6 +285,11 @@ def _shows_over_nights(nights: Sequence[Night], limits: _Limits) -> bool:
     together = Night(tuple(drop for night in nights for drop in night.drops))
     line = limits.drop(len(together.drops))
     return together.centre < -line and all(night.centre < -line / 2 for night in nights)
+
+
+def _unfit(shift: Shift) -> str:
+    lost = -math.expm1(shift.common)
+    return f"the machine itself is {lost:.0%} slower than when its baselines were recorded: {in_words(shift.canaries)}"
 
 
 def _good(tonight: Night, limits: _Limits) -> tuple[Outcome, str, int]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator
 
 from pytest_tfperf.record import Record, changed_since
-from pytest_tfperf.reports.numbers import duration, percent, rate
+from pytest_tfperf.reports.numbers import change, duration, percent, rate
 from pytest_tfperf.throughput import Throughput, run_value
 from pytest_tfperf.verdict import Outcome, Verdict
+
+_WORTH_SAYING = 0.001
 
 
 def message(record: Record) -> str:
@@ -45,6 +48,8 @@ def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
     yield "bounds", _bounds(verdict)
     yield "baseline", _provenance(verdict)
     yield _confirmation(record.throughput, verdict)
+    if abs(verdict.credited) >= _WORTH_SAYING:
+        yield "night", _credited(verdict)
     yield "spent", _spent(record)
     for attempt in (*record.trial.attempts, *record.trial.set_aside):
         if attempt.disturbance:
@@ -92,6 +97,11 @@ def _confirmation(throughput: Throughput, verdict: Verdict) -> tuple[str, str]:
     if verdict.outcome is Outcome.REGRESSED and count > 1:
         return "confirmed", f"{count} of {count} fresh workers: {runs}"
     return "runs", f"{runs}: {verdict.reason}"
+
+
+def _credited(verdict: Verdict) -> str:
+    of = f"what {verdict.shift.tests} tests have in common tonight"
+    return f"{change(math.expm1(verdict.credited))} of it is {of}, and not held against it"
 
 
 def _spent(record: Record) -> str:

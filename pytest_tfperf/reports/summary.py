@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_tfperf.baseline import Change
+from pytest_tfperf.canary import in_words
 from pytest_tfperf.comparison import Comparison
-from pytest_tfperf.record import Record
+from pytest_tfperf.night import NO_SHIFT, Cause, Shift
+from pytest_tfperf.record import Record, changed_since
 from pytest_tfperf.reports import comparisons as compared
 from pytest_tfperf.reports.message import headline
-from pytest_tfperf.reports.numbers import change, duration, rate
+from pytest_tfperf.reports.numbers import change, duration, percent, rate
 from pytest_tfperf.reports.table import counts, table
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.verdict import Outcome
+
+_WORTH_SAYING = 0.01
 
 
 def before(machine: str, tests: int, seconds: float, unknown: int, settings: Settings) -> list[str]:
@@ -34,10 +39,15 @@ def before(machine: str, tests: int, seconds: float, unknown: int, settings: Set
 
 
 def summary(
-    records: Sequence[Record], changes: Sequence[Change], settings: Settings, *, measured_nothing: bool
+    records: Sequence[Record],
+    changes: Sequence[Change],
+    settings: Settings,
+    *,
+    measured_nothing: bool,
+    shift: Shift = NO_SHIFT,
 ) -> list[str]:
-    """The table, its counts, what was recorded, what is in doubt and what to do next."""
-    return list(_lines(records, changes, settings, measured_nothing))
+    """The table, its counts, what the tests have in common, what was recorded, what is in doubt, what to do next."""
+    return list(_lines(records, changes, settings, measured_nothing, shift))
 
 
 def comparisons(found: Sequence[Comparison]) -> list[str]:
@@ -52,7 +62,7 @@ def comparisons(found: Sequence[Comparison]) -> list[str]:
 
 
 def _lines(
-    records: Sequence[Record], changes: Sequence[Change], settings: Settings, measured_nothing: bool
+    records: Sequence[Record], changes: Sequence[Change], settings: Settings, measured_nothing: bool, shift: Shift
 ) -> Iterator[str]:
     if measured_nothing:
         yield "NOTHING WAS MEASURED: --tfperf-require-baseline was given, and no selected test came to a measurement."
@@ -63,6 +73,8 @@ def _lines(
     yield ""
     spent = duration(sum(record.seconds for record in records))
     yield f"{records[0].machine}: {counts(records)} in {spent}"
+    if abs(shift.common) >= _WORTH_SAYING:
+        yield _together(shift, records)
     for record in records:
         if record.verdict is not None and record.verdict.outcome is Outcome.INCONCLUSIVE:
             yield f"in doubt: {headline(record)}"
@@ -70,6 +82,32 @@ def _lines(
     unknown = sum(r.verdict is not None and r.verdict.outcome is Outcome.NO_BASELINE for r in records)
     if unknown:
         yield f"{unknown} without a baseline: record them with --update-baselines, then commit {_shown(settings)}"
+
+
+def _together(shift: Shift, records: Sequence[Record]) -> str:
+    """What moved all tests at once: a reader must not have to find that out from fifty single figures."""
+    direction = "slower" if shift.common < 0 else "faster"
+    text = f"together: {shift.tests} tests are {percent(math.expm1(shift.common))} {direction} than their baselines"
+    match shift.cause:
+        case Cause.NIGHT:
+            return f"{text}, which one night may be and is not held against any of them"
+        case Cause.MACHINE:
+            moved = f"and so is the machine itself ({in_words(shift.canaries)}, without TensorFlow)"
+            return f"{text}, {moved}: not held against them. See to its clocks, cooling and neighbours"
+        case Cause.SOFTWARE:
+            moved = f"and the machine itself is not ({in_words(shift.canaries)}, without TensorFlow)"
+            return f"{text}, {moved}: look at what they share. Changed since: {_changed(records)}"
+        case _:
+            restless = f" ({in_words(shift.canaries)})" if shift.canaries else ""
+            return (
+                f"{text}; no canary tells the machine from the software{restless}. Changed since: {_changed(records)}"
+            )
+
+
+def _changed(records: Sequence[Record]) -> str:
+    rows = [(r, r.verdict.baseline) for r in records if r.verdict is not None and r.verdict.baseline is not None]
+    changed = {text: None for record, row in rows for text in changed_since(row, record.environment)}
+    return ", ".join(changed) or "nothing that is recorded"
 
 
 def _recorded(changes: Sequence[Change], settings: Settings) -> Iterator[str]:

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.baseline import Baseline, Key, Provenance
+from pytest_tfperf.canary import Canaries
 from pytest_tfperf.errors import BaselineError, WorkloadError, one_of
 from pytest_tfperf.workload import Workload
 
@@ -33,6 +34,7 @@ COLUMNS: Final = (
     "date",
     "gpu",
     "gpu_fp32_tflops",
+    "canaries",
     "environment",
     "note",
 )
@@ -177,6 +179,7 @@ def _row(cell: Mapping[str, str], machine: str) -> Baseline:
         spread=_number(cell, "spread"),
         gpu=cell["gpu"],
         gpu_fp32_tflops=peak,
+        canaries=Canaries.parse(cell["canaries"]) if cell["canaries"] else None,
         environment=cell["environment"],
         note=cell["note"],
     )
@@ -212,5 +215,7 @@ def _text(row: Baseline, column: str) -> str:
             return UNIT
         case "reference" | "lower" | "upper" | "runs" | "spread" | "gpu_fp32_tflops":
             return plain(getattr(row, column))
+        case "canaries":
+            return str(row.canaries or "")
         case _:
             return re.sub(r"[\r\n]+", " ", str(getattr(row, column)))

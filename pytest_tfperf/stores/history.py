@@ -34,7 +34,7 @@ create table if not exists records (
     runs integer not null,
     seconds real not null,  -- of all runs
     reference real,  -- of the baseline that it was judged against
-    drops text,  -- JSON: each run's log throughput less the reference's and the night's common shift
+    drops text,  -- JSON: each run's log throughput less the reference's and what was credited
     record text not null  -- the whole record, JSON
 )
 """
@@ -86,14 +86,16 @@ class History:
             return ()
         with self._open() as database:
             found = database.execute(
-                "select drops, outcome from records"
+                "select drops, outcome, json_extract(record, '$.verdict.shift.common'),"
+                " json_extract(record, '$.verdict.credited') from records"
                 " where machine = ? and workload = ? and topology = ? and reference = ?"
                 " and date(time, 'localtime') < date('now', 'localtime')"
                 " group by date(time, 'localtime') having id = max(id) order by id",
                 (baseline.machine, *baseline.key, baseline.reference),
             )
             return tuple(
-                Night(tuple(json.loads(drops)), doubtful=outcome == "INCONCLUSIVE") for drops, outcome in found
+                Night(tuple(json.loads(drops)), outcome == "INCONCLUSIVE", shift or 0.0, credited or 0.0)
+                for drops, outcome, shift, credited in found
             )
 
     def seconds_of(self, tests: Iterable[str]) -> dict[str, float]:
@@ -160,4 +162,4 @@ def _drops(record: Record) -> tuple[float | None, str | None]:
     if verdict is None or verdict.baseline is None or "injected_slowdown" in record.environment:
         return None, None
     reference = verdict.baseline.reference
-    return reference, json.dumps([r.log_rate - math.log(reference) - verdict.shift for r in record.throughput.runs])
+    return reference, json.dumps([r.log_rate - math.log(reference) - verdict.credited for r in record.throughput.runs])

@@ -8,16 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_tfperf.baseline import Baseline, Key, Provenance
+from pytest_tfperf.canary import Canaries
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.stores import baseline_file
 from pytest_tfperf.workload import AllReduce, Precision, Trainer, VariableUpdate, Workload
 
 HEADER = (
     "workload,topology,reference,lower,upper,unit,runs,spread,provenance,source,date,gpu,gpu_fp32_tflops,"
-    "environment,note"
+    "canaries,environment,note"
 )
 ROW = (
-    'resnet50-b64-replicated-device,1x8,1612,-0.05,0.05,images/s,1,,published,"a.md, row 1",2017,Tesla P100,10.6,'
+    'resnet50-b64-replicated-device,1x8,1612,-0.05,0.05,images/s,1,,published,"a.md, row 1",2017,Tesla P100,10.6,,'
     "tensorflow=1.3.0,"
 )
 KEY = Key("resnet50-b64-replicated-device", "1x8")
@@ -86,6 +87,8 @@ _workloads = st.builds(
 )
 _topologies = st.builds("{}x{}".format, st.integers(1, 999), st.integers(1, 999))
 _positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
+_rates = st.floats(1e-3, 1e9).map(lambda rate: float(f"{rate:.5g}"))  # as many digits as the file has
+_canaries = st.builds(Canaries, matrix_product_gflops=_rates, memory_copy_gigabytes=_rates)
 _baselines = st.builds(
     Baseline,
     machine=st.just("box"),
@@ -100,6 +103,7 @@ _baselines = st.builds(
     spread=st.none() | st.floats(min_value=0, allow_infinity=False),
     gpu=_texts,
     gpu_fp32_tflops=st.none() | _positive,
+    canaries=st.none() | _canaries,
     environment=_texts,
     note=_texts,
 )
@@ -152,7 +156,7 @@ def test_no_file_that_was_cut_off_within_a_line_is_read(cut: int) -> None:
         pytest.param(f"{HEADER}\n{ROW}", 2, "cut off", id="no-line-end"),
         pytest.param(f"{HEADER}\n{ROW}\nresnet50-b64-rep\n", 3, "1 fields", id="too-few-fields"),
         pytest.param(f"{HEADER}\n\n{ROW}\n", 2, "0 fields", id="blank-line"),
-        pytest.param(f"{HEADER}\n{ROW},\n", 2, "16 fields", id="too-many-fields"),
+        pytest.param(f"{HEADER}\n{ROW},\n", 2, "17 fields", id="too-many-fields"),
         pytest.param(f"{HEADER}\n{ROW}\n{ROW}\n", 3, "stands on line 2 already", id="duplicate-key"),
         pytest.param(f'{HEADER}\n"{ROW}\n', 2, "not a CSV line", id="broken-quotes"),
         pytest.param(f"{HEADER}\n<<<<<<< HEAD\n{ROW}\n", 2, "an unfinished merge", id="merge-conflict"),

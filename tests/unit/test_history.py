@@ -13,7 +13,7 @@ import pytest
 from measurements import WORKLOAD, baseline, record, throughput
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.night import Night
+from pytest_tfperf.night import Night, Shift
 from pytest_tfperf.noise import Noise
 from pytest_tfperf.record import Record
 from pytest_tfperf.stores.history import History
@@ -121,6 +121,11 @@ def test_a_test_that_was_not_asked_for_is_left_out(path: Path) -> None:
 # Earlier nights
 
 
+def credited_night(shift: float) -> Record:
+    verdict = judge(throughput(990.0), baseline(), Tolerance(), Noise(0.01, 4, ""), shift=Shift(shift, tests=10))
+    return judged(990.0, days_ago=1, verdict=verdict)
+
+
 def test_earlier_days_are_nights_oldest_first(path: Path) -> None:
     History(path).append(judged(990.0, days_ago=3))
     History(path).append(judged(980.0, days_ago=1))
@@ -143,10 +148,15 @@ def test_every_run_of_a_night_is_kept(path: Path) -> None:
     assert drops(path) == [[-0.01005034, -0.02020271]]
 
 
-def test_a_nights_common_shift_is_taken_out(path: Path) -> None:
-    verdict = judge(throughput(990.0), baseline(), Tolerance(), Noise(0.01, 4, ""), shift=-0.01)
-    History(path).append(judged(990.0, days_ago=1, verdict=verdict))
+def test_what_a_night_was_credited_with_is_taken_out(path: Path) -> None:
+    History(path).append(credited_night(-0.01))
     assert drops(path) == [[-0.0000503]]
+
+
+def test_a_nights_shift_and_what_was_credited_of_it_are_kept(path: Path) -> None:
+    History(path).append(credited_night(-0.01))
+    (night,) = History(path).nights(baseline())
+    assert (night.shift, night.credited) == (-0.01, -0.01)
 
 
 @pytest.mark.parametrize("outcome", Outcome)

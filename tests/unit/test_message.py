@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from measurements import attempt, baseline, record, throughput
 
 from pytest_tfperf.baseline import Provenance
+from pytest_tfperf.night import Shift
 from pytest_tfperf.noise import Noise
 from pytest_tfperf.record import Record
 from pytest_tfperf.reports.message import headline, message
@@ -85,6 +86,13 @@ def test_a_pass_says_what_it_passed() -> None:
           detects     losses from 7.1 %, 95 times in 100; runs differ by 1.2 % (9 rows of this machine)
           rerun       pytest 'perf_tests/test_multigpu.py::test_resnet50_synthetic[8-replicated]'
     """)  # noqa: E501
+
+
+def test_what_the_night_was_credited_with_is_said() -> None:
+    found = told(Outcome.PASS, 1600.0, shift=Shift(-0.012, tests=13), credited=-0.012)
+    assert "  night       -1.2 % of it is what 13 tests have in common tonight, and not held against it\n" in message(
+        found
+    )
 
 
 def test_a_doubt_shows_all_runs_and_why() -> None:

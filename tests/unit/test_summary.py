@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from textwrap import dedent
 
 from measurements import baseline, record, throughput
 
 from pytest_tfperf.baseline import Baseline, Change
+from pytest_tfperf.canary import Moved
+from pytest_tfperf.night import Cause, Shift
 from pytest_tfperf.record import Record
 from pytest_tfperf.reports.summary import before, summary
 from pytest_tfperf.settings import Settings, Update
@@ -105,3 +108,53 @@ def test_recorded_rows_are_shown_old_to_new() -> None:
 
 def test_what_regressed_is_not_called_in_doubt() -> None:
     assert "in doubt" not in said(judged(Outcome.REGRESSED, -0.13))
+
+
+# What moved all tests at once
+
+
+def together(change: float, *records: Record, **more: object) -> str:
+    moved = Shift(math.log1p(change), tests=13, **more)  # type: ignore[arg-type]
+    lines = summary(records or [judged(Outcome.PASS)], [], SETTINGS, measured_nothing=False, shift=moved)
+    return "\n".join(line for line in lines if line.startswith("together"))
+
+
+CANARIES = {"matrix product": Moved(math.log1p(-0.06), 0.01), "memory copy": Moved(0.0, 0.02)}
+
+
+def test_a_shift_that_is_next_to_nothing_is_not_said() -> None:
+    assert together(-0.004) == ""
+
+
+def test_a_nights_shift_is_said_and_excused() -> None:
+    assert together(-0.021) == (
+        "together: 13 tests are 2.1 % slower than their baselines, which one night may be and is not held against any "
+        "of them"
+    )
+
+
+def test_a_slower_machine_is_named_with_its_evidence() -> None:
+    assert together(-0.08, cause=Cause.MACHINE, canaries=CANARIES) == (
+        "together: 13 tests are 8 % slower than their baselines, and so is the machine itself "
+        "(matrix product -6 +/- 1 %, memory copy +0 +/- 2 %, without TensorFlow): "
+        "not held against them. See to its clocks, cooling and neighbours"
+    )
+
+
+def test_slower_software_is_named_with_what_has_changed() -> None:
+    then = baseline(environment="tensorflow=2.20.0 keras=3.1")
+    now = record(
+        environment={"tensorflow": "2.21.0", "keras": "3.1"}, verdict=Verdict(outcome=Outcome.REGRESSED, baseline=then)
+    )
+    assert together(-0.08, now, cause=Cause.SOFTWARE, canaries=CANARIES) == (
+        "together: 13 tests are 8 % slower than their baselines, and the machine itself is not "
+        "(matrix product -6 +/- 1 %, memory copy +0 +/- 2 %, without TensorFlow): "
+        "look at what they share. Changed since: tensorflow 2.20.0 -> 2.21.0"
+    )
+
+
+def test_without_canaries_a_shift_has_no_culprit() -> None:
+    assert together(0.08, cause=Cause.UNKNOWN) == (
+        "together: 13 tests are 8 % faster than their baselines; no canary tells the machine from the software. "
+        "Changed since: nothing that is recorded"
+    )

@@ -1,0 +1,125 @@
+"""What a night's tests have in common, and who made it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_tfperf.canary import Moved
+from pytest_tfperf.night import NO_SHIFT, Cause, Night, Shift, prefix_drop, shift_of, without_what_lasts
+from pytest_tfperf.trial import Attempt, Window
+
+
+def moved(product: float, copy: float, error: float = 0.001) -> dict[str, Moved]:
+    return {"matrix product": Moved(math.log1p(product), error), "memory copy": Moved(math.log1p(copy), error)}
+
+
+STILL = moved(0.0, 0.0)
+
+
+def shift(change: float, canaries: dict[str, Moved]) -> Shift:
+    return shift_of([math.log1p(change)] * 8, canaries)
+
+
+def test_fewer_than_eight_tests_have_nothing_in_common() -> None:
+    assert shift_of([-0.1] * 7, {}) is NO_SHIFT
+
+
+def test_the_shift_is_the_median_over_tests() -> None:
+    assert shift_of([-0.02] * 5 + [0.3] * 4, {}).common == -0.02
+
+
+@given(st.lists(st.floats(-0.029, 0.029), min_size=8, max_size=20))
+def test_a_small_shift_is_the_nights_and_credited(drops: list[float]) -> None:
+    found = shift_of(drops, moved(-0.5, -0.5))
+    assert (found.cause, found.credited) == (Cause.NIGHT, found.common)
+
+
+@pytest.mark.parametrize("change", [-0.05, -0.4, 0.05, 0.4])
+def test_a_large_shift_that_the_canaries_share_is_the_machines(change: float) -> None:
+    found = shift(change, moved(change, change))
+    assert (found.cause, found.credited) == (Cause.MACHINE, found.common)
+
+
+@pytest.mark.parametrize("change", [-0.05, -0.4, 0.05, 0.4])
+@pytest.mark.parametrize("canaries", [STILL, moved(0.01, -0.01)])
+def test_a_large_shift_that_the_canaries_do_not_share_is_the_softwares(
+    change: float, canaries: dict[str, Moved]
+) -> None:
+    assert shift(change, canaries).cause is Cause.SOFTWARE
+
+
+def test_a_shift_the_other_way_than_the_canaries_is_the_softwares() -> None:
+    assert shift(-0.1, moved(0.2, 0.2)).cause is Cause.SOFTWARE
+
+
+def test_one_restless_canary_does_not_acquit_the_software() -> None:
+    assert shift(-0.1, moved(0.0, -0.08)).cause is Cause.SOFTWARE
+
+
+@pytest.mark.parametrize("canaries", [moved(-0.1, -0.1, 0.2), moved(0.0, 0.0, 0.2)])
+def test_restless_canaries_neither_accuse_nor_acquit(canaries: dict[str, Moved]) -> None:
+    assert shift(-0.1, canaries).cause is Cause.UNKNOWN
+
+
+@pytest.mark.parametrize("change", [-0.05, 0.05])
+def test_without_canaries_nobody_knows(change: float) -> None:
+    assert shift(change, {}).cause is Cause.UNKNOWN
+
+
+@pytest.mark.parametrize("canaries", [{}, STILL])
+def test_what_is_not_known_to_be_the_machines_is_not_credited(canaries: dict[str, Moved]) -> None:
+    assert shift(-0.05, canaries).credited == 0.0
+
+
+@pytest.mark.parametrize(("change", "unfit"), [(-0.2, True), (-0.1, False), (0.5, False)])
+def test_a_machine_that_lost_much_itself_is_unfit(change: float, unfit: bool) -> None:
+    assert shift(change, moved(change, change)).unfit is unfit
+
+
+def test_much_slower_software_makes_no_machine_unfit() -> None:
+    assert not shift(-0.4, STILL).unfit
+
+
+def night(shift: float, credited: float | None = None, drop: float = 0.0) -> Night:
+    return Night((drop,), shift=shift, credited=shift if credited is None else credited)
+
+
+def test_what_three_nights_share_is_credited_to_none() -> None:
+    kept = without_what_lasts([night(-0.02), night(-0.03), night(-0.025)])
+    assert [n.drops[0] for n in kept] == pytest.approx([-0.02, -0.02, -0.02])
+
+
+def test_what_two_nights_share_is_left() -> None:
+    nights = [night(-0.02), night(-0.03)]
+    assert without_what_lasts(nights) == nights
+
+
+@pytest.mark.parametrize("other", [0.0, -0.01, 0.03])
+def test_one_ordinary_night_of_three_leaves_all(other: float) -> None:
+    nights = [night(-0.02), night(other), night(-0.02)]
+    assert without_what_lasts(nights) == nights
+
+
+def test_a_gain_that_lasts_is_left() -> None:
+    nights = [night(0.03)] * 3
+    assert without_what_lasts(nights) == nights
+
+
+def test_a_night_that_was_credited_with_nothing_does_not_count_its_loss_twice() -> None:
+    kept = without_what_lasts([night(-0.02, credited=0.0, drop=-0.02), night(-0.02), night(-0.02)])
+    assert [n.drops[0] for n in kept] == pytest.approx([-0.02, -0.02, -0.02])
+
+
+@given(st.floats(-0.5, 0.5), st.floats(-0.5, 0.5))
+def test_crediting_a_night_anew_forgets_what_it_was_credited_with(first: float, second: float) -> None:
+    raw = Night((-0.1, 0.1))
+    assert raw.crediting(first).crediting(second).drops == pytest.approx(raw.crediting(second).drops)
+
+
+def test_only_a_runs_first_windows_count_for_the_shift() -> None:
+    windows = (Window(1, 0.1),) * 20 + (Window(1, 1.0),) * 30
+    assert prefix_drop(Attempt(windows=windows, images_per_step=1), 10.0) == pytest.approx(0.0)
