@@ -165,8 +165,11 @@ class Memory:
         if verdict.baseline is None:  # INVALID
             return
         drops = [r.log_rate - math.log(verdict.baseline.reference) - verdict.credited for r in record.throughput.runs]
-        doubtful = verdict.outcome is Outcome.INCONCLUSIVE
-        self.tonight[record.key] = Night(tuple(drops), doubtful, verdict.shift.common, verdict.credited)
+        self.tonight[record.key] = Night(
+            tuple(drops),
+            doubtful=verdict.outcome is Outcome.INCONCLUSIVE,
+            good=verdict.outcome is Outcome.PASS,
+        )
 
     def end_night(self) -> None:
         for key, night in self.tonight.items():

@@ -11,7 +11,7 @@ from pytest_tfperf.canary import Canaries
 AGAIN_AFTER_SECONDS = 30.0
 """A look costs about 1.5 s: 5 % of the time."""
 
-LOOKS_THAT_DECIDE = 10
+LOOKS_THAT_DECIDE = 20
 """Where a verdict on the whole session rests on them; one look is worth little on a shared machine."""
 
 

@@ -6,7 +6,7 @@ import math
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from pytest_tfperf.hardware.canaries import look
 from pytest_tfperf.hardware.software import host_facts
 from pytest_tfperf.launchers import Launcher
 from pytest_tfperf.looks import LOOKS_THAT_DECIDE, Looks
-from pytest_tfperf.night import LEAST_TESTS, NO_SHIFT, Cause, Shift, prefix_drop, shift_of
+from pytest_tfperf.night import LEAST_TESTS, NO_SHIFT, Cause, Night, Shift, prefix_drop, shift_of
 from pytest_tfperf.noise import without_spells
 from pytest_tfperf.record import Record
 from pytest_tfperf.reference import Reference, floor_rate, reference_for
@@ -113,7 +113,7 @@ class Bench:
         found = reference_for(self._baselines, topology.machine, key, gpu_fp32_tflops=floor_rate(topology))
         accepted = found.tolerance(tolerance, Tolerance.of(self._settings.tolerance))
         if earlier is None:
-            trial = Trial((self._attempt(workload, topology, plan, _stop_early(found, accepted)),))
+            trial = Trial((self._attempt(workload, topology, plan, self._stop_early(found, accepted)),))
             self._note_first_run(test, key, topology, trial, found)
             verdict = self._judge(trial, found, accepted, self._shift_so_far)
         else:
@@ -213,7 +213,6 @@ class Bench:
         )
 
     def _judge(self, trial: Trial, found: Reference, accepted: Tolerance, shift: Shift) -> Verdict:
-        nights = self._history.nights(found.baseline) if found.baseline else ()
         return judge(
             summarise(trial),
             found.baseline,
@@ -222,9 +221,19 @@ class Bench:
             floor=found.floor,
             tests=self._tests,
             shift=NO_SHIFT if found.floor else shift,  # a document's figure says nothing of this machine's nights
-            nights=nights,
+            nights=self._nights(found),
             hold=self._settings.hold,
         )
+
+    def _stop_early(self, found: Reference, accepted: Tolerance) -> Enough:
+        baseline, noise = found.baseline, found.noise
+        if baseline is None or noise is None:
+            return lambda _: False
+        nights = self._nights(found)
+        return lambda attempt: may_stop(summarise(Trial((attempt,))), baseline, accepted, noise, nights)
+
+    def _nights(self, found: Reference) -> Sequence[Night]:
+        return self._history.nights(found.baseline) if found.baseline else ()
 
     def _note_first_run(self, test: str, key: Key, topology: Topology, trial: Trial, found: Reference) -> None:
         if found.baseline is None or found.floor:
@@ -271,13 +280,6 @@ class Bench:
         if verdict is None and not math.isfinite(record.throughput.loss or 0.0):
             raise MeasurementError(f"{workload.id} on {record.devices}: the loss is {record.throughput.loss}")
         return record
-
-
-def _stop_early(found: Reference, accepted: Tolerance) -> Enough:
-    baseline, noise = found.baseline, found.noise
-    if baseline is None or noise is None:
-        return lambda _: False
-    return lambda attempt: may_stop(summarise(Trial((attempt,))), baseline, accepted, noise)
 
 
 def _baseline(record: Record) -> Baseline:

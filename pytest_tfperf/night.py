@@ -24,11 +24,24 @@ ORDINARY = 0.03
 UNFIT = 0.15
 """A machine that lost more than this itself is not the one that the baselines were recorded on."""
 
-LASTING = 0.015
-"""A shift beyond this that each of three nights has is none of any one night's."""
+NIGHTS_TO_LEARN = 10
+"""So many good nights after a baseline make its level more exact; then it is frozen."""
 
-_LASTING_NIGHTS = 3
+_NIGHTS_NOT_LEARNT = 3
 _ERRORS = 2.0  # standard errors of the canaries' mean: restless ones neither accuse nor acquit
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What a drop is measured from.
+
+    Args:
+        offset: the level's log throughput less the committed reference's.
+        runs: fresh runs that it rests on.
+    """
+
+    offset: float
+    runs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +51,21 @@ class Night:
     Args:
         drops: each fresh run's log throughput less the reference's and less what was credited.
         doubtful: the night ended INCONCLUSIVE (or was held): tonight starts with three runs.
-        shift: what that night's tests had in common; 0 for too few tests.
-        credited: what of it was not held against this one.
+        good: the night ended PASS: it says where this workload's level is.
     """
 
     drops: tuple[float, ...]
     doubtful: bool = False
-    shift: float = 0.0
-    credited: float = 0.0
+    good: bool = False
 
     @property
     def centre(self) -> float:
         """The Hodges-Lehmann median of the runs' drops, as a throughput's images per second are."""
         return hodges_lehmann(self.drops)
 
-    def crediting(self, credited: float) -> Night:
-        """The same night, had this been credited."""
-        return replace(self, drops=tuple(drop + self.credited - credited for drop in self.drops), credited=credited)
+    def against(self, level: Level) -> Night:
+        """The same night, its drops measured from that level."""
+        return replace(self, drops=tuple(drop - level.offset for drop in self.drops))
 
 
 class Cause(StrEnum):
@@ -111,16 +122,18 @@ def shift_of(drops: Collection[float], canaries: Mapping[str, Moved]) -> Shift:
     return Shift(common, len(drops), _cause(common, canaries), canaries)
 
 
-def without_what_lasts(nights: Sequence[Night]) -> Sequence[Night]:
-    """The same nights, none of which is credited with what they all have.
+def level_of(baseline_runs: int, nights: Sequence[Night]) -> Level:
+    """The baseline's level, made more exact by the first good nights after it, oldest first in `nights`.
 
-    A shift that two nights before and tonight had alike is none of any one night's: where each of three lost more than
-    `LASTING`, the least of their shifts is held against the test.
+    Five runs leave the reference uncertain by half of what a single run is. The last three nights don't count, as they
+    may hold the very loss that is looked for, and after `NIGHTS_TO_LEARN` it is frozen: a level that followed for ever
+    would follow a slow decline. A single published figure stays as it is.
     """
-    shifts = [night.shift for night in nights]
-    if len(nights) < _LASTING_NIGHTS or max(shifts) > -LASTING:
-        return nights
-    return [night.crediting(night.shift - max(shifts)) for night in nights]
+    if baseline_runs < 2:
+        return Level(0.0, baseline_runs)
+    good = [night for night in nights[:-_NIGHTS_NOT_LEARNT] if night.good][:NIGHTS_TO_LEARN]
+    drops = [drop for night in good for drop in night.drops]
+    return Level(math.fsum(drops) / (baseline_runs + len(drops)), baseline_runs + len(drops))
 
 
 def prefix_drop(attempt: Attempt, reference: float) -> float:

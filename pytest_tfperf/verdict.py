@@ -12,14 +12,15 @@ from typing import Self
 from pytest_tfperf.baseline import Baseline, Provenance
 from pytest_tfperf.canary import in_words
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.night import NO_SHIFT, Night, Shift, without_what_lasts
+from pytest_tfperf.night import NO_SHIFT, Level, Night, Shift, level_of
 from pytest_tfperf.noise import Noise
 from pytest_tfperf.throughput import RunValue, Throughput
 
-RUNS_TO_CONFIRM = (3, 5)
-"""Fresh runs that a suspicion asks for: three, and where they don't clear it, five, which decide."""
+RUNS_TO_CONFIRM = (3, 5, 8)
+"""Fresh runs that a suspicion asks for: three, where they don't clear it five, and where these don't prove it eight."""
 
-FALSE_ALARMS_A_NIGHT = 0.05  # over all tests, before the other conditions bring it below 1 %; see benchmarks/verdict.py
+FALSE_ALARMS_A_NIGHT = 0.03
+"""Over all tests, by the last eight runs alone; the reference and the nights before add a little. See benchmarks/verdict.py."""
 
 _NIGHTS_BEFORE = 2
 _SUSPICION = 1.5  # spreads; below this one run passes. See docs/statistics.md for the error rates that it gives
@@ -27,6 +28,7 @@ _PUBLISHED_TOLERANCE = 0.05
 # A loss must raise suspicion and be confirmed. At 2.05 standard errors beyond each line each happens 98 times in 100,
 # and both, over three and five runs with every one of them half as bad, 94 to 97 times (simulated).
 _DETECTION = 2.05
+_CLEAR = 2.0  # five runs decide where the drop is so many times as large as they must show; a close call takes eight
 
 
 class Outcome(StrEnum):
@@ -95,6 +97,7 @@ class Verdict:
         smallest_loss: the loss that would have been caught about 95 times in 100, with as many runs as that takes.
         shift: what all tests of the night have in common.
         credited: what of it was taken out of the drop, a difference of log throughputs.
+        level: where the reference is by now, with the good nights after it.
         runs_wanted: fresh runs in all that it would take to decide; 0 when decided.
     """
 
@@ -111,6 +114,7 @@ class Verdict:
     smallest_loss: float | None = None
     shift: Shift = NO_SHIFT
     credited: float = 0.0
+    level: Level | None = None
     runs_wanted: int = 0
 
     @property
@@ -134,9 +138,9 @@ def judge(
 ) -> Verdict:
     """Hold a throughput against a baseline.
 
-    REGRESSED takes a drop beyond the tolerance *and* beyond what the noise explains in five fresh runs, of which at
-    least four are half as bad: one slow run of a night fails nobody. One run that looks bad asks for three, three that
-    still do for five. The drop is that of the runs' Hodges-Lehmann median, which is what is shown.
+    REGRESSED takes a drop beyond the tolerance *and* beyond what the noise explains in eight fresh runs, of which all
+    but one are half as bad: one slow run of a night fails nobody. One run that looks bad asks for three, three that
+    still do for five, and five for eight, unless they show twice the drop that they must. The drop is that of the runs' Hodges-Lehmann median, which is what is shown.
 
     Args:
         throughput: tonight's runs.
@@ -148,7 +152,8 @@ def judge(
         most_runs: runs that can be had at all (a log is one); None: as many as it takes.
         shift: what all tests of the night have in common (`night.shift_of`); what is the night's or the machine's of it
             is not held against this test. Where it `waits`, nothing can be decided.
-        nights: earlier nights of this workload, oldest first; the last two count, so that a small loss shows in three.
+        nights: earlier nights of this workload, oldest first. The last two count with tonight, so that a small loss
+            shows in three; the first good ones make the reference more exact (`night.level_of`).
         hold: REGRESSED only where one of the last two nights shows it as well.
     """
     if throughput.loss is not None and not math.isfinite(throughput.loss):
@@ -157,12 +162,14 @@ def judge(
         return Verdict(outcome=Outcome.NO_BASELINE, reason="there is no baseline for this workload on this machine")
     if shift.unfit:
         return Verdict(outcome=Outcome.INVALID, reason=_unfit(shift), shift=shift)
-    raw = Night(tuple(run.log_rate - math.log(baseline.reference) for run in throughput.runs), shift=shift.common)
-    *before, tonight = without_what_lasts([*nights[-_NIGHTS_BEFORE:], raw.crediting(shift.credited)])
-    limits = _Limits(throughput.runs, baseline.runs, tolerance, noise, tests)
+    level = level_of(baseline.runs, nights)
+    reference = math.log(baseline.reference) + shift.credited
+    now = Night(tuple(run.log_rate - reference for run in throughput.runs))
+    *before, tonight = (night.against(level) for night in [*nights[-_NIGHTS_BEFORE:], now])
+    limits = _Limits(throughput.runs, level, tolerance, noise, tests)
     stages = [stage if most_runs is None else min(stage, most_runs) for stage in RUNS_TO_CONFIRM]
     outcome, reason, wanted = _decide(tonight, before, limits, stages, hold=hold)
-    runs = tonight.drops
+    runs, centre = tonight.drops, baseline.reference * math.exp(level.offset)
     if floor and outcome is Outcome.IMPROVED:
         outcome, reason = Outcome.PASS, "above the floor"
     return Verdict(
@@ -171,46 +178,47 @@ def judge(
         baseline=baseline,
         floor=floor,
         change=throughput.images_per_sec / baseline.reference - 1,
-        lower=None if tolerance.lower is None else baseline.reference * math.exp(-limits.drop(len(runs))),
-        upper=None if tolerance.upper is None or floor else baseline.reference * math.exp(limits.rise(len(runs))),
+        lower=None if tolerance.lower is None else centre * math.exp(-limits.drop(len(runs))),
+        upper=None if tolerance.upper is None or floor else centre * math.exp(limits.rise(len(runs))),
         tolerance=tolerance,
         threshold=None if tolerance.lower is None else 1 - math.exp(-limits.drop(len(runs))),
         noise=noise,
         smallest_loss=None if tolerance.lower is None else 1 - math.exp(-limits.smallest_loss(stages[-1])),
         shift=shift,
-        credited=tonight.credited,
+        credited=shift.credited,
+        level=level,
         runs_wanted=wanted,
     )
 
 
-def may_stop(throughput: Throughput, baseline: Baseline, tolerance: Tolerance, noise: Noise) -> bool:
+def may_stop(
+    throughput: Throughput, baseline: Baseline, tolerance: Tolerance, noise: Noise, nights: Sequence[Night] = ()
+) -> bool:
     """Whether a first run, so far, passes whatever else it measures: its lower end is above what raises suspicion.
 
     Only good news stops a run early: stopping on bad news multiplies the false alarms.
     """
-    run = throughput.runs[0]
-    drop = run.log_rate - math.log(baseline.reference)
-    return drop - 2 * run.error >= -_Limits(throughput.runs, baseline.runs, tolerance, noise, 1).suspicion(1)
+    run, level = throughput.runs[0], level_of(baseline.runs, nights)
+    drop = run.log_rate - math.log(baseline.reference) - level.offset
+    return drop - 2 * run.error >= -_Limits(throughput.runs, level, tolerance, noise, 1).suspicion(1)
 
 
 def loss_seen(spread: float, runs: int) -> float:
     """The loss that a baseline of so many runs catches 95 times in 100, if their spread is true, at 2 % tolerance."""
     noise = Noise(spread, math.inf, "")
-    return 1 - math.exp(-_Limits([], runs, Tolerance(), noise, 1).smallest_loss(RUNS_TO_CONFIRM[-1]))
+    return 1 - math.exp(-_Limits([], Level(0.0, runs), Tolerance(), noise, 1).smallest_loss(RUNS_TO_CONFIRM[-1]))
 
 
 class _Limits:
     """The drops, in natural logarithms, at which things happen."""
 
-    def __init__(
-        self, runs: Sequence[RunValue], baseline_runs: int, tolerance: Tolerance, noise: Noise, tests: int
-    ) -> None:
+    def __init__(self, runs: Sequence[RunValue], level: Level, tolerance: Tolerance, noise: Noise, tests: int) -> None:
         errors = [run.error for run in runs if math.isfinite(run.error)]
         # A run that was cut short, or on a restless night, is known less well than the baseline's runs were.
         self._spread = max(noise.spread, statistics.fmean(errors) if errors else 0.0)
         self._known_spread = noise.spread
         self._degrees_of_freedom = noise.degrees_of_freedom
-        self._reference_variance = _reference_variance(baseline_runs)
+        self._reference_variance = _reference_variance(level.runs)
         self._tests = tests
         self.accepted = math.inf if tolerance.lower is None else -math.log1p(tolerance.lower)
         self._upper = math.inf if tolerance.upper is None else math.log1p(tolerance.upper)
@@ -247,7 +255,8 @@ def _decide(
     count = len(tonight.drops)
     fresh = f"{count} fresh worker{'s' if count > 1 else ''}"
     lately = _shows_over_nights([*before, tonight], limits)
-    if more := [stage for stage in stages if stage > count]:
+    clear = count in stages[1:] and _shows(tonight, limits, times=_CLEAR)
+    if not clear and (more := [stage for stage in stages if stage > count]):
         # A good second run must not call off the third.
         if count not in stages and min(tonight.drops) < -limits.suspicion(1):
             return Outcome.INCONCLUSIVE, f"a drop is suspected, and {fresh} can't settle it", more[0]
@@ -268,13 +277,13 @@ def _decide(
     return Outcome.REGRESSED, f"confirmed in {fresh}{over}", 0
 
 
-def _shows(night: Night, limits: _Limits) -> bool:
-    """Whether a night shows the drop: its centre beyond the line, and every run (of five all but one) half as far.
+def _shows(night: Night, limits: _Limits, times: float = 1.0) -> bool:
+    """Whether a night shows the drop: its centre beyond the line, and every run (from five on all but one) half as far.
 
-    One lucky run of five must not hide a loss, as one slow one must not make one.
+    One lucky run must not hide a loss, as one slow one must not make one.
     """
-    line = limits.drop(len(night.drops))
-    excused = 1 if len(night.drops) >= RUNS_TO_CONFIRM[-1] else 0
+    line = times * limits.drop(len(night.drops))
+    excused = 1 if len(night.drops) >= RUNS_TO_CONFIRM[1] else 0
     return night.centre < -line and sorted(night.drops)[-1 - excused] < -line / 2
 
 

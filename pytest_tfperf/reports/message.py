@@ -74,11 +74,21 @@ def _bounds(verdict: Verdict) -> str:
     lower = "any" if verdict.lower is None else rate(verdict.lower)
     upper = "any" if verdict.upper is None else rate(verdict.upper)
     accepted = verdict.tolerance.lower
-    text = f"{lower} .. {upper}    (reference {rate(verdict.baseline.reference)}, tolerance "
+    text = f"{lower} .. {upper}    (reference {_level(verdict)}, tolerance "
     text += "none" if accepted is None else percent(accepted)
     if accepted is not None and verdict.threshold is not None and verdict.threshold > -accepted + 1e-9:
         text += f", widened to {percent(verdict.threshold)} by noise"
     return text + ")"
+
+
+def _level(verdict: Verdict) -> str:
+    """The reference, and what the good nights after it made of it."""
+    row, level = verdict.baseline, verdict.level
+    assert row is not None
+    if level is None or level.runs == row.runs:
+        return rate(row.reference)
+    learnt = rate(row.reference * math.exp(level.offset))
+    return f"{rate(row.reference)}, {learnt} with {level.runs - row.runs} runs of good nights"
 
 
 def _provenance(verdict: Verdict) -> str:

@@ -86,16 +86,15 @@ class History:
             return ()
         with self._open() as database:
             found = database.execute(
-                "select drops, outcome, json_extract(record, '$.verdict.shift.common'),"
-                " json_extract(record, '$.verdict.credited') from records"
+                "select drops, outcome from records"
                 " where machine = ? and workload = ? and topology = ? and reference = ?"
                 " and date(time, 'localtime') < date('now', 'localtime')"
                 " group by date(time, 'localtime') having id = max(id) order by id",
                 (baseline.machine, *baseline.key, baseline.reference),
             )
             return tuple(
-                Night(tuple(json.loads(drops)), outcome == "INCONCLUSIVE", shift or 0.0, credited or 0.0)
-                for drops, outcome, shift, credited in found
+                Night(tuple(json.loads(drops)), doubtful=outcome == "INCONCLUSIVE", good=outcome == "PASS")
+                for drops, outcome in found
             )
 
     def seconds_of(self, tests: Iterable[str]) -> dict[str, float]:

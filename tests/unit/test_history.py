@@ -153,17 +153,17 @@ def test_what_a_night_was_credited_with_is_taken_out(path: Path) -> None:
     assert drops(path) == [[-0.0000503]]
 
 
-def test_a_nights_shift_and_what_was_credited_of_it_are_kept(path: Path) -> None:
-    History(path).append(credited_night(-0.01))
-    (night,) = History(path).nights(baseline())
-    assert (night.shift, night.credited) == (-0.01, -0.01)
-
-
 @pytest.mark.parametrize("outcome", Outcome)
 def test_only_a_night_in_doubt_is_doubtful(path: Path, outcome: Outcome) -> None:
     verdict = Verdict(outcome=outcome, baseline=baseline())
     History(path).append(judged(990.0, days_ago=1, verdict=verdict))
     assert [night.doubtful for night in History(path).nights(baseline())] == [outcome is Outcome.INCONCLUSIVE]
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_only_a_night_that_passed_is_good(path: Path, outcome: Outcome) -> None:
+    History(path).append(judged(990.0, days_ago=1, verdict=Verdict(outcome=outcome, baseline=baseline())))
+    assert [night.good for night in History(path).nights(baseline())] == [outcome is Outcome.PASS]
 
 
 @pytest.mark.parametrize("other", [{"machine": "b"}, {"topology": "1x4"}, {"workload": WORKLOAD.with_(batch_size=1)}])
@@ -189,7 +189,7 @@ def test_a_night_that_lost_throughput_on_purpose_does_not_count(path: Path) -> N
 
 def test_a_night_is_a_night(path: Path) -> None:
     History(path).append(judged(1000.0, days_ago=1))
-    assert History(path).nights(baseline()) == (Night((pytest.approx(0.0),)),)
+    assert History(path).nights(baseline()) == (Night((pytest.approx(0.0),), good=True),)
 
 
 # What can go wrong

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.canary import Moved
-from pytest_tfperf.night import NO_SHIFT, Cause, Night, Shift, prefix_drop, shift_of, without_what_lasts
+from pytest_tfperf.night import NO_SHIFT, Cause, Level, Night, Shift, level_of, prefix_drop, shift_of
 from pytest_tfperf.trial import Attempt, Window
 
 
@@ -84,40 +84,47 @@ def test_much_slower_software_makes_no_machine_unfit() -> None:
     assert not shift(-0.4, STILL).unfit
 
 
-def night(shift: float, credited: float | None = None, drop: float = 0.0) -> Night:
-    return Night((drop,), shift=shift, credited=shift if credited is None else credited)
+# The level that good nights make more exact
 
 
-def test_what_three_nights_share_is_credited_to_none() -> None:
-    kept = without_what_lasts([night(-0.02), night(-0.03), night(-0.025)])
-    assert [n.drops[0] for n in kept] == pytest.approx([-0.02, -0.02, -0.02])
+def nights(*drops: float, good: bool = True) -> list[Night]:
+    return [Night((drop,), good=good) for drop in drops]
 
 
-def test_what_two_nights_share_is_left() -> None:
-    nights = [night(-0.02), night(-0.03)]
-    assert without_what_lasts(nights) == nights
+LAST = nights(-0.5, -0.5, -0.5)
+"""The last three don't count."""
 
 
-@pytest.mark.parametrize("other", [0.0, -0.01, 0.03])
-def test_one_ordinary_night_of_three_leaves_all(other: float) -> None:
-    nights = [night(-0.02), night(other), night(-0.02)]
-    assert without_what_lasts(nights) == nights
+def test_a_baseline_without_nights_is_its_own_level() -> None:
+    assert level_of(5, LAST) == Level(0.0, 5)
 
 
-def test_a_gain_that_lasts_is_left() -> None:
-    nights = [night(0.03)] * 3
-    assert without_what_lasts(nights) == nights
+def test_good_nights_weigh_as_many_runs_as_they_had() -> None:
+    assert level_of(5, [*nights(0.012, 0.024), Night((0.03, 0.03, 0.03), good=True), *LAST]) == Level(
+        pytest.approx(0.0126), 10
+    )
 
 
-def test_a_night_that_was_credited_with_nothing_does_not_count_its_loss_twice() -> None:
-    kept = without_what_lasts([night(-0.02, credited=0.0, drop=-0.02), night(-0.02), night(-0.02)])
-    assert [n.drops[0] for n in kept] == pytest.approx([-0.02, -0.02, -0.02])
+def test_nights_that_did_not_pass_teach_nothing() -> None:
+    assert level_of(5, [*nights(-0.05, good=False), *LAST]) == Level(0.0, 5)
 
 
-@given(st.floats(-0.5, 0.5), st.floats(-0.5, 0.5))
-def test_crediting_a_night_anew_forgets_what_it_was_credited_with(first: float, second: float) -> None:
-    raw = Night((-0.1, 0.1))
-    assert raw.crediting(first).crediting(second).drops == pytest.approx(raw.crediting(second).drops)
+def test_the_level_is_frozen_after_ten_good_nights() -> None:
+    ten = nights(*[0.01] * 10)
+    assert level_of(5, [*ten, *nights(-0.04, -0.04), *LAST]) == level_of(5, [*ten, *LAST])
+
+
+def test_a_single_figure_of_a_document_learns_nothing() -> None:
+    assert level_of(1, [*nights(0.01, 0.01), *LAST]) == Level(0.0, 1)
+
+
+@given(st.lists(st.floats(-0.2, 0.2), min_size=1, max_size=20))
+def test_the_level_lies_between_the_baseline_and_the_nights(drops: list[float]) -> None:
+    assert min(*drops, 0.0) <= level_of(5, [*nights(*drops), *LAST]).offset <= max(*drops, 0.0)
+
+
+def test_a_night_against_a_level_is_measured_from_it() -> None:
+    assert Night((-0.03, -0.01)).against(Level(-0.01, 15)).drops == pytest.approx((-0.02, 0.0))
 
 
 def test_only_a_runs_first_windows_count_for_the_shift() -> None:
