@@ -6,11 +6,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from pytest_tfperf.attempts import Spoilt
 from pytest_tfperf.comparison import Comparison
 from pytest_tfperf.contest import MOST_PAIRS, MOST_SECONDS, Cap, Side, compare
 from pytest_tfperf.errors import MeasurementError, NoBaseline, TfperfError, ThroughputRegression
 from pytest_tfperf.gate import Consequence, consequence, outcome_of
 from pytest_tfperf.record import Record
+from pytest_tfperf.recorder import Taking
 from pytest_tfperf.reports import comparisons
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.session import Session
@@ -89,7 +91,13 @@ class ThroughputFixture:
         plan, earlier = self._plan(steps, warmup_steps), self._earlier()
         record = earlier
         if record is None or record.undecided:
-            record = self.session.bench.check(workload, on, plan, accepted, test=self.test, earlier=earlier)
+            taking = self._taking(workload, on, plan, accepted)
+            try:
+                record = self.session.bench.check(workload, on, plan, accepted, test=self.test, earlier=earlier)
+            except Spoilt as error:
+                self.session.recorder.keep_spoilt(error, earlier, taking)
+                raise
+            self.session.recorder.keep(record, taking)
         if self.session.settings.update_baselines:
             self._to_save.append(record)
         return self._keep(record)
@@ -101,7 +109,10 @@ class ThroughputFixture:
         _refuse_untaken(on)
         if (earlier := self._earlier()) is not None:
             return self._keep(earlier)
-        return self._keep(self.session.bench.measure(workload, on, self._plan(steps, warmup_steps), test=self.test))
+        plan = self._plan(steps, warmup_steps)
+        record = self.session.bench.measure(workload, on, plan, test=self.test)
+        self.session.recorder.keep(record, self._taking(workload, on, plan, None))
+        return self._keep(record)
 
     def compare(
         self,
@@ -206,6 +217,11 @@ class ThroughputFixture:
             done.append(compare(a, b, on, plan, accepted, session.live, cap=cap, judged=judged, test=self.test))
         self.comparisons.append(done[len(self.comparisons)])
         return self.comparisons[-1]
+
+    def _taking(self, workload: Workload, on: Topology, plan: Plan, accepted: Tolerance | None) -> Taking:
+        return Taking(
+            test=self.test, place=len(self.records), workload=workload, topology=on, plan=plan, tolerance=accepted
+        )
 
     def _keep(self, record: Record) -> Throughput:
         self.records.append(record)

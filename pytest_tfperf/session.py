@@ -15,6 +15,7 @@ from pytest_tfperf.gate import exit_status
 from pytest_tfperf.launchers import Launcher
 from pytest_tfperf.live import LiveLine
 from pytest_tfperf.record import Record
+from pytest_tfperf.recorder import Recorder
 from pytest_tfperf.reports import summary
 from pytest_tfperf.settings import Settings, WorkerStart
 from pytest_tfperf.stores.baselines import BaselineStore, check_name
@@ -56,12 +57,15 @@ class Session:
 
         Raises:
             BaselineError: `--update-baselines` where the folder can't be written or another session holds it.
-            TfperfError: `--tfperf-against` names a Python that can't train.
+            TfperfError: `--tfperf-against` names a Python that can't train; `--tfperf-save-trials` a folder that can't
+                be written.
         """
         if self.settings.against is not None:
             from pytest_tfperf.launchers.interpreters import require_tensorflow
 
             require_tensorflow(self.settings.against)
+        if self.settings.save_trials is not None:
+            self.recorder.prepare()
         if self.settings.update_baselines:
             self.baselines.check_writable()
             self._open.enter_context(self.baselines.lock())
@@ -95,6 +99,11 @@ class Session:
             watch=self.live,
             tests=len(self.tests),
         )
+
+    @cached_property
+    def recorder(self) -> Recorder:
+        """Keeps whole trials, where `--tfperf-save-trials` asks for it."""
+        return Recorder(self.settings, self.baselines, self.history, lambda: len(self.tests))
 
     @cached_property
     def launcher(self) -> Launcher:
