@@ -82,5 +82,5 @@ class Attempts:
         finally:
             run.close()
             self._watch.done()
-        known = replace(attempt, environment=dict(attempt.environment) | seen.environment)
+        known = replace(attempt, environment={**attempt.environment, **seen.environment})
         return known.disturbed_by(seen.disturbance)

@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     history = commands.add_parser("history", help="show what was measured here so far")
     history.add_argument("--dir", type=Path, default=Path(".tfperf"), metavar="DIR", help="default: .tfperf/")
     history.add_argument("--csv", action="store_true", help="every measurement, as CSV")
+    history.add_argument("--comparisons", action="store_true", help="comparisons only (with --csv: every one, as CSV)")
     history.set_defaults(run=_history)
     documents = commands.add_parser("documents", help="write the documents' baselines anew")
     documents.add_argument("folder", type=Path, metavar="DIR", help="where the three documents are")
@@ -137,11 +138,17 @@ def _log_of(arguments: argparse.Namespace, logs: Sequence[Path]) -> Replay | Non
 
 
 def _history(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.reports.history import by_workload
+    from pytest_tfperf.reports.history import by_sides, by_workload
     from pytest_tfperf.stores.history import History
 
-    frame = History(arguments.dir / "history.sqlite").frame()
-    print(frame.to_csv(index=False), end="") if arguments.csv else print(by_workload(frame))
+    history = History(arguments.dir / "history.sqlite")
+    measured, compared = history.frame(), history.comparisons()
+    if arguments.csv:
+        print((compared if arguments.comparisons else measured).to_csv(index=False), end="")
+        return EXIT_GREEN
+    tables = [] if arguments.comparisons or measured.empty else [by_workload(measured)]
+    tables += [] if compared.empty else [by_sides(compared)]
+    print("\n\n".join(tables) or "nothing of that kind was measured here yet")
     return EXIT_GREEN
 
 

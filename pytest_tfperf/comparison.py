@@ -132,6 +132,10 @@ class Finding:
     outcome: Outcome
     reason: str
 
+    def instead(self, outcome: Outcome, reason: str) -> Finding:
+        """The same figures with another outcome, or another reason for it."""
+        return dataclasses.replace(self, outcome=outcome, reason=reason)
+
 
 def decide(log_ratios: Sequence[float], tolerance: Tolerance, most_pairs: int) -> Finding:
     """Hold the pairs so far against the tolerance; may be asked after each pair, up to `most_pairs` of them.

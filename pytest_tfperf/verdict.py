@@ -191,6 +191,15 @@ def loss_seen(spread: float, runs: int) -> float:
     return 1 - math.exp(-_Limits([], runs, Tolerance(), noise, 1).smallest_loss(RUNS_TO_CONFIRM[-1]))
 
 
+def resolvable(baseline: Baseline, tolerance: Tolerance, noise: Noise, *, tests: int = 1) -> tuple[float, float]:
+    """The drop that fails over the five runs that decide, and the loss that is caught 95 times in 100.
+
+    Positive fractions, known before anything is measured; a drop above what `tolerance` accepts is noise's.
+    """
+    limits, last = _Limits([], baseline.runs, tolerance, noise, tests), RUNS_TO_CONFIRM[-1]
+    return 1 - math.exp(-limits.drop(last)), 1 - math.exp(-limits.smallest_loss(last))
+
+
 class _Limits:
     """The drops, in natural logarithms, at which things happen."""
 
