@@ -15,8 +15,8 @@ def sentence(found: TooTight) -> str:
     return (
         f"{found.machine}.csv: {found.key.workload} {found.key.topology}: a tolerance of {percent(found.tolerance)} is "
         f"tighter than this row can resolve: runs differ by {percent(found.noise.spread)} ({found.noise.source}), so "
-        f"drops fail from {percent(found.threshold)} on, and losses are seen from {percent(found.smallest_loss)} on, 95 "
-        "times in 100. Accept more, or record the row with more runs on a quieter machine"
+        f"drops fail from {percent(found.threshold)} on, and losses are seen from {percent(found.smallest_loss)} on, "
+        "95 times in 100. Accept more, or record the row with more runs on a quieter machine"
     )
 
 
