@@ -44,7 +44,8 @@ def plain(shared: Project) -> Finished:
 
 
 def trials(project: Project, name: str = "") -> list[Recording]:
-    return [trial_file.read(path) for path in sorted((project.folder / "trials").glob(f"*{name}*.json"))]
+    files = sorted((project.folder / "trials").glob("*.json"))
+    return [trial_file.read(path) for path in files if name in path.name]
 
 
 def test_each_check_leaves_a_file(shared: Project, plain: Finished) -> None:
@@ -74,10 +75,11 @@ def test_the_files_replay_to_the_exit_status_of_the_night(
 def test_a_kill_loses_no_run_that_ended(project: Project) -> None:
     fill(project)
     process = project.start("--tfperf-save-trials=trials", "-k", "regresses")
-    assert wait_for(lambda: trials(project))
+    appeared = wait_for(lambda: trials(project))
     process.send_signal(signal.SIGKILL)
     process.communicate()
     project.kill_all()
+    assert appeared
     assert len(trials(project)[0].trial.attempts) >= 1
 
 
