@@ -111,8 +111,8 @@ def test_a_sentence_has_row_tolerance_loss_and_next_step() -> None:
     assert found is not None
     assert said.sentence(found) == (
         "box.csv: resnet50-b64-replicated-device 1x8: a tolerance of 2 % is tighter than this row can resolve: runs "
-        "differ by 3 % (this row's own runs), so drops fail from 5.2 % on, and losses are seen from 11.1 % on, 95 times "
-        "in 100. Accept more, or record the row with more runs on a quieter machine"
+        "differ by 3 % (this row's own runs), so drops fail from 5.2 % on, and losses are seen from 11.1 % on, 95 "
+        "times in 100. Accept more, or record the row with more runs on a quieter machine"
     )
 
 
