@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from measurements import WORKLOAD, baseline, comparison, record, throughput
 
+from pytest_tfperf import cli
 from pytest_tfperf.comparison import SetAside
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.night import Night
@@ -386,3 +388,33 @@ def test_a_file_in_the_folders_place_is_refused(path: Path) -> None:
     path.parent.touch()
     with refused(path):
         History(path).append(record())
+
+
+# What `tfperf history` shows
+
+
+def shown(path: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
+    assert cli.main(["history", f"--dir={path.parent}", *more]) == 0
+    return capsys.readouterr().out
+
+
+def test_comparisons_are_shown_below_the_measurements(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    History(path).append(record())
+    History(path).append_comparison(comparison())
+    above, below = shown(path, capsys).split("\n\n")
+    assert "median" in above
+    assert f"{WORKLOAD.id} (tensorflow 2.16.2) {WORKLOAD.id} (tensorflow 2.21.0)" in below
+    assert "0.900 0.890 0.910 REGRESSED" in below
+
+
+def test_two_workloads_need_no_software_to_be_told_apart(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = comparison()
+    History(path).append_comparison(replace(other, b=replace(other.b, workload=WORKLOAD.with_(batch_size=1))))
+    assert "tensorflow" not in shown(path, capsys)
+
+
+def test_comparisons_alone_can_be_had_as_csv(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    History(path).append(record())
+    History(path).append_comparison(comparison())
+    lines = shown(path, capsys, "--comparisons", "--csv").splitlines()
+    assert (lines[0].split(",")[:3], len(lines)) == (["time", "test", "machine"], 2)
