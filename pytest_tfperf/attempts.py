@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import os
+from collections.abc import Sequence
+from dataclasses import replace
 
 from pytest_tfperf import catalogue
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.hardware.sampler import Sampler
+from pytest_tfperf.guard import Guard
 from pytest_tfperf.launchers import Job, Launcher
 from pytest_tfperf.settings import Settings
-from pytest_tfperf.telemetry import Limits, disturbance
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt
 from pytest_tfperf.windows import Enough, Plan, Watch, run_attempt
@@ -18,6 +17,25 @@ from pytest_tfperf.workload import Workload
 
 TRIES = 3
 """Fresh workers that one attempt may take until it settles, and until nothing disturbs it."""
+
+
+class Spoilt(MeasurementError):
+    """None of the fresh workers that may be had gave a figure worth having.
+
+    Args:
+        workload, topology: what was to be measured.
+        reason: why it came to nothing.
+        advice: what to do, and how often it was tried.
+        attempts: what the workers measured, to be kept and shown.
+    """
+
+    def __init__(
+        self, workload: Workload, topology: Topology, reason: str, advice: str, attempts: Sequence[Attempt]
+    ) -> None:
+        super().__init__(f"{workload.id} on {topology.describe()}: INVALID: {reason} {advice}")
+        self.of = (workload, topology)
+        self.reason = reason
+        self.attempts = tuple(attempts)
 
 
 class Attempts:
@@ -33,36 +51,36 @@ class Attempts:
         self._launcher = launcher
         self._watch = watch
         self._slowdown = settings.inject_slowdown
-        self._limits = Limits(other_cpu_fraction=settings.busy, steal_fraction=settings.busy)
+        self._guard = Guard(settings.limits)
 
     def one(self, workload: Workload, topology: Topology, plan: Plan, enough: Enough = lambda _: False) -> Attempt:
         """An attempt that settled; says what disturbed it, if anything did.
 
         Raises:
             WorkloadError: a name that nobody has.
-            MeasurementError: the worker died, hung or raised, or the throughput never settled.
+            MeasurementError: the worker died, hung or raised; `Spoilt`: the throughput never settled.
         """
         catalogue.check(workload)
         assert topology.devices is not None, "take() says which devices"
         job = Job(workload=workload, devices=topology.devices, slowdown=self._slowdown)
+        tried: list[Attempt] = []
         for _ in range(TRIES):
             attempt = self._watched(job, plan, enough)
             if not attempt.unsettled:
                 return attempt
-        raise MeasurementError(
-            f"{workload.id} on {topology.describe()}: INVALID: {attempt.unsettled} (and so in each of {TRIES} fresh "
-            "workers). Free the machine of other work, or give the test more warmup_steps"
-        )
+            tried.append(attempt)
+        advice = "Free the machine of other work, or give the test more warmup_steps"
+        advice = f"(and so in each of {TRIES} fresh workers). {advice}"
+        raise Spoilt(workload, topology, attempt.unsettled, advice, tried)
 
     def _watched(self, job: Job, plan: Plan, enough: Enough) -> Attempt:
         """One worker's attempt, with what else went on while it ran."""
-        sampler = Sampler(lambda: (os.getpid(),), job.devices.gpu_uuids)
         run = self._launcher.start(job, self._watch.phase)
         try:
-            sampler.start()
-            attempt = run_attempt(run, plan, self._watch, enough)
+            with self._guard.watching(job.devices.gpu_uuids) as seen:
+                attempt = run_attempt(run, plan, self._watch, enough)
         finally:
             run.close()
             self._watch.done()
-            sampler.stop()
-        return attempt.disturbed_by(disturbance(sampler.since(-math.inf), self._limits))
+        known = replace(attempt, environment={**attempt.environment, **seen.environment})
+        return known.disturbed_by(seen.disturbance)

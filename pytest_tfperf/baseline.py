@@ -71,6 +71,10 @@ class Baseline:
             raise BaselineError(f"reference {self.reference!r} is not a throughput: images/s must be above 0")
         if self.lower is not None and not self.lower < 0:
             raise BaselineError(f"lower {self.lower!r}: write the accepted drop as a negative fraction, -0.05 for 5 %")
+        if self.lower is not None and not (self.lower > -1 or math.isinf(self.lower)):
+            raise BaselineError(
+                f"lower {self.lower!r}: no drop is larger than the whole; write -0.05 for 5 %, or -inf to accept any"
+            )
         if self.upper is not None and not self.upper > 0:
             raise BaselineError(f"upper {self.upper!r}: write the accepted rise as a positive fraction, 0.05 for 5 %")
         if self.runs < 1:

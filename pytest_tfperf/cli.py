@@ -7,9 +7,13 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.gate import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
+
+if TYPE_CHECKING:
+    from pytest_tfperf.replay import Replay
 
 _USAGE = 4  # pytest's status for a command line that can't be
 
@@ -34,17 +38,29 @@ def _parser() -> argparse.ArgumentParser:
     topology = commands.add_parser("topology", help="show GPUs, the links between them, and the host")
     topology.add_argument("--json", action="store_true", help="as JSON, to keep as a snapshot")
     topology.set_defaults(run=_topology)
-    replay = commands.add_parser("replay", help="judge tf_cnn_benchmarks logs as if they were measured now")
-    replay.add_argument("logs", nargs="+", type=Path, metavar="LOG")
-    replay.add_argument("--machine", required=True, metavar="NAME", help="whose baselines: a file's name without .csv")
-    replay.add_argument("--workload", required=True, metavar="ID", help="as in resnet50-b64-horovod-device")
-    replay.add_argument("--topology", required=True, metavar="NxM", help="nodes x devices per node, as in 2x4")
+    replay = commands.add_parser(
+        "replay", help="judge tf_cnn_benchmarks logs, or trials of --tfperf-save-trials, as if they were measured now"
+    )
+    replay.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="logs, trials' files, folders of trials' files"
+    )
+    replay.add_argument(
+        "--machine", metavar="NAME", help="whose baselines, a file's name without .csv; a log's must be named"
+    )
+    replay.add_argument("--workload", metavar="ID", help="a log's, as in resnet50-b64-horovod-device")
+    replay.add_argument("--topology", metavar="NxM", help="a log's nodes x devices per node, as in 2x4")
     replay.add_argument("--tolerance", type=float, metavar="FRACTION", help="accepted change (default: the baseline's)")
-    replay.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="DIR", help="default: baselines/")
+    replay.add_argument(
+        "--baselines",
+        type=Path,
+        metavar="DIR",
+        help="default: baselines/ for logs, and for a trial the row that it was judged against when it was recorded",
+    )
     replay.set_defaults(run=_replay)
     history = commands.add_parser("history", help="show what was measured here so far")
     history.add_argument("--dir", type=Path, default=Path(".tfperf"), metavar="DIR", help="default: .tfperf/")
     history.add_argument("--csv", action="store_true", help="every measurement, as CSV")
+    history.add_argument("--comparisons", action="store_true", help="comparisons only (with --csv: every one, as CSV)")
     history.set_defaults(run=_history)
     documents = commands.add_parser("documents", help="write the documents' baselines anew")
     documents.add_argument("folder", type=Path, metavar="DIR", help="where the three documents are")
@@ -65,23 +81,26 @@ def _topology(arguments: argparse.Namespace) -> int:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.replay import Replay, replay, shape
+    from pytest_tfperf.replay import files_of, replay, replay_trial
     from pytest_tfperf.reports.message import message
     from pytest_tfperf.reports.table import counts, table
     from pytest_tfperf.stores.baselines import BaselineStore
+    from pytest_tfperf.stores.trial_file import is_trial
     from pytest_tfperf.verdict import Outcome, Tolerance
-    from pytest_tfperf.workload import Workload
 
-    nodes, devices = shape(arguments.topology)
-    of = Replay(
-        machine=arguments.machine,
-        workload=Workload.parse(arguments.workload),
-        nodes=nodes,
-        devices=devices,
-        tolerance=None if arguments.tolerance is None else Tolerance.of(arguments.tolerance),
-    )
-    store = BaselineStore(arguments.baselines)
-    records = [replay(log, of, store, tests=len(arguments.logs)) for log in arguments.logs]
+    files = files_of(arguments.files)
+    logs = [file for file in files if not is_trial(file)]
+    of = _log_of(arguments, logs)
+    given = None if arguments.baselines is None else BaselineStore(arguments.baselines)
+    if of is None and arguments.machine is not None:
+        given = given or BaselineStore(Path("baselines"))
+    tolerance = None if arguments.tolerance is None else Tolerance.of(arguments.tolerance)
+    records = [
+        replay(file, of, given or BaselineStore(Path("baselines")), tests=len(logs))
+        if of is not None and file in logs
+        else replay_trial(file, given, machine=arguments.machine or "", tolerance=tolerance)
+        for file in files
+    ]
     for record in records:
         print(message(record), end="\n\n")
     print(*table(records), "", counts(records), sep="\n")
@@ -91,12 +110,45 @@ def _replay(arguments: argparse.Namespace) -> int:
     return EXIT_NOT_MEASURED if outcomes & {Outcome.INVALID, Outcome.NO_BASELINE} else EXIT_GREEN
 
 
+def _log_of(arguments: argparse.Namespace, logs: Sequence[Path]) -> Replay | None:
+    """What the logs are logs of; None where there are trials only, which say so themselves.
+
+    Raises:
+        TfperfError: logs, and nothing says what of; or trials, and something else is said.
+    """
+    from pytest_tfperf.replay import Replay, shape
+    from pytest_tfperf.verdict import Tolerance
+    from pytest_tfperf.workload import Workload
+
+    said = {f"--{name}": getattr(arguments, name) for name in ("machine", "workload", "topology")}
+    if not logs:
+        if arguments.workload or arguments.topology:
+            raise TfperfError("--workload and --topology are for logs: a trial's file says them itself. Leave them out")
+        return None
+    if missing := [name for name, value in said.items() if value is None]:
+        raise TfperfError(f"{logs[0]} is a log, which doesn't say what it is of: give {', '.join(missing)}")
+    nodes, devices = shape(arguments.topology)
+    return Replay(
+        machine=arguments.machine,
+        workload=Workload.parse(arguments.workload),
+        nodes=nodes,
+        devices=devices,
+        tolerance=None if arguments.tolerance is None else Tolerance.of(arguments.tolerance),
+    )
+
+
 def _history(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.reports.history import by_workload
+    from pytest_tfperf.reports.history import by_sides, by_workload
     from pytest_tfperf.stores.history import History
 
-    frame = History(arguments.dir / "history.sqlite").frame()
-    print(frame.to_csv(index=False), end="") if arguments.csv else print(by_workload(frame))
+    history = History(arguments.dir / "history.sqlite")
+    measured, compared = history.frame(), history.comparisons()
+    if arguments.csv:
+        print((compared if arguments.comparisons else measured).to_csv(index=False), end="")
+        return EXIT_GREEN
+    tables = [] if arguments.comparisons or measured.empty else [by_workload(measured)]
+    tables += [] if compared.empty else [by_sides(compared)]
+    print("\n\n".join(tables) or "nothing of that kind was measured here yet")
     return EXIT_GREEN
 
 

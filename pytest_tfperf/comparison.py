@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from typing import Any
 
+from pytest_tfperf.frozen_json import plain
 from pytest_tfperf.throughput import Throughput
 from pytest_tfperf.verdict import Outcome, Tolerance
 from pytest_tfperf.workload import Workload
@@ -52,6 +55,19 @@ class Measured:
     environment: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A pair that counts for nothing.
+
+    Args:
+        log_ratio: ln(b / a), as it was measured.
+        disturbance: who else used the machine meanwhile, or what slowed it down.
+    """
+
+    log_ratio: float
+    disturbance: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """What came of holding b against a.
@@ -68,6 +84,8 @@ class Comparison:
         how: taking turns, or alternating runs.
         machine, devices, topology: as in a `Record`.
         seconds: how long it took.
+        time: when it finished, ISO 8601 with its zone.
+        set_aside: pairs that something disturbed, so that they count for nothing; kept to be shown.
     """
 
     test: str
@@ -85,6 +103,17 @@ class Comparison:
     devices: str
     topology: str
     seconds: float
+    time: str = ""
+    set_aside: tuple[SetAside, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, workloads as their ids; numbers that JSON lacks become words."""
+        sides = {
+            name: dataclasses.asdict(side) | {"workload": side.workload.id}
+            for name, side in (("a", self.a), ("b", self.b))
+        }
+        whole: dict[str, Any] = plain(dataclasses.asdict(self) | sides)
+        return whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +131,10 @@ class Finding:
     high: float
     outcome: Outcome
     reason: str
+
+    def instead(self, outcome: Outcome, reason: str) -> Finding:
+        """The same figures with another outcome, or another reason for it."""
+        return dataclasses.replace(self, outcome=outcome, reason=reason)
 
 
 def decide(log_ratios: Sequence[float], tolerance: Tolerance, most_pairs: int) -> Finding:

@@ -6,10 +6,13 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 from pytest_tfperf import catalogue
-from pytest_tfperf.comparison import LEAST_PAIRS, Comparison, Finding, How, Measured, decide
+from pytest_tfperf.attempts import TRIES
+from pytest_tfperf.comparison import LEAST_PAIRS, Comparison, Finding, How, Measured, SetAside, decide
 from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.guard import Guard, Seen
 from pytest_tfperf.launchers import Job, Launcher, Progress, TrainingRun
 from pytest_tfperf.throughput import summarise
 from pytest_tfperf.topology import Topology
@@ -63,13 +66,15 @@ def compare(
     watch: Watch,
     *,
     cap: Cap | None = None,
+    guard: Guard | None = None,
     judged: bool = True,
     test: str = "",
 ) -> Comparison:
     """Hold b against a in fresh pairs of workers, until their ratio decides or the cap is reached.
 
     Workers take turns where both fit in memory and neither computes while it waits; else whole runs alternate,
-    A B, B A, ...
+    A B, B A, ... A pair that something disturbed is set aside and measured again; where that happens to three pairs one
+    after the other, the comparison is INVALID.
 
     Args:
         a, b: the two sides; the ratio is b / a.
@@ -78,6 +83,7 @@ def compare(
         tolerance: the drop of b that is accepted.
         watch: is told how it comes along.
         cap: where to give up.
+        guard: says what disturbed a pair; None: nothing is looked at.
         judged: False: one pair, and no outcome.
         test: pytest's node id.
 
@@ -89,13 +95,20 @@ def compare(
         catalogue.check(side.workload)
     cap = cap or Cap()
     started = time.monotonic()
-    source = _Pairs(a, b, topology, plan, watch)
-    pairs = [source.take()]
-    while (finding := _finding(pairs, tolerance, cap)).outcome is Outcome.INCONCLUSIVE and judged:
-        if (end := _end(len(pairs), time.monotonic() - started, cap)) is not None:
-            finding = Finding(finding.ratio, finding.low, finding.high, finding.outcome, f"{finding.reason}{end}")
+    source = _Pairs(a, b, topology, plan, watch, guard if judged else None)
+    pairs: list[Pair] = []
+    aside: list[tuple[Pair, str]] = []
+    while True:
+        spoilt = _add(source, pairs, aside)
+        finding = _finding(pairs or [aside[-1][0]], tolerance, cap)
+        if spoilt:
+            finding = finding.instead(Outcome.INVALID, spoilt)
+        if finding.outcome is not Outcome.INCONCLUSIVE or not judged:
             break
-        pairs.append(source.take())
+        if (end := _end(len(pairs), len(aside), time.monotonic() - started, cap)) is not None:
+            finding = finding.instead(finding.outcome, f"{finding.reason}{end}")
+            break
+    pairs = pairs or [aside[-1][0]]
     return Comparison(
         test=test,
         a=_measured(a, [pair.a for pair in pairs]),
@@ -112,6 +125,22 @@ def compare(
         devices=topology.describe(),
         topology=topology.shape,
         seconds=time.monotonic() - started,
+        time=datetime.now().astimezone().isoformat(timespec="seconds"),
+        set_aside=tuple(SetAside(pair.log_ratio, disturbance) for pair, disturbance in aside),
+    )
+
+
+def _add(source: _Pairs, pairs: list[Pair], aside: list[tuple[Pair, str]]) -> str:
+    """Append the next pair that nothing disturbed to `pairs`, the others to `aside`; why there was none, or ""."""
+    for _ in range(TRIES):
+        pair, seen = source.take()
+        if not seen.disturbance:
+            pairs.append(pair)
+            return ""
+        aside.append((pair, seen.disturbance))
+    return (
+        f"INVALID: {seen.disturbance} (and something in each of {TRIES} fresh pairs). Free the machine of other work, "
+        "or accept more of it with --tfperf-busy FRACTION"
     )
 
 
@@ -123,17 +152,26 @@ class _Pairs:
         remark: why turns were given up.
     """
 
-    def __init__(self, a: Side, b: Side, topology: Topology, plan: Plan, watch: Watch) -> None:
+    def __init__(self, a: Side, b: Side, topology: Topology, plan: Plan, watch: Watch, guard: Guard | None) -> None:
         assert topology.devices is not None, "take() says which devices"
         self._a, self._b = a, b
         self._devices = topology.devices
         self._plan = plan
         self._watch = watch
+        self._guard = guard
         self._taken = 0
         self.how = How.TURNS if may_take_turns(a.workload, b.workload) else How.RUNS
         self.remark = ""
 
-    def take(self) -> Pair:
+    def take(self) -> tuple[Pair, Seen]:
+        """A pair, and what went on beside it."""
+        if self._guard is None:
+            return self._take(), Seen()
+        with self._guard.watching(self._devices.gpu_uuids) as seen:
+            pair = self._take()
+        return pair, seen
+
+    def _take(self) -> Pair:
         b_first = self._taken % 2 == 1
         self._taken += 1
         if self.how is How.RUNS:
@@ -189,15 +227,15 @@ def _finding(pairs: list[Pair], tolerance: Tolerance, cap: Cap) -> Finding:
     for name, loss in losses.items():
         if loss is not None and not math.isfinite(loss):
             reason = f"{name}'s loss is {loss}: what it trains is not a model"
-            return Finding(finding.ratio, finding.low, finding.high, Outcome.INVALID, reason)
+            return finding.instead(Outcome.INVALID, reason)
     return finding
 
 
-def _end(pairs: int, seconds: float, cap: Cap) -> str | None:
+def _end(pairs: int, aside: int, seconds: float, cap: Cap) -> str | None:
     """Why no further pair is begun."""
     if pairs >= cap.pairs:
         return f"; max_pairs={cap.pairs} is reached"
-    if seconds * (pairs + 1) / pairs > cap.seconds:
+    if seconds * (1 + 1 / (pairs + aside)) > cap.seconds:
         return f"; the next pair would end after max_seconds={cap.seconds:g}"
     return None
 

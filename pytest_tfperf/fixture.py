@@ -6,11 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from pytest_tfperf.attempts import Spoilt
 from pytest_tfperf.comparison import Comparison
 from pytest_tfperf.contest import MOST_PAIRS, MOST_SECONDS, Cap, Side, compare
 from pytest_tfperf.errors import MeasurementError, NoBaseline, TfperfError, ThroughputRegression
 from pytest_tfperf.gate import Consequence, consequence, outcome_of
+from pytest_tfperf.guard import Guard
 from pytest_tfperf.record import Record
+from pytest_tfperf.recorder import Taking
 from pytest_tfperf.reports import comparisons
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.session import Session
@@ -54,6 +57,7 @@ class ThroughputFixture:
     records: list[Record] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
     _to_save: list[Record] = field(default_factory=list)
+    _remarks: list[str] = field(default_factory=list)
 
     def check(
         self,
@@ -79,17 +83,26 @@ class ThroughputFixture:
         Raises:
             WorkloadError, TfperfError: an argument that can't be one.
             MeasurementError: the worker died, hung or raised.
-            BaselineError: the machine's file can't be read.
+            BaselineError: the machine's file can't be read; with `--tfperf-strict`, the test's own tolerance is tighter
+                than the baseline can resolve.
         """
         _refuse_untaken(on)
         accepted = None if tolerance is None else Tolerance.of(tolerance)
         if self.session.settings.against is not None:
             a = Side(workload=workload, launcher=self.session.other_launcher)
             return self._compare(a, self._ours(workload), on, accepted, steps, warmup_steps).b.throughput
+        if accepted is not None and (said := self.session.refuse_too_tight(workload, on, accepted)):
+            self._remarks.append(said)
         plan, earlier = self._plan(steps, warmup_steps), self._earlier()
         record = earlier
         if record is None or record.undecided:
-            record = self.session.bench.check(workload, on, plan, accepted, test=self.test, earlier=earlier)
+            taking = self._taking(workload, on, plan, accepted)
+            try:
+                record = self.session.bench.check(workload, on, plan, accepted, test=self.test, earlier=earlier)
+            except Spoilt as error:
+                self.session.recorder.keep_spoilt(error, earlier, taking)
+                raise
+            self.session.recorder.keep(record, taking)
         if self.session.settings.update_baselines:
             self._to_save.append(record)
         return self._keep(record)
@@ -101,7 +114,10 @@ class ThroughputFixture:
         _refuse_untaken(on)
         if (earlier := self._earlier()) is not None:
             return self._keep(earlier)
-        return self._keep(self.session.bench.measure(workload, on, self._plan(steps, warmup_steps), test=self.test))
+        plan = self._plan(steps, warmup_steps)
+        record = self.session.bench.measure(workload, on, plan, test=self.test)
+        self.session.recorder.keep(record, self._taking(workload, on, plan, None))
+        return self._keep(record)
 
     def compare(
         self,
@@ -148,6 +164,8 @@ class ThroughputFixture:
         """
         if self.undecided:
             return
+        for remark in self._remarks:
+            warn(remark)
         found: dict[Consequence, list[Record | Comparison]] = {kind: [] for kind in Consequence}
         for judged in self._judged:
             found[consequence(judged, self.session.settings)].append(judged)
@@ -202,10 +220,17 @@ class ThroughputFixture:
         if len(self.comparisons) == len(done):  # else the test runs again because a check of it was undecided
             plan = SMOKE if settings.smoke else self._plan(steps, warmup_steps)
             accepted = accepted or Tolerance.of(settings.tolerance)
-            judged = not settings.smoke
-            done.append(compare(a, b, on, plan, accepted, session.live, cap=cap, judged=judged, test=self.test))
+            judged, guard = not settings.smoke, Guard(settings.limits)
+            found = compare(a, b, on, plan, accepted, session.live, cap=cap, guard=guard, judged=judged, test=self.test)
+            session.history.append_comparison(found)
+            done.append(found)
         self.comparisons.append(done[len(self.comparisons)])
         return self.comparisons[-1]
+
+    def _taking(self, workload: Workload, on: Topology, plan: Plan, accepted: Tolerance | None) -> Taking:
+        return Taking(
+            test=self.test, place=len(self.records), workload=workload, topology=on, plan=plan, tolerance=accepted
+        )
 
     def _keep(self, record: Record) -> Throughput:
         self.records.append(record)

@@ -1,9 +1,14 @@
-"""Frozen dataclasses from plain JSON values, checked field by field; an error names the place."""
+"""Frozen dataclasses from plain JSON values, checked field by field; an error names the place.
+
+What JSON has no number for is a word there: "inf", "-inf", "nan".
+"""
 
 from __future__ import annotations
 
+import math
 import sys
 import types
+from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -11,6 +16,8 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from pytest_tfperf.errors import TfperfError, one_of
 
 T = TypeVar("T")
+
+_NO_NUMBERS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 def build(cls: type[T], value: object, where: str) -> T:
@@ -29,7 +36,22 @@ def build(cls: type[T], value: object, where: str) -> T:
     for name, field in known.items():
         if name not in value and field.default is MISSING and field.default_factory is MISSING:
             raise TfperfError(f"{where}: the field {name!r} is missing")
-    return cls(**{name: _value(hints[name], item, f"{where}.{name}") for name, item in value.items()})
+    given = {name: _value(hints[name], item, f"{where}.{name}") for name, item in value.items()}
+    try:
+        return cls(**given)
+    except TfperfError as error:  # each value has its type, and yet can't be one
+        raise TfperfError(f"{where}: {error}") from None
+
+
+def plain(value: Any) -> Any:
+    """Values that json.dumps can write, and `build` reads again: numbers that JSON lacks become words."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return next(word for word, number in _NO_NUMBERS.items() if number == value or word == "nan")
+    if isinstance(value, Mapping):
+        return {name: plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    return value
 
 
 def _value(hint: Any, value: object, where: str) -> Any:
@@ -41,16 +63,28 @@ def _value(hint: Any, value: object, where: str) -> Any:
         return _value(hint, value, where)
     if origin is tuple and isinstance(value, list):
         return _items(get_args(hint), value, where)
+    if origin is Mapping and isinstance(value, dict):
+        inner = get_args(hint)[1]
+        return {name: _value(inner, item, f"{where}.{name}") for name, item in value.items()}
     # What prints as one word ("NV4") is written as one.
     if isinstance(value, str) and hasattr(hint, "parse"):
-        return hint.parse(value)
+        return _parsed(hint, value, where)
     if is_dataclass(hint) and isinstance(hint, type):
+        if isinstance(value, hint):  # the caller has read it already, in a form of its own
+            return value
         return build(hint, value, where)
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         if value not in list(hint):
             raise TfperfError(f"{where}: {one_of(hint.__name__, value, hint)}")
         return hint(str(value))
     return _plain(hint, value, where)
+
+
+def _parsed(hint: Any, text: str, where: str) -> Any:
+    try:
+        return hint.parse(text)
+    except TfperfError as error:
+        raise TfperfError(f"{where}: {error}") from None
 
 
 def _items(kinds: tuple[Any, ...], values: list[object], where: str) -> tuple[Any, ...]:
@@ -66,6 +100,8 @@ def _plain(hint: Any, value: object, where: str) -> Any:
     if isinstance(value, bool) is (hint is bool):
         if hint is float and isinstance(value, int | float) and abs(value) <= sys.float_info.max:
             return float(value)
+        if hint is float and isinstance(value, str) and value in _NO_NUMBERS:
+            return _NO_NUMBERS[value]
         if hint is not float and isinstance(hint, type) and isinstance(value, hint):
             return value
     expected = getattr(hint, "__name__", str(hint))

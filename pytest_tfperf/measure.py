@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 
-from pytest_tfperf.attempts import TRIES, Attempts
+from pytest_tfperf.attempts import TRIES, Attempts, Spoilt
 from pytest_tfperf.baseline import Baseline, Change, Key, Provenance
 from pytest_tfperf.canary import Canaries, moved
 from pytest_tfperf.controls import SLOWER, Controls
@@ -207,10 +207,9 @@ class Bench:
             if not attempt.disturbance:
                 return Trial((*trial.attempts, attempt), aside)
             aside += (attempt,)
-        raise MeasurementError(
-            f"{workload.id} on {topology.describe()}: INVALID: {attempt.disturbance} (and something in each of {TRIES} "
-            "fresh workers). Free the machine of other work, or accept more of it with --tfperf-busy FRACTION"
-        )
+        advice = "Free the machine of other work, or accept more of it with --tfperf-busy FRACTION"
+        advice = f"(and something in each of {TRIES} fresh workers). {advice}"
+        raise Spoilt(workload, topology, attempt.disturbance, advice, aside[len(trial.set_aside) :])
 
     def _judge(self, trial: Trial, found: Reference, accepted: Tolerance, shift: Shift) -> Verdict:
         return judge(

@@ -76,9 +76,9 @@ def _moderated(key: Key, known: dict[Key, tuple[float, int]]) -> Noise:
 
 
 def _source(key: Key, known: Collection[Key]) -> str:
-    if len(known) > 1:
-        return f"{len(known)} rows of this machine"
-    return "this row's own runs" if key in known else "the one row of this machine that has several runs"
+    if len(known) == 1:
+        return "this row's own runs" if key in known else "the one row of this machine that has several runs"
+    return f"{len(known)} rows of this machine" + ("" if key in known else ", this one has no spread of its own")
 
 
 def _prior(rows: Sequence[tuple[float, int]]) -> tuple[float, float]:

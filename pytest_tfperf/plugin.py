@@ -90,12 +90,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _check_names(item)
         _set_clock(item)
     session.tests = [item.nodeid for item in ours]
+    session.marks = {(_marked(item, "cpu"), _marked(item, "gpu")) for item in ours}
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """How many tests, and how long about."""
     session = config.stash[_SESSION]
-    return [] if config.option.collectonly or _in_xdist(config) else session.before()
+    try:
+        return [] if config.option.collectonly or _in_xdist(config) else session.before()
+    except TfperfError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 @pytest.fixture
@@ -108,7 +112,7 @@ def input_pipeline(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def gpu_topology(request: pytest.FixtureRequest) -> Topology:
     """The machine; `gpu_topology.take(n)` picks n devices: GPUs, or virtual CPU devices in tests marked `cpu`."""
-    marks = {mark: request.node.get_closest_marker(mark) is not None for mark in ("cpu", "gpu")}
+    marks = {mark: _marked(request.node, mark) for mark in ("cpu", "gpu")}
     return request.config.stash[_SESSION].topology_for(**marks)
 
 
@@ -233,6 +237,10 @@ def _refuse_xdist(config: pytest.Config, benchmark: Any) -> None:
     if config.stash[_SESSION].settings.require_baseline:
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
+
+
+def _marked(item: pytest.Item, mark: str) -> bool:
+    return item.get_closest_marker(mark) is not None
 
 
 def _keep_failed(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,20 +1,23 @@
-"""A log in the place of training: from a tf_cnn_benchmarks log to the same verdict, message and exit status."""
+"""A log or a recorded trial in the place of training: to the same verdict, message and exit status."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_tfperf.baseline import Key
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.night import NO_SHIFT, Shift
 from pytest_tfperf.record import Record
-from pytest_tfperf.reference import reference_for
-from pytest_tfperf.stores import tf_cnn_log
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.reference import Reference, reference_for
+from pytest_tfperf.stores import tf_cnn_log, trial_file
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.throughput import summarise
 from pytest_tfperf.trial import Trial
-from pytest_tfperf.verdict import Tolerance, judge
+from pytest_tfperf.verdict import Outcome, Tolerance, Verdict, judge
 from pytest_tfperf.workload import Workload
 
 
@@ -83,3 +86,92 @@ def replay(log: Path, of: Replay, store: BaselineStore, *, tests: int = 1) -> Re
         verdict=judge(throughput, found.baseline, accepted, found.noise, tests=tests, most_runs=1),
         document=found.document,
     )
+
+
+def files_of(paths: Iterable[Path]) -> list[Path]:
+    """The files that are named, and the trials' files of each folder that is, in the order of their names.
+
+    Raises:
+        TfperfError: a folder that holds no trial.
+    """
+    files: list[Path] = []
+    for path in paths:
+        found = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not found:
+            raise TfperfError(f"{path}: this folder holds no trial (*.json): name the one of --tfperf-save-trials")
+        files += found
+    return files
+
+
+def replay_trial(
+    path: Path, store: BaselineStore | None = None, *, machine: str = "", tolerance: Tolerance | None = None
+) -> Record:
+    """Judge a recorded trial as its night did: run by run, until its verdict wants no more or no more were recorded.
+
+    Args:
+        path: a file that `--tfperf-save-trials` wrote.
+        store: baselines to judge it against; None: the row that it was judged against.
+        machine: whose baselines of the store; "": those of the machine that it was recorded on.
+        tolerance: the accepted change; None: what the test asked for, or the row, or the night's default.
+
+    Raises:
+        TfperfError: no such file, or not a whole recording; names file, place and next step.
+        BaselineError: the machine's file can't be read.
+    """
+    recorded = trial_file.read(path)
+    if store is None:
+        machine = recorded.machine
+        found = Reference(recorded.baseline, recorded.floor, recorded.noise, recorded.document)
+    else:
+        machine = machine or recorded.machine
+        key = Key(recorded.workload.id, recorded.topology)
+        found = reference_for(store, machine, key, gpu_fp32_tflops=recorded.gpu_fp32_tflops)
+    accepted = found.tolerance(tolerance or recorded.tolerance, recorded.default_tolerance)
+    trial, verdict = _judged(recorded, found, accepted)
+    return Record(
+        test=recorded.test,
+        workload=recorded.workload,
+        topology=recorded.topology,
+        machine=machine,
+        devices=recorded.devices,
+        trial=trial,
+        throughput=summarise(trial if trial.attempts else Trial(trial.set_aside)),
+        verdict=verdict,
+        document=found.document,
+        environment=recorded.environment,
+        commit=recorded.commit,
+        time=recorded.time,
+        seconds=recorded.seconds,
+    )
+
+
+def _judged(recorded: Recording, found: Reference, accepted: Tolerance) -> tuple[Trial, Verdict]:
+    """The trial as far as the gate would have taken it, and what it would have said."""
+    nights = recorded.nights if found.baseline == recorded.baseline else ()  # they were held against that row
+
+    def verdict_on(trial: Trial, most_runs: int | None = None) -> Verdict:
+        return judge(
+            summarise(trial),
+            found.baseline,
+            accepted,
+            found.noise,
+            floor=found.floor,
+            tests=recorded.tests,
+            most_runs=most_runs,
+            shift=NO_SHIFT if found.floor else Shift(recorded.credited),
+            nights=nights,
+            hold=recorded.hold,
+        )
+
+    trial = Trial((), recorded.trial.set_aside)
+    for attempt in recorded.trial.attempts:
+        believed = trial.believed()  # a first run that was disturbed counts only as long as nothing more is wanted
+        trial = Trial((*believed.attempts, attempt), believed.set_aside)
+        verdict = verdict_on(trial)
+        if verdict.runs_wanted <= len(trial.attempts):
+            return trial, verdict
+    trial = trial.believed()
+    if recorded.invalid or not trial.attempts:
+        reason = recorded.invalid or trial.set_aside[-1].disturbance
+        return trial, Verdict(outcome=Outcome.INVALID, reason=f"INVALID: {reason}")
+    return trial, verdict_on(trial, most_runs=len(trial.attempts))

@@ -9,18 +9,25 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.baseline import Change
+from pytest_tfperf.baseline import Change, Key
 from pytest_tfperf.comparison import Comparison
+from pytest_tfperf.errors import BaselineError, TfperfError
 from pytest_tfperf.gate import exit_status
 from pytest_tfperf.launchers import Launcher
 from pytest_tfperf.live import LiveLine
 from pytest_tfperf.night import NO_SHIFT
+from pytest_tfperf.noise import noise_of
 from pytest_tfperf.record import Record
-from pytest_tfperf.reports import summary
+from pytest_tfperf.recorder import Recorder
+from pytest_tfperf.reference import floor_rate, reference_for
+from pytest_tfperf.reports import resolution, summary
+from pytest_tfperf.resolution import rows_too_tight, too_tight, without_spread
 from pytest_tfperf.settings import Settings, WorkerStart
 from pytest_tfperf.stores.baselines import BaselineStore, check_name
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.topology import Topology
+from pytest_tfperf.verdict import Tolerance
+from pytest_tfperf.workload import Workload
 
 if TYPE_CHECKING:
     from pytest_tfperf.measure import Bench
@@ -40,6 +47,7 @@ class Session:
         self.settings = settings
         self.live = live
         self.tests: list[str] = []
+        self.marks: set[tuple[bool, bool]] = set()  # whether a test is marked `cpu`, and `gpu`
         self.records: list[Record] = []
         self.comparisons: dict[str, list[Comparison]] = {}
         self.deferred: dict[str, list[Record]] = {}
@@ -57,12 +65,15 @@ class Session:
 
         Raises:
             BaselineError: `--update-baselines` where the folder can't be written or another session holds it.
-            TfperfError: `--tfperf-against` names a Python that can't train.
+            TfperfError: `--tfperf-against` names a Python that can't train; `--tfperf-save-trials` a folder that can't
+                be written.
         """
         if self.settings.against is not None:
             from pytest_tfperf.launchers.interpreters import require_tensorflow
 
             require_tensorflow(self.settings.against)
+        if self.settings.save_trials is not None:
+            self.recorder.prepare()
         if self.settings.update_baselines:
             self.baselines.check_writable()
             self._open.enter_context(self.baselines.lock())
@@ -96,6 +107,11 @@ class Session:
             watch=self.live,
             tests=len(self.tests),
         )
+
+    @cached_property
+    def recorder(self) -> Recorder:
+        """Keeps whole trials, where `--tfperf-save-trials` asks for it."""
+        return Recorder(self.settings, self.baselines, self.history, lambda: len(self.tests))
 
     @cached_property
     def launcher(self) -> Launcher:
@@ -132,7 +148,49 @@ class Session:
         """What to say before the first test."""
         if not self.tests:
             return []
-        return summary.before(self.topology.machine, len(self.tests), *self.expected_seconds(), self.settings)
+        said = summary.before(self.topology.machine, len(self.tests), *self.expected_seconds(), self.settings)
+        return [*said, *(f"tfperf: {line}" for line in self._of_baselines())]
+
+    def _of_baselines(self) -> list[str]:
+        """What this machine's baselines can't keep, or don't know, of what they are asked for.
+
+        Raises:
+            TfperfError: with `--tfperf-strict` a tolerance that was asked for and that no verdict could keep.
+        """
+        settings = self.settings
+        if settings.update_baselines or settings.smoke or settings.against is not None:
+            return []
+        lines: list[str] = []
+        for machine in sorted({self.topology_for(cpu=cpu, gpu=gpu).machine for cpu, gpu in self.marks}):
+            try:
+                rows = list(self.baselines.load(machine).values())
+            except BaselineError:  # each test that needs it will say so
+                continue
+            found = list(rows_too_tight(rows, Tolerance.of(settings.tolerance), len(self.tests)))
+            asked = [one for one in found if one.own or settings.tolerance_asked]
+            if asked and settings.strict:
+                raise TfperfError("--tfperf-strict: " + "\n".join(resolution.sentence(one) for one in asked))
+            unknown = without_spread(rows)
+            noise = noise_of(unknown[0], rows) if unknown else None
+            lines += resolution.before(found, unknown, noise, asked=settings.tolerance_asked)
+        return lines
+
+    def refuse_too_tight(self, workload: Workload, topology: Topology, tolerance: Tolerance) -> str:
+        """What to say of a tolerance that a test asks for itself and that its row can't keep; "" where it can.
+
+        Raises:
+            BaselineError: with `--tfperf-strict`; or the machine's file can't be read.
+        """
+        if self.settings.update_baselines or self.settings.smoke:
+            return ""
+        key = Key(workload.id, topology.shape)
+        found = reference_for(self.baselines, topology.machine, key, gpu_fp32_tflops=floor_rate(topology))
+        if found.baseline is None or found.noise is None:
+            return ""
+        tight = too_tight(found.baseline, found.noise, tolerance, len(self.tests))
+        if tight is not None and self.settings.strict:
+            raise BaselineError(f"--tfperf-strict: {resolution.sentence(tight)}")
+        return resolution.sentence(tight) if tight else ""
 
     def defer(self, test: str, records: list[Record]) -> None:
         """Keep what a test measured until it is run again, after all others."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.launchers.interpreters import find_python
+from pytest_tfperf.telemetry import MIB, Limits
 
 if TYPE_CHECKING:
     import pytest
@@ -63,6 +64,13 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _rate(text: str) -> float:
+    value = float(text)
+    if not value >= 0:
+        raise ValueError("must be 0 or more MiB/s, or inf")
+    return value
+
+
 def _count(least: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         value = int(text)
@@ -98,6 +106,7 @@ class Settings:
     """What the user asked for; see each field's help, which `pytest --help` shows too."""
 
     root: Path = Path()
+    tolerance_asked: bool = False
     update_baselines: Update | None = None
     baselines: Path = _option(
         Path("baselines"), Path, "folder of the baselines, one CSV for each machine (under rootdir)", "DIR"
@@ -112,9 +121,34 @@ class Settings:
     busy: float = _option(
         0.25, _share, "CPU time, as a fraction, that others may use before bad news is not believed; 1: any", "FRACTION"
     )
+    steal: float | None = _option(
+        None,
+        _share,
+        "CPU time, as a fraction, that the hypervisor may give to other machines; 1: any (default: as --tfperf-busy)",
+        "FRACTION",
+    )
+    idle: float = _option(
+        0.25,
+        _share,
+        "idle CPU time, as a fraction, above which what others use is nobody's loss; 1: it always counts",
+        "FRACTION",
+    )
+    swap: float = _option(1.0, _rate, "pages in and out of swap before bad news is not believed; inf: any", "MIB/S")
+    gpu_busy: float = _option(
+        0.05, _share, "use of our GPU, as a fraction, by one other process that is accepted; 1: any", "FRACTION"
+    )
+    gpu_throttled: float = _option(
+        0.25,
+        _share,
+        "of a GPU's samples, as a fraction, that may show heat, the power brake or others' work; 1: all",
+        "FRACTION",
+    )
     max_time: float = _option(0.0, _seconds, "timing of a run ends here even where steps are left", "SECONDS")
     against: Path | None = _option(
         None, find_python, "compare with another Python, or virtual environment, instead of the baselines", "PYTHON"
+    )
+    save_trials: Path | None = _option(
+        None, Path, "keep each measurement's whole trial as a file, for `tfperf replay` (under rootdir)", "DIR"
     )
     input_pipeline: str = _option("device", str, "the input_pipeline fixture's value where not parametrised", "NAME")
     runs: int = _option(5, _count(5), "fresh runs that --update-baselines measures, at least 5", "N")
@@ -145,12 +179,30 @@ class Settings:
         """
         given = {name: _given(config, name, os.environ) for name in _options()}
         values = {name: _parse(name, *value) for name, value in given.items() if value is not None}
-        for folder in ("baselines", "dir"):
-            values[folder] = config.rootpath / values.get(folder, cls.__dataclass_fields__[folder].default)
+        for folder in ("baselines", "dir", "save_trials"):
+            value = values.get(folder, cls.__dataclass_fields__[folder].default)
+            values[folder] = None if value is None else config.rootpath / value
         update = config.getoption("update_baselines")
-        settings = cls(root=config.rootpath, update_baselines=Update(update) if update else None, **values)
+        settings = cls(
+            root=config.rootpath,
+            update_baselines=Update(update) if update else None,
+            tolerance_asked=given["tolerance"] is not None,
+            **values,
+        )
         settings._refuse_contradictions()
         return settings
+
+    @property
+    def limits(self) -> Limits:
+        """From where what others do to the machine, or its heat, is a disturbance."""
+        return Limits(
+            other_cpu_fraction=self.busy,
+            idle_fraction=self.idle,
+            steal_fraction=self.busy if self.steal is None else self.steal,
+            swap_bytes_per_sec=self.swap * MIB,
+            gpu_utilisation_fraction=self.gpu_busy,
+            gpu_samples_fraction=self.gpu_throttled,
+        )
 
     def _refuse_contradictions(self) -> None:
         contradictions = {

@@ -50,6 +50,7 @@ class GpuSample:
 
     Args:
         uuid: the GPU or MIG device, as NVML names it; a MIG device's clocks, power and heat are its GPU's.
+        power_limit_watts: what it is set up to draw at most.
         utilisation_fraction: of the time in which any kernel ran.
         throttles: all reasons that hold, harmless ones too.
         other_processes: those that compute on it and aren't ours; graphics alone (a desktop) doesn't count.
@@ -59,6 +60,7 @@ class GpuSample:
     temperature_celsius: int | None = None
     sm_clock_mhz: int | None = None
     power_watts: float | None = None
+    power_limit_watts: int | None = None
     utilisation_fraction: float | None = None
     memory_used_bytes: int | None = None
     throttles: tuple[Throttle, ...] | None = None
@@ -99,7 +101,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """From where a disturbance is one; each can become an option.
+    """From where a disturbance is one; each is an option.
 
     Args:
         other_cpu_fraction: others' CPU time, of the usable cores. A quarter: an editor, a monitoring agent or the
@@ -110,7 +112,7 @@ class Limits:
         swap_bytes_per_sec: 1 MiB/s is 256 pages of 4 KiB; at 0.1 ms a page they can cost 2.6 % of the time, as much as
             the default tolerance. A trickle of cold pages stays below.
         gpu_utilisation_fraction: use of our GPU by one other process; an idle notebook that only holds memory stays
-            below. Where the driver doesn't tell, its being there counts.
+            below. Where the driver doesn't tell, its being there counts. 1: any is accepted.
         gpu_samples_fraction: the part of a GPU's samples that must show heat, power brake or other processes: a GPU at
             its target temperature flickers.
     """
@@ -135,6 +137,24 @@ def disturbance(samples: Sequence[Sample], limits: Limits = Limits()) -> str:
     of 10 ms. A power cap is how the machine is set up, and no disturbance.
     """
     return _gpus(samples, limits) or _other_cpu(samples, limits) or _steal(samples, limits) or _swap(samples, limits)
+
+
+def power_facts(samples: Sequence[Sample], limits: Limits = Limits()) -> dict[str, str]:
+    """How the GPUs' power is capped: `gpu_power_limit`, and `gpu_power_capped`, "yes" where the cap held them back.
+
+    That is how a machine is set up, and no disturbance: it is recorded, so that a difference from the baseline shows.
+    Only what the driver told is in it. "yes" takes more of a GPU's samples than `gpu_samples_fraction`.
+    """
+    gpus = [gpu for sample in samples for gpu in sample.gpus]
+    watts = sorted({gpu.power_limit_watts for gpu in gpus if gpu.power_limit_watts is not None})
+    facts = {"gpu_power_limit": "+".join(f"{limit}W" for limit in watts)} if watts else {}
+    told = [gpu for gpu in gpus if gpu.throttles is not None]
+    if told:
+        seen = Counter(gpu.uuid for gpu in told)
+        capped = Counter(gpu.uuid for gpu in told if Throttle.POWER_CAP in (gpu.throttles or ()))
+        held = any(capped[uuid] > limits.gpu_samples_fraction * count for uuid, count in seen.items())
+        facts["gpu_power_capped"] = "yes" if held else "no"
+    return facts
 
 
 def _other_cpu(samples: Sequence[Sample], limits: Limits) -> str:
@@ -192,7 +212,7 @@ def _gpu_processes(name: str, gpus: Sequence[GpuSample], limits: Limits) -> str:
         process
         for gpu in gpus
         for process in gpu.other_processes or ()
-        if process.utilisation_fraction is None or process.utilisation_fraction > limits.gpu_utilisation_fraction
+        if _counts(process.utilisation_fraction, limits.gpu_utilisation_fraction)
     ]
     often = Counter(f"{process.name} (pid {process.pid})" for process in busy).most_common(1)
     if not often or often[0][1] <= limits.gpu_samples_fraction * len(gpus):
@@ -200,6 +220,10 @@ def _gpu_processes(name: str, gpus: Sequence[GpuSample], limits: Limits) -> str:
     used = [process.utilisation_fraction for process in busy if f"(pid {process.pid})" in often[0][0]]
     most = max((fraction for fraction in used if fraction is not None), default=None)
     return f"{often[0][0]} ran on {name} too" + (f" and used up to {_percent(most)} of it" if most else "")
+
+
+def _counts(used: float | None, limit: float) -> bool:
+    return limit < 1 if used is None else used > limit
 
 
 def _mean(samples: Sequence[Sample], fact: Callable[[Sample], float | None]) -> float | None:

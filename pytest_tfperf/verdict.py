@@ -20,7 +20,7 @@ RUNS_TO_CONFIRM = (3, 5, 8)
 """Fresh runs that a suspicion asks for: three, where they don't clear it five, and where these don't prove it eight."""
 
 FALSE_ALARMS_A_NIGHT = 0.03
-"""Over all tests, by the last eight runs alone; the reference and the nights before add a little. See benchmarks/verdict.py."""
+"""Over all tests, by what noise alone gives in the last eight runs; benchmarks/verdict.py asks what comes of it."""
 
 _NIGHTS_BEFORE = 2
 _SUSPICION = 1.5  # spreads; below this one run passes. See docs/statistics.md for the error rates that it gives
@@ -140,7 +140,8 @@ def judge(
 
     REGRESSED takes a drop beyond the tolerance *and* beyond what the noise explains in eight fresh runs, of which all
     but one are half as bad: one slow run of a night fails nobody. One run that looks bad asks for three, three that
-    still do for five, and five for eight, unless they show twice the drop that they must. The drop is that of the runs' Hodges-Lehmann median, which is what is shown.
+    still do for five, and five for eight, unless they show twice the drop that they must. The drop is that of the runs'
+    Hodges-Lehmann median, which is what is shown.
 
     Args:
         throughput: tonight's runs.
@@ -207,6 +208,15 @@ def loss_seen(spread: float, runs: int) -> float:
     """The loss that a baseline of so many runs catches 95 times in 100, if their spread is true, at 2 % tolerance."""
     noise = Noise(spread, math.inf, "")
     return 1 - math.exp(-_Limits([], Level(0.0, runs), Tolerance(), noise, 1).smallest_loss(RUNS_TO_CONFIRM[-1]))
+
+
+def resolvable(baseline: Baseline, tolerance: Tolerance, noise: Noise, *, tests: int = 1) -> tuple[float, float]:
+    """The drop that fails over the eight runs that decide, and the loss that is caught 95 times in 100.
+
+    Positive fractions, known before anything is measured; a drop above what `tolerance` accepts is noise's.
+    """
+    limits, last = _Limits([], Level(0.0, baseline.runs), tolerance, noise, tests), RUNS_TO_CONFIRM[-1]
+    return 1 - math.exp(-limits.drop(last)), 1 - math.exp(-limits.smallest_loss(last))
 
 
 class _Limits:

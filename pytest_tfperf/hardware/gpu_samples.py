@@ -52,6 +52,7 @@ class GpuWatch:
         nvml, ask = self._nvml, self._ask
         card = ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle) if uuid.startswith("MIG-") else handle
         milliwatts = ask("nvmlDeviceGetPowerUsage", card)
+        most_milliwatts = ask("nvmlDeviceGetEnforcedPowerLimit", card)
         used = ask("nvmlDeviceGetUtilizationRates", card)
         memory = ask("nvmlDeviceGetMemoryInfo", handle)
         return GpuSample(
@@ -59,6 +60,7 @@ class GpuWatch:
             temperature_celsius=ask("nvmlDeviceGetTemperature", card, nvml.NVML_TEMPERATURE_GPU),
             sm_clock_mhz=ask("nvmlDeviceGetClockInfo", card, nvml.NVML_CLOCK_SM),
             power_watts=None if milliwatts is None else milliwatts / 1000,
+            power_limit_watts=None if most_milliwatts is None else round(most_milliwatts / 1000),
             utilisation_fraction=None if used is None else used.gpu / 100,
             memory_used_bytes=None if memory is None else memory.used,
             throttles=self._throttles(card),

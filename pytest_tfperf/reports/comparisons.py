@@ -74,6 +74,8 @@ def _lines(c: Comparison) -> Iterator[tuple[str, str]]:
     lower = c.tolerance.lower
     yield "tolerance", "any drop" if lower is None else f"{percent(lower)}: down to a ratio of {1 + lower:g}"
     yield "pairs", f"{'  '.join(change(math.expm1(x)) for x in c.log_ratios)}: {c.reason}"
+    for pair in c.set_aside:
+        yield "set aside", f"{change(math.expm1(pair.log_ratio))}: {pair.disturbance}"
     yield "spent", f"{c.how.value}, {duration(c.seconds)}"
     if differs := _differs(c):
         yield "environment", ", ".join(differs)

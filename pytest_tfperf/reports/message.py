@@ -6,6 +6,7 @@ import math
 import shlex
 from collections.abc import Iterator
 
+from pytest_tfperf.baseline import Provenance
 from pytest_tfperf.record import Record, changed_since
 from pytest_tfperf.reports.numbers import change, duration, percent, rate
 from pytest_tfperf.throughput import Throughput, run_value
@@ -95,6 +96,9 @@ def _provenance(verdict: Verdict) -> str:
     row = verdict.baseline
     assert row is not None
     runs = f", {row.runs} runs" if row.runs > 1 else ""
+    if row.provenance is Provenance.MEASURED and (row.runs < 2 or row.spread is None):
+        unsure = ", taken for as uncertain as any one run" if row.runs < 2 else ""
+        runs = f", {row.runs} run{'s' if row.runs > 1 else ''} without a known spread{unsure}"
     place = f"{row.provenance.value}, {row.source}" + (f" ({row.date})" if row.date else "") + runs
     if verdict.floor:
         place += f"; a floor: measured on the weaker {row.gpu or row.machine}"

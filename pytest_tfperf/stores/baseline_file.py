@@ -87,11 +87,26 @@ def render(rows: Iterable[Baseline]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows([_text(row, column) for column in COLUMNS] for row in rows)
+    writer.writerows(to_cells(row).values() for row in rows)
     data = text.getvalue().encode("utf-8", errors="replace")
     for machine in {row.machine for row in rows}:
         parse(data, machine, f"new {machine}.csv")
     return data
+
+
+def to_cells(row: Baseline) -> dict[str, str]:
+    """A row as its columns' texts."""
+    return {column: _text(row, column) for column in COLUMNS}
+
+
+def from_cells(cells: Mapping[str, str], machine: str) -> Baseline:
+    """The row that has these columns.
+
+    Raises:
+        BaselineError, WorkloadError: a column that is missing or unknown, or a text that can't be its value.
+    """
+    _check_columns(list(cells))
+    return _row(cells, machine)
 
 
 def natural(text: str) -> tuple[tuple[str | int, ...], str]:
@@ -133,6 +148,11 @@ def _split(line: str) -> list[str]:
 
 def _header(line: str) -> list[str]:
     header = _split(line)
+    _check_columns(header)
+    return header
+
+
+def _check_columns(header: list[str]) -> None:
     missing = [column for column in COLUMNS if column not in header]
     unknown = [column for column in header if column not in COLUMNS]
     if missing:
@@ -142,7 +162,6 @@ def _header(line: str) -> list[str]:
     if len(header) != len(COLUMNS):
         twice = next(column for column in COLUMNS if header.count(column) > 1)
         raise BaselineError(f"column {twice} is there twice: keep one")
-    return header
 
 
 def _cells(line: str, header: list[str]) -> Mapping[str, str]:

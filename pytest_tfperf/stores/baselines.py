@@ -6,15 +6,14 @@ import fcntl
 import json
 import os
 import re
-import stat
 import time
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, final
 
 from pytest_tfperf.baseline import Baseline, Change, Key, Provenance
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.stores import baseline_file
+from pytest_tfperf.stores import atomic, baseline_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -181,33 +180,10 @@ def _machines(folder: Path) -> list[str]:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Put `data` in the file's place in one step, so that no reader and no crash ever sees half of it."""
-    target = path.resolve()  # a link stays a link
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        with temporary.open("wb") as file:
-            if target.exists():
-                os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-        _sync_folder(target.parent)
+        atomic.replace(path, data)
     except OSError as error:
         raise _unwritable(path, error) from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name last through a power cut; some file systems can't, and the file is in place anyway."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _acquire(path: Path) -> IO[str]:

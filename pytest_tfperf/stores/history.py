@@ -6,7 +6,7 @@ import json
 import math
 import time
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.baseline import Baseline
 from pytest_tfperf.errors import TfperfError
@@ -19,9 +19,13 @@ if TYPE_CHECKING:
 
     import pandas
 
+    from pytest_tfperf.comparison import Comparison
     from pytest_tfperf.record import Record
 
-_SCHEMA = """
+SCHEMA: Final = 2
+"""The form of the file, in SQLite's own `user_version`; 1 is what had none, up to the first release."""
+
+_RECORDS = """
 create table if not exists records (
     id integer primary key,
     time text not null,
@@ -38,6 +42,49 @@ create table if not exists records (
     record text not null  -- the whole record, JSON
 )
 """
+
+_COMPARISONS = """
+create table if not exists comparisons (
+    id integer primary key,
+    time text not null,
+    test text not null,
+    machine text not null,
+    topology text not null,
+    workload_a text not null,
+    workload_b text not null,
+    tensorflow_a text,
+    tensorflow_b text,
+    images_per_sec_a real not null,
+    images_per_sec_b real not null,
+    ratio real not null,  -- b / a
+    low real not null,  -- its 95 % interval
+    high real,  -- null: not known
+    outcome text,
+    pairs integer not null,
+    seconds real not null,
+    comparison text not null  -- the whole comparison, JSON
+)
+"""
+
+# Columns that files from before `user_version` may lack, and what stands in them for older rows.
+_LATER_COLUMNS = {
+    "runs": (
+        "integer not null default 1",
+        "update records set runs = max(1, ifnull(json_array_length(record, '$.throughput.runs'), 1))",
+    ),
+    "reference": ("real", ""),
+    "drops": ("text", ""),
+}
+
+
+_RECORD_COLUMNS = (
+    *("time", "test", "machine", "workload", "topology", "images_per_sec", "outcome", "runs", "seconds"),
+    *("reference", "drops", "record"),
+)
+_COMPARISON_COLUMNS = (
+    "time, test, machine, topology, workload_a, workload_b, tensorflow_a, tensorflow_b, images_per_sec_a,"
+    " images_per_sec_b, ratio, low, high, outcome, pairs, seconds"
+)
 
 
 class History:
@@ -71,9 +118,36 @@ class History:
         )
         with self._open() as database, database:
             database.execute(
-                "insert into records"
-                " (time, test, machine, workload, topology, images_per_sec, outcome, runs, seconds, reference, drops,"
-                " record) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                f"insert into records ({', '.join(_RECORD_COLUMNS)}) values ({', '.join('?' * len(row))})",
+                row,
+            )
+
+    def append_comparison(self, comparison: Comparison) -> None:
+        """Add a comparison; as `append`."""
+        c = comparison
+        row = (
+            c.time,
+            c.test,
+            c.machine,
+            c.topology,
+            c.a.workload.id,
+            c.b.workload.id,
+            c.a.environment.get("tensorflow"),
+            c.b.environment.get("tensorflow"),
+            c.a.throughput.images_per_sec,
+            c.b.throughput.images_per_sec,
+            c.ratio,
+            c.low,
+            c.high if math.isfinite(c.high) else None,
+            c.outcome.value if c.outcome else None,
+            len(c.log_ratios),
+            c.seconds,
+            json.dumps(c.to_json()),
+        )
+        columns = f"{_COMPARISON_COLUMNS}, comparison"
+        with self._open() as database, database:
+            database.execute(
+                f"insert into comparisons ({columns}) values ({', '.join('?' * len(row))})",
                 row,
             )
 
@@ -98,12 +172,13 @@ class History:
             )
 
     def seconds_of(self, tests: Iterable[str]) -> dict[str, float]:
-        """How long one run of each test took when it last finished; tests never seen are left out."""
+        """How long one run (or comparison) of each test took when it last finished; tests never seen are left out."""
         if not self._path.exists():
             return {}
         with self._open() as database:
-            found = database.execute("select test, seconds / runs from records group by test having id = max(id)")
-            known = dict(found.fetchall())
+            measured = database.execute("select test, seconds / runs from records group by test having id = max(id)")
+            compared = database.execute("select test, seconds from comparisons group by test having id = max(id)")
+            known = dict(compared.fetchall()) | dict(measured.fetchall())
         return {test: known[test] for test in tests if test in known}
 
     def frame(self) -> pandas.DataFrame:
@@ -114,13 +189,27 @@ class History:
         Raises:
             TfperfError: there is no history yet, or the file is none.
         """
+        columns = "time, test, machine, workload, topology, images_per_sec, outcome, runs, seconds"
+        return self._read(f"select {columns} from records order by id")
+
+    def comparisons(self) -> pandas.DataFrame:
+        """All comparisons, oldest first, as a pandas DataFrame.
+
+        Columns: time, test, machine, topology, then workload, tensorflow and images_per_sec of a and of b (workload_a,
+        ...), ratio (b / a), low, high, outcome, pairs, seconds.
+
+        Raises:
+            TfperfError: as `frame`.
+        """
+        return self._read(f"select {_COMPARISON_COLUMNS} from comparisons order by id")
+
+    def _read(self, query: str) -> pandas.DataFrame:
         import pandas as pd
 
         if not self._path.exists():
             raise TfperfError(f"{self._path}: no history yet; run the suite first, or name its folder: --dir DIR")
-        columns = "time, test, machine, workload, topology, images_per_sec, outcome, runs, seconds"
         with self._open() as database:
-            return pd.read_sql_query(f"select {columns} from records order by id", database)
+            return pd.read_sql_query(query, database)
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -129,7 +218,7 @@ class History:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with closing(sqlite3.connect(self._path, timeout=30)) as database:
-                _set_up(database)
+                _set_up(database, self._path)
                 yield database
         except (OSError, sqlite3.Error) as error:  # a damaged page shows only when it is read
             raise TfperfError(
@@ -138,21 +227,59 @@ class History:
             ) from error
 
 
-def _set_up(database: sqlite3.Connection) -> None:
-    """Write-ahead log and table; SQLite's time-out does not cover the change of mode, for which new sessions race."""
+def _set_up(database: sqlite3.Connection, path: Path) -> None:
+    """Write-ahead log and tables; SQLite's time-out does not cover the change of mode, for which new sessions race."""
     import sqlite3
 
     deadline = time.monotonic() + 30
     while True:
         try:
             database.execute("pragma journal_mode = wal")
-            database.execute(_SCHEMA)
+            if _schema(database) != SCHEMA:
+                _migrate(database, path)
         except sqlite3.OperationalError as error:
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
         else:
             return
+
+
+def _schema(database: sqlite3.Connection) -> int:
+    (version,) = database.execute("pragma user_version").fetchone()
+    return int(version)
+
+
+def _migrate(database: sqlite3.Connection, path: Path) -> None:
+    """Give the file today's form in one transaction: a kill leaves the old form or the new one."""
+    database.execute("begin immediate")
+    try:
+        found = _schema(database)  # another session may have been faster
+        if found > SCHEMA:
+            raise TfperfError(
+                f"{path}: a newer pytest-tfperf made this history (form {found}; this one knows up to {SCHEMA}): "
+                "upgrade pytest-tfperf, or give another folder: --tfperf-dir DIR"
+            )
+        if found < SCHEMA:
+            database.execute(_RECORDS)
+            database.execute(_COMPARISONS)
+            _add_columns(database)
+            database.execute(f"pragma user_version = {SCHEMA}")
+    except BaseException:
+        database.rollback()
+        raise
+    database.commit()
+
+
+def _add_columns(database: sqlite3.Connection) -> None:
+    there = {name for _, name, *_ in database.execute("pragma table_info(records)")}
+    for name, (kind, fill) in _LATER_COLUMNS.items():
+        if name not in there:
+            database.execute(f"alter table records add column {name} {kind}")
+            if fill:
+                database.execute(fill)
+    # A table of another program, which only has our table's name, shows here and not in the middle of the night.
+    database.execute(f"select {', '.join(_RECORD_COLUMNS)} from records limit 0")
 
 
 def _drops(record: Record) -> tuple[float | None, str | None]:

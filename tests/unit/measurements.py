@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytest_tfperf.baseline import Baseline, Key
+from pytest_tfperf.comparison import Comparison, How, Measured
 from pytest_tfperf.record import Record
 from pytest_tfperf.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.trial import Attempt, Trial, Window
+from pytest_tfperf.verdict import Outcome, Tolerance
 from pytest_tfperf.workload import Workload
 
 WORKLOAD = Workload(model="resnet50", batch_size=64)
@@ -58,3 +60,25 @@ def record(now: Throughput | None = None, **more: Any) -> Record:
         "seconds": 12.0,
     }
     return Record(**given | more)
+
+
+def comparison(**more: Any) -> Comparison:
+    """Three pairs, b 10 % slower under a newer TensorFlow."""
+    given: dict[str, Any] = {
+        "test": "perf_tests/test_a.py::test_b[1]",
+        "a": Measured(workload=WORKLOAD, throughput=throughput(1000.0), environment={"tensorflow": "2.16.2"}),
+        "b": Measured(workload=WORKLOAD, throughput=throughput(900.0), environment={"tensorflow": "2.21.0"}),
+        "log_ratios": (-0.1, -0.11, -0.105),
+        "ratio": 0.9,
+        "low": 0.89,
+        "high": 0.91,
+        "outcome": Outcome.REGRESSED,
+        "reason": "slower by more than the tolerance in 3 fresh pairs",
+        "tolerance": Tolerance(),
+        "how": How.TURNS,
+        "machine": "box",
+        "devices": "8x Tesla P100",
+        "topology": "1x8",
+        "seconds": 30.0,
+    }
+    return Comparison(**given | more)

@@ -246,6 +246,7 @@ _FUNCTIONS = {
     "nvmlDeviceGetClockInfo": "(handle h, unsigned kind, unsigned *out) {"
     " WHOLE(h); *out = D(h).mhz; return kind == 1 ? 0 : 2; }",
     "nvmlDeviceGetPowerUsage": "(handle h, unsigned *out) { WHOLE(h); *out = D(h).milliwatts; return 0; }",
+    "nvmlDeviceGetEnforcedPowerLimit": "(handle h, unsigned *out) { WHOLE(h); *out = 300000; return 0; }",
     "nvmlDeviceGetUtilizationRates": "(handle h, struct nvml_rates *out) {"
     " WHOLE(h); out->gpu = D(h).percent; return 0; }",
     "nvmlDeviceGetCurrentClocksEventReasons": "(handle h, u64 *out) { WHOLE(h); *out = D(h).reasons; return 0; }",

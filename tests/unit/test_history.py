@@ -1,22 +1,27 @@
 from __future__ import annotations
 
+import json
+import math
 import signal
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from measurements import WORKLOAD, baseline, record, throughput
+from measurements import WORKLOAD, baseline, comparison, record, throughput
 
+from pytest_tfperf import cli
+from pytest_tfperf.comparison import SetAside
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.night import Night, Shift
 from pytest_tfperf.noise import Noise
 from pytest_tfperf.record import Record
-from pytest_tfperf.stores.history import History
+from pytest_tfperf.stores.history import SCHEMA, History
 from pytest_tfperf.verdict import Outcome, Tolerance, Verdict, judge
 
 # Appends without end (or COUNT times) and says of each record that it is kept.
@@ -192,6 +197,120 @@ def test_a_night_is_a_night(path: Path) -> None:
     assert History(path).nights(baseline()) == (Night((pytest.approx(0.0),), good=True),)
 
 
+# Comparisons
+
+
+def test_a_comparison_is_read_back(path: Path) -> None:
+    History(path).append_comparison(comparison(time="2026-01-02T03:04:05+00:00"))
+    (row,) = History(path).comparisons().to_dict("records")
+    assert row == {
+        "time": "2026-01-02T03:04:05+00:00",
+        "test": "perf_tests/test_a.py::test_b[1]",
+        "machine": "box",
+        "topology": "1x8",
+        "workload_a": WORKLOAD.id,
+        "workload_b": WORKLOAD.id,
+        "tensorflow_a": "2.16.2",
+        "tensorflow_b": "2.21.0",
+        "images_per_sec_a": pytest.approx(1000.0),
+        "images_per_sec_b": pytest.approx(900.0),
+        "ratio": 0.9,
+        "low": 0.89,
+        "high": 0.91,
+        "outcome": "REGRESSED",
+        "pairs": 3,
+        "seconds": 30.0,
+    }
+
+
+def test_the_whole_comparison_is_kept_what_was_set_aside_too(path: Path) -> None:
+    History(path).append_comparison(comparison(set_aside=(SetAside(-0.3, "swapping 12 MiB/s"),)))
+    with closing(sqlite3.connect(path)) as database:
+        (text,) = database.execute("select comparison from comparisons").fetchone()
+    assert json.loads(text)["set_aside"] == [{"log_ratio": -0.3, "disturbance": "swapping 12 MiB/s"}]
+
+
+def test_an_interval_without_an_upper_end_is_kept(path: Path) -> None:
+    History(path).append_comparison(comparison(high=math.inf, outcome=None))
+    (row,) = History(path).comparisons().to_dict("records")
+    assert (row["high"], row["outcome"]) == (None, None)
+
+
+def test_a_comparison_is_no_measurement(path: Path) -> None:
+    History(path).append_comparison(comparison())
+    assert History(path).frame().empty
+
+
+def test_a_test_that_compares_takes_as_long_as_it_took_last(path: Path) -> None:
+    History(path).append_comparison(comparison(test="a", seconds=30.0))
+    assert History(path).seconds_of(["a"]) == {"a": 30.0}
+
+
+# Files from before
+
+
+FIRST_FORM = (
+    "create table records (id integer primary key, time text not null, test text not null, machine text not null,"
+    " workload text not null, topology text not null, images_per_sec real not null, outcome text,"
+    " seconds real not null, record text not null)"
+)
+FIRST_ROW = (
+    "insert into records values (1, '2026-01-01T00:00:00+00:00', 'a', 'box', 'w', '1x1', 100.0, 'PASS', 6.0,"
+    """ '{"throughput": {"runs": [1, 2, 3]}}')"""
+)
+
+
+def old(path: Path, *statements: str) -> None:
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as database, database:
+        for statement in statements:
+            database.execute(statement)
+
+
+def version(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as database:
+        return database.execute("pragma user_version").fetchone()[0]
+
+
+def test_a_file_of_the_first_form_keeps_its_rows_and_takes_new_ones(path: Path) -> None:
+    old(path, FIRST_FORM, FIRST_ROW)
+    History(path).append(record(test="b"))
+    assert list(History(path).frame()["test"]) == ["a", "b"]
+
+
+def test_older_rows_learn_how_many_runs_they_were(path: Path) -> None:
+    old(path, FIRST_FORM, FIRST_ROW)
+    assert list(History(path).frame()["runs"]) == [3]
+
+
+def test_a_file_of_the_first_form_takes_comparisons(path: Path) -> None:
+    old(path, FIRST_FORM, FIRST_ROW)
+    History(path).append_comparison(comparison())
+    assert len(History(path).comparisons()) == 1
+
+
+def test_a_file_of_an_older_form_is_given_todays(path: Path) -> None:
+    old(path, FIRST_FORM)
+    History(path).frame()
+    assert version(path) == SCHEMA
+
+
+def test_a_form_that_can_not_be_mended_is_left_as_it_was(path: Path) -> None:
+    old(path, "create table records (id integer primary key, speed real)")
+    with refused(path):
+        History(path).frame()
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("select sql from sqlite_master").fetchall() == [
+            ("CREATE TABLE records (id integer primary key, speed real)",)
+        ]
+
+
+def test_a_newer_programs_file_is_refused_with_the_next_step(path: Path) -> None:
+    old(path, f"pragma user_version = {SCHEMA + 1}")
+    with pytest.raises(TfperfError, match=rf"history\.sqlite: a newer pytest-tfperf made .*form {SCHEMA + 1}.*upgrade"):
+        History(path).append(record())
+
+
 # What can go wrong
 
 
@@ -279,3 +398,33 @@ def test_a_file_in_the_folders_place_is_refused(path: Path) -> None:
     path.parent.touch()
     with refused(path):
         History(path).append(record())
+
+
+# What `tfperf history` shows
+
+
+def shown(path: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
+    assert cli.main(["history", f"--dir={path.parent}", *more]) == 0
+    return capsys.readouterr().out
+
+
+def test_comparisons_are_shown_below_the_measurements(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    History(path).append(record())
+    History(path).append_comparison(comparison())
+    above, below = shown(path, capsys).split("\n\n")
+    assert "median" in above
+    assert f"{WORKLOAD.id} (tensorflow 2.16.2) {WORKLOAD.id} (tensorflow 2.21.0)" in below
+    assert "0.900 0.890 0.910 REGRESSED" in below
+
+
+def test_two_workloads_need_no_software_to_be_told_apart(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = comparison()
+    History(path).append_comparison(replace(other, b=replace(other.b, workload=WORKLOAD.with_(batch_size=1))))
+    assert "tensorflow" not in shown(path, capsys)
+
+
+def test_comparisons_alone_can_be_had_as_csv(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    History(path).append(record())
+    History(path).append_comparison(comparison())
+    lines = shown(path, capsys, "--comparisons", "--csv").splitlines()
+    assert (lines[0].split(",")[:3], len(lines)) == (["time", "test", "machine"], 2)

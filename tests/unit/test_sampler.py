@@ -380,6 +380,7 @@ def test_a_gpus_dials_are_read(sample_gpus):
             temperature_celsius=87,
             sm_clock_mhz=1410,
             power_watts=250.5,
+            power_limit_watts=300,
             utilisation_fraction=0.97,
             memory_used_bytes=2**30,
             throttles=(Throttle.POWER_CAP, Throttle.SW_THERMAL, Throttle.HW_THERMAL),
@@ -425,6 +426,7 @@ def test_a_mig_devices_heat_is_its_gpus(sample_gpus):
     [
         ("nvmlDeviceGetTemperature", "temperature_celsius"),
         ("nvmlDeviceGetPowerUsage", "power_watts"),
+        ("nvmlDeviceGetEnforcedPowerLimit", "power_limit_watts"),
         ("nvmlDeviceGetUtilizationRates", "utilisation_fraction"),
         ("nvmlDeviceGetMemoryInfo", "memory_used_bytes"),
         ("nvmlDeviceGetComputeRunningProcesses_v3", "other_processes"),

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.settings import Settings
+from pytest_tfperf.telemetry import Limits
 
 PARSERS = {f.name: f.metadata["parse"] for f in fields(Settings) if "parse" in f.metadata}
 
@@ -23,6 +24,10 @@ PARSERS = {f.name: f.metadata["parse"] for f in fields(Settings) if "parse" in f
         ("warmup_steps", "0", 0),
         ("runs", "5", 5),
         ("timeout", "0.5", 0.5),
+        ("steal", "0.1", 0.1),
+        ("swap", "0", 0.0),
+        ("swap", "inf", float("inf")),
+        ("gpu_busy", "1", 1.0),
         ("inject_slowdown", "0", 0.0),
         ("strict", "Yes", True),
         ("strict", "off", False),
@@ -46,6 +51,12 @@ def test_a_good_value_is_taken(name: str, text: str, value: Any) -> None:
         ("warmup_steps", "-1"),
         ("runs", "4"),
         ("timeout", "0"),
+        ("steal", "0"),
+        ("idle", "1.1"),
+        ("swap", "-1"),
+        ("swap", "nan"),
+        ("gpu_busy", "5"),
+        ("gpu_throttled", "nan"),
         ("timeout", "nan"),
         ("timeout", "inf"),
         ("inject_slowdown", "1"),
@@ -59,6 +70,26 @@ def test_a_good_value_is_taken(name: str, text: str, value: Any) -> None:
 def test_a_bad_value_is_refused(name: str, text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         PARSERS[name](text)
+
+
+def test_the_limits_are_telemetrys_own_where_nothing_is_asked_for() -> None:
+    assert Settings().limits == Limits()
+
+
+def test_steal_is_limited_as_busy_is_where_it_is_not_given() -> None:
+    assert Settings(busy=0.5).limits.steal_fraction == 0.5
+
+
+def test_each_limit_can_be_set() -> None:
+    asked = Settings(busy=0.1, idle=0.2, steal=0.3, swap=4.0, gpu_busy=0.5, gpu_throttled=0.6)
+    assert asked.limits == Limits(
+        other_cpu_fraction=0.1,
+        idle_fraction=0.2,
+        steal_fraction=0.3,
+        swap_bytes_per_sec=4 * 2**20,
+        gpu_utilisation_fraction=0.5,
+        gpu_samples_fraction=0.6,
+    )
 
 
 @given(st.sampled_from(sorted(PARSERS)), st.text())

@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.frozen_json import build
-from pytest_tfperf.telemetry import GpuProcess, GpuSample, Limits, Sample, Throttle, disturbance, overlapping
+from pytest_tfperf.telemetry import (
+    GpuProcess,
+    GpuSample,
+    Limits,
+    Sample,
+    Throttle,
+    disturbance,
+    overlapping,
+    power_facts,
+)
 
 UUID = "GPU-3b1c7d20-aaaa-bbbb-cccc-0123456789ab"
 OTHER = GpuProcess(pid=4711, name="python", utilisation_fraction=0.62)
@@ -165,6 +174,42 @@ def test_a_process_whose_use_the_driver_does_not_tell_counts():
 
 def test_a_process_that_came_and_went_is_no_disturbance():
     assert disturbance(on_gpu(gpu(other_processes=(OTHER,)), *[gpu(other_processes=())] * 3)) == ""
+
+
+def test_a_process_whose_use_is_not_told_is_accepted_where_any_is():
+    unknown = GpuProcess(pid=4711, name="python")
+    assert disturbance(on_gpu(gpu(other_processes=(unknown,))), Limits(gpu_utilisation_fraction=1)) == ""
+
+
+def test_a_limit_of_all_samples_accepts_any_heat():
+    assert disturbance(on_gpu(throttled(Throttle.HW_THERMAL)), Limits(gpu_samples_fraction=1)) == ""
+
+
+# Power caps
+
+
+def test_a_power_cap_is_recorded_with_its_watts():
+    samples = on_gpu(gpu(throttles=(Throttle.POWER_CAP,), power_limit_watts=250))
+    assert power_facts(samples) == {"gpu_power_limit": "250W", "gpu_power_capped": "yes"}
+
+
+def test_a_power_cap_that_flickers_holds_nothing_back():
+    samples = on_gpu(throttled(Throttle.POWER_CAP), *[throttled()] * 3)
+    assert power_facts(samples) == {"gpu_power_capped": "no"}
+
+
+def test_one_capped_gpu_of_many_is_found():
+    free = GpuSample(uuid="GPU-0000", throttles=(), power_limit_watts=300)
+    capped = gpu(throttles=(Throttle.POWER_CAP,), power_limit_watts=250)
+    assert power_facts([sample(gpus=(free, capped))]) == {
+        "gpu_power_limit": "250W+300W",
+        "gpu_power_capped": "yes",
+    }
+
+
+@pytest.mark.parametrize("samples", [[], [sample()], [sample(gpus=(gpu(),))]])
+def test_what_the_driver_does_not_tell_of_power_is_not_recorded(samples):
+    assert power_facts(samples) == {}
 
 
 # Samples

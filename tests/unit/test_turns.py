@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,7 +12,9 @@ import pytest
 from pytest_tfperf.comparison import How
 from pytest_tfperf.contest import Cap, Side, compare
 from pytest_tfperf.errors import MeasurementError, TfperfError, WorkloadError
+from pytest_tfperf.guard import Seen
 from pytest_tfperf.launchers import Job, Progress
+from pytest_tfperf.reports.comparisons import message
 from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.trial import Attempt, Window
 from pytest_tfperf.turns import TURNS, may_take_turns, pair_of_runs, take_turns
@@ -302,3 +305,58 @@ def test_an_unknown_model_is_refused_before_anything_starts() -> None:
 def test_a_cap_under_which_nothing_can_be_decided_is_refused(choices: dict[str, float]) -> None:
     with pytest.raises(TfperfError, match="max_"):
         Cap(**choices)
+
+
+# Others on the machine
+
+
+@dataclass
+class ScriptedGuard:
+    """Sees what the script says, pair after pair, and nothing after its end."""
+
+    script: list[str]
+
+    @contextmanager
+    def watching(self, gpu_uuids: Iterable[str] = ()) -> Iterator[Seen]:
+        seen = Seen()
+        yield seen
+        seen.disturbance = self.script.pop(0) if self.script else ""
+
+
+def guarded(*script: str, judged: bool = True):
+    sides = (Side(workload=DEVICE, launcher=launcher) for launcher in two())
+    guard = ScriptedGuard(list(script))
+    return compare(*sides, TOPOLOGY, PLAN, Tolerance(), Silent(), guard=guard, judged=judged)  # type: ignore[arg-type]
+
+
+def test_a_disturbed_pair_is_measured_again() -> None:
+    found = guarded("others used 90 %")
+    assert (found.outcome, len(found.set_aside)) == (Outcome.PASS, 1)
+
+
+def test_a_disturbed_pair_counts_for_nothing() -> None:
+    undisturbed = guarded()
+    assert len(guarded("others used 90 %").log_ratios) == len(undisturbed.log_ratios)
+
+
+def test_a_pair_that_was_set_aside_is_shown_with_its_reason() -> None:
+    assert "  set aside   +0.0 %: others used 90 %" in message(guarded("others used 90 %")).splitlines()
+
+
+def test_three_disturbed_pairs_in_a_row_are_invalid() -> None:
+    found = guarded("a", "b", "others used 90 %")
+    assert found.outcome is Outcome.INVALID
+    assert "INVALID: others used 90 % (and something in each of 3 fresh pairs). Free the machine" in found.reason
+
+
+def test_three_disturbed_pairs_that_do_not_follow_each_other_are_not() -> None:
+    assert guarded("a", "b", "", "c").outcome is Outcome.PASS
+
+
+def test_pairs_before_the_machine_was_taken_are_still_shown() -> None:
+    found = guarded("", "", "a", "b", "c")
+    assert (found.outcome, len(found.log_ratios), len(found.set_aside)) == (Outcome.INVALID, 2, 3)
+
+
+def test_what_is_not_judged_is_not_guarded() -> None:
+    assert guarded("a", "b", "c", judged=False).outcome is None

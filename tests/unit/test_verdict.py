@@ -556,8 +556,8 @@ def test_good_nights_make_a_smaller_loss_visible() -> None:
     assert many.smallest_loss < few.smallest_loss
 
 
-# At 3.5 % between runs noise explains 2.8 % in the eight runs of a night and less than the tolerance's 2 % in three nights
-# of eight, so that a drop of 2.5 % shows over three nights and in none of them.
+# At 3.5 % between runs noise explains 2.8 % in the eight runs of a night and less than the tolerance's 2 % in three
+# nights of eight, so that a drop of 2.5 % shows over three nights and in none of them.
 SMALL = math.log1p(-0.025)
 SMALL_NIGHT, FLAT_NIGHT = Night((SMALL,) * 8), Night((0.0,) * 8)
 

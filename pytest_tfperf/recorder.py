@@ -1,0 +1,126 @@
+"""`--tfperf-save-trials`: each measurement's whole trial, kept as a file as soon as it can be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from pytest_tfperf.attempts import Spoilt
+from pytest_tfperf.baseline import Key
+from pytest_tfperf.record import Record
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.reference import floor_rate, reference_for
+from pytest_tfperf.settings import Settings
+from pytest_tfperf.stores import trial_file
+from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.history import History
+from pytest_tfperf.topology import Topology
+from pytest_tfperf.trial import Trial
+from pytest_tfperf.verdict import Tolerance
+from pytest_tfperf.windows import Plan
+from pytest_tfperf.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taking:
+    """One call of `check` or `measure`.
+
+    Args:
+        test: pytest's node id.
+        place: which of the test's calls it is, from 0.
+        workload, topology, plan: what is measured, on what, for how long.
+        tolerance: what the call asked for; None where it did not.
+    """
+
+    test: str
+    place: int
+    workload: Workload
+    topology: Topology
+    plan: Plan
+    tolerance: Tolerance | None
+
+
+class Recorder:
+    """Keeps trials where the settings name a folder, and does nothing where they don't.
+
+    A test that is not decided yet is kept too, and replaced after its next run, so that a kill loses no run that ended.
+
+    Args:
+        settings: the folder, the default tolerance, and whether a regression is held.
+        baselines, history: what the verdicts rest on.
+        tests: tells how many tests share the night's false alarms.
+    """
+
+    def __init__(
+        self, settings: Settings, baselines: BaselineStore, history: History, tests: Callable[[], int]
+    ) -> None:
+        self._settings = settings
+        self._baselines = baselines
+        self._history = history
+        self._tests = tests
+
+    def prepare(self) -> None:
+        """Raise TfperfError where the folder can't be written."""
+        if self._settings.save_trials is not None:
+            trial_file.check_writable(self._settings.save_trials)
+
+    def keep(self, record: Record, taking: Taking) -> None:
+        """Write what was measured; raises TfperfError where that fails."""
+        self._write(taking, record.trial, record)
+
+    def keep_spoilt(self, spoilt: Spoilt, earlier: Record | None, taking: Taking) -> None:
+        """Write a measurement that was given up, with what disturbed each attempt; raises as `keep` does.
+
+        Args:
+            spoilt: why, and the attempts since `earlier`; those of a control say nothing of this test.
+            earlier: what the test gave before.
+            taking: the call.
+        """
+        before = earlier.trial.believed() if earlier else Trial(())
+        new = spoilt.attempts if spoilt.of == (taking.workload, taking.topology) else ()
+        trial = Trial(before.attempts, before.set_aside + new)
+        if trial.attempts or trial.set_aside:
+            self._write(taking, trial, earlier, invalid=spoilt.reason)
+
+    def _write(self, taking: Taking, trial: Trial, record: Record | None, invalid: str = "") -> None:
+        if self._settings.save_trials is None:
+            return
+        topology, plan, verdict = taking.topology, taking.plan, record.verdict if record else None
+        peak = floor_rate(topology)
+        key = Key(taking.workload.id, topology.shape)
+        found = reference_for(self._baselines, topology.machine, key, gpu_fp32_tflops=peak)
+        recording = Recording(
+            test=taking.test,
+            workload=taking.workload,
+            topology=topology.shape,
+            machine=topology.machine,
+            devices=topology.describe(),
+            trial=trial,
+            steps=plan.steps,
+            warmup_steps=plan.warmup_steps,
+            max_seconds=plan.max_seconds,
+            tolerance=taking.tolerance,
+            default_tolerance=Tolerance.of(self._settings.tolerance),
+            invalid=invalid or (verdict.reason if verdict and verdict.shift.unfit else ""),
+            baseline=found.baseline,
+            floor=found.floor,
+            noise=found.noise,
+            document=found.document,
+            gpu_fp32_tflops=peak,
+            tests=self._tests(),
+            credited=verdict.credited if verdict else 0.0,
+            nights=self._history.nights(found.baseline) if found.baseline else (),
+            hold=self._settings.hold,
+            environment=record.environment if record else self._environment(trial),
+            commit=record.commit if record else "",
+            time=record.time if record else datetime.now().astimezone().isoformat(timespec="seconds"),
+            seconds=record.seconds if record else 0.0,
+        )
+        trial_file.write(self._settings.save_trials, recording, taking.place)
+
+    def _environment(self, trial: Trial) -> dict[str, str]:
+        """Of a measurement that came to no record: the worker's, and that it lost throughput on purpose."""
+        lost = self._settings.inject_slowdown
+        worker = (trial.attempts + trial.set_aside)[-1].environment
+        return dict(worker) | ({"injected_slowdown": str(lost)} if lost else {})
