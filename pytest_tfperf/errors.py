@@ -11,6 +11,10 @@ class WorkloadError(TfperfError, ValueError):
     """A workload that names something unknown or asks for something impossible."""
 
 
+class NotBuiltYet(WorkloadError):
+    """A workload that the documents ran and this version can't train; the plugin skips."""
+
+
 class NotEnoughDevices(TfperfError):
     """The machine has fewer (or less equal) devices than a test asks for; the plugin skips."""
 

@@ -123,6 +123,9 @@ class Settings:
     )
     strict: bool = _option(False, _flag, "fail what is INCONCLUSIVE too")
     hold: bool = _option(False, _flag, "a regression must show on two of three nights before it fails")
+    coverage: bool = _option(
+        False, _flag, "run nothing: list the documents' figures that no selected test would measure"
+    )
     smoke: bool = _option(False, _flag, "one window of each test, nothing judged: will tonight run?")
     worker: WorkerStart = _option(
         WorkerStart.FORK,

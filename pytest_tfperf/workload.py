@@ -15,6 +15,7 @@ class VariableUpdate(StrEnum):
 
     REPLICATED = "replicated"
     PARAMETER_SERVER = "parameter_server"
+    INDEPENDENT = "independent"  # no exchange: each replica trains a copy of its own
     HOROVOD = "horovod"  # a process for each GPU; so far only in published figures and replayed logs
 
 
@@ -24,6 +25,13 @@ class AllReduce(StrEnum):
     COPY = "copy"
     HIERARCHICAL = "hierarchical"
     NCCL = "nccl"
+
+
+class ParameterDevice(StrEnum):
+    """Where `parameter_server` keeps the variables: the host's memory, or the first GPU's."""
+
+    CPU = "cpu"
+    GPU = "gpu"
 
 
 class Precision(StrEnum):
@@ -44,11 +52,13 @@ class Trainer(StrEnum):
 # A registered name (letters, digits, and dashes inside), or a user's own "package.module:function".
 _NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*|[a-z][a-z0-9]*(?:-[a-z][a-z0-9]*)*"
 _MAX_BATCH = 999_999_999
+_MAX_PACKS = 999
 _ID = re.compile(
     rf"(?P<model>{_NAME}?)-b(?P<batch_size>[1-9][0-9]{{0,8}})"  # lazy: the first word like "b64" ends the name
     rf"-(?P<variable_update>{'|'.join(VariableUpdate)})"
     rf"(?:-(?P<all_reduce>{'|'.join(AllReduce)}))?"
-    rf"-(?P<input_pipeline>{_NAME})"
+    rf"-(?P<input_pipeline>{_NAME}?)"  # lazy: "packs4" is no part of the name
+    rf"(?:-packs(?P<num_packs>[1-9][0-9]{{0,2}}))?"
 )
 
 
@@ -63,6 +73,9 @@ class Workload:
         input_pipeline: a name from `catalogue.pipelines()`, or `"package.module:function"`.
         variable_update: tf_cnn_benchmarks' flag of that name.
         all_reduce: how `replicated` sums gradients; the other updates have no such choice.
+        num_packs: tensors that the gradients are packed into before `hierarchical` or `nccl` sums them
+            (tf_cnn_benchmarks' gradient_repacking); 0: each gradient by itself.
+        local_parameter_device: where `parameter_server` keeps the variables (tf_cnn_benchmarks' flag of that name).
         precision: Keras' dtype policy.
         xla: compile the step with XLA.
         trainer: our loop or Keras' `fit`.
@@ -77,6 +90,8 @@ class Workload:
     input_pipeline: str = "device"
     variable_update: VariableUpdate = VariableUpdate.REPLICATED
     all_reduce: AllReduce = AllReduce.COPY
+    num_packs: int = 0
+    local_parameter_device: ParameterDevice = ParameterDevice.CPU
     precision: Precision = Precision.FLOAT32
     xla: bool = False
     trainer: Trainer = Trainer.LOOP
@@ -91,7 +106,7 @@ class Workload:
                     f"{field}={getattr(self, field)!r} is not a name: give a registered one such as "
                     f"{'resnet50' if field == 'model' else 'device'!r}, or 'package.module:function'"
                 )
-        if ":" not in self.input_pipeline and (taken := _RESERVED & set(self.input_pipeline.split("-"))):
+        if ":" not in self.input_pipeline and (taken := set(filter(_is_reserved, self.input_pipeline.split("-")))):
             raise WorkloadError(
                 f"input_pipeline={self.input_pipeline!r}: {', '.join(sorted(taken))} means something else "
                 "in a workload's id: give the pipeline a name without it"
@@ -113,6 +128,27 @@ class Workload:
                 f"all_reduce={self.all_reduce.value!r} says how variable_update='replicated' sums gradients; "
                 f"{self.variable_update.value!r} has no such choice: leave it out"
             )
+        self._require_possible_packs()
+        if (
+            self.local_parameter_device is not ParameterDevice.CPU
+            and self.variable_update is not VariableUpdate.PARAMETER_SERVER
+        ):
+            raise WorkloadError(
+                f"local_parameter_device={self.local_parameter_device.value!r} says where "
+                f"variable_update='parameter_server' keeps the variables; {self.variable_update.value!r} has no such "
+                "choice: leave it out"
+            )
+
+    def _require_possible_packs(self) -> None:
+        if type(self.num_packs) is not int or not 0 <= self.num_packs <= _MAX_PACKS:
+            raise WorkloadError(
+                f"num_packs={self.num_packs!r} must be a whole number from 0 (no packing) to {_MAX_PACKS}"
+            )
+        if self.num_packs and self.all_reduce is AllReduce.COPY:
+            raise WorkloadError(
+                f"num_packs={self.num_packs} packs what all_reduce='hierarchical' or 'nccl' sends; "
+                "'copy' sends each gradient by itself: choose one of them, or leave it out"
+            )
 
     @property
     def id(self) -> str:
@@ -125,6 +161,8 @@ class Workload:
         if self.all_reduce is not AllReduce.COPY:
             parts.append(self.all_reduce.value)
         parts.append(self.input_pipeline)
+        if self.num_packs:
+            parts.append(f"packs{self.num_packs}")
         parts += [word for word, value in _SUFFIXES.items() if all(getattr(self, f) == v for f, v in value.items())]
         return "-".join(parts)
 
@@ -158,7 +196,8 @@ class Workload:
         if match is None:
             return None
         named: dict[str, Any] = {k: v for k, v in match.groupdict().items() if v is not None}
-        return cls(**named | {"batch_size": int(named["batch_size"])} | choices)
+        numbers: dict[str, Any] = {field: int(named[field]) for field in ("batch_size", "num_packs") if field in named}
+        return cls(**named | numbers | choices)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for the worker; `Workload(**workload.to_json())` is the workload again."""
@@ -175,12 +214,14 @@ class Workload:
 _CHOICES: dict[str, type[StrEnum]] = {
     "variable_update": VariableUpdate,
     "all_reduce": AllReduce,
+    "local_parameter_device": ParameterDevice,
     "precision": Precision,
     "trainer": Trainer,
 }
 
-# The words that an id ends with, in this order, for what is not the default.
+# The words that an id ends with, after the packs and in this order, for what is not the default.
 _SUFFIXES: dict[str, dict[str, Any]] = {
+    "parameters_on_gpu": {"local_parameter_device": ParameterDevice.GPU},
     "mixed_float16": {"precision": Precision.MIXED_FLOAT16},
     "mixed_bfloat16": {"precision": Precision.MIXED_BFLOAT16},
     "xla": {"xla": True},
@@ -190,6 +231,10 @@ _SUFFIXES: dict[str, dict[str, Any]] = {
 
 # Words that a pipeline's name must not hold, or two workloads would have one id.
 _RESERVED = frozenset(_SUFFIXES) | frozenset(AllReduce)
+
+
+def _is_reserved(word: str) -> bool:
+    return word in _RESERVED or re.fullmatch(r"packs[0-9]+", word) is not None
 
 
 def _choice(field: str, choices: type[StrEnum], value: Any) -> StrEnum:

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.workload import Workload
 
 Batch = tuple[Any, Any]
 """Images, float32 [batch, height, width, channels]; labels, int32 or int64 [batch]."""
@@ -83,8 +84,8 @@ def feed(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> C
     A dataset is read by one iterator, a batch for each replica in turn, fetched ahead to the replica's device.
     """
     if not isinstance(inputs, tf.data.Dataset):
-        placed = _placed(strategy, inputs)
-        return lambda: placed
+        on_devices = placed(strategy, inputs)
+        return lambda: on_devices
     if _must_be_copied(strategy):
         fetched = iter(strategy.distribute_datasets_from_function(lambda _: inputs))
         return lambda: next(fetched)
@@ -93,11 +94,21 @@ def feed(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> C
     return lambda: strategy.experimental_distribute_values_from_function(lambda _: next(ahead))
 
 
+def dataset_ended(workload: Workload, error: Exception) -> WorkloadError | None:
+    """What to say where `error` is that of a `checked` dataset at its end; None for any other."""
+    if "infinite number of elements" not in str(error):
+        return None
+    return WorkloadError(
+        f"input_pipeline {workload.input_pipeline!r}: its dataset ended; a run takes as many batches "
+        "as it needs: add .repeat(), or make the generator endless"
+    )
+
+
 def _must_be_copied(strategy: tf.distribute.Strategy) -> bool:
     return any("GPU" in device for device in strategy.extended.worker_devices)
 
 
-def _placed(strategy: tf.distribute.Strategy, batch: Batch) -> Any:
+def placed(strategy: tf.distribute.Strategy, batch: Batch) -> Any:
     """The batch, copied once to each replica's device."""
 
     def copy(context: tf.distribute.ValueContext) -> Any:

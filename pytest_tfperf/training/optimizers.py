@@ -18,13 +18,16 @@ from pytest_tfperf.training.losses import WEIGHT_DECAY
 LEARNING_RATE = 0.01
 
 
-def gradients(tape: tf.GradientTape, loss: tf.Tensor, variables: Sequence[tf.Variable]) -> list[tf.Tensor]:
+def gradients(
+    tape: tf.GradientTape, loss: tf.Tensor, variables: Sequence[tf.Variable], replicas: int
+) -> list[tf.Tensor]:
     """One replica's gradients of its cross-entropy, as `descend` wants them: divided by n * decay.
+
+    n is `replicas`: how many replicas' gradients are summed; 1 for `descend_alone`.
 
     Raises:
         WorkloadError: a variable that the loss doesn't depend on.
     """
-    replicas = tf.distribute.get_replica_context().num_replicas_in_sync
     start = tf.constant(1 / (replicas * WEIGHT_DECAY), loss.dtype)
     found = tape.gradient(loss, variables, output_gradients=start)
     if idle := [v.name for v, gradient in zip(variables, found, strict=True) if gradient is None]:
@@ -40,11 +43,23 @@ def descend(scaled: Sequence[tf.Tensor], variables: Sequence[tf.Variable]) -> No
     tf.distribute.get_replica_context().merge_call(_update_all, args=(list(scaled), list(variables)))
 
 
+def descend_alone(scaled: Sequence[tf.Tensor], variables: Sequence[tf.Variable]) -> None:
+    """Take one step with this replica's `gradients` on its own copy of the variables; nothing is exchanged."""
+    # Replicas meet while the step is traced, because only there may mirrored copies be updated; not when it runs.
+    tf.distribute.get_replica_context().merge_call(_update_each, args=(list(scaled), list(variables)))
+
+
 def _update_all(
     strategy: tf.distribute.Strategy, scaled: Sequence[tf.Tensor], variables: Sequence[tf.Variable]
 ) -> None:
     pairs = list(zip(scaled, variables, strict=True))
     totals = strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs)
+    _update_each(strategy, totals, variables)
+
+
+def _update_each(
+    strategy: tf.distribute.Strategy, totals: Sequence[tf.Tensor], variables: Sequence[tf.Variable]
+) -> None:
     for variable, total in zip(variables, totals, strict=True):
         strategy.extended.update(variable, _update, args=(total,), group=True)
 

@@ -17,8 +17,8 @@ from pytest_tfperf.connection import Channel, ConnectionLost
 from pytest_tfperf.topology import DeviceKind, Devices
 from pytest_tfperf.training.devices import configure
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
-from pytest_tfperf.training.loop import TrainingLoop
 from pytest_tfperf.training.strategies import strategy_for
+from pytest_tfperf.training.trainers import Windows, trainer_for
 from pytest_tfperf.workload import Workload
 
 
@@ -69,7 +69,7 @@ def versions() -> dict[str, str]:
     return {name: version for name, version in found.items() if version}
 
 
-def _prepare(channel: Channel, job: dict[str, Any]) -> tuple[TrainingLoop, float]:
+def _prepare(channel: Channel, job: dict[str, Any]) -> tuple[Windows, float]:
     """Everything before the first timed step, told phase by phase so that a fault has a place."""
 
     def phase(name: str) -> None:
@@ -87,13 +87,13 @@ def _prepare(channel: Channel, job: dict[str, Any]) -> tuple[TrainingLoop, float
     phase("input pipeline")
     inputs = load_pipeline(workload, input_spec(workload, model, strategy, job["seed"]))
     phase("compile")
-    loop = TrainingLoop(strategy, model, inputs, workload)
+    loop = trainer_for(strategy, model, inputs, workload)
     started = time.perf_counter()
     loop.run(1)
     return loop, time.perf_counter() - started
 
 
-def _serve_windows(channel: Channel, loop: TrainingLoop, slowdown: float) -> None:
+def _serve_windows(channel: Channel, loop: Windows, slowdown: float) -> None:
     """Run each window that is asked for, until the driver hangs up."""
     gc.collect()
     gc.freeze()  # no collection in mid-window walks over all that TensorFlow has made

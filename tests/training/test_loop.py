@@ -50,7 +50,6 @@ def test_forward_only_leaves_the_weights_alone(cpus: list[str]) -> None:
 @pytest.mark.parametrize(
     ("workload", "message"),
     [
-        ({"trainer": "keras"}, "trainer='keras' is not built yet"),
         ({"precision": "mixed_float16"}, "precision='mixed_float16' is not built yet"),
         ({"xla": True, "variable_update": "parameter_server"}, "XLA can't compile"),
     ],

@@ -8,10 +8,10 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.workload import AllReduce, Precision, Trainer, VariableUpdate, Workload
+from pytest_tfperf.workload import AllReduce, ParameterDevice, Precision, Trainer, VariableUpdate, Workload
 
 # Words that mean something in an id are among them, so that a name made of them is tried.
-words = st.sampled_from(["b64", "b0", "replicated", "device", "nccl", "copy", "xla", "keras"]) | st.from_regex(
+words = st.sampled_from(["b64", "b0", "replicated", "device", "nccl", "copy", "xla", "keras", "packs4"]) | st.from_regex(
     r"[a-z][a-z0-9]{0,5}", fullmatch=True
 )
 registered = st.lists(words, min_size=1, max_size=4).map("-".join)
@@ -22,6 +22,8 @@ fields = st.fixed_dictionaries(
         "input_pipeline": registered | paths,
         "variable_update": st.sampled_from(VariableUpdate),
         "all_reduce": st.sampled_from(AllReduce),
+        "num_packs": st.integers(0, 999),
+        "local_parameter_device": st.sampled_from(ParameterDevice),
         "precision": st.sampled_from(Precision),
         "xla": st.booleans(),
         "trainer": st.sampled_from(Trainer),
@@ -74,6 +76,12 @@ def test_text_is_either_an_id_or_refused(text: str) -> None:
         "m-b1-replicated-device-mixed_float16-mixed_bfloat16",
         "m-b1-replicated-device-xla-mixed_float16",
         "m-b1-replicated-device-xla-xla",
+        "m-b1-replicated-nccl-device-packs0",
+        "m-b1-replicated-nccl-device-packs04",
+        "m-b1-replicated-nccl-device-xla-packs4",
+        "m-b1-replicated-nccl-device-packs4-packs4",
+        "m-b1-replicated-device-packs4",
+        "m-b1-replicated-device-parameters_on_gpu",
         "m-b01-replicated-device",
         "m-b\N{ARABIC-INDIC DIGIT THREE}-replicated-device",
         "m-b1-replicated-device\n",
@@ -105,12 +113,23 @@ def test_what_is_not_the_default_is_in_the_id() -> None:
         batch_size=8,
         input_pipeline="python",
         all_reduce=AllReduce.NCCL,
+        num_packs=4,
         precision=Precision.MIXED_FLOAT16,
         xla=True,
         trainer=Trainer.KERAS,
         forward_only=True,
     )
-    assert workload.id == "pkg.nets:build-b8-replicated-nccl-python-mixed_float16-xla-keras-forward_only"
+    assert workload.id == "pkg.nets:build-b8-replicated-nccl-python-packs4-mixed_float16-xla-keras-forward_only"
+
+
+def test_parameters_that_are_not_on_the_cpu_are_in_the_id() -> None:
+    workload = Workload(
+        model="m",
+        batch_size=1,
+        variable_update=VariableUpdate.PARAMETER_SERVER,
+        local_parameter_device=ParameterDevice.GPU,
+    )
+    assert workload.id == "m-b1-parameter_server-device-parameters_on_gpu"
 
 
 def test_a_workload_reads_as_its_id() -> None:
@@ -141,7 +160,7 @@ def test_a_name_that_can_be_none_is_refused(field: str, name: Any) -> None:
         Workload(**{"model": "m", "batch_size": 1} | {field: name})
 
 
-@pytest.mark.parametrize("word", ["xla", "keras", "copy", "hierarchical", "nccl"])
+@pytest.mark.parametrize("word", ["xla", "keras", "copy", "hierarchical", "nccl", "packs4"])
 def test_a_pipeline_can_not_be_called_what_means_something_else(word: str) -> None:
     with pytest.raises(WorkloadError, match=f"{word} means something else"):
         Workload(model="m", batch_size=1, input_pipeline=f"my-{word}")
@@ -157,6 +176,22 @@ def test_only_replicated_has_an_all_reduce() -> None:
         Workload(
             model="m", batch_size=1, variable_update=VariableUpdate.PARAMETER_SERVER, all_reduce=AllReduce.HIERARCHICAL
         )
+
+
+def test_only_a_parameter_server_has_a_place_for_the_parameters() -> None:
+    with pytest.raises(WorkloadError, match="'replicated' has no such choice"):
+        Workload(model="m", batch_size=1, local_parameter_device=ParameterDevice.GPU)
+
+
+def test_copies_are_not_packed() -> None:
+    with pytest.raises(WorkloadError, match="'copy' sends each gradient by itself"):
+        Workload(model="m", batch_size=1, num_packs=4)
+
+
+@pytest.mark.parametrize("num_packs", [-1, 1000, True, 2.0, "4", None])
+def test_packs_are_a_whole_number_from_none(num_packs: Any) -> None:
+    with pytest.raises(WorkloadError, match=r"whole number from 0 \(no packing\)"):
+        Workload(model="m", batch_size=1, all_reduce=AllReduce.NCCL, num_packs=num_packs)
 
 
 @pytest.mark.parametrize("field", ["xla", "forward_only"])

@@ -1,0 +1,31 @@
+"""Which trainer runs a workload's windows: ours, or Keras' own."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import keras
+import tensorflow as tf
+
+from pytest_tfperf.training.fit import FitLoop
+from pytest_tfperf.training.inputs import Batch
+from pytest_tfperf.training.loop import TrainingLoop
+from pytest_tfperf.workload import Trainer, Workload
+
+
+class Windows(Protocol):
+    """What a worker trains with; see `TrainingLoop`."""
+
+    images_per_step: int
+
+    def run(self, steps: int) -> float:
+        """Take `steps` steps; returns a loss when every device has finished its last update."""
+
+
+def trainer_for(
+    strategy: tf.distribute.Strategy, model: keras.Model, inputs: tf.data.Dataset | Batch, workload: Workload
+) -> Windows:
+    """The workload's trainer; arguments and errors are its class's."""
+    if workload.trainer is Trainer.KERAS:
+        return FitLoop(strategy, model, inputs, workload)
+    return TrainingLoop(strategy, model, inputs, workload)
