@@ -128,7 +128,7 @@ def test_parameters_on_a_gpu_lie_on_the_first(cpus: list[str]) -> None:
 
 
 def test_parameters_on_a_gpu_where_there_is_none_are_refused(cpus: list[str]) -> None:
-    with pytest.raises(WorkloadError, match="needs GPUs.*leave it out to keep the parameters on the CPU"):
+    with pytest.raises(WorkloadError, match=r"needs GPUs.*leave it out to keep the parameters on the CPU"):
         build(cpus[:2], variable_update="parameter_server", local_parameter_device="gpu")
 
 

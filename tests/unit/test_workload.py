@@ -11,9 +11,9 @@ from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.workload import AllReduce, ParameterDevice, Precision, Trainer, VariableUpdate, Workload
 
 # Words that mean something in an id are among them, so that a name made of them is tried.
-words = st.sampled_from(["b64", "b0", "replicated", "device", "nccl", "copy", "xla", "keras", "packs4"]) | st.from_regex(
-    r"[a-z][a-z0-9]{0,5}", fullmatch=True
-)
+words = st.sampled_from(
+    ["b64", "b0", "replicated", "device", "nccl", "copy", "xla", "keras", "packs4"]
+) | st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True)
 registered = st.lists(words, min_size=1, max_size=4).map("-".join)
 paths = st.from_regex(r"[A-Za-z_]\w{0,5}(\.[A-Za-z_]\w{0,5}){0,2}:[A-Za-z_]\w{0,5}", fullmatch=True)
 fields = st.fixed_dictionaries(
@@ -143,7 +143,7 @@ def test_words_are_taken_for_choices() -> None:
 
 
 def test_a_bad_choice_lists_the_good_ones() -> None:
-    with pytest.raises(WorkloadError, match=r"'replicatd'. Did you mean 'replicated'\? Known: horovod, param"):
+    with pytest.raises(WorkloadError, match=r"'replicatd'. Did you mean 'replicated'\? Known: horovod, indep"):
         Workload(model="m", batch_size=1, variable_update="replicatd")  # type: ignore[arg-type]
 
 
