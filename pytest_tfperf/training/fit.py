@@ -27,7 +27,8 @@ class FitLoop:
     loss after each step, which `fit` by itself does not.
 
     Loss and optimizer are Keras' own, of the same formulas as `TrainingLoop`'s: sparse cross-entropy, an L2 regularizer
-    on each trainable variable, SGD. (Keras below 3.5 sums replicas' gradients where it should average.)
+    on each trainable variable, SGD. (Keras 3.3, of TensorFlow 2.16, adds up the
+    gradients of several replicas where later ones average them: the same work, another loss.)
 
     Args:
         as `TrainingLoop`; the model is compiled here.
@@ -51,7 +52,8 @@ class FitLoop:
         self._answers: SimpleQueue[float | Exception] = SimpleQueue()
         self._window_ends = 0
         _compile(strategy, model, workload)
-        self._dataset = _fed_to(strategy, model, inputs)
+        _read_from(_batches(strategy, inputs), model)
+        self._form = _form(strategy, model)
         self._thread = threading.Thread(target=self._fit, name="tfperf-fit", daemon=True)
 
     def run(self, steps: int) -> float:
@@ -84,7 +86,7 @@ class FitLoop:
         """The thread: what `fit` raises is the answer to the window that it was raised in."""
         windows = keras.callbacks.LambdaCallback(on_train_batch_begin=self._before_step)
         try:
-            self._model.fit(self._dataset, shuffle=False, verbose=0, callbacks=[windows])
+            self._model.fit(self._form, shuffle=False, verbose=0, callbacks=[windows])
             raise MeasurementError(f"{self._workload.id}: model.fit ended by itself")
         except _Closed:
             return
@@ -135,19 +137,29 @@ def _compile(strategy: tf.distribute.Strategy, model: keras.Model, workload: Wor
         )
 
 
-def _fed_to(strategy: tf.distribute.Strategy, model: keras.Model, inputs: tf.data.Dataset | Batch) -> Any:
-    """What to give `fit`: a dataset that deals a batch to each replica in turn.
-
-    One batch for every step stays on the devices: `fit` gets a dataset to build itself by, and its compiled step is
-    handed the batch directly, because a dataset would copy it to the devices each time.
-    """
+def _batches(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> Any:
+    """An iterator that Keras' step takes a batch for each replica from."""
     if not isinstance(inputs, tf.data.Dataset):
-        on_devices = _OverAndOver(placed(strategy, inputs))
-        model.make_train_function()
-        step = model.train_function
-        model.train_function = lambda _: step(on_devices)
-        inputs = tf.data.Dataset.from_tensors(inputs).repeat()
-    return strategy.distribute_datasets_from_function(lambda _: inputs)
+        return _OverAndOver(placed(strategy, inputs))  # as a dataset they would be copied to the devices each time
+    return iter(strategy.distribute_datasets_from_function(lambda _: inputs))
+
+
+def _read_from(batches: Any, model: keras.Model) -> None:
+    """Have the model's compiled step take its batches here, whatever iterator `fit` hands it.
+
+    `fit` does no more with its iterator than that; but it makes two of them and draws a batch to build itself by, it
+    splits batches that are meant for one replica, and not every version takes a dataset that is dealt out already.
+    """
+    model.make_train_function()
+    step = model.train_function
+    model.train_function = lambda _: step(batches)
+
+
+def _form(strategy: tf.distribute.Strategy, model: keras.Model) -> tf.data.Dataset:
+    """What `fit` builds itself by: one black image for each replica, without end."""
+    replicas = strategy.num_replicas_in_sync
+    images, labels = tf.zeros((replicas, *model.input_shape[1:])), tf.zeros(replicas, tf.int32)
+    return tf.data.Dataset.from_tensors((images, labels)).repeat()
 
 
 def _require_possible(strategy: tf.distribute.Strategy, workload: Workload) -> None:
