@@ -34,6 +34,13 @@ class Precision(StrEnum):
     MIXED_BFLOAT16 = "mixed_bfloat16"
 
 
+class Optimizer(StrEnum):
+    """tf_cnn_benchmarks' optimizers: plain gradient descent, or with Nesterov's momentum of 0.9."""
+
+    SGD = "sgd"
+    MOMENTUM = "momentum"
+
+
 class Trainer(StrEnum):
     """`loop` is our compiled window of steps; `keras` is `model.fit`."""
 
@@ -64,7 +71,9 @@ class Workload:
         variable_update: tf_cnn_benchmarks' flag of that name.
         all_reduce: how `replicated` sums gradients; the other updates have no such choice.
         precision: Keras' dtype policy.
+        tf32: let GPUs that have TF32 (compute capability 8.0 on) round float32 factors to it, as TensorFlow does.
         xla: compile the step with XLA.
+        optimizer: what takes a step down the gradient.
         trainer: our loop or Keras' `fit`.
         forward_only: inference instead of training.
 
@@ -78,7 +87,9 @@ class Workload:
     variable_update: VariableUpdate = VariableUpdate.REPLICATED
     all_reduce: AllReduce = AllReduce.COPY
     precision: Precision = Precision.FLOAT32
+    tf32: bool = True
     xla: bool = False
+    optimizer: Optimizer = Optimizer.SGD
     trainer: Trainer = Trainer.LOOP
     forward_only: bool = False
 
@@ -105,13 +116,17 @@ class Workload:
             raise WorkloadError(
                 f"batch_size={self.batch_size!r}: images per replica must be a whole number from 1 to {_MAX_BATCH:,}"
             )
-        for field in ("xla", "forward_only"):
+        for field in ("tf32", "xla", "forward_only"):
             if type(getattr(self, field)) is not bool:
                 raise WorkloadError(f"{field}={getattr(self, field)!r} must be True or False")
         if self.variable_update is not VariableUpdate.REPLICATED and self.all_reduce is not AllReduce.COPY:
             raise WorkloadError(
                 f"all_reduce={self.all_reduce.value!r} says how variable_update='replicated' sums gradients; "
                 f"{self.variable_update.value!r} has no such choice: leave it out"
+            )
+        if self.forward_only and self.optimizer is not Optimizer.SGD:
+            raise WorkloadError(
+                f"optimizer={self.optimizer.value!r} has nothing to do where forward_only=True: leave it out"
             )
 
     @property
@@ -176,6 +191,7 @@ _CHOICES: dict[str, type[StrEnum]] = {
     "variable_update": VariableUpdate,
     "all_reduce": AllReduce,
     "precision": Precision,
+    "optimizer": Optimizer,
     "trainer": Trainer,
 }
 
@@ -183,7 +199,9 @@ _CHOICES: dict[str, type[StrEnum]] = {
 _SUFFIXES: dict[str, dict[str, Any]] = {
     "mixed_float16": {"precision": Precision.MIXED_FLOAT16},
     "mixed_bfloat16": {"precision": Precision.MIXED_BFLOAT16},
+    "no_tf32": {"tf32": False},
     "xla": {"xla": True},
+    "momentum": {"optimizer": Optimizer.MOMENTUM},
     "keras": {"trainer": Trainer.KERAS},
     "forward_only": {"forward_only": True},
 }

@@ -6,9 +6,10 @@ import keras
 import tensorflow as tf
 
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.training import optimizers
 from pytest_tfperf.training.inputs import Batch, feed
 from pytest_tfperf.training.losses import cross_entropy, weight_penalty
+from pytest_tfperf.training.optimizers import Descent
+from pytest_tfperf.training.precision import loss_scale
 from pytest_tfperf.workload import Trainer, VariableUpdate, Workload
 
 
@@ -38,6 +39,7 @@ class TrainingLoop:
         self._model = model
         self._workload = workload
         self._variables = [v.value for v in model.trainable_variables]
+        self._descent = Descent(strategy, self._variables, workload.optimizer, loss_scale(workload.precision))
         self._next_batch = feed(strategy, inputs)
         self._compute = self._loss_and_gradients
         if workload.xla:
@@ -88,7 +90,7 @@ class TrainingLoop:
     def _replica_step(self, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         loss, gradients = self._compute(images, labels)
         if gradients:
-            optimizers.descend(gradients, self._variables)
+            self._descent.step(gradients)
         return loss
 
     def _loss_and_gradients(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -96,7 +98,7 @@ class TrainingLoop:
             return cross_entropy(self._model(images, training=False), labels), []
         with tf.GradientTape() as tape:
             loss = cross_entropy(self._model(images, training=True), labels)
-        return loss, optimizers.gradients(tape, loss, self._variables)
+        return loss, self._descent.gradients(tape, loss)
 
 
 def _require_possible(strategy: tf.distribute.Strategy, workload: Workload) -> None:

@@ -45,6 +45,20 @@ def test_with_batch_norm_replicas_on_the_same_images_equal_one(cpus: list[str], 
     assert_same([*losses, *after], [*losses_of_one, *after_one])
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_with_momentum_replicas_on_the_same_images_equal_one(cpus: list[str], update, replicas: int) -> None:
+    losses, after = trained(cpus[:replicas], model="nets:normalised", optimizer="momentum", **update)
+    losses_of_one, after_one = trained(cpus[:1], model="nets:normalised", optimizer="momentum")
+    assert_same([*losses, *after], [*losses_of_one, *after_one])
+
+
+@pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
+def test_in_mixed_precision_replicas_on_the_same_images_equal_one(cpus: list[str], update, precision: str) -> None:
+    _, after = trained(cpus[:2], model="nets:normalised", precision=precision, **update)
+    _, after_one = trained(cpus[:1], model="nets:normalised", precision=precision)
+    assert_same(after, after_one, rtol=2e-2)
+
+
 @pytest.mark.parametrize("model", ["nets:normalised_by_keras", "nets:dropping"])
 def test_a_users_layers_with_state_train_on_two_replicas(cpus: list[str], update, model: str) -> None:
     loop, built = build(cpus[:2], model=model, **update)

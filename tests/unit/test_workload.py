@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.workload import AllReduce, Precision, Trainer, VariableUpdate, Workload
+from pytest_tfperf.workload import AllReduce, Optimizer, Precision, Trainer, VariableUpdate, Workload
 
 # Words that mean something in an id are among them, so that a name made of them is tried.
 words = st.sampled_from(["b64", "b0", "replicated", "device", "nccl", "copy", "xla", "keras"]) | st.from_regex(
@@ -23,6 +23,8 @@ fields = st.fixed_dictionaries(
         "variable_update": st.sampled_from(VariableUpdate),
         "all_reduce": st.sampled_from(AllReduce),
         "precision": st.sampled_from(Precision),
+        "tf32": st.booleans(),
+        "optimizer": st.sampled_from(Optimizer),
         "xla": st.booleans(),
         "trainer": st.sampled_from(Trainer),
         "forward_only": st.booleans(),
@@ -48,14 +50,22 @@ def test_every_workload_is_parsed_from_its_id(workload: Workload) -> None:
 
 
 def test_the_closed_choices_give_different_ids() -> None:
-    choices = itertools.product(AllReduce, Precision, [False, True], Trainer, [False, True])
+    choices = itertools.product(AllReduce, Precision, [True, False], [False, True], Trainer)
     ids = {
         Workload(
-            model="m", batch_size=1, all_reduce=reduce, precision=precision, xla=xla, trainer=trainer, forward_only=only
+            model="m",
+            batch_size=1,
+            all_reduce=reduce,
+            precision=precision,
+            tf32=tf32,
+            xla=xla,
+            trainer=trainer,
+            **rest,
         ).id
-        for reduce, precision, xla, trainer, only in choices
+        for reduce, precision, tf32, xla, trainer in choices
+        for rest in ({}, {"forward_only": True}, {"optimizer": Optimizer.MOMENTUM})
     }
-    assert len(ids) == 3 * 3 * 2 * 2 * 2
+    assert len(ids) == 3 * 3 * 2 * 2 * 2 * 3
 
 
 @given(st.text(max_size=60) | st.lists(words | st.sampled_from(["b1", "mixed_float16"]), max_size=9).map("-".join))
@@ -106,11 +116,17 @@ def test_what_is_not_the_default_is_in_the_id() -> None:
         input_pipeline="python",
         all_reduce=AllReduce.NCCL,
         precision=Precision.MIXED_FLOAT16,
+        tf32=False,
         xla=True,
         trainer=Trainer.KERAS,
         forward_only=True,
     )
-    assert workload.id == "pkg.nets:build-b8-replicated-nccl-python-mixed_float16-xla-keras-forward_only"
+    assert workload.id == "pkg.nets:build-b8-replicated-nccl-python-mixed_float16-no_tf32-xla-keras-forward_only"
+
+
+def test_momentum_is_in_the_id() -> None:
+    workload = Workload(model="m", batch_size=1, optimizer=Optimizer.MOMENTUM, xla=True)
+    assert workload.id == "m-b1-replicated-device-xla-momentum"
 
 
 def test_a_workload_reads_as_its_id() -> None:
@@ -159,7 +175,12 @@ def test_only_replicated_has_an_all_reduce() -> None:
         )
 
 
-@pytest.mark.parametrize("field", ["xla", "forward_only"])
+def test_only_training_has_an_optimizer() -> None:
+    with pytest.raises(WorkloadError, match="nothing to do where forward_only=True"):
+        Workload(model="m", batch_size=1, optimizer=Optimizer.MOMENTUM, forward_only=True)
+
+
+@pytest.mark.parametrize("field", ["tf32", "xla", "forward_only"])
 def test_a_flag_is_true_or_false(field: str) -> None:
     with pytest.raises(WorkloadError, match=f"{field}='no' must be True or False"):
         Workload(**{"model": "m", "batch_size": 1} | {field: "no"})

@@ -48,9 +48,7 @@ def inception4() -> keras.Model:
     x = _v4_stem(images)
     for _ in range(4):  # 35 x 35
         x = _v4_squares(x)
-    x = _joined(
-        _shrunk(x), _valid(x, 384, 3, stride=2), _valid(_chain(x, (192, 1), (224, 3)), 256, 3, stride=2)
-    )
+    x = _joined(_shrunk(x), _valid(x, 384, 3, stride=2), _valid(_chain(x, (192, 1), (224, 3)), 256, 3, stride=2))
     for _ in range(7):  # 17 x 17
         x = _v4_lines(x)
     x = _joined(
