@@ -13,7 +13,7 @@ from pytest_tfperf.workload import Precision, Workload
 LOSS_SCALE = 128.0
 """float16 ends at 6e-8, where many gradients lie; times 128, tf_cnn_benchmarks' fp16_loss_scale, they survive it.
 
-It stays the same throughout: gradients that overflow spoil the weights, and the run ends with a loss that is not finite.
+It stays the same throughout: gradients that overflow spoil the weights, and the loss is not finite from then on.
 """
 
 
