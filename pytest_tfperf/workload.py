@@ -42,6 +42,13 @@ class Precision(StrEnum):
     MIXED_BFLOAT16 = "mixed_bfloat16"
 
 
+class Optimizer(StrEnum):
+    """tf_cnn_benchmarks' optimizers: plain gradient descent, or with Nesterov's momentum of 0.9."""
+
+    SGD = "sgd"
+    MOMENTUM = "momentum"
+
+
 class Trainer(StrEnum):
     """`loop` is our compiled window of steps; `keras` is `model.fit`."""
 
@@ -77,7 +84,9 @@ class Workload:
             (tf_cnn_benchmarks' gradient_repacking); 0: each gradient by itself.
         local_parameter_device: where `parameter_server` keeps the variables (tf_cnn_benchmarks' flag of that name).
         precision: Keras' dtype policy.
+        tf32: let GPUs that have TF32 (compute capability 8.0 on) round float32 factors to it, as TensorFlow does.
         xla: compile the step with XLA.
+        optimizer: what takes a step down the gradient.
         trainer: our loop or Keras' `fit`.
         forward_only: inference instead of training.
 
@@ -93,7 +102,9 @@ class Workload:
     num_packs: int = 0
     local_parameter_device: ParameterDevice = ParameterDevice.CPU
     precision: Precision = Precision.FLOAT32
+    tf32: bool = True
     xla: bool = False
+    optimizer: Optimizer = Optimizer.SGD
     trainer: Trainer = Trainer.LOOP
     forward_only: bool = False
 
@@ -120,13 +131,17 @@ class Workload:
             raise WorkloadError(
                 f"batch_size={self.batch_size!r}: images per replica must be a whole number from 1 to {_MAX_BATCH:,}"
             )
-        for field in ("xla", "forward_only"):
+        for field in ("tf32", "xla", "forward_only"):
             if type(getattr(self, field)) is not bool:
                 raise WorkloadError(f"{field}={getattr(self, field)!r} must be True or False")
         if self.variable_update is not VariableUpdate.REPLICATED and self.all_reduce is not AllReduce.COPY:
             raise WorkloadError(
                 f"all_reduce={self.all_reduce.value!r} says how variable_update='replicated' sums gradients; "
                 f"{self.variable_update.value!r} has no such choice: leave it out"
+            )
+        if self.forward_only and self.optimizer is not Optimizer.SGD:
+            raise WorkloadError(
+                f"optimizer={self.optimizer.value!r} has nothing to do where forward_only=True: leave it out"
             )
         self._require_possible_packs()
         if (
@@ -216,6 +231,7 @@ _CHOICES: dict[str, type[StrEnum]] = {
     "all_reduce": AllReduce,
     "local_parameter_device": ParameterDevice,
     "precision": Precision,
+    "optimizer": Optimizer,
     "trainer": Trainer,
 }
 
@@ -224,7 +240,9 @@ _SUFFIXES: dict[str, dict[str, Any]] = {
     "parameters_on_gpu": {"local_parameter_device": ParameterDevice.GPU},
     "mixed_float16": {"precision": Precision.MIXED_FLOAT16},
     "mixed_bfloat16": {"precision": Precision.MIXED_BFLOAT16},
+    "no_tf32": {"tf32": False},
     "xla": {"xla": True},
+    "momentum": {"optimizer": Optimizer.MOMENTUM},
     "keras": {"trainer": Trainer.KERAS},
     "forward_only": {"forward_only": True},
 }

@@ -13,8 +13,8 @@ import tensorflow as tf
 from pytest_tfperf.errors import MeasurementError, WorkloadError
 from pytest_tfperf.training.inputs import Batch, dataset_ended, placed
 from pytest_tfperf.training.losses import WEIGHT_DECAY
-from pytest_tfperf.training.optimizers import LEARNING_RATE
-from pytest_tfperf.workload import VariableUpdate, Workload
+from pytest_tfperf.training.optimizers import LEARNING_RATE, MOMENTUM
+from pytest_tfperf.workload import Optimizer, VariableUpdate, Workload
 
 
 class FitLoop:
@@ -129,9 +129,10 @@ class _OverAndOver:
 def _compile(strategy: tf.distribute.Strategy, model: keras.Model, workload: Workload) -> None:
     for variable in model.trainable_variables:
         variable.regularizer = keras.regularizers.L2(WEIGHT_DECAY / 2)  # Keras' has no 0.5
+    momentum = MOMENTUM if workload.optimizer is Optimizer.MOMENTUM else 0.0
     with strategy.scope():
         model.compile(
-            optimizer=keras.optimizers.SGD(LEARNING_RATE),
+            optimizer=keras.optimizers.SGD(LEARNING_RATE, momentum=momentum, nesterov=momentum > 0),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             jit_compile=workload.xla,  # never "auto", which depends on the model
         )

@@ -12,21 +12,23 @@ import tensorflow as tf
 from pytest_tfperf import catalogue
 from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.training.inputs import Batch, InputSpec, checked
+from pytest_tfperf.training.precision import set_precision
 from pytest_tfperf.training.strategies import variable_scope
-from pytest_tfperf.workload import Precision, Workload
+from pytest_tfperf.workload import Workload
 
 
 def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int = 1) -> keras.Model:
     """The workload's model, with its variables where `strategy` wants them; `seed` sets its initial weights.
 
+    The process computes in the workload's precision from then on.
+
     Raises:
         WorkloadError: the function can't be found or fails, or returns anything but a keras.Model from images to
-            logits; or the precision isn't built yet.
+            logits.
     """
-    if workload.precision is not Precision.FLOAT32:
-        raise WorkloadError(f"{workload.id}: precision={workload.precision.value!r} is not built yet; use 'float32'")
     target = catalogue.resolve_model(workload.model)
     build = _function("model", target)
+    set_precision(workload)
     keras.utils.set_random_seed(seed)
     with variable_scope(strategy):
         model = _called("model", target, build)

@@ -6,9 +6,10 @@ import keras
 import tensorflow as tf
 
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.training import optimizers
 from pytest_tfperf.training.inputs import Batch, dataset_ended, feed
 from pytest_tfperf.training.losses import cross_entropy, weight_penalty
+from pytest_tfperf.training.optimizers import Descent
+from pytest_tfperf.training.precision import loss_scale
 from pytest_tfperf.workload import VariableUpdate, Workload
 
 
@@ -39,6 +40,13 @@ class TrainingLoop:
         self._workload = workload
         self._independent = workload.variable_update is VariableUpdate.INDEPENDENT
         self._variables = [v.value for v in model.trainable_variables]
+        self._descent = Descent(
+            strategy,
+            self._variables,
+            workload.optimizer,
+            loss_scale(workload.precision),
+            alone=self._independent,
+        )
         self._next_batch = feed(strategy, inputs)
         self._compute = self._loss_and_gradients
         if workload.xla:
@@ -89,9 +97,8 @@ class TrainingLoop:
         loss, gradients = self._compute(images, labels)
         if gradients and self._independent:
             loss += weight_penalty(self._variables)
-            optimizers.descend_alone(gradients, self._variables)
-        elif gradients:
-            optimizers.descend(gradients, self._variables)
+        if gradients:
+            self._descent.step(gradients)
         return loss
 
     def _loss_and_gradients(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -99,8 +106,7 @@ class TrainingLoop:
             return cross_entropy(self._model(images, training=False), labels), []
         with tf.GradientTape() as tape:
             loss = cross_entropy(self._model(images, training=True), labels)
-        meeting = 1 if self._independent else self._strategy.num_replicas_in_sync
-        return loss, optimizers.gradients(tape, loss, self._variables, meeting)
+        return loss, self._descent.gradients(tape, loss)
 
 
 def _require_possible(strategy: tf.distribute.Strategy, workload: Workload) -> None:

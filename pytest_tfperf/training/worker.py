@@ -17,6 +17,7 @@ from pytest_tfperf.connection import Channel, ConnectionLost
 from pytest_tfperf.topology import DeviceKind, Devices
 from pytest_tfperf.training.devices import configure
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
+from pytest_tfperf.training.precision import tf32_in_use
 from pytest_tfperf.training.strategies import strategy_for
 from pytest_tfperf.training.trainers import Windows, trainer_for
 from pytest_tfperf.workload import Workload
@@ -32,7 +33,7 @@ def work(channel: Channel, job: dict[str, Any]) -> int:
                 "ready": {
                     "images_per_step": loop.images_per_step,
                     "compile_seconds": compile_seconds,
-                    "environment": versions(),
+                    "environment": versions() | _settings(),
                 }
             }
         )
@@ -67,6 +68,12 @@ def versions() -> dict[str, str]:
         "cudnn": build.get("cudnn_version", ""),
     }
     return {name: version for name, version in found.items() if version}
+
+
+def _settings() -> dict[str, str]:
+    """What decides on speed beside the versions; asks devices, and so is nothing for the fork server."""
+    found = {"tf32": tf32_in_use(), "xla_flags": os.environ.get("XLA_FLAGS", "").strip().replace(" ", "_")}
+    return {name: value for name, value in found.items() if value}
 
 
 def _prepare(channel: Channel, job: dict[str, Any]) -> tuple[Windows, float]:

@@ -37,7 +37,7 @@ UPDATES: list[dict[str, Any]] = [
     {},
     {"all_reduce": "hierarchical", "num_packs": 2},
     {"variable_update": "parameter_server"},
-    {"input_pipeline": "device"},
+    {"input_pipeline": "device", "optimizer": "momentum"},
 ]
 
 

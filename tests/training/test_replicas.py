@@ -48,6 +48,20 @@ def test_with_batch_norm_replicas_on_the_same_images_equal_one(cpus: list[str], 
     assert_same([*losses, *after], [*losses_of_one, *after_one])
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_with_momentum_replicas_on_the_same_images_equal_one(cpus: list[str], update, replicas: int) -> None:
+    losses, after = trained(cpus[:replicas], model="nets:normalised", optimizer="momentum", **update)
+    losses_of_one, after_one = trained(cpus[:1], model="nets:normalised", optimizer="momentum")
+    assert_same([*losses, *after], [*losses_of_one, *after_one])
+
+
+@pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
+def test_in_mixed_precision_replicas_on_the_same_images_equal_one(cpus: list[str], update, precision: str) -> None:
+    _, after = trained(cpus[:2], model="nets:normalised", precision=precision, **update)
+    _, after_one = trained(cpus[:1], model="nets:normalised", precision=precision)
+    assert_same(after, after_one, rtol=2e-2)
+
+
 @pytest.mark.parametrize("model", ["nets:normalised_by_keras", "nets:dropping"])
 def test_a_users_layers_with_state_train_on_two_replicas(cpus: list[str], update, model: str) -> None:
     loop, built = build(cpus[:2], model=model, **update)
@@ -78,8 +92,8 @@ def test_one_replica_can_be_away_from_its_parameters(cpus: list[str]) -> None:
 
 @pytest.mark.parametrize("replicas", [1, 2, 4])
 def test_independent_replicas_train_as_each_does_alone(cpus: list[str], replicas: int) -> None:
-    asked = {"model": "nets:normalised", "variable_update": "independent", "input_pipeline": "feeds:sliced"}
-    loop, together = build(cpus[:replicas], **asked)
+    asked = {"model": "nets:normalised", "optimizer": "momentum"}
+    loop, together = build(cpus[:replicas], variable_update="independent", input_pipeline="feeds:sliced", **asked)
     losses = [loop.run(1) for _ in range(3)]
     alone = [trained_alone(cpus[0], replica, replicas) for replica in range(replicas)]
     assert_same(losses, np.mean([own for own, _ in alone], axis=0).tolist())
@@ -90,7 +104,7 @@ def test_independent_replicas_train_as_each_does_alone(cpus: list[str], replicas
 def trained_alone(device: str, replica: int, replicas: int) -> tuple[list[float], list[Any]]:
     """One device on the batches that fall to `replica` of `replicas`."""
     feeds.SHARE = (replica, replicas)
-    loop, built = build([device], model="nets:normalised", input_pipeline="feeds:share")
+    loop, built = build([device], model="nets:normalised", optimizer="momentum", input_pipeline="feeds:share")
     return [loop.run(1) for _ in range(3)], weights(built)
 
 

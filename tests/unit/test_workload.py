@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.workload import AllReduce, ParameterDevice, Precision, Trainer, VariableUpdate, Workload
+from pytest_tfperf.workload import AllReduce, Optimizer, ParameterDevice, Precision, Trainer, VariableUpdate, Workload
 
 # Words that mean something in an id are among them, so that a name made of them is tried.
 words = st.sampled_from(
@@ -25,6 +25,8 @@ fields = st.fixed_dictionaries(
         "num_packs": st.integers(0, 999),
         "local_parameter_device": st.sampled_from(ParameterDevice),
         "precision": st.sampled_from(Precision),
+        "tf32": st.booleans(),
+        "optimizer": st.sampled_from(Optimizer),
         "xla": st.booleans(),
         "trainer": st.sampled_from(Trainer),
         "forward_only": st.booleans(),
@@ -50,14 +52,22 @@ def test_every_workload_is_parsed_from_its_id(workload: Workload) -> None:
 
 
 def test_the_closed_choices_give_different_ids() -> None:
-    choices = itertools.product(AllReduce, Precision, [False, True], Trainer, [False, True])
+    choices = itertools.product(AllReduce, Precision, [True, False], [False, True], Trainer)
     ids = {
         Workload(
-            model="m", batch_size=1, all_reduce=reduce, precision=precision, xla=xla, trainer=trainer, forward_only=only
+            model="m",
+            batch_size=1,
+            all_reduce=reduce,
+            precision=precision,
+            tf32=tf32,
+            xla=xla,
+            trainer=trainer,
+            **rest,
         ).id
-        for reduce, precision, xla, trainer, only in choices
+        for reduce, precision, tf32, xla, trainer in choices
+        for rest in ({}, {"forward_only": True}, {"optimizer": Optimizer.MOMENTUM})
     }
-    assert len(ids) == 3 * 3 * 2 * 2 * 2
+    assert len(ids) == 3 * 3 * 2 * 2 * 2 * 3
 
 
 @given(st.text(max_size=60) | st.lists(words | st.sampled_from(["b1", "mixed_float16"]), max_size=9).map("-".join))
@@ -115,11 +125,12 @@ def test_what_is_not_the_default_is_in_the_id() -> None:
         all_reduce=AllReduce.NCCL,
         num_packs=4,
         precision=Precision.MIXED_FLOAT16,
+        tf32=False,
         xla=True,
         trainer=Trainer.KERAS,
         forward_only=True,
     )
-    assert workload.id == "pkg.nets:build-b8-replicated-nccl-python-packs4-mixed_float16-xla-keras-forward_only"
+    assert workload.id == "pkg.nets:build-b8-replicated-nccl-python-packs4-mixed_float16-no_tf32-xla-keras-forward_only"
 
 
 def test_parameters_that_are_not_on_the_cpu_are_in_the_id() -> None:
@@ -130,6 +141,11 @@ def test_parameters_that_are_not_on_the_cpu_are_in_the_id() -> None:
         local_parameter_device=ParameterDevice.GPU,
     )
     assert workload.id == "m-b1-parameter_server-device-parameters_on_gpu"
+
+
+def test_momentum_is_in_the_id() -> None:
+    workload = Workload(model="m", batch_size=1, optimizer=Optimizer.MOMENTUM, xla=True)
+    assert workload.id == "m-b1-replicated-device-xla-momentum"
 
 
 def test_a_workload_reads_as_its_id() -> None:
@@ -194,7 +210,12 @@ def test_packs_are_a_whole_number_from_none(num_packs: Any) -> None:
         Workload(model="m", batch_size=1, all_reduce=AllReduce.NCCL, num_packs=num_packs)
 
 
-@pytest.mark.parametrize("field", ["xla", "forward_only"])
+def test_only_training_has_an_optimizer() -> None:
+    with pytest.raises(WorkloadError, match="nothing to do where forward_only=True"):
+        Workload(model="m", batch_size=1, optimizer=Optimizer.MOMENTUM, forward_only=True)
+
+
+@pytest.mark.parametrize("field", ["tf32", "xla", "forward_only"])
 def test_a_flag_is_true_or_false(field: str) -> None:
     with pytest.raises(WorkloadError, match=f"{field}='no' must be True or False"):
         Workload(**{"model": "m", "batch_size": 1} | {field: "no"})
