@@ -13,11 +13,15 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
+from pytest_tfperf.data import Data
 from pytest_tfperf.errors import WorkloadError, one_of
 from pytest_tfperf.workload import Trainer, VariableUpdate, Workload
 
 # Words that published baselines use and no worker can run so far.
 _ONLY_PUBLISHED: dict[str, StrEnum] = {"variable_update": VariableUpdate.HOROVOD, "trainer": Trainer.KERAS}
+
+# The file whose pipelines read real images; a user's own pipeline looks for itself.
+_READS_DATA = "pytest_tfperf.training.pipelines.imagenet:"
 
 _TRAINING = Path(__file__).parent / "training"
 _registered: dict[str, dict[str, str]] = {"models": {}, "pipelines": {}}
@@ -72,6 +76,21 @@ def check(workload: Workload) -> None:
                 f"{workload.id}: {field}={value.value!r} is known from the documents and can't be trained yet. "
                 f"Use {' or '.join(map(repr, good))}"
             )
+
+
+def check_data(workload: Workload, data: Data) -> None:
+    """Before a worker starts: is there the data set that the workload's pipeline reads, if it reads one?
+
+    Raises:
+        NoData, MeasurementError: as `Data.shards`.
+    """
+    if reads_data(workload):
+        data.shards()
+
+
+def reads_data(workload: Workload) -> bool:
+    """Whether the workload's pipeline is one of ours that reads real images."""
+    return resolve_pipeline(workload.input_pipeline).startswith(_READS_DATA)
 
 
 def _resolve(kind: str, known: Mapping[str, str], name: str) -> str:

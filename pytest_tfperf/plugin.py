@@ -11,7 +11,7 @@ import pytest
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
 
 from pytest_tfperf import catalogue, settings
-from pytest_tfperf.errors import BaselineError, MeasurementError, NoBaseline, NotEnoughDevices, TfperfError
+from pytest_tfperf.errors import BaselineError, MeasurementError, NoBaseline, NoData, NotEnoughDevices, TfperfError
 from pytest_tfperf.fixture import FAILURES, ThroughputFixture
 from pytest_tfperf.live import LiveLine
 from pytest_tfperf.session import Session
@@ -149,6 +149,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         result = yield
         if fixture := pyfuncitem.stash.get(_FIXTURE, None):
             fixture.conclude(lambda text: _warn(pyfuncitem, text))
+    except NoData as error:
+        if pyfuncitem.config.stash[_SESSION].settings.require_baseline:
+            raise MeasurementError(str(error)) from None  # the nightly gate: nothing passes that was not measured
+        pytest.skip(str(error).partition("\n")[0] + " Name one with --tfperf-data-dir DIR")
     except (NotEnoughDevices, NoBaseline) as error:
         pytest.skip(str(error))
     return result

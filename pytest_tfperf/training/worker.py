@@ -14,19 +14,26 @@ import tensorflow as tf
 
 from pytest_tfperf import catalogue
 from pytest_tfperf.connection import Channel, ConnectionLost
+from pytest_tfperf.data import Data, OnCorrupt
 from pytest_tfperf.topology import DeviceKind, Devices
 from pytest_tfperf.training.devices import configure
+from pytest_tfperf.training.input_loop import InputLoop
+from pytest_tfperf.training.inputs import Alone, InputSpec
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
 from pytest_tfperf.training.loop import TrainingLoop
+from pytest_tfperf.training.records import naming_corrupt
+from pytest_tfperf.training.skipped import Skipped
 from pytest_tfperf.training.strategies import strategy_for
 from pytest_tfperf.workload import Workload
+
+Loop = TrainingLoop | InputLoop
 
 
 def work(channel: Channel, job: dict[str, Any]) -> int:
     """Do a job for the driver at the other end; returns the process's exit status."""
     channel.send({"hello": "worker", "number": job["number"], "pid": os.getpid()})
     try:
-        loop, compile_seconds = _prepare(channel, job)
+        loop, compile_seconds, spec = _prepare(channel, job)
         channel.send(
             {
                 "ready": {
@@ -36,7 +43,8 @@ def work(channel: Channel, job: dict[str, Any]) -> int:
                 }
             }
         )
-        _serve_windows(channel, loop, job["slowdown"])
+        with naming_corrupt(spec):
+            _serve_windows(channel, loop, job["slowdown"], spec.skipped)
     except ConnectionLost:
         return 0  # the driver has what it wants
     except BaseException as error:  # the driver reports whatever it was
@@ -69,7 +77,7 @@ def versions() -> dict[str, str]:
     return {name: version for name, version in found.items() if version}
 
 
-def _prepare(channel: Channel, job: dict[str, Any]) -> tuple[TrainingLoop, float]:
+def _prepare(channel: Channel, job: dict[str, Any]) -> tuple[Loop, float, InputSpec]:
     """Everything before the first timed step, told phase by phase so that a fault has a place."""
 
     def phase(name: str) -> None:
@@ -85,15 +93,23 @@ def _prepare(channel: Channel, job: dict[str, Any]) -> tuple[TrainingLoop, float
     phase("model")
     model = load_model(workload, strategy, job["seed"])
     phase("input pipeline")
-    inputs = load_pipeline(workload, input_spec(workload, model, strategy, job["seed"]))
+    data = job["data"]
+    data = Data(**data | {"on_corrupt": OnCorrupt(data["on_corrupt"])})
+    spec = input_spec(workload, model, strategy, job["seed"], data)
+    inputs = load_pipeline(workload, spec)
     phase("compile")
-    loop = TrainingLoop(strategy, model, inputs, workload)
+    loop: Loop
+    if isinstance(inputs, Alone):
+        loop = InputLoop(strategy, inputs, workload)
+    else:
+        loop = TrainingLoop(strategy, model, inputs, workload)
     started = time.perf_counter()
-    loop.run(1)
-    return loop, time.perf_counter() - started
+    with naming_corrupt(spec):
+        loop.run(1)
+    return loop, time.perf_counter() - started, spec
 
 
-def _serve_windows(channel: Channel, loop: TrainingLoop, slowdown: float) -> None:
+def _serve_windows(channel: Channel, loop: Loop, slowdown: float, skipped: Skipped) -> None:
     """Run each window that is asked for, until the driver hangs up."""
     gc.collect()
     gc.freeze()  # no collection in mid-window walks over all that TensorFlow has made
@@ -105,4 +121,5 @@ def _serve_windows(channel: Channel, loop: TrainingLoop, slowdown: float) -> Non
             # Losing a fraction f of the throughput takes f / (1 - f) of the window's own time on top of it.
             time.sleep((time.perf_counter() - started) * slowdown / (1 - slowdown))
         seconds = time.perf_counter() - started
-        channel.send({"window": {"steps": steps, "seconds": seconds, "loss": loss}})
+        window = {"steps": steps, "seconds": seconds, "loss": loss, "skipped": str(skipped) if skipped else ""}
+        channel.send({"window": window})
