@@ -7,7 +7,7 @@ figure is the median over rounds of fresh processes that take turns. All use all
 
 decode          libjpeg-turbo's fused decode and crop by TensorFlow's operation, of the same photographs and crops, held
                 in memory; nothing else: what a pipeline can reach at most
-decode-default  the same with the operation's own settings (fancy upscaling, its own DCT), as tf_cnn_benchmarks calls it
+decode-resize   the same, and resized by TensorFlow's bilinear operation, which no pipeline of its can do without
 whole           libjpeg-turbo without TensorFlow (simplejpeg, where installed), whole photographs
 others          ours by name; tf-cnn and tf-cnn-distortions are tf_cnn_benchmarks'
 """
@@ -58,7 +58,7 @@ def ours(name: str, data: str, side: int) -> Callable[[], object]:
     return lambda: loop.run(1)
 
 
-def decode(data: str, side: int, **settings: Any) -> Callable[[], object]:
+def decode(data: str, side: int, resize: bool = False) -> Callable[[], object]:
     """Fused decode and crop alone, over the photographs and crops of our pipeline's first images."""
     import tensorflow as tf
 
@@ -67,14 +67,16 @@ def decode(data: str, side: int, **settings: Any) -> Callable[[], object]:
     asked = spec(data, side)
     found = []
     shards = photographs.shuffled(asked)
-    for index, (_, _, payload) in records.read(shards).take(2048).enumerate():
+    for index, payload in records.payloads(shards).take(2048).enumerate():
         jpeg, _, boxes = photographs._parsed(payload)
         seed = tf.stack([tf.constant(asked.seed, tf.int64), index])
         found.append((jpeg, photographs._window(jpeg, boxes, seed)))
     held = [tf.stack(part) for part in zip(*found, strict=True)]
 
     def work(index: tf.Tensor) -> tf.Tensor:
-        return tf.size(tf.image.decode_and_crop_jpeg(held[0][index], held[1][index], channels=3, **settings))
+        image = tf.image.decode_and_crop_jpeg(held[0][index], held[1][index], channels=3)
+        # One pixel is kept: what is not used would not be computed.
+        return tf.image.resize(tf.cast(image, tf.float32), (side, side))[0, 0, 0] if resize else image[0, 0, 0]
 
     numbers = tf.data.Dataset.range(len(found)).repeat()
     options = photographs._options(CORES)
@@ -149,29 +151,28 @@ def theirs(checkout: str, data: str, side: int, distortions: bool) -> Callable[[
     return lambda: session.run(fetched)
 
 
-def measure(side: str, options: argparse.Namespace) -> float:
-    """Warm up, then batches for so many seconds, without a pause."""
-    from pytest_tfperf.training.photographs import DECODING
-
+def measure(side: str, options: argparse.Namespace) -> tuple[float, float]:
+    """Warm up, then batches for so many seconds, without a pause: images/s, and CPU time in ms an image."""
     step = {
-        "decode": lambda: decode(options.data, options.size, **DECODING),
-        "decode-default": lambda: decode(options.data, options.size),
+        "decode": lambda: decode(options.data, options.size),
+        "decode-resize": lambda: decode(options.data, options.size, resize=True),
         "whole": lambda: whole(options.data),
         "tf-cnn": lambda: theirs(options.tf_cnn_benchmarks, options.data, options.size, False),
         "tf-cnn-distortions": lambda: theirs(options.tf_cnn_benchmarks, options.data, options.size, True),
     }.get(side, lambda: ours(side, options.data, options.size))()
     for _ in range(6):
         step()
-    done, started = 0, time.perf_counter()
+    done, started, cpu = 0, time.perf_counter(), time.process_time()
     while time.perf_counter() < started + options.seconds:
         step()
         done += 1
-    return BATCH * done / (time.perf_counter() - started)
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    return BATCH * done / seconds, 1000 * cpu / (BATCH * done)
 
 
-def alternate(sides: list[str], options: argparse.Namespace) -> dict[str, float]:
+def alternate(sides: list[str], options: argparse.Namespace) -> dict[str, tuple[float, float]]:
     """Medians over rounds of fresh processes; every other round goes backwards."""
-    found: dict[str, list[float]] = {side: [] for side in sides}
+    found: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
     for number in range(options.rounds):
         for side in sides if number % 2 == 0 else reversed(sides):
@@ -181,7 +182,10 @@ def alternate(sides: list[str], options: argparse.Namespace) -> dict[str, float]
             if done.returncode:
                 sys.exit(f"{side}:\n{done.stderr[-3000:]}")
             found[side].append(json.loads(done.stdout.splitlines()[-1]))
-    return {side: statistics.median(rates) for side, rates in found.items()}
+    return {
+        side: (statistics.median(r for r, _ in runs), statistics.median(c for _, c in runs))
+        for side, runs in found.items()
+    }
 
 
 def main() -> None:
@@ -197,16 +201,19 @@ def main() -> None:
     if options.one:
         print(json.dumps(measure(options.one, options)))
         return
-    sides = ["decode", "decode-default", *(["whole"] if find_spec("simplejpeg") else []), *OURS]
+    sides = ["decode", "decode-resize", *(["whole"] if find_spec("simplejpeg") else []), *OURS]
     sides = options.sides or sides + (list(THEIRS) if options.tf_cnn_benchmarks else [])
-    rates = alternate(sides, options)
-    print(f"{CORES} cores, {options.size} pixels a side, {options.rounds} rounds of {options.seconds:g} s, images/s")
-    print(f"{'':<28} {'images/s':>9} {'of decode':>10} {'of tf-cnn':>10}")
-    for side, rate in rates.items():
-        partner = PARTNER.get(side, "tf-cnn") if side in OURS else ""
-        of_decode = f"{rate / rates['decode']:.3f}" if "decode" in rates else ""
-        of_theirs = f"{rate / rates[partner]:.3f}" if partner in rates else ""
-        print(f"{side:<28} {rate:>9.1f} {of_decode:>10} {of_theirs:>10}")
+    found = alternate(sides, options)
+    print(f"{CORES} cores, {options.size} pixels a side, {options.rounds} rounds of {options.seconds:g} s, medians")
+    print(
+        f"{'':<21} {'images/s':>9} {'of decode':>10} {'of tf-cnn':>10}   {'CPU ms/image':>12} {'of decode':>10} {'of tf-cnn':>10}"
+    )
+    for side, (rate, cpu) in found.items():
+        theirs_rate, theirs_cpu = found.get(PARTNER.get(side, "tf-cnn"), (0, 0)) if side in OURS else (0, 0)
+        decode_rate, decode_cpu = found.get("decode", (0, 0))
+        ratios = (rate, decode_rate), (rate, theirs_rate), (decode_cpu, cpu), (theirs_cpu, cpu)
+        shown = [f"{one / other:.3f}" if one and other else "" for one, other in ratios]
+        print(f"{side:<21} {rate:>9.1f} {shown[0]:>10} {shown[1]:>10}   {cpu:>12.3f} {shown[2]:>10} {shown[3]:>10}")
 
 
 if __name__ == "__main__":

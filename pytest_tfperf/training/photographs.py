@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from pytest_tfperf.data import BOX, IMAGE, LABEL, OnCorrupt
+from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.training.inputs import InputSpec
-from pytest_tfperf.training.records import Places, read, work_on
+from pytest_tfperf.training.records import Places, Work, located, payloads, work_on_located
 
 _SHUFFLED = 1024
 """Records among which the next one is drawn: 110 MB of them; tf_cnn_benchmarks' 10,000 take a gigabyte."""
@@ -44,13 +45,28 @@ def photographs(spec: InputSpec, processing: Processing, *, cached: bool = False
         NoData, MeasurementError: there is no data set, see `Data.shards`; or none of its records can be decoded.
     """
     shards = shuffled(spec)
-    places = Places(shards, spec.skipped) if spec.data.on_corrupt is OnCorrupt.SKIP else None
-    records = read(shards, places)
-    records = records.take(1).cache().repeat() if cached else records.repeat().shuffle(_SHUFFLED, seed=spec.seed)
     cores = len(os.sched_getaffinity(0))
-    images = work_on(records.enumerate(), _work(spec, processing), cores, places)
+    work = _work(spec, processing)
+    if spec.data.on_corrupt is OnCorrupt.STOP:
+        records = _endless(payloads(shards), spec, cached)
+        images = records.enumerate().map(work, num_parallel_calls=cores)
+    else:
+        places = Places(shards, spec.skipped)
+        records = located(shards, places)
+        _require_one(work_on_located(records.enumerate(), work, 1, places), spec)
+        images = work_on_located(_endless(records, spec, cached).enumerate(), work, cores, places)
     batches = images.batch(spec.batch_size, drop_remainder=True)
     return batches.prefetch(_BATCHES_AHEAD_EACH * spec.replicas).with_options(_options(cores))
+
+
+def _endless(records: tf.data.Dataset, spec: InputSpec, cached: bool) -> tf.data.Dataset:
+    return records.take(1).cache().repeat() if cached else records.repeat().shuffle(_SHUFFLED, seed=spec.seed)
+
+
+def _require_one(images: tf.data.Dataset, spec: InputSpec) -> None:
+    # Else a run would look for a good record for ever.
+    if next(iter(images), None) is None:
+        raise MeasurementError(f"{spec.data.folder}: all records are corrupt ({spec.skipped}). Write the data anew")
 
 
 def shuffled(spec: InputSpec) -> list[str]:
@@ -74,14 +90,14 @@ def _options(cores: int) -> tf.data.Options:
     return options
 
 
-def _work(spec: InputSpec, processing: Processing):  # type: ignore[no-untyped-def]
+def _work(spec: InputSpec, processing: Processing) -> Work:
     height, width, _ = spec.image_shape
 
     def work(index: tf.Tensor, payload: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         position = index % spec.batch_size
         seed = tf.stack([tf.constant(spec.seed, tf.int64), index])
         jpeg, label, boxes = _parsed(payload)
-        image = tf.image.decode_and_crop_jpeg(jpeg, _window(jpeg, boxes, seed), channels=3, **DECODING)
+        image = tf.image.decode_and_crop_jpeg(jpeg, _window(jpeg, boxes, seed), channels=3)
         image = _resized(image, (height, width), position if processing.consistent else None)
         # All of a photograph's draws in one operation: each costs as much as a small resize.
         flip, *draws = tf.unstack(tf.random.stateless_uniform([5], seed))
@@ -115,14 +131,11 @@ def _window(jpeg: tf.Tensor, boxes: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return tf.concat([begin[:2], size[:2]], axis=0)
 
 
-DECODING = {"fancy_upscaling": False, "dct_method": "INTEGER_FAST"}
-"""How tf_cnn_benchmarks decodes whole photographs; the faster way of libjpeg-turbo, by a bit."""
-
-
 def _resized(image: tf.Tensor, size: tuple[int, int], position: tf.Tensor | None) -> tf.Tensor:
     """float32, 0 to 255; the method goes by `position` in the batch where there is one."""
     if position is None:
-        return tf.image.resize(image, size)
+        # As floats, because the operation converts each pixel four times otherwise.
+        return tf.image.resize(tf.cast(image, tf.float32), size)
 
     def by(method: str) -> tf.Tensor:
         resized = tf.cast(tf.image.resize(image, size, method), tf.float32)

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pytest_tfperf import tfrecord
 from pytest_tfperf.data import IMAGE, OnCorrupt
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.tfrecord import NotTFRecords, records
 from pytest_tfperf.training.inputs import InputSpec
 from pytest_tfperf.training.skipped import Skipped
 
 _SHARDS_AT_ONCE = 10  # as tf_cnn_benchmarks reads them
+_IN_A_ROW = 16
 _BUFFER_BYTES = 1 << 20
 _SEARCH_SECONDS = 120.0
 
@@ -48,8 +49,8 @@ class Places:
         number = 0
         try:
             with Path(self._shards[shard]).open("rb") as file:
-                number = sum(1 for _ in records(file))
-        except NotTFRecords:
+                number = sum(1 for _ in tfrecord.records(file))
+        except tfrecord.NotTFRecords:
             number = read + 1
         if number > read:
             name = Path(self._shards[shard]).name
@@ -57,29 +58,39 @@ class Places:
         return np.bool_(False)
 
 
-def read(shards: Sequence[str], places: Places | None = None) -> tf.data.Dataset:
-    """(shard's index, record's number, payload) of each record, once; several shards are read in turns.
+def payloads(shards: Sequence[str]) -> tf.data.Dataset:
+    """The records, once; several shards are read in turns. A corrupt one is an error."""
+    paths = tf.constant(shards)
+    return _in_turns(shards, lambda shard: tf.data.TFRecordDataset(paths[shard], buffer_size=_BUFFER_BYTES))
 
-    With `places` a shard ends before its first corrupt record, and `places` is told; else that is an error.
+
+def located(shards: Sequence[str], places: Places) -> tf.data.Dataset:
+    """The same, as (shard's index, record's number, payload); a shard ends before its first corrupt record.
+
+    `places` is told of it.
     """
     paths = tf.constant(shards)
 
     def one(shard: tf.Tensor) -> tf.data.Dataset:
-        payloads = tf.data.TFRecordDataset(paths[shard], buffer_size=_BUFFER_BYTES)
-        if places is not None:
-            payloads = payloads.ignore_errors()
+        read = tf.data.TFRecordDataset(paths[shard], buffer_size=_BUFFER_BYTES).ignore_errors()
         shard_again = tf.data.Dataset.from_tensors(shard).repeat()
-        located = tf.data.Dataset.zip((shard_again, tf.data.Dataset.counter(), payloads))
-        return located if places is None else _checked_at_its_end(located, shard, places)
+        return _checked_at_its_end(tf.data.Dataset.zip((shard_again, tf.data.Dataset.counter(), read)), shard, places)
 
-    at_once = min(_SHARDS_AT_ONCE, len(shards))
-    return tf.data.Dataset.range(len(shards)).interleave(one, cycle_length=at_once, num_parallel_calls=at_once)
+    return _in_turns(shards, one)
 
 
-def _checked_at_its_end(located: tf.data.Dataset, shard: tf.Tensor, places: Places) -> tf.data.Dataset:
+def _in_turns(shards: Sequence[str], read: Callable[[tf.Tensor], tf.data.Dataset]) -> tf.data.Dataset:
+    # Two threads read ahead of many cores; more of them pass more time with handing over than with reading.
+    numbers = tf.data.Dataset.range(len(shards))
+    return numbers.interleave(
+        read, cycle_length=min(_SHARDS_AT_ONCE, len(shards)), block_length=_IN_A_ROW, num_parallel_calls=2
+    )
+
+
+def _checked_at_its_end(records: tf.data.Dataset, shard: tf.Tensor, places: Places) -> tf.data.Dataset:
     """The same records; after the last one `places` is asked whether the shard has more than were read."""
     end = tf.data.Dataset.from_tensors((shard, np.int64(-1), b""))
-    counted = located.concatenate(end).scan(np.int64(0), lambda read, record: (read + 1, (*record, read)))
+    counted = records.concatenate(end).scan(np.int64(0), lambda read, record: (read + 1, (*record, read)))
 
     def keep(shard: tf.Tensor, number: tf.Tensor, _: tf.Tensor, read: tf.Tensor) -> tf.Tensor:
         return tf.cond(
@@ -91,14 +102,12 @@ def _checked_at_its_end(located: tf.data.Dataset, shard: tf.Tensor, places: Plac
     return counted.filter(keep).map(lambda shard, number, payload, _: (shard, number, payload))
 
 
-def work_on(located: tf.data.Dataset, work: Work, parallel: int, places: Places | None = None) -> tf.data.Dataset:
+def work_on_located(records: tf.data.Dataset, work: Work, parallel: int, places: Places) -> tf.data.Dataset:
     """`work` on each of (index, (shard, record, payload)), `parallel` at a time, in their order.
 
-    With `places` a record on which `work` fails is left out, and `places` is told; else that is an error.
+    A record on which it fails is left out, and `places` is told.
     """
-    if places is None:
-        return located.map(lambda index, record: work(index, record[2]), num_parallel_calls=parallel)
-    form = located.map(lambda index, record: work(index, record[2])).element_spec
+    form = records.map(lambda index, record: work(index, record[2])).element_spec
 
     def attempt(index: tf.Tensor, record: Any) -> tf.data.Dataset:
         shard, number, payload = record
@@ -110,7 +119,7 @@ def work_on(located: tf.data.Dataset, work: Work, parallel: int, places: Places 
         )
         return worked.concatenate(failed).take(1)  # the second is asked only where the first has nothing
 
-    return located.interleave(attempt, cycle_length=parallel, num_parallel_calls=parallel, deterministic=True)
+    return records.interleave(attempt, cycle_length=parallel, num_parallel_calls=parallel, deterministic=True)
 
 
 @contextmanager
@@ -143,7 +152,7 @@ def first_corrupt(spec: InputSpec, seconds: float = _SEARCH_SECONDS) -> str:
     shards = shuffled(spec)
     found = Skipped()
     places = Places(shards, found)
-    once = work_on(read(shards, places).enumerate(), _decode, 4, places)
+    once = work_on_located(located(shards, places).enumerate(), _decode, 4, places)
     end = time.monotonic() + seconds
     for _ in once:
         if found or time.monotonic() > end:
