@@ -205,14 +205,13 @@ def main() -> None:
     sides = options.sides or sides + (list(THEIRS) if options.tf_cnn_benchmarks else [])
     found = alternate(sides, options)
     print(f"{CORES} cores, {options.size} pixels a side, {options.rounds} rounds of {options.seconds:g} s, medians")
-    print(
-        f"{'':<21} {'images/s':>9} {'of decode':>10} {'of tf-cnn':>10}   {'CPU ms/image':>12} {'of decode':>10} {'of tf-cnn':>10}"
-    )
+    ratios = f"{'of decode':>10} {'of tf-cnn':>10}"
+    print(f"{'':<21} {'images/s':>9} {ratios}   {'CPU ms/image':>12} {ratios}")
     for side, (rate, cpu) in found.items():
         theirs_rate, theirs_cpu = found.get(PARTNER.get(side, "tf-cnn"), (0, 0)) if side in OURS else (0, 0)
         decode_rate, decode_cpu = found.get("decode", (0, 0))
-        ratios = (rate, decode_rate), (rate, theirs_rate), (decode_cpu, cpu), (theirs_cpu, cpu)
-        shown = [f"{one / other:.3f}" if one and other else "" for one, other in ratios]
+        pairs = (rate, decode_rate), (rate, theirs_rate), (decode_cpu, cpu), (theirs_cpu, cpu)
+        shown = [f"{one / other:.3f}" if one and other else "" for one, other in pairs]
         print(f"{side:<21} {rate:>9.1f} {shown[0]:>10} {shown[1]:>10}   {cpu:>12.3f} {shown[2]:>10} {shown[3]:>10}")
 
 

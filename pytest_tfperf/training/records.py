@@ -37,6 +37,7 @@ class Places:
     def __init__(self, shards: Sequence[str], skipped: Skipped) -> None:
         self._shards = shards
         self._skipped = skipped
+        self._lengths: dict[int, int] = {}
 
     def corrupt(self, shard: Any, number: Any) -> Any:
         """Tell of one record; False, for a filter that lets nothing through."""
@@ -46,16 +47,23 @@ class Places:
 
     def ended(self, shard: Any, read: Any) -> Any:
         """Tell of the record after which a shard could not be read on, if it has more than `read` of them."""
-        number = 0
-        try:
-            with Path(self._shards[shard]).open("rb") as file:
-                number = sum(1 for _ in tfrecord.records(file))
-        except tfrecord.NotTFRecords:
-            number = read + 1
-        if number > read:
+        if self._length(int(shard)) > read:
             name = Path(self._shards[shard]).name
             self._skipped.add(f"{name} record {read}", f"{name} can't be read from record {read} on")
         return np.bool_(False)
+
+    def _length(self, shard: int) -> int:
+        """Records in a shard, one that is cut off included; counted once."""
+        if shard not in self._lengths:
+            number = 0
+            with Path(self._shards[shard]).open("rb") as file:
+                try:
+                    for _ in tfrecord.records(file):
+                        number += 1
+                except tfrecord.NotTFRecords:
+                    number += 1
+            self._lengths[shard] = number
+        return self._lengths[shard]
 
 
 def payloads(shards: Sequence[str]) -> tf.data.Dataset:

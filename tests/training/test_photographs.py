@@ -136,18 +136,10 @@ def test_a_window_of_the_pipeline_alone_has_no_loss(spec: InputSpec) -> None:
     assert (loop.run(2), loop.images_per_step) == (None, 8)
 
 
-def test_a_window_of_the_pipeline_alone_takes_as_many_batches_as_steps(cpus: list[str]) -> None:
-    taken = []
-    counted = tf.data.Dataset.counter().map(
-        lambda i: tf.ensure_shape(tf.py_function(lambda i: taken.append(i) or 0.0, [i], tf.float32), ())
-    )
-    inputs = counted.map(lambda pixel: (tf.fill((1, 1, 1, 1), pixel), tf.zeros(1, tf.int32)))
-    loop = InputLoop(tf.distribute.OneDeviceStrategy("CPU:0"), Alone(inputs), Workload(model="trivial", batch_size=1))
-    loop.run(7)
-    assert len(taken) in (7, 8)  # one may be fetched ahead
-
-
-# --- corrupt records ---
+def test_a_window_of_the_pipeline_alone_takes_a_batch_each_step(cpus: list[str]) -> None:
+    numbered = tf.data.Dataset.counter().map(lambda i: (tf.fill((1, 1, 1, 1), tf.cast(i, tf.float32)), tf.zeros(1)))
+    loop = InputLoop(tf.distribute.OneDeviceStrategy("CPU:0"), Alone(numbered), Workload(model="trivial", batch_size=1))
+    assert float(loop._window(tf.constant(7))) == sum(range(7))
 
 
 @pytest.fixture
