@@ -12,8 +12,12 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from pytest_tfperf.data import Data
 from pytest_tfperf.errors import NotBuiltYet, WorkloadError, one_of
 from pytest_tfperf.workload import VariableUpdate, Workload
+
+# The file whose pipelines read real images; a user's own pipeline looks for itself.
+_READS_DATA = "pytest_tfperf.training.pipelines.imagenet:"
 
 _TRAINING = Path(__file__).parent / "training"
 _registered: dict[str, dict[str, str]] = {"models": {}, "pipelines": {}}
@@ -71,6 +75,21 @@ def check(workload: Workload) -> None:
             f"{workload.id}: horovod takes a process for each GPU, which this version doesn't drive; "
             "`tfperf replay` judges its logs, and 'replicated' trains on the same GPUs in one process"
         )
+
+
+def check_data(workload: Workload, data: Data) -> None:
+    """Before a worker starts: is there the data set that the workload's pipeline reads, if it reads one?
+
+    Raises:
+        NoData, MeasurementError: as `Data.shards`.
+    """
+    if reads_data(workload):
+        data.shards()
+
+
+def reads_data(workload: Workload) -> bool:
+    """Whether the workload's pipeline is one of ours that reads real images."""
+    return resolve_pipeline(workload.input_pipeline).startswith(_READS_DATA)
 
 
 def _resolve(kind: str, known: Mapping[str, str], name: str) -> str:

@@ -23,6 +23,10 @@ class NoBaseline(TfperfError):
     """There is nothing to hold a measurement against yet; the plugin skips."""
 
 
+class NoData(TfperfError):
+    """A test reads real images, and nobody said where they are; the plugin skips."""
+
+
 class BaselineError(TfperfError):
     """A baseline file that can't be read whole, or can't be written."""
 

@@ -12,6 +12,7 @@ from pytest_tfperf.comparison import Comparison
 from pytest_tfperf.contest import MOST_PAIRS, MOST_SECONDS, Cap, Side, compare
 from pytest_tfperf.errors import MeasurementError, NoBaseline, TfperfError, ThroughputRegression
 from pytest_tfperf.gate import Consequence, consequence, outcome_of
+from pytest_tfperf.launchers import SKIPPED
 from pytest_tfperf.ratios import published_ratio
 from pytest_tfperf.record import Record
 from pytest_tfperf.reports import comparisons, ratios
@@ -87,7 +88,7 @@ class ThroughputFixture:
         _refuse_untaken(on)
         accepted = None if tolerance is None else Tolerance.of(tolerance)
         if self.session.settings.against is not None:
-            a = Side(workload=workload, launcher=self.session.other_launcher)
+            a = Side(workload=workload, launcher=self.session.other_launcher, data=self.session.settings.data)
             return self._compare(a, self._ours(workload), on, accepted, steps, warmup_steps).b.throughput
         plan, earlier = self._plan(steps, warmup_steps), self._earlier()
         record = earlier
@@ -136,7 +137,7 @@ class ThroughputFixture:
         _refuse_untaken(on)
         accepted = None if tolerance is None else Tolerance.of(tolerance)
         cap = Cap(pairs=max_pairs, seconds=max_seconds)
-        left = Side(workload=a, launcher=self.session.launcher)
+        left = Side(workload=a, launcher=self.session.launcher, data=self.session.settings.data)
         return self._compare(left, self._ours(b), on, accepted, steps, warmup_steps, cap)
 
     def check_ratio(
@@ -201,6 +202,9 @@ class ThroughputFixture:
         found: dict[Consequence, list[Record | Comparison]] = {kind: [] for kind in Consequence}
         for judged in self._judged:
             found[consequence(judged, self.session.settings)].append(judged)
+        for record in self.records:
+            if skipped := record.environment.get(SKIPPED):
+                warn(f"{record.workload.id} on {record.devices}: records skipped: {skipped.replace('_', ' ')}")
         for judged in found[Consequence.WARNS]:
             warn(_messages([judged]))
         if failing := found[Consequence.FAILS]:
@@ -235,7 +239,12 @@ class ThroughputFixture:
     def _ours(self, workload: Workload) -> Side:
         """Side b: this Python, and the side that a slowdown on purpose is for; on both it would cancel out."""
         session = self.session
-        return Side(workload=workload, launcher=session.launcher, slowdown=session.settings.inject_slowdown)
+        return Side(
+            workload=workload,
+            launcher=session.launcher,
+            slowdown=session.settings.inject_slowdown,
+            data=session.settings.data,
+        )
 
     def _compare(
         self,

@@ -16,6 +16,7 @@ from pytest_tfperf.errors import (
     BaselineError,
     MeasurementError,
     NoBaseline,
+    NoData,
     NotBuiltYet,
     NotEnoughDevices,
     TfperfError,
@@ -171,6 +172,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         result = yield
         if fixture := pyfuncitem.stash.get(_FIXTURE, None):
             fixture.conclude(lambda text: _warn(pyfuncitem, text))
+    except NoData as error:
+        if pyfuncitem.config.stash[_SESSION].settings.require_baseline:
+            raise MeasurementError(str(error)) from None  # the nightly gate: nothing passes that was not measured
+        reason = str(error).partition("\n")[0] + " Name one with --tfperf-data-dir DIR"
+        pyfuncitem.config.stash[_SESSION].skipped[reason] += 1
+        pytest.skip(reason)
     except (NotEnoughDevices, NotBuiltYet, NoBaseline) as error:
         if not isinstance(error, NoBaseline):  # of which the table tells
             pyfuncitem.config.stash[_SESSION].skipped[str(error)] += 1

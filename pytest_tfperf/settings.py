@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from pytest_tfperf.data import Data, OnCorrupt
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.launchers.interpreters import find_python
 
@@ -89,6 +90,13 @@ def _flag(text: str) -> bool:
         raise ValueError("must be true or false") from None
 
 
+def _folder(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise ValueError("must be a folder, and nobody has that home") from None
+
+
 def _option(default: Any, parse: Callable[[str], Any], help: str, metavar: str | None = None) -> Any:
     return dataclass_field(default=default, metadata={"parse": parse, "help": help, "metavar": metavar})
 
@@ -117,6 +125,12 @@ class Settings:
         None, find_python, "compare with another Python, or virtual environment, instead of the baselines", "PYTHON"
     )
     input_pipeline: str = _option("device", str, "the input_pipeline fixture's value where not parametrised", "NAME")
+    data_dir: Path | None = _option(
+        None, _folder, "folder of the ImageNet TFRecords that the imagenet pipelines read (under rootdir)", "DIR"
+    )
+    corrupt: OnCorrupt = _option(
+        OnCorrupt.STOP, OnCorrupt, "what a corrupt record or JPEG does to a run: stop, or skip the record", "HOW"
+    )
     runs: int = _option(5, _count(5), "fresh runs that --update-baselines measures, at least 5", "N")
     require_baseline: bool = _option(
         False, _flag, "the nightly gate: no baseline fails, and measuring nothing is not green"
@@ -150,10 +164,17 @@ class Settings:
         values = {name: _parse(name, *value) for name, value in given.items() if value is not None}
         for folder in ("baselines", "dir"):
             values[folder] = config.rootpath / values.get(folder, cls.__dataclass_fields__[folder].default)
+        if "data_dir" in values:
+            values["data_dir"] = config.rootpath / values["data_dir"]
         update = config.getoption("update_baselines")
         settings = cls(root=config.rootpath, update_baselines=Update(update) if update else None, **values)
         settings._refuse_contradictions()
         return settings
+
+    @property
+    def data(self) -> Data:
+        """What was said about real images."""
+        return Data(folder=str(self.data_dir or ""), on_corrupt=self.corrupt)
 
     def _refuse_contradictions(self) -> None:
         contradictions = {

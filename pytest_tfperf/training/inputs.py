@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from pytest_tfperf.data import Data
 from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.training.skipped import Skipped
 from pytest_tfperf.workload import Workload
 
 Batch = tuple[Any, Any]
@@ -26,6 +28,8 @@ class InputSpec:
         batch_size: images per replica and step.
         replicas: how many replicas take a batch each step.
         seed: the same seed gives the same images and labels.
+        data: where real images lie, and what a corrupt one does to the run.
+        skipped: is told of each corrupt one that is left out, so that the user is told.
     """
 
     image_shape: tuple[int, int, int]
@@ -33,6 +37,8 @@ class InputSpec:
     batch_size: int
     replicas: int
     seed: int
+    data: Data = field(default_factory=Data)
+    skipped: Skipped = field(default_factory=Skipped)
 
     @property
     def signature(self) -> tuple[tf.TensorSpec, tf.TensorSpec]:
@@ -51,7 +57,14 @@ class InputSpec:
         return images, rng.integers(0, self.num_classes, self.batch_size, np.int32)
 
 
-def checked(inputs: Any, spec: InputSpec) -> tf.data.Dataset | Batch:
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What a pipeline returns that is to be measured alone: its batches are fetched, and nothing is trained on them."""
+
+    inputs: tf.data.Dataset | Batch
+
+
+def checked(inputs: Any, spec: InputSpec) -> tf.data.Dataset | Batch | Alone:
     """The pipeline's result, ready for `feed`.
 
     A dataset of unknown length is made to fail when it ends, and batches of unknown shape when they differ from `spec`.
@@ -59,6 +72,8 @@ def checked(inputs: Any, spec: InputSpec) -> tf.data.Dataset | Batch:
     Raises:
         WorkloadError: neither a dataset nor a pair, batches of another form, or a dataset that ends.
     """
+    if isinstance(inputs, Alone):
+        return Alone(checked(inputs.inputs, spec))
     if not isinstance(inputs, tf.data.Dataset):
         if not isinstance(inputs, tuple) or len(inputs) != 2:
             raise WorkloadError(f"it returned {_kind(inputs)}, not a tf.data.Dataset or a pair (images, labels)")

@@ -7,8 +7,10 @@ from typing import Protocol
 import keras
 import tensorflow as tf
 
+from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.training.fit import FitLoop
-from pytest_tfperf.training.inputs import Batch
+from pytest_tfperf.training.input_loop import InputLoop
+from pytest_tfperf.training.inputs import Alone, Batch
 from pytest_tfperf.training.loop import TrainingLoop
 from pytest_tfperf.workload import Trainer, Workload
 
@@ -23,9 +25,17 @@ class Windows(Protocol):
 
 
 def trainer_for(
-    strategy: tf.distribute.Strategy, model: keras.Model, inputs: tf.data.Dataset | Batch, workload: Workload
+    strategy: tf.distribute.Strategy, model: keras.Model, inputs: tf.data.Dataset | Batch | Alone, workload: Workload
 ) -> Windows:
-    """The workload's trainer; arguments and errors are its class's."""
+    """The workload's trainer; arguments and errors are its class's. A pipeline that is measured alone has none.
+
+    Raises:
+        WorkloadError: `fit` asked for where nothing is trained.
+    """
+    if isinstance(inputs, Alone):
+        if workload.trainer is Trainer.KERAS:
+            raise WorkloadError(f"{workload.id}: its pipeline is measured alone, and nothing trained: leave trainer out")
+        return InputLoop(strategy, inputs, workload)
     if workload.trainer is Trainer.KERAS:
         return FitLoop(strategy, model, inputs, workload)
     return TrainingLoop(strategy, model, inputs, workload)
