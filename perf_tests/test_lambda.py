@@ -1,4 +1,4 @@
-"""The Lambda document: seven models on four GPUs, synthetic and real images; its five host CPUs are machines."""
+"""The Lambda document: seven models on four GPUs, synthetic and real images. Its host CPUs are machines."""
 
 import pytest
 

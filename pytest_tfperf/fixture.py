@@ -169,8 +169,9 @@ class ThroughputFixture:
             BaselineError: no document gives both figures.
             and as `check`.
         """
-        _refuse_untaken(on)
         other = on if over_on is None else over_on
+        for topology in (on, other):
+            _refuse_untaken(topology)
         published = published_ratio(self.session.baselines, Key(workload.id, on.shape), Key(over.id, other.shape))
         least = published.value * (1 + (Tolerance.of(tolerance).lower or -1.0))
 

@@ -23,8 +23,8 @@ class FitLoop:
     `fit` is called once, in a thread that waits at the start of a step where no window is asked for; so nothing is
     compiled, and no iterator made, between windows. Keras' cost of each step is measured: its Python, its callbacks,
     its loss metric, its dispatch of one step at a time; once a window its loss is read and reset. Not measured: the
-    ends of epochs, the progress bar. The wait hangs on `on_train_batch_begin`, because a callback at a batch's end would have Keras wait for the
-    loss after each step, which `fit` by itself does not.
+    ends of epochs, the progress bar. The wait hangs on `on_train_batch_begin`, because a callback at a batch's end
+    would have Keras wait for the loss after each step, which `fit` by itself does not.
 
     Loss and optimizer are Keras' own, of the same formulas as `TrainingLoop`'s: sparse cross-entropy, an L2 regularizer
     on each trainable variable, SGD. (Keras 3.3, of TensorFlow 2.16, adds up the gradients of several replicas where
