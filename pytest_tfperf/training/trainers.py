@@ -20,8 +20,8 @@ class Windows(Protocol):
 
     images_per_step: int
 
-    def run(self, steps: int) -> float:
-        """Take `steps` steps; returns a loss when every device has finished its last update."""
+    def run(self, steps: int) -> float | None:
+        """Take `steps` steps; returns a loss, where there is one, when every device has finished its last update."""
 
 
 def trainer_for(
@@ -34,7 +34,9 @@ def trainer_for(
     """
     if isinstance(inputs, Alone):
         if workload.trainer is Trainer.KERAS:
-            raise WorkloadError(f"{workload.id}: its pipeline is measured alone, and nothing trained: leave trainer out")
+            raise WorkloadError(
+                f"{workload.id}: its pipeline is measured alone, and nothing trained: leave trainer out"
+            )
         return InputLoop(strategy, inputs, workload)
     if workload.trainer is Trainer.KERAS:
         return FitLoop(strategy, model, inputs, workload)
