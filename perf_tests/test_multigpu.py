@@ -4,12 +4,18 @@ import pytest
 
 from pytest_tfperf import Workload
 
+UPDATES = ["replicated", "parameter_server"]
+RESNET50 = [Workload(model="resnet50", batch_size=64, variable_update=update) for update in UPDATES]
+KERAS = [
+    workload.with_(trainer="keras", input_pipeline=pipeline)
+    for workload in RESNET50
+    for pipeline in ["device", "host", "python"]
+]
+
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("variable_update", ["replicated", "parameter_server"])
-@pytest.mark.parametrize("input_pipeline", ["device", "host", "python"], indirect=True)
 @pytest.mark.parametrize("gpus", [1, 2, 4, 8])
-def test_resnet50_synthetic(throughput, gpu_topology, input_pipeline, variable_update, gpus):
-    """ResNet-50 at 64 images a GPU, as in the DGX-1 tables."""
-    workload = Workload(model="resnet50", batch_size=64, variable_update=variable_update, input_pipeline=input_pipeline)
+@pytest.mark.parametrize("workload", RESNET50 + KERAS)
+def test_resnet50_synthetic(throughput, gpu_topology, workload, gpus):
+    """64 images a GPU, as in the DGX-1 tables: our loop for tensorflow/benchmarks, Keras' `fit` for tensorpack."""
     throughput.check(workload, on=gpu_topology.take(gpus))

@@ -43,7 +43,7 @@ class Attempts:
 
     Args:
         launcher: how workers start.
-        settings: the slowdown to inject, and how much of the machine others may use.
+        settings: the slowdown to inject, where real images lie, and how much of the machine others may use.
         watch: is told how each attempt comes along.
     """
 
@@ -52,17 +52,20 @@ class Attempts:
         self._watch = watch
         self._slowdown = settings.inject_slowdown
         self._guard = Guard(settings.limits)
+        self._data = settings.data
 
     def one(self, workload: Workload, topology: Topology, plan: Plan, enough: Enough = lambda _: False) -> Attempt:
         """An attempt that settled; says what disturbed it, if anything did.
 
         Raises:
             WorkloadError: a name that nobody has.
+            NoData, MeasurementError: the workload reads real images, and there are none.
             MeasurementError: the worker died, hung or raised; `Spoilt`: the throughput never settled.
         """
         catalogue.check(workload)
+        catalogue.check_data(workload, self._data)
         assert topology.devices is not None, "take() says which devices"
-        job = Job(workload=workload, devices=topology.devices, slowdown=self._slowdown)
+        job = Job(workload=workload, devices=topology.devices, slowdown=self._slowdown, data=self._data)
         tried: list[Attempt] = []
         for _ in range(TRIES):
             attempt = self._watched(job, plan, enough)

@@ -68,6 +68,12 @@ def _parser() -> argparse.ArgumentParser:
         "--baselines", type=Path, default=Path("baselines"), metavar="DIR", help="default: baselines/"
     )
     documents.set_defaults(run=_documents)
+    make = commands.add_parser("make-imagenet", help="write a small data set of real photographs, of ImageNet's schema")
+    make.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
+    make.add_argument("--images", type=int, default=512, metavar="N", help="default: 512, about 56 MB")
+    make.add_argument("--shards", type=int, default=8, metavar="N", help="default: 8")
+    make.add_argument("--seed", type=int, default=1, metavar="N", help="the same seed gives the same files")
+    make.set_defaults(run=_make_imagenet)
     return parser
 
 
@@ -156,6 +162,14 @@ def _documents(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.stores.documents import regenerate
 
     print(regenerate(arguments.folder, arguments.baselines))
+    return EXIT_GREEN
+
+
+def _make_imagenet(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.make_imagenet import make_imagenet
+
+    made = make_imagenet(arguments.folder, arguments.images, arguments.shards, arguments.seed)
+    print(f"{made}\nuse it: pytest --tfperf-data-dir {arguments.folder}")
     return EXIT_GREEN
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from pytest_tfperf import catalogue
 from pytest_tfperf.attempts import TRIES
 from pytest_tfperf.comparison import LEAST_PAIRS, Comparison, Finding, How, Measured, SetAside, decide
+from pytest_tfperf.data import Data
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.guard import Guard, Seen
 from pytest_tfperf.launchers import Job, Launcher, Progress, TrainingRun
@@ -33,6 +34,7 @@ class Side:
     workload: Workload
     launcher: Launcher
     slowdown: float = 0.0
+    data: Data = field(default_factory=Data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +91,12 @@ def compare(
 
     Raises:
         WorkloadError: a name that nobody has.
+        NoData, MeasurementError: real images are to be read, and there are none.
         MeasurementError: a worker died, hung or raised.
     """
     for side in (a, b):
         catalogue.check(side.workload)
+        catalogue.check_data(side.workload, side.data)
     cap = cap or Cap()
     started = time.monotonic()
     source = _Pairs(a, b, topology, plan, watch, guard if judged else None)
@@ -214,7 +218,8 @@ class _Pairs:
         return sides[::-1] if b_first else sides
 
     def _start(self, side: Side, progress: Progress) -> TrainingRun:
-        return side.launcher.start(Job(workload=side.workload, devices=self._devices, slowdown=side.slowdown), progress)
+        job = Job(workload=side.workload, devices=self._devices, slowdown=side.slowdown, data=side.data)
+        return side.launcher.start(job, progress)
 
     def _progress(self, name: str) -> Callable[[str], None]:
         place = f"pair {self._taken} {name}".rstrip()

@@ -11,12 +11,20 @@ class WorkloadError(TfperfError, ValueError):
     """A workload that names something unknown or asks for something impossible."""
 
 
+class NotBuiltYet(WorkloadError):
+    """A workload that the documents ran and this version can't train; the plugin skips."""
+
+
 class NotEnoughDevices(TfperfError):
     """The machine has fewer (or less equal) devices than a test asks for; the plugin skips."""
 
 
 class NoBaseline(TfperfError):
     """There is nothing to hold a measurement against yet; the plugin skips."""
+
+
+class NoData(TfperfError):
+    """A test reads real images, and nobody said where they are; the plugin skips."""
 
 
 class BaselineError(TfperfError):

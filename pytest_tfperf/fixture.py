@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pytest_tfperf.attempts import Spoilt
+from pytest_tfperf.baseline import Key
 from pytest_tfperf.comparison import Comparison
 from pytest_tfperf.contest import MOST_PAIRS, MOST_SECONDS, Cap, Side, compare
 from pytest_tfperf.errors import MeasurementError, NoBaseline, TfperfError, ThroughputRegression
 from pytest_tfperf.gate import Consequence, consequence, outcome_of
 from pytest_tfperf.guard import Guard
+from pytest_tfperf.launchers import SKIPPED
+from pytest_tfperf.ratios import published_ratio
 from pytest_tfperf.record import Record
 from pytest_tfperf.recorder import Taking
-from pytest_tfperf.reports import comparisons
+from pytest_tfperf.reports import comparisons, ratios
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.session import Session
 from pytest_tfperf.throughput import Throughput
@@ -89,7 +93,7 @@ class ThroughputFixture:
         _refuse_untaken(on)
         accepted = None if tolerance is None else Tolerance.of(tolerance)
         if self.session.settings.against is not None:
-            a = Side(workload=workload, launcher=self.session.other_launcher)
+            a = Side(workload=workload, launcher=self.session.other_launcher, data=self.session.settings.data)
             return self._compare(a, self._ours(workload), on, accepted, steps, warmup_steps).b.throughput
         if accepted is not None and (said := self.session.refuse_too_tight(workload, on, accepted)):
             self._remarks.append(said)
@@ -149,8 +153,56 @@ class ThroughputFixture:
         _refuse_untaken(on)
         accepted = None if tolerance is None else Tolerance.of(tolerance)
         cap = Cap(pairs=max_pairs, seconds=max_seconds)
-        left = Side(workload=a, launcher=self.session.launcher)
+        left = Side(workload=a, launcher=self.session.launcher, data=self.session.settings.data)
         return self._compare(left, self._ours(b), on, accepted, steps, warmup_steps, cap)
+
+    def check_ratio(
+        self,
+        workload: Workload,
+        *,
+        on: Topology,
+        over: Workload,
+        over_on: Topology | None = None,
+        tolerance: float | tuple[float | None, float | None] | Tolerance = 0.1,
+        steps: int | None = None,
+        warmup_steps: int | None = None,
+    ) -> float:
+        """Measure two workloads and hold their ratio against the documents': it holds on machines that are not theirs.
+
+        Args:
+            workload: what to train.
+            on: what to train it on, from `gpu_topology.take(n)`.
+            over: what its images/s are divided by those of.
+            over_on: what to train that on; None: the same.
+            tolerance: how far below the documents' lowest ratio for these two it may lie.
+            steps, warmup_steps: as in `check`, for either.
+
+        Returns:
+            the ratio; after a first pair of fresh workers that falls short, the median of three.
+
+        Raises:
+            ThroughputRegression: the ratio falls short; says the documents' rows and figures.
+            BaselineError: no document gives both figures.
+            and as `check`.
+        """
+        other = on if over_on is None else over_on
+        for topology in (on, other):
+            _refuse_untaken(topology)
+        published = published_ratio(self.session.baselines, Key(workload.id, on.shape), Key(over.id, other.shape))
+        least = published.value * (1 + (Tolerance.of(tolerance).lower or -1.0))
+
+        def pair() -> tuple[float, float]:
+            figure = self.measure(workload, on=on, steps=steps, warmup_steps=warmup_steps)
+            base = self.measure(over, on=other, steps=steps, warmup_steps=warmup_steps)
+            return figure.images_per_sec, base.images_per_sec
+
+        pairs = [pair()]
+        if pairs[0][0] / pairs[0][1] < least and not self.session.settings.smoke:
+            pairs += [pair(), pair()]  # one pair may have met a slow spell of the machine
+        ratio = statistics.median(one / another for one, another in pairs)
+        if ratio < least and not self.session.settings.smoke:
+            raise ThroughputRegression(ratios.message(pairs, published, least, self.test))
+        return ratio
 
     def conclude(self, warn: Callable[[str], None]) -> None:
         """Apply the outcomes: called when the test's body is through, and only if it did not fail.
@@ -169,6 +221,9 @@ class ThroughputFixture:
         found: dict[Consequence, list[Record | Comparison]] = {kind: [] for kind in Consequence}
         for judged in self._judged:
             found[consequence(judged, self.session.settings)].append(judged)
+        for record in self.records:
+            if skipped := record.environment.get(SKIPPED):
+                warn(f"{record.workload.id} on {record.devices}: records skipped: {skipped.replace('_', ' ')}")
         for judged in found[Consequence.WARNS]:
             warn(_messages([judged]))
         if failing := found[Consequence.FAILS]:
@@ -203,7 +258,12 @@ class ThroughputFixture:
     def _ours(self, workload: Workload) -> Side:
         """Side b: this Python, and the side that a slowdown on purpose is for; on both it would cancel out."""
         session = self.session
-        return Side(workload=workload, launcher=session.launcher, slowdown=session.settings.inject_slowdown)
+        return Side(
+            workload=workload,
+            launcher=session.launcher,
+            slowdown=session.settings.inject_slowdown,
+            data=session.settings.data,
+        )
 
     def _compare(
         self,

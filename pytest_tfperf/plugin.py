@@ -11,7 +11,16 @@ import pytest
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
 
 from pytest_tfperf import catalogue, settings
-from pytest_tfperf.errors import BaselineError, MeasurementError, NoBaseline, NotEnoughDevices, TfperfError
+from pytest_tfperf.coverage import key_of
+from pytest_tfperf.errors import (
+    BaselineError,
+    MeasurementError,
+    NoBaseline,
+    NoData,
+    NotBuiltYet,
+    NotEnoughDevices,
+    TfperfError,
+)
 from pytest_tfperf.fixture import FAILURES, ThroughputFixture
 from pytest_tfperf.live import LiveLine
 from pytest_tfperf.session import Session
@@ -20,6 +29,7 @@ from pytest_tfperf.workload import Workload
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
+    from pytest_tfperf.baseline import Key
     from pytest_tfperf.topology import Topology
 
 _SESSION = pytest.StashKey[Session]()
@@ -91,6 +101,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _set_clock(item)
     session.tests = [item.nodeid for item in ours]
     session.marks = {(_marked(item, "cpu"), _marked(item, "gpu")) for item in ours}
+    if session.settings.coverage:
+        session.keys = set(filter(None, map(_key_of, ours)))
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
@@ -100,6 +112,17 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
         return [] if config.option.collectonly or _in_xdist(config) else session.before()
     except TfperfError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """A workload among a test's parameters is shown by its id."""
+    return val.id if isinstance(val, Workload) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """With `--tfperf-coverage` nothing runs."""
+    return True if session.config.stash[_SESSION].settings.coverage else None
 
 
 @pytest.fixture
@@ -153,7 +176,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         result = yield
         if fixture := pyfuncitem.stash.get(_FIXTURE, None):
             fixture.conclude(lambda text: _warn(pyfuncitem, text))
-    except (NotEnoughDevices, NoBaseline) as error:
+    except NoData as error:
+        if pyfuncitem.config.stash[_SESSION].settings.require_baseline:
+            raise MeasurementError(str(error)) from None  # the nightly gate: nothing passes that was not measured
+        reason = str(error).partition("\n")[0] + " Name one with --tfperf-data-dir DIR"
+        pyfuncitem.config.stash[_SESSION].skipped[reason] += 1
+        pytest.skip(reason)
+    except (NotEnoughDevices, NotBuiltYet, NoBaseline) as error:
+        if not isinstance(error, NoBaseline):  # of which the table tells
+            pyfuncitem.config.stash[_SESSION].skipped[str(error)] += 1
         pytest.skip(str(error))
     return result
 
@@ -179,7 +210,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
     """The table, and what is left to say."""
-    if lines := config.stash[_SESSION].summary():
+    # pytest's own `-rs` tells the reasons too.
+    if lines := config.stash[_SESSION].summary(skips=not terminalreporter.hasopt("skipped")):
         terminalreporter.section("throughput")
         for line in lines:
             terminalreporter.write_line(line)
@@ -265,8 +297,16 @@ def _check_names(item: pytest.Item) -> None:
         for value in params.values():
             if isinstance(value, Workload):
                 catalogue.check(value)
+    except NotBuiltYet:
+        return  # the test skips with the reason
     except TfperfError as error:
         raise pytest.UsageError(f"{item.nodeid}: {error}") from None
+
+
+def _key_of(item: pytest.Item) -> Key | None:
+    """What a test on GPUs would measure."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return key_of(params) if item.get_closest_marker("gpu") else None
 
 
 def _set_clock(item: pytest.Item) -> None:

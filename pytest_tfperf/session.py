@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.baseline import Change, Key
+from pytest_tfperf.baseline import Baseline, Change, Key
 from pytest_tfperf.comparison import Comparison
+from pytest_tfperf.coverage import unmeasured
 from pytest_tfperf.errors import BaselineError, TfperfError
-from pytest_tfperf.gate import exit_status
+from pytest_tfperf.gate import EXIT_REGRESSED, exit_status
 from pytest_tfperf.launchers import Launcher
 from pytest_tfperf.live import LiveLine
 from pytest_tfperf.night import NO_SHIFT
@@ -21,6 +23,7 @@ from pytest_tfperf.record import Record
 from pytest_tfperf.recorder import Recorder
 from pytest_tfperf.reference import floor_rate, reference_for
 from pytest_tfperf.reports import resolution, summary
+from pytest_tfperf.reports.coverage import coverage
 from pytest_tfperf.resolution import rows_too_tight, too_tight, without_spread
 from pytest_tfperf.settings import Settings, WorkerStart
 from pytest_tfperf.stores.baselines import BaselineStore, check_name
@@ -52,6 +55,8 @@ class Session:
         self.comparisons: dict[str, list[Comparison]] = {}
         self.deferred: dict[str, list[Record]] = {}
         self.changes: list[Change] = []
+        self.keys: set[Key] = set()
+        self.skipped: Counter[str] = Counter()
         self.failed = 0
         self.not_measured = 0
         self.baselines = BaselineStore(settings.baselines)
@@ -146,7 +151,7 @@ class Session:
 
     def before(self) -> list[str]:
         """What to say before the first test."""
-        if not self.tests:
+        if not self.tests or self.settings.coverage:
             return []
         said = summary.before(self.topology.machine, len(self.tests), *self.expected_seconds(), self.settings)
         return [*said, *(f"tfperf: {line}" for line in self._of_baselines())]
@@ -197,8 +202,13 @@ class Session:
         self.deferred[test] = records
         self.records = [record for record in self.records if record not in records]
 
-    def summary(self) -> list[str]:
-        """What to say after the last test; a test that was to be run again, and was not, is in doubt."""
+    def summary(self, *, skips: bool) -> list[str]:
+        """What to say after the last test; a test that was to be run again, and was not, is in doubt.
+
+        `skips`: count also what kept tests from measuring.
+        """
+        if self.settings.coverage:
+            return coverage(self._published, unmeasured(self._published, self.keys))
         done = {record.test for record in self.records}
         unsettled = [r for test, records in self.deferred.items() if test not in done for r in records]
         compared = [comparison for found in self.comparisons.values() for comparison in found]
@@ -212,16 +222,22 @@ class Session:
                 shift=self.bench.shift if "bench" in vars(self) else NO_SHIFT,
             ),
         )
-        return [*parts[0], *([""] if all(parts) else []), *parts[1]]
+        return [*parts[0], *([""] if all(parts) else []), *parts[1], *(summary.skips(self.skipped) if skips else [])]
 
     def exit_status(self, status: int, *, failures: int) -> int:
         """pytest's status, or our own where nothing failed and something could not be measured."""
+        if self.settings.coverage and unmeasured(self._published, self.keys):
+            return status or EXIT_REGRESSED
         return exit_status(
             status,
             failed=failures - self.not_measured,
             not_measured=self.not_measured,
             measured_nothing=self._measured_nothing,
         )
+
+    @cached_property
+    def _published(self) -> list[Baseline]:
+        return self.baselines.published()
 
     @property
     def _measured_nothing(self) -> bool:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from pytest_tfperf.data import Data, OnCorrupt
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.launchers.interpreters import find_python
 from pytest_tfperf.telemetry import MIB, Limits
@@ -97,6 +98,13 @@ def _flag(text: str) -> bool:
         raise ValueError("must be true or false") from None
 
 
+def _folder(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise ValueError("must be a folder, and nobody has that home") from None
+
+
 def _option(default: Any, parse: Callable[[str], Any], help: str, metavar: str | None = None) -> Any:
     return dataclass_field(default=default, metadata={"parse": parse, "help": help, "metavar": metavar})
 
@@ -151,12 +159,21 @@ class Settings:
         None, Path, "keep each measurement's whole trial as a file, for `tfperf replay` (under rootdir)", "DIR"
     )
     input_pipeline: str = _option("device", str, "the input_pipeline fixture's value where not parametrised", "NAME")
+    data_dir: Path | None = _option(
+        None, _folder, "folder of the ImageNet TFRecords that the imagenet pipelines read (under rootdir)", "DIR"
+    )
+    corrupt: OnCorrupt = _option(
+        OnCorrupt.STOP, OnCorrupt, "what a corrupt record or JPEG does to a run: stop, or skip the record", "HOW"
+    )
     runs: int = _option(5, _count(5), "fresh runs that --update-baselines measures, at least 5", "N")
     require_baseline: bool = _option(
         False, _flag, "the nightly gate: no baseline fails, and measuring nothing is not green"
     )
     strict: bool = _option(False, _flag, "fail what is INCONCLUSIVE too")
     hold: bool = _option(False, _flag, "a regression must show on two of three nights before it fails")
+    coverage: bool = _option(
+        False, _flag, "run nothing: list the documents' figures that no selected test would measure"
+    )
     smoke: bool = _option(False, _flag, "one window of each test, nothing judged: will tonight run?")
     worker: WorkerStart = _option(
         WorkerStart.FORK,
@@ -179,7 +196,7 @@ class Settings:
         """
         given = {name: _given(config, name, os.environ) for name in _options()}
         values = {name: _parse(name, *value) for name, value in given.items() if value is not None}
-        for folder in ("baselines", "dir", "save_trials"):
+        for folder in ("baselines", "dir", "save_trials", "data_dir"):
             value = values.get(folder, cls.__dataclass_fields__[folder].default)
             values[folder] = None if value is None else config.rootpath / value
         update = config.getoption("update_baselines")
@@ -203,6 +220,11 @@ class Settings:
             gpu_utilisation_fraction=self.gpu_busy,
             gpu_samples_fraction=self.gpu_throttled,
         )
+
+    @property
+    def data(self) -> Data:
+        """What was said about real images."""
+        return Data(folder=str(self.data_dir or ""), on_corrupt=self.corrupt)
 
     def _refuse_contradictions(self) -> None:
         contradictions = {

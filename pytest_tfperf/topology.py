@@ -139,17 +139,24 @@ class Topology:
         """Nodes x devices per node, "1x4": the topology part of a baseline's key."""
         return f"{self.nodes}x{self.devices.count if self.devices else max(1, len(self.gpus))}"
 
-    def take(self, n: int, *, unequal: bool = False) -> Self:
+    def take(self, n: int, *, nodes: int = 1, unequal: bool = False) -> Self:
         """The best linked `n` equal GPUs (any, where unequal); after `on_cpu` or `split`, `n` logical devices.
 
-        Best: the worst pair's link, then all links in total, then the lowest places.
+        Best: the worst pair's link, then all links in total, then the lowest places. `n` is for each of `nodes`.
 
         Raises:
-            NotEnoughDevices: too few, or too few equal ones; says what is needed and what there is.
-            TfperfError: n is below 1.
+            NotEnoughDevices: too few, or too few equal ones, or several nodes, which can't be driven yet; says what
+                is needed and what there is.
+            TfperfError: n or nodes is below 1.
         """
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise TfperfError(f"take({n!r}): ask for a whole number of devices from 1")
+        if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1:
+            raise TfperfError(f"take({n}, nodes={nodes!r}): ask for a whole number of nodes from 1")
+        if nodes > 1:
+            raise NotEnoughDevices(
+                f"needs {nodes} nodes, and training over several is not built yet; `tfperf replay` judges logs of it"
+            )
         if self.devices is not None and (self._takes_cpus or self.devices.split):
             return replace(self, devices=replace(self.devices, count=n))
         chosen = best_linked(self.links, self._groups(unequal), n)

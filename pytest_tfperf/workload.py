@@ -15,6 +15,7 @@ class VariableUpdate(StrEnum):
 
     REPLICATED = "replicated"
     PARAMETER_SERVER = "parameter_server"
+    INDEPENDENT = "independent"  # no exchange: each replica trains a copy of its own
     HOROVOD = "horovod"  # a process for each GPU; so far only in published figures and replayed logs
 
 
@@ -26,12 +27,26 @@ class AllReduce(StrEnum):
     NCCL = "nccl"
 
 
+class ParameterDevice(StrEnum):
+    """Where `parameter_server` keeps the variables: the host's memory, or the first GPU's."""
+
+    CPU = "cpu"
+    GPU = "gpu"
+
+
 class Precision(StrEnum):
     """Keras' dtype policies, by their Keras names."""
 
     FLOAT32 = "float32"
     MIXED_FLOAT16 = "mixed_float16"
     MIXED_BFLOAT16 = "mixed_bfloat16"
+
+
+class Optimizer(StrEnum):
+    """tf_cnn_benchmarks' optimizers: plain gradient descent, or with Nesterov's momentum of 0.9."""
+
+    SGD = "sgd"
+    MOMENTUM = "momentum"
 
 
 class Trainer(StrEnum):
@@ -44,11 +59,13 @@ class Trainer(StrEnum):
 # A registered name (letters, digits, and dashes inside), or a user's own "package.module:function".
 _NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*|[a-z][a-z0-9]*(?:-[a-z][a-z0-9]*)*"
 _MAX_BATCH = 999_999_999
+_MAX_PACKS = 999
 _ID = re.compile(
     rf"(?P<model>{_NAME}?)-b(?P<batch_size>[1-9][0-9]{{0,8}})"  # lazy: the first word like "b64" ends the name
     rf"-(?P<variable_update>{'|'.join(VariableUpdate)})"
     rf"(?:-(?P<all_reduce>{'|'.join(AllReduce)}))?"
-    rf"-(?P<input_pipeline>{_NAME})"
+    rf"-(?P<input_pipeline>{_NAME}?)"  # lazy: "packs4" is no part of the name
+    rf"(?:-packs(?P<num_packs>[1-9][0-9]{{0,2}}))?"
 )
 
 
@@ -63,8 +80,13 @@ class Workload:
         input_pipeline: a name from `catalogue.pipelines()`, or `"package.module:function"`.
         variable_update: tf_cnn_benchmarks' flag of that name.
         all_reduce: how `replicated` sums gradients; the other updates have no such choice.
+        num_packs: tensors that the gradients are packed into before `hierarchical` or `nccl` sums them
+            (tf_cnn_benchmarks' gradient_repacking); 0: each gradient by itself.
+        local_parameter_device: where `parameter_server` keeps the variables (tf_cnn_benchmarks' flag of that name).
         precision: Keras' dtype policy.
+        tf32: let GPUs that have TF32 (compute capability 8.0 on) round float32 factors to it, as TensorFlow does.
         xla: compile the step with XLA.
+        optimizer: what takes a step down the gradient.
         trainer: our loop or Keras' `fit`.
         forward_only: inference instead of training.
 
@@ -77,8 +99,12 @@ class Workload:
     input_pipeline: str = "device"
     variable_update: VariableUpdate = VariableUpdate.REPLICATED
     all_reduce: AllReduce = AllReduce.COPY
+    num_packs: int = 0
+    local_parameter_device: ParameterDevice = ParameterDevice.CPU
     precision: Precision = Precision.FLOAT32
+    tf32: bool = True
     xla: bool = False
+    optimizer: Optimizer = Optimizer.SGD
     trainer: Trainer = Trainer.LOOP
     forward_only: bool = False
 
@@ -91,7 +117,7 @@ class Workload:
                     f"{field}={getattr(self, field)!r} is not a name: give a registered one such as "
                     f"{'resnet50' if field == 'model' else 'device'!r}, or 'package.module:function'"
                 )
-        if ":" not in self.input_pipeline and (taken := _RESERVED & set(self.input_pipeline.split("-"))):
+        if ":" not in self.input_pipeline and (taken := set(filter(_is_reserved, self.input_pipeline.split("-")))):
             raise WorkloadError(
                 f"input_pipeline={self.input_pipeline!r}: {', '.join(sorted(taken))} means something else "
                 "in a workload's id: give the pipeline a name without it"
@@ -105,13 +131,38 @@ class Workload:
             raise WorkloadError(
                 f"batch_size={self.batch_size!r}: images per replica must be a whole number from 1 to {_MAX_BATCH:,}"
             )
-        for field in ("xla", "forward_only"):
+        for field in ("tf32", "xla", "forward_only"):
             if type(getattr(self, field)) is not bool:
                 raise WorkloadError(f"{field}={getattr(self, field)!r} must be True or False")
         if self.variable_update is not VariableUpdate.REPLICATED and self.all_reduce is not AllReduce.COPY:
             raise WorkloadError(
                 f"all_reduce={self.all_reduce.value!r} says how variable_update='replicated' sums gradients; "
                 f"{self.variable_update.value!r} has no such choice: leave it out"
+            )
+        if self.forward_only and self.optimizer is not Optimizer.SGD:
+            raise WorkloadError(
+                f"optimizer={self.optimizer.value!r} has nothing to do where forward_only=True: leave it out"
+            )
+        self._require_possible_packs()
+        if (
+            self.local_parameter_device is not ParameterDevice.CPU
+            and self.variable_update is not VariableUpdate.PARAMETER_SERVER
+        ):
+            raise WorkloadError(
+                f"local_parameter_device={self.local_parameter_device.value!r} says where "
+                f"variable_update='parameter_server' keeps the variables; {self.variable_update.value!r} has no such "
+                "choice: leave it out"
+            )
+
+    def _require_possible_packs(self) -> None:
+        if type(self.num_packs) is not int or not 0 <= self.num_packs <= _MAX_PACKS:
+            raise WorkloadError(
+                f"num_packs={self.num_packs!r} must be a whole number from 0 (no packing) to {_MAX_PACKS}"
+            )
+        if self.num_packs and self.all_reduce is AllReduce.COPY:
+            raise WorkloadError(
+                f"num_packs={self.num_packs} packs what all_reduce='hierarchical' or 'nccl' sends; "
+                "'copy' sends each gradient by itself: choose one of them, or leave it out"
             )
 
     @property
@@ -125,6 +176,8 @@ class Workload:
         if self.all_reduce is not AllReduce.COPY:
             parts.append(self.all_reduce.value)
         parts.append(self.input_pipeline)
+        if self.num_packs:
+            parts.append(f"packs{self.num_packs}")
         parts += [word for word, value in _SUFFIXES.items() if all(getattr(self, f) == v for f, v in value.items())]
         return "-".join(parts)
 
@@ -158,7 +211,8 @@ class Workload:
         if match is None:
             return None
         named: dict[str, Any] = {k: v for k, v in match.groupdict().items() if v is not None}
-        return cls(**named | {"batch_size": int(named["batch_size"])} | choices)
+        numbers: dict[str, Any] = {field: int(named[field]) for field in ("batch_size", "num_packs") if field in named}
+        return cls(**named | numbers | choices)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for the worker; `Workload(**workload.to_json())` is the workload again."""
@@ -175,21 +229,30 @@ class Workload:
 _CHOICES: dict[str, type[StrEnum]] = {
     "variable_update": VariableUpdate,
     "all_reduce": AllReduce,
+    "local_parameter_device": ParameterDevice,
     "precision": Precision,
+    "optimizer": Optimizer,
     "trainer": Trainer,
 }
 
-# The words that an id ends with, in this order, for what is not the default.
+# The words that an id ends with, after the packs and in this order, for what is not the default.
 _SUFFIXES: dict[str, dict[str, Any]] = {
+    "parameters_on_gpu": {"local_parameter_device": ParameterDevice.GPU},
     "mixed_float16": {"precision": Precision.MIXED_FLOAT16},
     "mixed_bfloat16": {"precision": Precision.MIXED_BFLOAT16},
+    "no_tf32": {"tf32": False},
     "xla": {"xla": True},
+    "momentum": {"optimizer": Optimizer.MOMENTUM},
     "keras": {"trainer": Trainer.KERAS},
     "forward_only": {"forward_only": True},
 }
 
 # Words that a pipeline's name must not hold, or two workloads would have one id.
 _RESERVED = frozenset(_SUFFIXES) | frozenset(AllReduce)
+
+
+def _is_reserved(word: str) -> bool:
+    return word in _RESERVED or re.fullmatch(r"packs[0-9]+", word) is not None
 
 
 def _choice(field: str, choices: type[StrEnum], value: Any) -> StrEnum:

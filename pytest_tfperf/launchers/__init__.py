@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from pytest_tfperf.data import Data
 from pytest_tfperf.topology import Devices
 from pytest_tfperf.trial import Window
 from pytest_tfperf.workload import Workload
 
 Progress = Callable[[str], None]
 """Is told each phase of a worker's start: "devices", "input pipeline", "model", "compile"."""
+
+SKIPPED = "skipped_records"
+"""Under this name an attempt's environment says which corrupt records were left out; absent where none was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +27,14 @@ class Job:
         devices: what to train it on.
         seed: for the initial weights and the synthetic images.
         slowdown: fraction of its throughput that the worker loses on purpose, 0 to below 1.
+        data: where real images lie, for pipelines that read them.
     """
 
     workload: Workload
     devices: Devices
     seed: int = 0
     slowdown: float = 0.0
+    data: Data = field(default_factory=Data)
 
 
 class TrainingRun(Protocol):

@@ -15,7 +15,7 @@ from typing import Any
 from pytest_tfperf import catalogue
 from pytest_tfperf.connection import Channel, ConnectionLost, Listener, Silence
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.launchers import Job, Progress
+from pytest_tfperf.launchers import SKIPPED, Job, Progress
 from pytest_tfperf.launchers.processes import (
     ForkServer,
     FreshInterpreters,
@@ -66,6 +66,7 @@ class LocalLauncher:
             "devices": asdict(job.devices),
             "seed": job.seed,
             "slowdown": job.slowdown,
+            "data": asdict(job.data),
             "names": catalogue.registered(),
             "log": str(log),
             "environment": _environment(job),
@@ -143,6 +144,8 @@ class LocalRun:
     def receive(self) -> Window:
         """See `TrainingRun.receive`."""
         window = self._next()["window"]
+        if window["skipped"]:
+            self.environment = {**self.environment, SKIPPED: window["skipped"].replace(" ", "_")}
         return Window(steps=window["steps"], seconds=window["seconds"], loss=window["loss"])
 
     def close(self) -> None:

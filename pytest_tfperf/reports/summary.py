@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pytest_tfperf.baseline import Change
@@ -59,6 +59,12 @@ def comparisons(found: Sequence[Comparison]) -> list[str]:
     words = ", ".join(f"{count} {word}" for word, count in counted.items())
     doubts = [f"in doubt: {compared.headline(c)}; {c.reason}" for c in found if c.outcome is Outcome.INCONCLUSIVE]
     return [*compared.table(found), "", f"{found[0].machine}: {words} in {spent}", *doubts]
+
+
+def skips(reasons: Mapping[str, int]) -> list[str]:
+    """What kept tests from measuring: one line for each reason, the most frequent first."""
+    in_order = sorted(reasons.items(), key=lambda item: -item[1])
+    return [f"{count} skipped: {reason}" for reason, count in in_order]
 
 
 def _lines(

@@ -66,6 +66,11 @@ class BaselineStore:
         """The machines that have a file, the published ones included."""
         return sorted({name for folder in self._folders() for name in _machines(folder)}, key=baseline_file.natural)
 
+    def published(self) -> list[Baseline]:
+        """Every published row, machine by machine; raises as `load` does."""
+        keys = {key: None for machine in self.machines() for key in self.load(machine)}
+        return [row for key in keys for row in self.published_like(key)]
+
     def published_like(self, key: Key) -> list[Baseline]:
         """The published rows with this key, of every machine: for floors, and to show the document's figure.
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from pytest_tfperf.data import Data
 from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.training.skipped import Skipped
+from pytest_tfperf.workload import Workload
 
 Batch = tuple[Any, Any]
 """Images, float32 [batch, height, width, channels]; labels, int32 or int64 [batch]."""
@@ -25,6 +28,8 @@ class InputSpec:
         batch_size: images per replica and step.
         replicas: how many replicas take a batch each step.
         seed: the same seed gives the same images and labels.
+        data: where real images lie, and what a corrupt one does to the run.
+        skipped: is told of each corrupt one that is left out, so that the user is told.
     """
 
     image_shape: tuple[int, int, int]
@@ -32,6 +37,8 @@ class InputSpec:
     batch_size: int
     replicas: int
     seed: int
+    data: Data = field(default_factory=Data)
+    skipped: Skipped = field(default_factory=Skipped)
 
     @property
     def signature(self) -> tuple[tf.TensorSpec, tf.TensorSpec]:
@@ -50,7 +57,14 @@ class InputSpec:
         return images, rng.integers(0, self.num_classes, self.batch_size, np.int32)
 
 
-def checked(inputs: Any, spec: InputSpec) -> tf.data.Dataset | Batch:
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What a pipeline returns that is to be measured alone: its batches are fetched, and nothing is trained on them."""
+
+    inputs: tf.data.Dataset | Batch
+
+
+def checked(inputs: Any, spec: InputSpec) -> tf.data.Dataset | Batch | Alone:
     """The pipeline's result, ready for `feed`.
 
     A dataset of unknown length is made to fail when it ends, and batches of unknown shape when they differ from `spec`.
@@ -58,6 +72,8 @@ def checked(inputs: Any, spec: InputSpec) -> tf.data.Dataset | Batch:
     Raises:
         WorkloadError: neither a dataset nor a pair, batches of another form, or a dataset that ends.
     """
+    if isinstance(inputs, Alone):
+        return Alone(checked(inputs.inputs, spec))
     if not isinstance(inputs, tf.data.Dataset):
         if not isinstance(inputs, tuple) or len(inputs) != 2:
             raise WorkloadError(f"it returned {_kind(inputs)}, not a tf.data.Dataset or a pair (images, labels)")
@@ -83,8 +99,8 @@ def feed(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> C
     A dataset is read by one iterator, a batch for each replica in turn, fetched ahead to the replica's device.
     """
     if not isinstance(inputs, tf.data.Dataset):
-        placed = _placed(strategy, inputs)
-        return lambda: placed
+        on_devices = placed(strategy, inputs)
+        return lambda: on_devices
     if _must_be_copied(strategy):
         fetched = iter(strategy.distribute_datasets_from_function(lambda _: inputs))
         return lambda: next(fetched)
@@ -93,11 +109,21 @@ def feed(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> C
     return lambda: strategy.experimental_distribute_values_from_function(lambda _: next(ahead))
 
 
+def dataset_ended(workload: Workload, error: Exception) -> WorkloadError | None:
+    """What to say where `error` is that of a `checked` dataset at its end; None for any other."""
+    if "infinite number of elements" not in str(error):
+        return None
+    return WorkloadError(
+        f"input_pipeline {workload.input_pipeline!r}: its dataset ended; a run takes as many batches "
+        "as it needs: add .repeat(), or make the generator endless"
+    )
+
+
 def _must_be_copied(strategy: tf.distribute.Strategy) -> bool:
     return any("GPU" in device for device in strategy.extended.worker_devices)
 
 
-def _placed(strategy: tf.distribute.Strategy, batch: Batch) -> Any:
+def placed(strategy: tf.distribute.Strategy, batch: Batch) -> Any:
     """The batch, copied once to each replica's device."""
 
     def copy(context: tf.distribute.ValueContext) -> Any:

@@ -10,23 +10,26 @@ import keras
 import tensorflow as tf
 
 from pytest_tfperf import catalogue
-from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.training.inputs import Batch, InputSpec, checked
+from pytest_tfperf.data import Data
+from pytest_tfperf.errors import TfperfError, WorkloadError
+from pytest_tfperf.training.inputs import Alone, Batch, InputSpec, checked
+from pytest_tfperf.training.precision import set_precision
 from pytest_tfperf.training.strategies import variable_scope
-from pytest_tfperf.workload import Precision, Workload
+from pytest_tfperf.workload import Workload
 
 
 def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int = 1) -> keras.Model:
     """The workload's model, with its variables where `strategy` wants them; `seed` sets its initial weights.
 
+    The process computes in the workload's precision from then on.
+
     Raises:
         WorkloadError: the function can't be found or fails, or returns anything but a keras.Model from images to
-            logits; or the precision isn't built yet.
+            logits.
     """
-    if workload.precision is not Precision.FLOAT32:
-        raise WorkloadError(f"{workload.id}: precision={workload.precision.value!r} is not built yet; use 'float32'")
     target = catalogue.resolve_model(workload.model)
     build = _function("model", target)
+    set_precision(workload)
     keras.utils.set_random_seed(seed)
     with variable_scope(strategy):
         model = _called("model", target, build)
@@ -34,7 +37,9 @@ def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int =
     return model
 
 
-def input_spec(workload: Workload, model: keras.Model, strategy: tf.distribute.Strategy, seed: int = 1) -> InputSpec:
+def input_spec(
+    workload: Workload, model: keras.Model, strategy: tf.distribute.Strategy, seed: int = 1, data: Data | None = None
+) -> InputSpec:
     """What `model` has to be fed with, one batch for each of the strategy's replicas."""
     return InputSpec(
         image_shape=tuple(model.input_shape[1:]),
@@ -42,13 +47,15 @@ def input_spec(workload: Workload, model: keras.Model, strategy: tf.distribute.S
         batch_size=workload.batch_size,
         replicas=strategy.num_replicas_in_sync,
         seed=seed,
+        data=data or Data(),
     )
 
 
-def load_pipeline(workload: Workload, spec: InputSpec) -> tf.data.Dataset | Batch:
+def load_pipeline(workload: Workload, spec: InputSpec) -> tf.data.Dataset | Batch | Alone:
     """What the workload's input pipeline gives for `spec`, checked.
 
     Raises:
+        NoData, MeasurementError: it reads real images, and there are none.
         WorkloadError: the function can't be found or fails, or returns batches of another form, or too few.
     """
     target = catalogue.resolve_pipeline(workload.input_pipeline)
@@ -89,5 +96,7 @@ def _function(kind: str, target: str) -> Callable[..., Any]:
 def _called(kind: str, target: str, function: Callable[..., Any], *args: Any) -> Any:
     try:
         return function(*args)
+    except TfperfError:
+        raise  # one of ours, which says all that there is to say
     except Exception as e:
         raise WorkloadError(f"{kind} {target!r} raised {type(e).__name__}: {e}") from e

@@ -6,10 +6,11 @@ import keras
 import tensorflow as tf
 
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.training import optimizers
-from pytest_tfperf.training.inputs import Batch, feed
+from pytest_tfperf.training.inputs import Batch, dataset_ended, feed
 from pytest_tfperf.training.losses import cross_entropy, weight_penalty
-from pytest_tfperf.workload import Trainer, VariableUpdate, Workload
+from pytest_tfperf.training.optimizers import Descent
+from pytest_tfperf.training.precision import loss_scale
+from pytest_tfperf.workload import VariableUpdate, Workload
 
 
 class TrainingLoop:
@@ -22,7 +23,7 @@ class TrainingLoop:
         workload: what the three were made for.
 
     Raises:
-        WorkloadError: the workload asks for a trainer that isn't built yet, or for XLA where it can't work.
+        WorkloadError: the workload asks for XLA where it can't work.
     """
 
     def __init__(
@@ -37,7 +38,15 @@ class TrainingLoop:
         self._strategy = strategy
         self._model = model
         self._workload = workload
+        self._independent = workload.variable_update is VariableUpdate.INDEPENDENT
         self._variables = [v.value for v in model.trainable_variables]
+        self._descent = Descent(
+            strategy,
+            self._variables,
+            workload.optimizer,
+            loss_scale(workload.precision),
+            alone=self._independent,
+        )
         self._next_batch = feed(strategy, inputs)
         self._compute = self._loss_and_gradients
         if workload.xla:
@@ -59,12 +68,9 @@ class TrainingLoop:
         try:
             loss = float(self._window(tf.constant(steps)))
         except tf.errors.FailedPreconditionError as e:
-            if "infinite number of elements" not in str(e):
+            if (ended := dataset_ended(self._workload, e)) is None:
                 raise
-            raise WorkloadError(
-                f"input_pipeline {self._workload.input_pipeline!r}: its dataset ended; a run takes as many batches "
-                "as it needs: add .repeat(), or make the generator endless"
-            ) from e
+            raise ended from e
         # The loss is known before the last update is done.
         tf.test.experimental.sync_devices()
         return loss
@@ -80,15 +86,19 @@ class TrainingLoop:
         return loss
 
     def _step(self) -> tf.Tensor:
-        # The penalty is of the weights before the update, and the same for all replicas: once is enough.
-        penalty = 0.0 if self._workload.forward_only else weight_penalty(self._variables)
+        # The penalty is of the weights before the update, and the same for all replicas (but independent ones): once
+        # is enough.
+        once = not self._workload.forward_only and not self._independent
+        penalty = weight_penalty(self._variables) if once else 0.0
         losses = self._strategy.run(self._replica_step, args=self._next_batch())
         return self._strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None) + penalty
 
     def _replica_step(self, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         loss, gradients = self._compute(images, labels)
+        if gradients and self._independent:
+            loss += weight_penalty(self._variables)
         if gradients:
-            optimizers.descend(gradients, self._variables)
+            self._descent.step(gradients)
         return loss
 
     def _loss_and_gradients(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -96,12 +106,10 @@ class TrainingLoop:
             return cross_entropy(self._model(images, training=False), labels), []
         with tf.GradientTape() as tape:
             loss = cross_entropy(self._model(images, training=True), labels)
-        return loss, optimizers.gradients(tape, loss, self._variables)
+        return loss, self._descent.gradients(tape, loss)
 
 
 def _require_possible(strategy: tf.distribute.Strategy, workload: Workload) -> None:
-    if workload.trainer is not Trainer.LOOP:
-        raise WorkloadError(f"{workload.id}: trainer={workload.trainer.value!r} is not built yet; use 'loop'")
     shared = workload.variable_update is VariableUpdate.PARAMETER_SERVER
     if workload.xla and shared and not isinstance(strategy, tf.distribute.OneDeviceStrategy):
         raise WorkloadError(

@@ -25,6 +25,14 @@ def die_with_parent(parent_pid: int, by: signal.Signals = signal.SIGKILL) -> Non
         os._exit(1)
 
 
+def compile_only_what_is_asked() -> None:
+    """Pin XLA's automatic clustering off, whatever the user's shell says; before TensorFlow is imported.
+
+    A workload's `xla` alone decides. In TF_XLA_FLAGS auto-clustering would override TensorFlow's own configuration.
+    """
+    os.environ["TF_XLA_FLAGS"] = "--tf_xla_auto_jit=-1"
+
+
 def become_worker(log: Path, environment: Mapping[str, str], import_paths: Sequence[str]) -> None:
     """Take a log file, an environment and import paths of one's own; SIGUSR1 then writes all stacks to the log.
 
@@ -43,6 +51,7 @@ def become_worker(log: Path, environment: Mapping[str, str], import_paths: Seque
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     os.environ.clear()
     os.environ.update(environment)
+    compile_only_what_is_asked()
     sys.path += [path for path in import_paths if path not in sys.path]
     faulthandler.enable(sys.stderr)
     faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.connection import Address, Channel, ConnectionLost, connect
-from pytest_tfperf.training.process import become_worker, die_with_parent
+from pytest_tfperf.training.process import become_worker, compile_only_what_is_asked, die_with_parent
 
 
 def main() -> None:
@@ -29,6 +29,7 @@ def main() -> None:
     channel = connect(address)
     channel.send({"hello": "server", "pid": os.getpid()})
     started = time.perf_counter()
+    compile_only_what_is_asked()
     try:
         from pytest_tfperf.training import worker
     except ImportError as error:

@@ -9,14 +9,14 @@ from typing import Any
 import tensorflow as tf
 
 from pytest_tfperf.errors import MeasurementError, WorkloadError
-from pytest_tfperf.workload import AllReduce, VariableUpdate, Workload
+from pytest_tfperf.workload import AllReduce, ParameterDevice, VariableUpdate, Workload
 
 
 def strategy_for(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
     """The strategy that trains `workload` with one replica on each of `devices` (names as `configure` gives them).
 
     Raises:
-        WorkloadError: an all-reduce that these devices don't have.
+        WorkloadError: an all-reduce, or a place for the parameters, that these devices don't have.
         MeasurementError: TensorFlow made another number of replicas than was asked for.
     """
     strategy = _make(workload, devices)
@@ -41,28 +41,40 @@ def _make(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
             "to train, use 'replicated' or 'parameter_server'"
         )
     if workload.variable_update is VariableUpdate.PARAMETER_SERVER:
-        return _central_storage(devices)
+        return _central_storage(devices, _parameter_device(workload, devices))
     if len(devices) == 1:
         return tf.distribute.OneDeviceStrategy(devices[0])
-    return tf.distribute.MirroredStrategy(devices, cross_device_ops=_cross_device_ops(workload.all_reduce))
+    # `independent` has no use for the mirrored variables' exchange: `optimizers.descend` leaves it out.
+    return tf.distribute.MirroredStrategy(devices, cross_device_ops=_cross_device_ops(workload))
 
 
-def _central_storage(devices: list[str]) -> tf.distribute.Strategy:
-    """The parameters on the CPU, as tf_cnn_benchmarks' default local_parameter_device has them."""
-    if devices == ["CPU:0"]:
-        return tf.distribute.OneDeviceStrategy(devices[0])
-    return tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device="CPU:0")
+def _parameter_device(workload: Workload, devices: list[str]) -> str:
+    """The CPU, as tf_cnn_benchmarks' default has it, or the first GPU (where it deals them out over all GPUs)."""
+    if workload.local_parameter_device is ParameterDevice.CPU:
+        return "CPU:0"
+    if "GPU" not in devices[0]:
+        raise WorkloadError(
+            f"{workload.id}: local_parameter_device='gpu' needs GPUs, and the devices are {', '.join(devices)}; "
+            "leave it out to keep the parameters on the CPU"
+        )
+    return devices[0]
 
 
-def _cross_device_ops(all_reduce: AllReduce) -> tf.distribute.CrossDeviceOps:
-    # No packing, as tf_cnn_benchmarks without gradient_repacking: to pack copies every gradient twice more.
-    match all_reduce:
+def _central_storage(devices: list[str], parameter_device: str) -> tf.distribute.Strategy:
+    if devices == [parameter_device]:
+        return tf.distribute.OneDeviceStrategy(parameter_device)
+    return tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device=parameter_device)
+
+
+def _cross_device_ops(workload: Workload) -> tf.distribute.CrossDeviceOps:
+    # 0 packs by default, as tf_cnn_benchmarks without gradient_repacking: to pack copies every gradient twice more.
+    match workload.all_reduce:
         case AllReduce.COPY:
             return tf.distribute.ReductionToOneDevice()
         case AllReduce.HIERARCHICAL:
-            return tf.distribute.HierarchicalCopyAllReduce(num_packs=0)
+            return tf.distribute.HierarchicalCopyAllReduce(num_packs=workload.num_packs)
         case AllReduce.NCCL:
-            return tf.distribute.NcclAllReduce(num_packs=0)
+            return tf.distribute.NcclAllReduce(num_packs=workload.num_packs)
 
 
 @contextmanager

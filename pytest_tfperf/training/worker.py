@@ -14,11 +14,16 @@ import tensorflow as tf
 
 from pytest_tfperf import catalogue
 from pytest_tfperf.connection import Channel, ConnectionLost
+from pytest_tfperf.data import Data, OnCorrupt
 from pytest_tfperf.topology import DeviceKind, Devices
 from pytest_tfperf.training.devices import configure
+from pytest_tfperf.training.inputs import InputSpec
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
-from pytest_tfperf.training.loop import TrainingLoop
+from pytest_tfperf.training.precision import tf32_in_use
+from pytest_tfperf.training.records import naming_corrupt
+from pytest_tfperf.training.skipped import Skipped
 from pytest_tfperf.training.strategies import strategy_for
+from pytest_tfperf.training.trainers import Windows, trainer_for
 from pytest_tfperf.workload import Workload
 
 
@@ -26,17 +31,18 @@ def work(channel: Channel, job: dict[str, Any]) -> int:
     """Do a job for the driver at the other end; returns the process's exit status."""
     channel.send({"hello": "worker", "number": job["number"], "pid": os.getpid()})
     try:
-        loop, compile_seconds = _prepare(channel, job)
+        loop, compile_seconds, spec = _prepare(channel, job)
         channel.send(
             {
                 "ready": {
                     "images_per_step": loop.images_per_step,
                     "compile_seconds": compile_seconds,
-                    "environment": versions(),
+                    "environment": versions() | _settings(),
                 }
             }
         )
-        _serve_windows(channel, loop, job["slowdown"])
+        with naming_corrupt(spec):
+            _serve_windows(channel, loop, job["slowdown"], spec.skipped)
     except ConnectionLost:
         return 0  # the driver has what it wants
     except BaseException as error:  # the driver reports whatever it was
@@ -69,7 +75,13 @@ def versions() -> dict[str, str]:
     return {name: version for name, version in found.items() if version}
 
 
-def _prepare(channel: Channel, job: dict[str, Any]) -> tuple[TrainingLoop, float]:
+def _settings() -> dict[str, str]:
+    """What decides on speed beside the versions; asks devices, and so is nothing for the fork server."""
+    found = {"tf32": tf32_in_use(), "xla_flags": os.environ.get("XLA_FLAGS", "").strip().replace(" ", "_")}
+    return {name: value for name, value in found.items() if value}
+
+
+def _prepare(channel: Channel, job: dict[str, Any]) -> tuple[Windows, float, InputSpec]:
     """Everything before the first timed step, told phase by phase so that a fault has a place."""
 
     def phase(name: str) -> None:
@@ -85,15 +97,19 @@ def _prepare(channel: Channel, job: dict[str, Any]) -> tuple[TrainingLoop, float
     phase("model")
     model = load_model(workload, strategy, job["seed"])
     phase("input pipeline")
-    inputs = load_pipeline(workload, input_spec(workload, model, strategy, job["seed"]))
+    data = job["data"]
+    data = Data(**data | {"on_corrupt": OnCorrupt(data["on_corrupt"])})
+    spec = input_spec(workload, model, strategy, job["seed"], data)
+    inputs = load_pipeline(workload, spec)
     phase("compile")
-    loop = TrainingLoop(strategy, model, inputs, workload)
+    loop = trainer_for(strategy, model, inputs, workload)
     started = time.perf_counter()
-    loop.run(1)
-    return loop, time.perf_counter() - started
+    with naming_corrupt(spec):
+        loop.run(1)
+    return loop, time.perf_counter() - started, spec
 
 
-def _serve_windows(channel: Channel, loop: TrainingLoop, slowdown: float) -> None:
+def _serve_windows(channel: Channel, loop: Windows, slowdown: float, skipped: Skipped) -> None:
     """Run each window that is asked for, until the driver hangs up."""
     gc.collect()
     gc.freeze()  # no collection in mid-window walks over all that TensorFlow has made
@@ -105,4 +121,5 @@ def _serve_windows(channel: Channel, loop: TrainingLoop, slowdown: float) -> Non
             # Losing a fraction f of the throughput takes f / (1 - f) of the window's own time on top of it.
             time.sleep((time.perf_counter() - started) * slowdown / (1 - slowdown))
         seconds = time.perf_counter() - started
-        channel.send({"window": {"steps": steps, "seconds": seconds, "loss": loss}})
+        window = {"steps": steps, "seconds": seconds, "loss": loss, "skipped": str(skipped) if skipped else ""}
+        channel.send({"window": window})

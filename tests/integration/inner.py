@@ -21,7 +21,7 @@ from textwrap import dedent
 from typing import Any
 from xml.etree import ElementTree
 
-from pytest_tfperf.baseline import Baseline, Key
+from pytest_tfperf.baseline import Baseline, Key, Provenance
 from pytest_tfperf.stores.baselines import BaselineStore
 
 MACHINE = "box"
@@ -84,6 +84,14 @@ class Project:
     def baseline(self, workload: str, topology: str = "1x1", **row: Any) -> None:
         key = Key(workload, topology)
         self.baselines.update(MACHINE, {key: Baseline(machine=MACHINE, key=key, **row)})
+
+    def publish(self, source: str, figures: dict[Key, float]) -> None:
+        """A document's figures, of a machine that is not this one."""
+        rows = {
+            key: Baseline(machine="paper", key=key, reference=value, provenance=Provenance.PUBLISHED, source=source)
+            for key, value in figures.items()
+        }
+        self.baselines.update("paper", rows)
 
     def run(self, *arguments: str, **environment: str) -> Finished:
         process = self.start(*arguments, **environment)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from inner import Finished, Project
 
+from pytest_tfperf.baseline import Key
+
 
 @pytest.fixture(scope="module")
 def smoke(shared: Project) -> Finished:
@@ -21,16 +23,28 @@ def smoke(shared: Project) -> Finished:
             assert measured.windows == 1
 
         @pytest.mark.cpu
+        def test_ratio(throughput, gpu_topology):
+            one, two = Workload(model="nets:tiny", batch_size=1), Workload(model="nets:tiny", batch_size=2)
+            throughput.check_ratio(one, over=two, on=gpu_topology.take(1))
+
+        @pytest.mark.cpu
         def test_broken(throughput, gpu_topology):
             throughput.check(Workload(model="nets:raising", batch_size=1), on=gpu_topology.take(1))
         """,
     )
     shared.baseline("nets:tiny-b1-replicated-device", reference=1e12)
+    figures = {"nets:tiny-b1-replicated-device": 1e12, "nets:tiny-b2-replicated-device": 1.0}
+    shared.publish("paper", {Key(workload, "1x1"): value for workload, value in figures.items()})
     return shared.run("--tfperf-smoke")
 
 
 def test_one_window_is_measured_and_nothing_judged(smoke: Finished) -> None:
-    assert smoke.kinds == {"test_it[1]": "passed", "test_it[2]": "passed", "test_broken": "error"}
+    assert smoke.kinds == {
+        "test_it[1]": "passed",
+        "test_it[2]": "passed",
+        "test_ratio": "passed",
+        "test_broken": "error",
+    }
 
 
 def test_a_smoke_run_says_that_nothing_is_judged(smoke: Finished) -> None:
@@ -38,7 +52,7 @@ def test_a_smoke_run_says_that_nothing_is_judged(smoke: Finished) -> None:
 
 
 def test_the_table_calls_a_smoke_run_measured(smoke: Finished) -> None:
-    assert "box: 2 measured in " in smoke.text
+    assert "box: 4 measured in " in smoke.text
 
 
 def test_a_smoke_run_finds_what_would_break_tonight(smoke: Finished) -> None:

@@ -8,17 +8,17 @@ import keras
 import numpy as np
 
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
-from pytest_tfperf.training.loop import TrainingLoop
 from pytest_tfperf.training.strategies import strategy_for
+from pytest_tfperf.training.trainers import trainer_for
 from pytest_tfperf.workload import Workload
 
 
-def build(devices: list[str], seed: int = 1, **workload: Any) -> tuple[TrainingLoop, keras.Model]:
+def build(devices: list[str], seed: int = 1, **workload: Any) -> tuple[Any, keras.Model]:
     asked = Workload(**{"model": "nets:plain", "batch_size": 4} | workload)
     strategy = strategy_for(asked, devices)
     model = load_model(asked, strategy, seed)
     inputs = load_pipeline(asked, input_spec(asked, model, strategy, seed))
-    return TrainingLoop(strategy, model, inputs, asked), model
+    return trainer_for(strategy, model, inputs, asked), model
 
 
 def weights(model: keras.Model) -> list[np.ndarray[Any, Any]]:

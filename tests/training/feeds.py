@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,24 @@ def sliced(spec: InputSpec) -> tf.data.Dataset:
     images = rng.normal(size=(together, *spec.image_shape)).astype(np.float32)
     labels = rng.integers(0, spec.num_classes, together, np.int32)
     return tf.data.Dataset.from_tensor_slices((images, labels)).batch(spec.batch_size, drop_remainder=True).repeat()
+
+
+SHARE = (0, 1)
+"""Which replica of how many `share` gives the batches of."""
+
+
+def share(spec: InputSpec) -> tf.data.Dataset:
+    """Of `sliced` for several replicas, the batches that fall to one of them."""
+    replica, replicas = SHARE
+    return sliced(replace(spec, replicas=replicas)).skip(replica).take(1).repeat()
+
+
+def numbered(spec: InputSpec) -> tf.data.Dataset:
+    """The n-th batch is all n: how far the images are tells how many batches were taken."""
+    images = tf.data.Dataset.counter(1).map(
+        lambda n: tf.fill((spec.batch_size, *spec.image_shape), tf.cast(n, tf.float32))
+    )
+    return images.map(lambda batch: (batch, tf.zeros(spec.batch_size, tf.int32)))
 
 
 def learnable(spec: InputSpec) -> tuple[Any, Any]:

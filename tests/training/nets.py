@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import layers
 
 from pytest_tfperf.training.layers import FusedBatchNormalization
@@ -51,6 +52,47 @@ def any_size() -> keras.Model:
 
 def broken() -> keras.Model:
     raise ZeroDivisionError("no such depth")
+
+
+class _Remembering(layers.Layer):
+    """Keeps the mean of the last batch that it saw."""
+
+    def build(self, _: Any) -> None:
+        self.last = self.add_weight(shape=(), trainable=False, name="last", initializer="zeros")
+
+    def call(self, inputs: Any) -> Any:
+        self.last.assign(keras.ops.mean(inputs))
+        return inputs
+
+
+def averaging() -> keras.Model:
+    return _model(_Remembering())
+
+
+class _Counting(layers.Layer):
+    """Counts in Python, so once for each trace."""
+
+    traces = 0
+
+    def call(self, inputs: Any) -> Any:
+        self.traces += 1
+        return inputs
+
+
+def counting_traces() -> keras.Model:
+    return _model(_Counting())
+
+
+class _Failing(layers.Layer):
+    """Fails when it runs, not when it is traced."""
+
+    def call(self, inputs: Any) -> Any:
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_sum(inputs) > 1e30, [inputs])]):
+            return tf.identity(inputs)
+
+
+def failing() -> keras.Model:
+    return _model(_Failing())
 
 
 class _Idle(layers.Layer):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 from building import assert_same, build, weights
 
 from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.workload import Precision
 
 
 @pytest.mark.parametrize("pipeline", ["device", "host", "python"])
@@ -47,11 +49,18 @@ def test_forward_only_leaves_the_weights_alone(cpus: list[str]) -> None:
     assert_same(weights(model), before, rtol=0)
 
 
+@pytest.mark.parametrize("precision", Precision)
+@pytest.mark.parametrize("model", ["resnet20", "nets:dropping"])
+def test_forward_only_and_training_work_in_every_precision(cpus: list[str], model: str, precision: Precision) -> None:
+    only, _ = build(cpus[:1], model=model, precision=precision, forward_only=True)
+    training, _ = build(cpus[:1], model=model, precision=precision)
+    assert math.isfinite(only.run(1))
+    assert math.isfinite(training.run(2))
+
+
 @pytest.mark.parametrize(
     ("workload", "message"),
     [
-        ({"trainer": "keras"}, "trainer='keras' is not built yet"),
-        ({"precision": "mixed_float16"}, "precision='mixed_float16' is not built yet"),
         ({"xla": True, "variable_update": "parameter_server"}, "XLA can't compile"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ import tensorflow as tf
 from building import assert_same, build
 
 from pytest_tfperf import catalogue
+from pytest_tfperf.data import Data
 from pytest_tfperf.training import inputs
-from pytest_tfperf.training.inputs import InputSpec
+from pytest_tfperf.training.inputs import Alone, InputSpec
 from pytest_tfperf.training.loading import load_pipeline
 from pytest_tfperf.workload import Workload
 
@@ -22,12 +24,13 @@ SPEC = InputSpec(image_shape=(5, 6, 3), num_classes=7, batch_size=20, replicas=2
 
 def batches(name: str, spec: InputSpec, count: int) -> list[tuple[Any, Any]]:
     found = load_pipeline(Workload(model="m:f", batch_size=1, input_pipeline=name), spec)
+    found = found.inputs if isinstance(found, Alone) else found
     return list(islice(found, count)) if isinstance(found, tf.data.Dataset) else [found] * count
 
 
 @pytest.mark.parametrize("name", sorted(catalogue.pipelines()))
-def test_batches_have_the_form_that_was_asked_for(cpus: list[str], name: str) -> None:
-    for images, labels in batches(name, SPEC, 3):
+def test_batches_have_the_form_that_was_asked_for(cpus: list[str], photographs: Path, name: str) -> None:
+    for images, labels in batches(name, replace(SPEC, data=Data(folder=str(photographs))), 3):
         assert (images.shape, images.dtype) == ((20, 5, 6, 3), "float32")
         assert (labels.shape, labels.dtype) == ((20,), "int32")
         assert set(np.array(labels)) <= set(range(7))

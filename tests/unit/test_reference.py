@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import linked, load
 
 from pytest_tfperf.baseline import Baseline, Key, Provenance
-from pytest_tfperf.reference import Reference, reference_for
+from pytest_tfperf.reference import Reference, floor_rate, reference_for
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.verdict import Tolerance
 
@@ -172,6 +174,34 @@ def test_a_floor_on_a_machine_without_rows_has_the_documents_noise(shelf: Shelf)
     noise = shelf.find().noise
     assert noise is not None
     assert noise.source.startswith("assumed")
+
+
+def of_the_documents(folder: Path, *, device: bool) -> list[tuple[Key, Reference]]:
+    """What eight H200 GPUs are held against for each published row of one machine, on device data or on any other."""
+    store = BaselineStore(folder, published=Path(__file__).parents[2] / "baselines")
+    gpu = load("h200").gpus[0]
+    eight = linked(8, {})
+    machine = replace(eight, gpus=tuple(replace(gpu, index=i, uuid=f"GPU-{i}") for i in range(8)))
+    return [
+        (
+            row.key,
+            reference_for(store, "h200", row.key, gpu_fp32_tflops=floor_rate(machine.take(int(row.key.topology[2])))),
+        )
+        for row in store.published()
+        if row.key.topology.startswith("1x") and ("-device" in row.key.workload) is device
+    ]
+
+
+def test_every_synthetic_row_of_the_documents_is_a_floor_on_stronger_gpus(tmp_path: Path) -> None:
+    found = of_the_documents(tmp_path, device=True)
+    assert len(found) == 2 + 16 + 84  # Azure's with one node, the DGX-1's two columns of four, a third of Lambda's
+    assert [key for key, reference in found if not reference.floor] == []
+
+
+def test_no_row_that_depends_on_its_host_is_a_floor(tmp_path: Path) -> None:
+    found = of_the_documents(tmp_path, device=False)
+    assert len(found) == 16 + 168
+    assert [key for key, reference in found if reference.baseline is not None] == []
 
 
 DEFAULT = Tolerance(-0.02, 0.02)

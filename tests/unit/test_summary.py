@@ -10,7 +10,7 @@ from pytest_tfperf.baseline import Baseline, Change
 from pytest_tfperf.canary import Moved
 from pytest_tfperf.night import Cause, Shift
 from pytest_tfperf.record import Record
-from pytest_tfperf.reports.summary import before, summary
+from pytest_tfperf.reports.summary import before, skips, summary
 from pytest_tfperf.settings import Settings, Update
 from pytest_tfperf.verdict import Outcome, Verdict
 
@@ -27,6 +27,10 @@ UNKNOWN = record(verdict=Verdict(outcome=Outcome.NO_BASELINE, reason="there is n
 
 def said(*records: Record, changes: tuple[Change, ...] = (), settings: Settings = SETTINGS) -> str:
     return "\n".join(summary(records, changes, settings, measured_nothing=False))
+
+
+def test_skips_are_counted_by_reason_the_most_frequent_first() -> None:
+    assert skips({"needs 2 GPUs": 1, "needs 4 GPUs": 63}) == ["63 skipped: needs 4 GPUs", "1 skipped: needs 2 GPUs"]
 
 
 # Before

@@ -214,3 +214,18 @@ def test_the_peak_rate_of_a_p100_is_that_of_its_data_sheet():
 
 def test_an_unknown_clock_gives_no_peak_rate():
     assert Gpu(index=0, uuid="GPU-0", name="A", cores=3584).fp32_tflops is None
+
+
+def test_one_node_is_what_is_taken_by_itself() -> None:
+    assert load("dgx1-p100").take(2, nodes=1) == load("dgx1-p100").take(2)
+
+
+def test_several_nodes_are_not_built_yet() -> None:
+    with pytest.raises(NotEnoughDevices, match="needs 2 nodes, and training over several is not built yet"):
+        load("dgx1-p100").take(1, nodes=2)
+
+
+@pytest.mark.parametrize("nodes", [0, -1, True, "2"])
+def test_nodes_are_a_whole_number_from_one(nodes: object) -> None:
+    with pytest.raises(TfperfError, match="whole number of nodes from 1"):
+        load("dgx1-p100").take(1, nodes=nodes)  # type: ignore[arg-type]

@@ -8,12 +8,12 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.workload import AllReduce, Precision, Trainer, VariableUpdate, Workload
+from pytest_tfperf.workload import AllReduce, Optimizer, ParameterDevice, Precision, Trainer, VariableUpdate, Workload
 
 # Words that mean something in an id are among them, so that a name made of them is tried.
-words = st.sampled_from(["b64", "b0", "replicated", "device", "nccl", "copy", "xla", "keras"]) | st.from_regex(
-    r"[a-z][a-z0-9]{0,5}", fullmatch=True
-)
+words = st.sampled_from(
+    ["b64", "b0", "replicated", "device", "nccl", "copy", "xla", "keras", "packs4"]
+) | st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True)
 registered = st.lists(words, min_size=1, max_size=4).map("-".join)
 paths = st.from_regex(r"[A-Za-z_]\w{0,5}(\.[A-Za-z_]\w{0,5}){0,2}:[A-Za-z_]\w{0,5}", fullmatch=True)
 fields = st.fixed_dictionaries(
@@ -22,7 +22,11 @@ fields = st.fixed_dictionaries(
         "input_pipeline": registered | paths,
         "variable_update": st.sampled_from(VariableUpdate),
         "all_reduce": st.sampled_from(AllReduce),
+        "num_packs": st.integers(0, 999),
+        "local_parameter_device": st.sampled_from(ParameterDevice),
         "precision": st.sampled_from(Precision),
+        "tf32": st.booleans(),
+        "optimizer": st.sampled_from(Optimizer),
         "xla": st.booleans(),
         "trainer": st.sampled_from(Trainer),
         "forward_only": st.booleans(),
@@ -48,14 +52,22 @@ def test_every_workload_is_parsed_from_its_id(workload: Workload) -> None:
 
 
 def test_the_closed_choices_give_different_ids() -> None:
-    choices = itertools.product(AllReduce, Precision, [False, True], Trainer, [False, True])
+    choices = itertools.product(AllReduce, Precision, [True, False], [False, True], Trainer)
     ids = {
         Workload(
-            model="m", batch_size=1, all_reduce=reduce, precision=precision, xla=xla, trainer=trainer, forward_only=only
+            model="m",
+            batch_size=1,
+            all_reduce=reduce,
+            precision=precision,
+            tf32=tf32,
+            xla=xla,
+            trainer=trainer,
+            **rest,
         ).id
-        for reduce, precision, xla, trainer, only in choices
+        for reduce, precision, tf32, xla, trainer in choices
+        for rest in ({}, {"forward_only": True}, {"optimizer": Optimizer.MOMENTUM})
     }
-    assert len(ids) == 3 * 3 * 2 * 2 * 2
+    assert len(ids) == 3 * 3 * 2 * 2 * 2 * 3
 
 
 @given(st.text(max_size=60) | st.lists(words | st.sampled_from(["b1", "mixed_float16"]), max_size=9).map("-".join))
@@ -74,6 +86,12 @@ def test_text_is_either_an_id_or_refused(text: str) -> None:
         "m-b1-replicated-device-mixed_float16-mixed_bfloat16",
         "m-b1-replicated-device-xla-mixed_float16",
         "m-b1-replicated-device-xla-xla",
+        "m-b1-replicated-nccl-device-packs0",
+        "m-b1-replicated-nccl-device-packs04",
+        "m-b1-replicated-nccl-device-xla-packs4",
+        "m-b1-replicated-nccl-device-packs4-packs4",
+        "m-b1-replicated-device-packs4",
+        "m-b1-replicated-device-parameters_on_gpu",
         "m-b01-replicated-device",
         "m-b\N{ARABIC-INDIC DIGIT THREE}-replicated-device",
         "m-b1-replicated-device\n",
@@ -105,12 +123,29 @@ def test_what_is_not_the_default_is_in_the_id() -> None:
         batch_size=8,
         input_pipeline="python",
         all_reduce=AllReduce.NCCL,
+        num_packs=4,
         precision=Precision.MIXED_FLOAT16,
+        tf32=False,
         xla=True,
         trainer=Trainer.KERAS,
         forward_only=True,
     )
-    assert workload.id == "pkg.nets:build-b8-replicated-nccl-python-mixed_float16-xla-keras-forward_only"
+    assert workload.id == "pkg.nets:build-b8-replicated-nccl-python-packs4-mixed_float16-no_tf32-xla-keras-forward_only"
+
+
+def test_parameters_that_are_not_on_the_cpu_are_in_the_id() -> None:
+    workload = Workload(
+        model="m",
+        batch_size=1,
+        variable_update=VariableUpdate.PARAMETER_SERVER,
+        local_parameter_device=ParameterDevice.GPU,
+    )
+    assert workload.id == "m-b1-parameter_server-device-parameters_on_gpu"
+
+
+def test_momentum_is_in_the_id() -> None:
+    workload = Workload(model="m", batch_size=1, optimizer=Optimizer.MOMENTUM, xla=True)
+    assert workload.id == "m-b1-replicated-device-xla-momentum"
 
 
 def test_a_workload_reads_as_its_id() -> None:
@@ -124,7 +159,7 @@ def test_words_are_taken_for_choices() -> None:
 
 
 def test_a_bad_choice_lists_the_good_ones() -> None:
-    with pytest.raises(WorkloadError, match=r"'replicatd'. Did you mean 'replicated'\? Known: horovod, param"):
+    with pytest.raises(WorkloadError, match=r"'replicatd'. Did you mean 'replicated'\? Known: horovod, indep"):
         Workload(model="m", batch_size=1, variable_update="replicatd")  # type: ignore[arg-type]
 
 
@@ -141,7 +176,7 @@ def test_a_name_that_can_be_none_is_refused(field: str, name: Any) -> None:
         Workload(**{"model": "m", "batch_size": 1} | {field: name})
 
 
-@pytest.mark.parametrize("word", ["xla", "keras", "copy", "hierarchical", "nccl"])
+@pytest.mark.parametrize("word", ["xla", "keras", "copy", "hierarchical", "nccl", "packs4"])
 def test_a_pipeline_can_not_be_called_what_means_something_else(word: str) -> None:
     with pytest.raises(WorkloadError, match=f"{word} means something else"):
         Workload(model="m", batch_size=1, input_pipeline=f"my-{word}")
@@ -159,7 +194,28 @@ def test_only_replicated_has_an_all_reduce() -> None:
         )
 
 
-@pytest.mark.parametrize("field", ["xla", "forward_only"])
+def test_only_a_parameter_server_has_a_place_for_the_parameters() -> None:
+    with pytest.raises(WorkloadError, match="'replicated' has no such choice"):
+        Workload(model="m", batch_size=1, local_parameter_device=ParameterDevice.GPU)
+
+
+def test_copies_are_not_packed() -> None:
+    with pytest.raises(WorkloadError, match="'copy' sends each gradient by itself"):
+        Workload(model="m", batch_size=1, num_packs=4)
+
+
+@pytest.mark.parametrize("num_packs", [-1, 1000, True, 2.0, "4", None])
+def test_packs_are_a_whole_number_from_none(num_packs: Any) -> None:
+    with pytest.raises(WorkloadError, match=r"whole number from 0 \(no packing\)"):
+        Workload(model="m", batch_size=1, all_reduce=AllReduce.NCCL, num_packs=num_packs)
+
+
+def test_only_training_has_an_optimizer() -> None:
+    with pytest.raises(WorkloadError, match="nothing to do where forward_only=True"):
+        Workload(model="m", batch_size=1, optimizer=Optimizer.MOMENTUM, forward_only=True)
+
+
+@pytest.mark.parametrize("field", ["tf32", "xla", "forward_only"])
 def test_a_flag_is_true_or_false(field: str) -> None:
     with pytest.raises(WorkloadError, match=f"{field}='no' must be True or False"):
         Workload(**{"model": "m", "batch_size": 1} | {field: "no"})

@@ -92,6 +92,11 @@ def paced(spec):
     return _throttled(spec, 0.02)
 
 
+def buffered(spec):
+    """50 batches a second, of which 16 may lie ready, as any real pipeline has them."""
+    return _throttled(spec, 0.02).prefetch(16)
+
+
 def uneven(spec):
     """Each worker takes the first number of the file `paces`, seconds between its batches, and puts it last."""
     pace, *rest = Path("paces").read_text().split()

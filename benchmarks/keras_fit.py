@@ -1,0 +1,38 @@
+"""Keras' `model.fit` with keras.applications' models: what most people train with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+MODELS = {
+    "resnet50": "ResNet50",
+    "resnet101": "ResNet101",
+    "resnet152": "ResNet152",
+    "inception3": "InceptionV3",
+    "vgg16": "VGG16",
+    "vgg19": "VGG19",
+}
+
+
+def train(model: str, images: Any, labels: Any, done: Callable[[], bool]) -> None:
+    """Fit the model to one batch over and over, until `done`, which is called after each step, says so."""
+    import keras
+    import tensorflow as tf
+
+    class Ticking(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002  # Keras names them
+            if done():
+                self.model.stop_training = True
+                raise StopIteration
+
+    build = getattr(keras.applications, MODELS[model])
+    network = build(weights=None, classes=1001, classifier_activation=None, input_shape=images.shape[1:])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    # Not by XLA, which is Keras' own choice here: on CPUs it is several times slower.
+    network.compile(keras.optimizers.SGD(0.01), loss, jit_compile=False)
+    batches = tf.data.Dataset.from_tensors((images, labels)).repeat().prefetch(2)
+    try:
+        network.fit(batches, steps_per_epoch=1_000_000, epochs=1, verbose=0, callbacks=[Ticking()])
+    except StopIteration:
+        return

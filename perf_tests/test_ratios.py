@@ -1,0 +1,41 @@
+"""What the documents' figures say of any machine: ratios, held against the lowest that a document gives."""
+
+import pytest
+
+from pytest_tfperf import Workload
+
+RESNET50 = Workload(model="resnet50", batch_size=64)
+PARAMETER_SERVER = RESNET50.with_(variable_update="parameter_server")
+ALEXNET = Workload(model="alexnet", batch_size=512)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("gpus", [2, 4, 8])
+@pytest.mark.parametrize("workload", [RESNET50, PARAMETER_SERVER])
+def test_scaling(throughput, gpu_topology, workload, gpus):
+    """Several GPUs over one: 7.0 times on eight of a DGX-1."""
+    throughput.check_ratio(workload, on=gpu_topology.take(gpus), over=workload, over_on=gpu_topology.take(1))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("gpus", [1, 2, 4, 8])
+def test_python_against_device(throughput, gpu_topology, gpus):
+    """Images from Python over images that lie on the GPUs, under Keras' `fit` where the document has tensorpack."""
+    device = RESNET50.with_(trainer="keras")
+    throughput.check_ratio(device.with_(input_pipeline="python"), over=device, on=gpu_topology.take(gpus))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("input_pipeline", ["imagenet", "imagenet-distortions"])
+@pytest.mark.parametrize("workload", [RESNET50, ALEXNET])
+def test_real_against_synthetic(throughput, gpu_topology, workload, input_pipeline):
+    """ResNet-50 hides its input's cost, AlexNet can't."""
+    real = workload.with_(input_pipeline=input_pipeline)
+    throughput.check_ratio(real, over=workload, on=gpu_topology.take(4))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("gpus", [1, 2, 4, 8])
+def test_parameter_server_against_replicated(throughput, gpu_topology, gpus):
+    """One copy of the parameters, on the CPU, over a copy on each GPU."""
+    throughput.check_ratio(PARAMETER_SERVER, over=RESNET50, on=gpu_topology.take(gpus))

@@ -1,0 +1,25 @@
+"""Which of the documents' figures a selection of tests would measure, as far as their parameters tell."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from pytest_tfperf.baseline import Baseline, Key
+from pytest_tfperf.workload import Workload
+
+
+def key_of(parameters: Mapping[str, object]) -> Key | None:
+    """What a GPU test with these parameters measures: its `Workload`, on `gpus` GPUs of each of `nodes` (1).
+
+    None for a test that doesn't tell: without exactly one parameter that is a Workload, or without whole `gpus`.
+    """
+    workloads = [value for value in parameters.values() if isinstance(value, Workload)]
+    gpus, nodes = parameters.get("gpus"), parameters.get("nodes", 1)
+    if len(workloads) != 1 or not isinstance(gpus, int) or not isinstance(nodes, int):
+        return None
+    return Key(workloads[0].id, f"{nodes}x{gpus}")
+
+
+def unmeasured(published: Iterable[Baseline], keys: Collection[Key]) -> list[Baseline]:
+    """The rows that no test with one of these keys measures; in their order."""
+    return [row for row in published if row.key not in keys]

@@ -1,0 +1,43 @@
+"""Which trainer runs a workload's windows: ours, or Keras' own."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import keras
+import tensorflow as tf
+
+from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.training.fit import FitLoop
+from pytest_tfperf.training.input_loop import InputLoop
+from pytest_tfperf.training.inputs import Alone, Batch
+from pytest_tfperf.training.loop import TrainingLoop
+from pytest_tfperf.workload import Trainer, Workload
+
+
+class Windows(Protocol):
+    """What a worker trains with; see `TrainingLoop`."""
+
+    images_per_step: int
+
+    def run(self, steps: int) -> float | None:
+        """Take `steps` steps; returns a loss, where there is one, when every device has finished its last update."""
+
+
+def trainer_for(
+    strategy: tf.distribute.Strategy, model: keras.Model, inputs: tf.data.Dataset | Batch | Alone, workload: Workload
+) -> Windows:
+    """The workload's trainer; arguments and errors are its class's. A pipeline that is measured alone has none.
+
+    Raises:
+        WorkloadError: `fit` asked for where nothing is trained.
+    """
+    if isinstance(inputs, Alone):
+        if workload.trainer is Trainer.KERAS:
+            raise WorkloadError(
+                f"{workload.id}: its pipeline is measured alone, and nothing trained: leave trainer out"
+            )
+        return InputLoop(strategy, inputs, workload)
+    if workload.trainer is Trainer.KERAS:
+        return FitLoop(strategy, model, inputs, workload)
+    return TrainingLoop(strategy, model, inputs, workload)

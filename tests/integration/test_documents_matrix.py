@@ -1,0 +1,49 @@
+"""Each of the documents' 291 figures has a test in perf_tests; what can't be measured here says why in one line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [f"perf_tests/test_{name}.py" for name in ("azure", "multigpu", "lambda")]
+
+
+def tried(*arguments: str) -> tuple[int, list[str]]:
+    """pytest on this repository's perf_tests, on a machine whose GPUs are hidden; exit status and lines."""
+    command = [sys.executable, "-m", "pytest", "-o", "addopts=", "-p", "no:cacheprovider", *arguments]
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_every_published_figure_has_a_test() -> None:
+    status, lines = tried("--tfperf-coverage", *DOCUMENTS)
+    assert [line for line in lines if "have a test" in line or line.startswith("no test")] == [
+        "azure-k80-tensorflow-benchmark.md: 7 of 7 figures have a test",
+        "tensorpack-multigpu-dgx1.md: 32 of 32 figures have a test",
+        "lambda-cpu-benchmark.md: 252 of 252 figures have a test",
+    ]
+    assert status == 0
+
+
+def test_a_figure_without_a_test_is_listed() -> None:
+    status, lines = tried("--tfperf-coverage", *DOCUMENTS[1:])
+    listed = [line for line in lines if line.startswith("no test: resnet50-b64-horovod-device ")]
+    assert (status, len(listed)) == (1, 7)
+
+
+def test_what_is_missing_is_said_once_for_each_reason() -> None:
+    status, lines = tried(*DOCUMENTS)
+    skips = [line.partition(",")[0] for line in lines if " skipped: " in line]
+    assert skips == [
+        "71 skipped: needs 4 equal GPUs",
+        "9 skipped: needs 1 GPU",
+        "9 skipped: needs 2 equal GPUs",
+        "8 skipped: needs 8 equal GPUs",
+        "2 skipped: needs 2 nodes",
+    ]
+    assert status == 0
