@@ -57,7 +57,9 @@ TESTS = """
 
 def fill(project: Project) -> None:
     project.write("test_it.py", TESTS)
-    project.write("paces", "0.02 0.02 0.005 0.02 0.005")  # three slow runs of five: too few for a regression
+    project.write(
+        "paces", "0.02 0.02 0.005 0.02 0.005 0.02 0.02 0.005"
+    )  # five slow runs of eight: too few for a regression
     project.baseline("nets:tiny-b1-replicated-device", **WHATEVER_IT_IS)
     project.baseline("nets:tiny-b2-replicated-device", reference=0.001)
     project.baseline("nets:tiny-b3-replicated-device", reference=1e12, environment="tensorflow=1.3.0", source="a test")
@@ -147,7 +149,7 @@ def test_a_skip_names_the_place_in_the_test(plain: Finished) -> None:
 
 def test_a_doubt_warns(plain: Finished) -> None:
     warnings = plain.text.partition("= warnings summary =")[2]
-    assert "too few of 5 fresh workers show the drop" in warnings
+    assert "too few of 8 fresh workers show the drop" in warnings
 
 
 def test_a_doubt_is_counted_in_the_summary(plain: Finished) -> None:
