@@ -269,7 +269,7 @@ def _bfloat16_row(case: Case, options: argparse.Namespace) -> str:
     products = ratio(found, "matmul", one="matmul_bfloat16")
     return (
         f"resnet50:{case.batch} in mixed_bfloat16: {rate(found['bfloat16']):,.2f} images/s = "
-        f"{ratio(found, 'ours', one='bfloat16'):.2f} times float32; this machine's matrix products: {products:.2f} times"
+        f"{ratio(found, 'ours', one='bfloat16'):.2f} times float32; this machine's products: {products:.2f} times"
     )
 
 
