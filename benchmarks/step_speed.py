@@ -5,7 +5,7 @@
 - plain: the same network in TensorFlow operations, one `tf.function` for a step (plain_ops.py)
 - fit: Keras' `model.fit` with keras.applications' model, where there is one (keras_fit.py)
 - tf_cnn: tf_cnn_benchmarks, from a checkout's folder `scripts/tf_cnn_benchmarks` (branch master runs on TensorFlow
-  2.21; it needs `pip install tf-keras`), as tf_cnn.py calls it
+  2.21; it needs the extra `benchmarks`), as tf_cnn.py calls it
 
 Prints images/s (medians over the rounds), our ratio to each (medians of the rounds' ratios), the same of CPU time,
 which says more on a machine that others use, and the share of what this machine's matrix products reach in TensorFlow
