@@ -5,11 +5,12 @@
 - plain: the same network in TensorFlow operations, one `tf.function` for a step (plain_ops.py)
 - fit: Keras' `model.fit` with keras.applications' model, where there is one (keras_fit.py)
 - tf_cnn: tf_cnn_benchmarks, from a checkout's folder `scripts/tf_cnn_benchmarks` (branch master runs on TensorFlow
-  2.21; it needs `pip install tf-keras`), as tf_cnn.py calls it
+  2.21; it needs the extra `benchmarks`), as tf_cnn.py calls it
 
 Prints images/s (medians over the rounds), our ratio to each (medians of the rounds' ratios), the same of CPU time,
 which says more on a machine that others use, and the share of what this machine's matrix products reach in TensorFlow
-(3 x 2 x GMAC an image). Then resnet50 in bfloat16 against float32, where the CPU has AVX512_BF16.
+(3 x 2 x GMAC an image). With resnet50 also bfloat16 against float32, where the CPU has AVX512_BF16: not every CPU that
+has it is faster by it, which the matrix products beside it show.
 """
 
 from __future__ import annotations
@@ -143,17 +144,21 @@ def tf_cnn(case: Case, watch: Stopwatch) -> None:
     program.train(case.model, case.batch, watch.tick)
 
 
-def matmul(_: Case, watch: Stopwatch) -> None:
-    """Products of square float32 matrices: 'images' are 10^9 multiply-adds here."""
+def matmul(_: Case, watch: Stopwatch, dtype: str = "float32") -> None:
+    """Products of square matrices: an 'image' is one batch-th of 2048^3 multiply-adds here."""
     import tensorflow as tf
 
-    factor = tf.random.normal((2048, 2048))
+    factor = tf.cast(tf.random.normal((2048, 2048)), dtype)
     product = tf.function(lambda: tf.reduce_sum(tf.matmul(factor, factor)))
     _drive(lambda steps: [product() for _ in range(steps)], watch)
 
 
+def matmul_bfloat16(case: Case, watch: Stopwatch) -> None:
+    matmul(case, watch, "bfloat16")
+
+
 MATMUL_GMAC = 2048**3 / 1e9
-SIDES = {f.__name__: f for f in (ours, plain, fit, tf_cnn, bfloat16, matmul)}
+SIDES = {f.__name__: f for f in (ours, plain, fit, tf_cnn, bfloat16, matmul, matmul_bfloat16)}
 
 
 def batch_of(case: Case) -> tuple[object, object]:
@@ -252,17 +257,19 @@ def main() -> None:
     print("| --- " * (len(sides) + 3) + "|", flush=True)
     for case in options.models:
         print(row(case, sides, options), flush=True)
-    print(_bfloat16_row(options))
+    for case in options.models:
+        if case.model == "resnet50":
+            print(_bfloat16_row(case, options))
 
 
-def _bfloat16_row(options: argparse.Namespace) -> str:
+def _bfloat16_row(case: Case, options: argparse.Namespace) -> str:
     if " avx512_bf16" not in Path("/proc/cpuinfo").read_text(encoding="ascii"):
         return "bfloat16: this CPU has no AVX512_BF16, so that it would be emulated; not measured"
-    case = Case.parse("resnet50")
-    found = rounds_of(["ours", "bfloat16"], case, options)
+    found = rounds_of(["ours", "bfloat16", "matmul", "matmul_bfloat16"], case, options)
+    products = ratio(found, "matmul", one="matmul_bfloat16")
     return (
         f"resnet50:{case.batch} in mixed_bfloat16: {rate(found['bfloat16']):,.2f} images/s = "
-        f"{ratio(found, 'ours', one='bfloat16'):.2f} times float32"
+        f"{ratio(found, 'ours', one='bfloat16'):.2f} times float32; this machine's products: {products:.2f} times"
     )
 
 

@@ -57,9 +57,7 @@ TESTS = """
 
 def fill(project: Project) -> None:
     project.write("test_it.py", TESTS)
-    project.write(
-        "paces", "0.02 0.02 0.005 0.02 0.005 0.02 0.02 0.005"
-    )  # five slow runs of eight: too few for a regression
+    project.write("paces", "0.02 0.02 0.005 0.02 0.005 0.02 0.02 0.005")  # five slow runs of eight: too few
     project.baseline("nets:tiny-b1-replicated-device", **WHATEVER_IT_IS)
     project.baseline("nets:tiny-b2-replicated-device", reference=0.001)
     project.baseline("nets:tiny-b3-replicated-device", reference=1e12, environment="tensorflow=1.3.0", source="a test")
