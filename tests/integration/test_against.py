@@ -31,14 +31,14 @@ def answering(project: Project, says: str, status: int = 0) -> str:
 
 def refusal(project: Project, python: str, *arguments: str) -> str:
     project.write("test_it.py", ONE_TEST)
-    finished = project.run("--tfperf-against", python, *arguments)
+    finished = project.run(f"--tfperf-against={python}", *arguments)
     assert finished.status == USAGE_ERROR, finished.text
     return finished.text
 
 
 def test_a_check_compares_with_the_other_python_instead_of_a_baseline(project: Project) -> None:
     project.write("test_it.py", ONE_TEST)
-    finished = project.run("--tfperf-against", sys.executable, "--tfperf-require-baseline")
+    finished = project.run(f"--tfperf-against={sys.executable}", "--tfperf-require-baseline")
     assert (finished.status, finished.kinds) == (0, {"test_it": "passed"}), finished.text
     assert f"each check compares this Python (b) with {sys.executable} (a)" in finished.text
     assert "b / a" in finished.text
@@ -46,19 +46,19 @@ def test_a_check_compares_with_the_other_python_instead_of_a_baseline(project: P
 
 def test_a_slowdown_on_purpose_hits_this_python_alone(project: Project) -> None:
     project.write("test_it.py", ONE_TEST.replace("0.9", "0.3"))
-    finished = project.run("--tfperf-against", sys.executable, "--tfperf-inject-slowdown=0.8")
+    finished = project.run(f"--tfperf-against={sys.executable}", "--tfperf-inject-slowdown=0.8")
     assert (finished.status, finished.kinds) == (1, {"test_it": "failure"}), finished.text
 
 
 def test_a_virtual_environments_folder_will_do(project: Project) -> None:
     project.write("test_it.py", ONE_TEST)
-    finished = project.run("--tfperf-against", str(Path(sys.executable).parents[1]))
+    finished = project.run(f"--tfperf-against={Path(sys.executable).parents[1]}")
     assert (finished.status, finished.kinds) == (0, {"test_it": "passed"}), finished.text
 
 
 def test_collecting_does_not_try_the_other_python(project: Project) -> None:
     project.write("test_it.py", ONE_TEST)
-    assert project.run("--collect-only", "--tfperf-against", "/bin/false").status == 0
+    assert project.run("--collect-only", "--tfperf-against=/bin/false").status == 0
 
 
 def test_a_path_that_is_not_there_is_refused(project: Project) -> None:
