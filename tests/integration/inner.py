@@ -119,6 +119,8 @@ class Project:
             cwd=self.folder,
             env=environment | {name: value},
             text=True,
+            # Whoever runs these tests in the background has SIGINT ignored, and children inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             **streams | more,
         )
 
