@@ -17,7 +17,7 @@ def wrapped(cause: Exception) -> WorkloadError:
 
 
 def raised_by_tensorflow() -> Exception:
-    """TensorFlow's own error for a tensor of 16 EiB / 4, which no machine holds."""
+    """TensorFlow's own error for a tensor of 4 EiB, which no machine holds."""
     with pytest.raises(tf.errors.OpError) as caught:
         tf.fill([1 << 31, 1 << 29], 1.0)
     return caught.value
