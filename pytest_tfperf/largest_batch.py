@@ -162,7 +162,7 @@ class _Stopwatch:
         """Asked between tries; a sentence where the next would probably end after the limit."""
         self._longest = max(self._longest, self._clock() - self._last)
         self._last = self._clock()
-        return "its time is spent" if self.seconds + self._longest > self._limit_seconds else ""
+        return "its time is spent" if self.seconds + self._longest >= self._limit_seconds else ""
 
 
 class _Trying:

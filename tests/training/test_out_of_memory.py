@@ -33,7 +33,7 @@ def raised_by_tensorflow() -> Exception:
         tf.errors.InternalError(None, None, "failed to alloc: CUDA_ERROR_OUT_OF_MEMORY: out of memory"),
         tf.errors.InternalError(None, None, "Failed to create cuDNN handle: CUDNN_STATUS_ALLOC_FAILED"),
     ],
-    ids=repr,
+    ids=lambda error: f"{error!r} of {error.__cause__!r}: {error}"[:80],
 )
 def test_a_lack_of_memory_is_known(error: Exception) -> None:
     assert _out_of_memory(error)
@@ -51,7 +51,7 @@ def test_the_error_of_tensorflows_own_allocator_is_known() -> None:
         tf.errors.InternalError(None, None, "CUDA_ERROR_ILLEGAL_ADDRESS"),
         tf.errors.InvalidArgumentError(None, None, "not a JPEG"),
     ],
-    ids=repr,
+    ids=lambda error: f"{error!r} of {error.__cause__!r}: {error}"[:80],
 )
 def test_other_errors_are_not_taken_for_it(error: Exception) -> None:
     assert not _out_of_memory(error)
