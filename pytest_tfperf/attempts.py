@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_tfperf import catalogue
-from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.errors import MeasurementError, OutOfMemory
 from pytest_tfperf.guard import Guard
+from pytest_tfperf.largest_batch import LargestBatch
 from pytest_tfperf.launchers import Job, Launcher
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.topology import Topology
@@ -53,6 +54,7 @@ class Attempts:
         self._slowdown = settings.inject_slowdown
         self._guard = Guard(settings.limits)
         self._data = settings.data
+        self._largest_batch = LargestBatch(watch)
 
     def one(self, workload: Workload, topology: Topology, plan: Plan, enough: Enough = lambda _: False) -> Attempt:
         """An attempt that settled; says what disturbed it, if anything did.
@@ -60,7 +62,8 @@ class Attempts:
         Raises:
             WorkloadError: a name that nobody has.
             NoData, MeasurementError: the workload reads real images, and there are none.
-            MeasurementError: the worker died, hung or raised; `Spoilt`: the throughput never settled.
+            MeasurementError: the worker died, hung or raised; `Spoilt`: the throughput never settled; `OutOfMemory`,
+                which names the largest batch that fits.
         """
         catalogue.check(workload)
         catalogue.check_data(workload, self._data)
@@ -68,7 +71,10 @@ class Attempts:
         job = Job(workload=workload, devices=topology.devices, slowdown=self._slowdown, data=self._data)
         tried: list[Attempt] = []
         for _ in range(TRIES):
-            attempt = self._watched(job, plan, enough)
+            try:
+                attempt = self._watched(job, plan, enough)
+            except OutOfMemory as error:
+                raise self._largest_batch.named(error, self._launcher, job, topology) from None
             if not attempt.unsettled:
                 return attempt
             tried.append(attempt)

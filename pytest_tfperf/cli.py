@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     documents.set_defaults(run=_documents)
     make = commands.add_parser("make-imagenet", help="write a small data set of real photographs, of ImageNet's schema")
     make.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
-    make.add_argument("--images", type=int, default=512, metavar="N", help="default: 512, about 56 MB")
+    make.add_argument("--images", type=int, default=512, metavar="N", help="default: 512, about 60 MB")
     make.add_argument("--shards", type=int, default=8, metavar="N", help="default: 8")
     make.add_argument("--seed", type=int, default=1, metavar="N", help="the same seed gives the same files")
     make.set_defaults(run=_make_imagenet)

@@ -12,8 +12,9 @@ from pytest_tfperf import catalogue
 from pytest_tfperf.attempts import TRIES
 from pytest_tfperf.comparison import LEAST_PAIRS, Comparison, Finding, How, Measured, SetAside, decide
 from pytest_tfperf.data import Data
-from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
 from pytest_tfperf.guard import Guard, Seen
+from pytest_tfperf.largest_batch import LargestBatch
 from pytest_tfperf.launchers import Job, Launcher, Progress, TrainingRun
 from pytest_tfperf.throughput import summarise
 from pytest_tfperf.topology import Topology
@@ -92,7 +93,7 @@ def compare(
     Raises:
         WorkloadError: a name that nobody has.
         NoData, MeasurementError: real images are to be read, and there are none.
-        MeasurementError: a worker died, hung or raised.
+        MeasurementError: a worker died, hung or raised; `OutOfMemory` names the largest batch that fits.
     """
     for side in (a, b):
         catalogue.check(side.workload)
@@ -159,6 +160,7 @@ class _Pairs:
     def __init__(self, a: Side, b: Side, topology: Topology, plan: Plan, watch: Watch, guard: Guard | None) -> None:
         assert topology.devices is not None, "take() says which devices"
         self._a, self._b = a, b
+        self._topology = topology
         self._devices = topology.devices
         self._plan = plan
         self._watch = watch
@@ -203,23 +205,30 @@ class _Pairs:
                 run.close()
 
     def _runs(self, b_first: bool) -> Pair:
-        attempts: dict[str, Attempt] = {}
-        for name, side in self._in_order(b_first):
+        attempts = {name: self._alone(name, side) for name, side in self._in_order(b_first)}
+        return pair_of_runs(attempts["a"], attempts["b"])
+
+    def _alone(self, name: str, side: Side) -> Attempt:
+        try:
             run = self._start(side, self._progress(name))
             try:
-                attempts[name] = run_attempt(run, self._plan, self._watch)
+                return run_attempt(run, self._plan, self._watch)
             finally:
                 run.close()
                 self._watch.done()
-        return pair_of_runs(attempts["a"], attempts["b"])
+        except OutOfMemory as error:
+            named = LargestBatch(self._watch).named(error, side.launcher, self._job(side), self._topology)
+            raise named from None
 
     def _in_order(self, b_first: bool) -> list[tuple[str, Side]]:
         sides = [("a", self._a), ("b", self._b)]
         return sides[::-1] if b_first else sides
 
     def _start(self, side: Side, progress: Progress) -> TrainingRun:
-        job = Job(workload=side.workload, devices=self._devices, slowdown=side.slowdown, data=side.data)
-        return side.launcher.start(job, progress)
+        return side.launcher.start(self._job(side), progress)
+
+    def _job(self, side: Side) -> Job:
+        return Job(workload=side.workload, devices=self._devices, slowdown=side.slowdown, data=side.data)
 
     def _progress(self, name: str) -> Callable[[str], None]:
         place = f"pair {self._taken} {name}".rstrip()

@@ -39,6 +39,10 @@ class MeasurementError(TfperfError):
     """Nothing could be measured: the worker died, hung, or gave numbers that mean nothing."""
 
 
+class OutOfMemory(MeasurementError):
+    """A worker ran out of memory: its devices', the host's, or what a limit leaves of it."""
+
+
 class ThroughputRegression(AssertionError):
     """The confirmed drop is larger than the tolerance and than noise can explain."""
 

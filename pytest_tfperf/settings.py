@@ -266,7 +266,7 @@ def add_options(parser: pytest.Parser) -> None:
     for name, option in _options().items():
         flag = option.metadata["parse"] is _flag
         spelled, text = name.replace("_", "-"), option.metadata["help"]
-        default = "" if flag or option.default in ("", None) else f" (default: {option.default})"
+        default = "" if flag or option.default in ("", None, 0.0) else f" (default: {option.default})"
         kind: dict[str, Any] = (
             {"action": "store_true", "default": None} if flag else {"metavar": option.metadata["metavar"]}
         )

@@ -51,6 +51,14 @@ def read_host(root: Path = ROOT, affinity: Collection[int] | None = None) -> Hos
     )
 
 
+def address_space_limit_bytes() -> int | None:
+    """What `ulimit -v` leaves to this process, and to each that it starts; None without a limit."""
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
 def cpu_model(cpus: list[dict[str, str]]) -> str:
     """The model that /proc/cpuinfo names; on ARM, the core's name by its part number.
 

@@ -68,6 +68,7 @@ class TrainingRun(Protocol):
 
         Raises:
             MeasurementError: the worker raised, died or fell silent; says in which phase, why, and its log's end.
+                `OutOfMemory` where it is known to have been that.
         """
 
     def close(self) -> None:
@@ -81,7 +82,7 @@ class Launcher(Protocol):
         """A fresh worker that has compiled the job's step.
 
         Raises:
-            MeasurementError: the worker could not start, raised, died or fell silent.
+            MeasurementError: the worker could not start, raised, died or fell silent; `OutOfMemory`, as there.
         """
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pytest_tfperf import catalogue
 from pytest_tfperf.connection import Channel, ConnectionLost, Listener, Silence
-from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.errors import MeasurementError, OutOfMemory
 from pytest_tfperf.launchers import SKIPPED, Job, Progress
 from pytest_tfperf.launchers.processes import (
     ForkServer,
@@ -30,6 +30,9 @@ from pytest_tfperf.trial import Window
 
 # What TensorFlow, Keras and XLA read once, when they are imported: a server that imported under other values is no use.
 _READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "CUDA_", "LD_LIBRARY_PATH", "OMP_", "MKL_", "ONEDNN_", "PYTHON")
+
+# The last words of native code that catches no failed allocation; TensorFlow's own allocators raise instead.
+_NO_MEMORY_IN_CPP = "std::bad_alloc"
 
 
 class LocalLauncher:
@@ -184,18 +187,17 @@ class LocalRun:
         return message
 
     def _raised(self, error: Mapping[str, Any]) -> MeasurementError:
-        advice = ""
-        if error["out_of_memory"]:
-            advice = "\nThe worker ran out of memory: take a smaller batch_size."
-        return MeasurementError(
-            f"the worker raised {error['type']} in phase {self._phase!r}: {error['message']}{advice}\n{self._tail()}"
-        )
+        kind = OutOfMemory if error["out_of_memory"] else MeasurementError
+        return kind(f"the worker raised {error['type']} in phase {self._phase!r}: {error['message']}\n{self._tail()}")
 
     def _died(self, status: int | None) -> MeasurementError:
         how = "closed its connection" if status is None else describe_exit(status)
+        kind = MeasurementError
         if status == -signal.SIGKILL and _out_of_memory_kills() > self._out_of_memory_kills:
-            how = "was ended by the kernel's out-of-memory killer: take a smaller batch_size, or give it more memory"
-        return MeasurementError(f"the worker (pid {self._process.pid}) {how} in phase {self._phase!r}\n{self._tail()}")
+            kind, how = OutOfMemory, "was ended by the kernel's out-of-memory killer"
+        elif status == -signal.SIGABRT and _NO_MEMORY_IN_CPP in log_tail(Path(self.log)):
+            kind = OutOfMemory
+        return kind(f"the worker (pid {self._process.pid}) {how} in phase {self._phase!r}\n{self._tail()}")
 
     def _hung(self) -> MeasurementError:
         with suppress(ProcessLookupError, PermissionError):

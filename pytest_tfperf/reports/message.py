@@ -109,7 +109,7 @@ def _confirmation(throughput: Throughput, verdict: Verdict) -> tuple[str, str]:
     runs = "  ".join(rate(run.images_per_sec) for run in throughput.runs)
     count = len(throughput.runs)
     if verdict.outcome is Outcome.REGRESSED and count > 1:
-        return "confirmed", f"{count} of {count} fresh workers: {runs}"
+        return "confirmed", f"{verdict.reason.removeprefix('confirmed ')}: {runs}"
     return "runs", f"{runs}: {verdict.reason}"
 
 

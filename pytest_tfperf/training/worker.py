@@ -27,6 +27,9 @@ from pytest_tfperf.training.strategies import strategy_for
 from pytest_tfperf.training.trainers import Windows, trainer_for
 from pytest_tfperf.workload import Workload
 
+# CUDA and its libraries may run out where TensorFlow's allocator does not; it passes on what they say.
+_OUT_OF_MEMORY = ("CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+
 
 def work(channel: Channel, job: dict[str, Any]) -> int:
     """Do a job for the driver at the other end; returns the process's exit status."""
@@ -58,6 +61,8 @@ def _out_of_memory(error: BaseException | None) -> bool:
     """Whether this, or what led to it in a user's function, is a lack of memory."""
     while error is not None:
         if isinstance(error, (MemoryError, tf.errors.ResourceExhaustedError)):
+            return True
+        if isinstance(error, tf.errors.OpError) and any(words in str(error) for words in _OUT_OF_MEMORY):
             return True
         error = error.__cause__
     return False

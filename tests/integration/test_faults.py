@@ -11,8 +11,8 @@ TESTS = """
 
     pytestmark = pytest.mark.cpu
 
-    def measure(throughput, gpu_topology, model, input_pipeline="device"):
-        workload = Workload(model=f"nets:{model}", batch_size=1, input_pipeline=input_pipeline)
+    def measure(throughput, gpu_topology, model, input_pipeline="device", batch_size=1):
+        workload = Workload(model=f"nets:{model}", batch_size=batch_size, input_pipeline=input_pipeline)
         throughput.check(workload, on=gpu_topology.take(1))
 
     def test_raises(throughput, gpu_topology):
@@ -32,6 +32,9 @@ TESTS = """
 
     def test_runs_out_of_memory(throughput, gpu_topology):
         measure(throughput, gpu_topology, "out_of_memory")
+
+    def test_has_room_for_20(throughput, gpu_topology):
+        measure(throughput, gpu_topology, "tiny", "nets:room_for_20", batch_size=64)
 
     def test_hangs_in_the_model(throughput, gpu_topology):
         measure(throughput, gpu_topology, "hanging")
@@ -76,7 +79,9 @@ def faults(shared: Project) -> Finished:
         ),
         ("test_is_killed", "in phase 'model'"),
         ("test_runs_out_of_memory", "MemoryError"),
-        ("test_runs_out_of_memory", "The worker ran out of memory: take a smaller batch_size."),
+        ("test_runs_out_of_memory", "out of memory with batch_size 1: no smaller one fits, not even 1"),
+        ("test_has_room_for_20", "out of memory with batch_size 64: the largest that fits is 16"),
+        ("test_has_room_for_20", "tried       32 does not  16 fits  24 does not (fresh workers, a few steps each, "),
         ("test_hangs_in_the_model", "said nothing for 5 s in phase 'model' and was killed"),
         ("test_hangs_in_the_model", "a longer limit: --tfperf-timeout SECONDS"),
         ("test_hangs_in_the_model", "in hanging"),  # faulthandler's stack, in the log's end
@@ -108,6 +113,11 @@ def test_a_fault_shows_the_end_of_the_workers_log(faults: Finished, name: str) -
 @pytest.mark.parametrize("name", ERRORS)
 def test_a_fault_comes_without_a_traceback_of_ours(faults: Finished, name: str) -> None:
     assert "launchers/local.py" not in faults.cases[name].text
+
+
+def test_no_other_fault_is_followed_by_a_search(faults: Finished) -> None:
+    searched = {name for name, case in faults.cases.items() if "fresh workers, a few steps each" in case.text}
+    assert searched == {"test_runs_out_of_memory", "test_has_room_for_20"}
 
 
 def test_the_session_goes_on_to_the_last_test(faults: Finished) -> None:

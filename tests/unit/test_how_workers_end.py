@@ -1,0 +1,94 @@
+"""What the driver makes of a worker's end: out of memory, or something else."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_tfperf.connection import ConnectionLost
+from pytest_tfperf.errors import MeasurementError, OutOfMemory
+from pytest_tfperf.launchers import local
+from pytest_tfperf.launchers.local import LocalRun
+
+BAD_ALLOC = "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"
+
+
+class Ended:
+    """A worker process that has ended."""
+
+    pid = 4711
+
+    def __init__(self, status: int) -> None:
+        self._status = status
+
+    def exit_status(self, timeout_seconds: float) -> int:
+        return self._status
+
+
+class Last:
+    """A channel on which one more message comes, or none."""
+
+    def __init__(self, message: dict[str, Any] | None) -> None:
+        self._message = message
+
+    def receive(self, timeout_seconds: float) -> dict[str, Any]:
+        if self._message is None:
+            raise ConnectionLost("closed")
+        return self._message
+
+
+def end(folder: Path, status: int = 1, log: str = "", message: dict[str, Any] | None = None) -> MeasurementError:
+    """What `receive` raises of a worker that ended so."""
+    path = folder / "worker.log"
+    path.write_text(log)
+    run = LocalRun(Ended(status), path, 5.0, "python")
+    run._channel = Last(message)  # type: ignore[assignment]  # `prepare` takes it from a real connection
+    with pytest.raises(MeasurementError) as caught:
+        run.receive()
+    return caught.value
+
+
+@pytest.fixture
+def kernel_kills(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's count of out-of-memory kills rises each time it is looked at."""
+    counts = iter(range(1000))
+    monkeypatch.setattr(local, "_out_of_memory_kills", lambda: next(counts))
+
+
+@pytest.fixture
+def kernel_is_calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_out_of_memory_kills", lambda: 7)
+
+
+@pytest.mark.usefixtures("kernel_kills")
+def test_a_kill_that_the_kernel_counted_is_out_of_memory(tmp_path: Path) -> None:
+    assert type(end(tmp_path, -signal.SIGKILL)) is OutOfMemory
+
+
+@pytest.mark.usefixtures("kernel_is_calm")
+def test_somebodys_kill_is_not_out_of_memory(tmp_path: Path) -> None:
+    assert type(end(tmp_path, -signal.SIGKILL)) is MeasurementError
+
+
+@pytest.mark.usefixtures("kernel_kills")
+def test_a_crash_while_the_kernel_killed_another_is_not_out_of_memory(tmp_path: Path) -> None:
+    assert type(end(tmp_path, -signal.SIGSEGV)) is MeasurementError
+
+
+def test_native_code_that_could_not_allocate_is_out_of_memory(tmp_path: Path) -> None:
+    assert type(end(tmp_path, -signal.SIGABRT, BAD_ALLOC)) is OutOfMemory
+
+
+def test_native_code_that_gave_up_otherwise_is_not_out_of_memory(tmp_path: Path) -> None:
+    assert type(end(tmp_path, -signal.SIGABRT, "check failed\n")) is MeasurementError
+
+
+@pytest.mark.parametrize(("flag", "kind"), [(True, OutOfMemory), (False, MeasurementError)])
+def test_a_worker_says_itself_whether_it_ran_out_of_memory(
+    tmp_path: Path, flag: bool, kind: type[MeasurementError]
+) -> None:
+    error = {"type": "InternalError", "message": "no", "out_of_memory": flag}
+    assert type(end(tmp_path, message={"error": error})) is kind
