@@ -12,8 +12,8 @@ from pytest_tfperf.frozen_json import build as read
 from pytest_tfperf.parts import Input, Parts
 from pytest_tfperf.training import examination, products
 from pytest_tfperf.training.examination import examine, pipeline_alone
-from pytest_tfperf.training.inputs import Alone
 from pytest_tfperf.training.input_loop import InputLoop
+from pytest_tfperf.training.inputs import Alone
 from pytest_tfperf.workload import Workload
 
 
@@ -52,9 +52,7 @@ def test_a_batch_that_lies_on_the_devices_has_no_pipeline(cpus: list[str], monke
     assert (found["input"], "pipeline_images_per_sec" in found) == (Input.RESIDENT, False)
 
 
-def test_a_pipeline_that_ends_leaves_only_its_own_figures_out(
-    cpus: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pipeline_that_ends_leaves_only_its_own_figures_out(cpus: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     found = examined(cpus, monkeypatch, input_pipeline="feeds:generated")
     assert "pipeline_images_per_sec" not in found
     assert found["forward_multiply_adds"] > 0
