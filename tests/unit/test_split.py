@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,6 @@ from pytest_tfperf.record import Record
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.telemetry import Limits
 from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.trial import Window
 from pytest_tfperf.verdict import Outcome
@@ -83,7 +83,7 @@ def checked(folder: Path, launcher: PlayedLauncher, reference: float, workload: 
         launcher=launcher,
         baselines=store,
         history=History(folder / "history.sqlite"),
-        settings=Settings(root=folder, limits=Limits(other_cpu_fraction=1, steal_fraction=1, swap_bytes_per_sec=1e12)),
+        settings=Settings(root=folder, busy=1.0, swap=math.inf),
         watch=LiveLine(),
         look=lambda: None,
     )
