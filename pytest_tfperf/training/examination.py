@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 PIPELINE_SECONDS = 0.6
 _WINDOW_SECONDS = 0.05
-_LEAST_WINDOWS = 4
+_LEAST_WINDOWS = 2
 
 
 def examine(
@@ -45,7 +45,7 @@ def examine(
         return {"input": Input.ALONE}
     found: dict[str, Any] = {"input": Input.RESIDENT if loop.fetch is None else Input.FETCHED}
     if (fetch := loop.fetch) is not None:
-        found |= _tried(lambda: pipeline_alone(InputLoop(strategy, fetch, workload))) or {}
+        found |= _tried(lambda: pipeline_alone(InputLoop(strategy, fetch, workload), PIPELINE_SECONDS)) or {}
     if multiply_adds:
         found["forward_multiply_adds"] = _tried(lambda: forward_multiply_adds(model))
     if products:
@@ -54,7 +54,7 @@ def examine(
     return found
 
 
-def pipeline_alone(loop: InputLoop, seconds: float = PIPELINE_SECONDS) -> dict[str, float]:
+def pipeline_alone(loop: InputLoop, seconds: float) -> dict[str, float]:
     """Images a second that are fetched while nothing is trained, and the CPU time that each takes.
 
     Only the later half counts: the first batches may have lain ready.

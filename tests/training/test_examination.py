@@ -103,7 +103,7 @@ class Buffered:
 def test_batches_that_lay_ready_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     loop: Any = Buffered()
     monkeypatch.setattr(examination, "time", loop)
-    found = pipeline_alone(loop)
+    found = pipeline_alone(loop, seconds=0.6)
     assert found["pipeline_images_per_sec"] == pytest.approx(100.0)
     assert found["pipeline_core_seconds_per_image"] == pytest.approx(0.01 / 4)
 
