@@ -12,10 +12,17 @@ def forward_multiply_adds(model: keras.Model) -> int:
     """Of one image, in convolutions and matrix products; other operations have so few that nobody counts them.
 
     Traces the model once. What lies inside loops and conditions is not counted.
+
+    Raises:
+        AttributeError: TensorFlow keeps a function that the model calls somewhere else than this version does.
     """
     forward = tf.function(lambda images: model(images, training=False), autograph=False)
     one_image = tf.TensorSpec((1, *model.input_shape[1:]), tf.float32)
-    return sum(map(_of, forward.get_concrete_function(one_image).graph.get_operations()))
+    return _in_graph(forward.get_concrete_function(one_image).graph)
+
+
+def _in_graph(graph: tf.Graph) -> int:
+    return sum(map(_of, graph.get_operations()))
 
 
 def _of(operation: tf.Operation) -> int:
@@ -31,5 +38,8 @@ def _of(operation: tf.Operation) -> int:
         case "BatchMatMulV2":
             inner = operation.inputs[0].shape[-2 if operation.get_attr("adj_x") else -1]
             return int(math.prod(outputs[0]) * inner)
+        case "PartitionedCall" | "StatefulPartitionedCall":
+            # Keras calls a function of its own for a convolution in groups. Its graph has no public way to it.
+            return _in_graph(operation.graph._get_function(operation.get_attr("f").name).graph)
         case _:
             return 0
