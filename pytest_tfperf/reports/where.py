@@ -19,12 +19,14 @@ _WORTH_SAYING = 0.005
 
 
 def limit(record: Record) -> str:
-    """For a table: "input", "compute 87 %", "-" where it is not known."""
+    """For a table: "input 3 %", "compute 87 %", "compute" where the share isn't known, "-" where the limit isn't."""
     found = record.breakdown
     if found is None or found.bound is None:
         return "-"
-    of = "" if found.products_fraction is None else f" {found.products_fraction:.0%}".replace("%", " %")
-    return found.bound.value.removesuffix("-bound") + of
+    word, share = found.bound.value.removesuffix("-bound"), found.products_fraction
+    if share is None:
+        return word
+    return f"{word} {_percent(share)}" if share <= 1 else f"{word} >100 %"
 
 
 def where(record: Record) -> Iterator[tuple[str, str]]:
@@ -72,7 +74,8 @@ def _compute(found: Breakdown, record: Record) -> str:
     passes = 1 if record.workload.forward_only else TRAINING_PASSES
     work = f"{passes} x 2 x " if passes > 1 else "2 x "
     giga = found.multiply_adds_per_image / passes / 1e9
-    return f"{percent(found.products_fraction)} of the rate of matrix products ({work}{giga:.4g} GMAC an image)"
+    text = f"{percent(found.products_fraction)} of the rate of matrix products ({work}{giga:.4g} GMAC an image)"
+    return f"{text}: the machine was slower when those were timed" if found.products_fraction > 1 else text
 
 
 def _slower(part: Slower, found: Breakdown) -> str:

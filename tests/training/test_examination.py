@@ -130,6 +130,12 @@ def played(monkeypatch: pytest.MonkeyPatch, *, largest: int) -> list[int]:
     return tried
 
 
+def test_what_neighbours_took_of_some_windows_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = iter([1.0, 3.0, 2.0])
+    monkeypatch.setattr(products, "_seconds_of", lambda *_: next(taken))
+    assert products.multiply_adds_per_sec("CPU:0", "float32", seconds=0.0) == 512**3 / 2.0
+
+
 def test_the_side_grows_until_a_product_takes_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(played(monkeypatch, largest=8192)) == 4096
 

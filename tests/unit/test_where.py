@@ -71,6 +71,12 @@ def test_the_share_of_the_arithmetic_says_how_it_is_counted() -> None:
     assert said("compute", found) == "87.1 % of the rate of matrix products (3 x 2 x 3.858 GMAC an image)"
 
 
+def test_a_share_beyond_the_possible_says_what_is_wrong_with_it() -> None:
+    found = judged(Outcome.PASS, breakdown=fetched(multiply_adds_per_image=3_000_000_000, products_fraction=1.4))
+    assert said("compute", found).endswith("(3 x 2 x 1 GMAC an image): the machine was slower when those were timed")
+    assert limit(found) == "compute >100 %"
+
+
 def test_inference_counts_one_pass() -> None:
     where = fetched(multiply_adds_per_image=3_858_000_000, products_fraction=0.5)
     found = judged(Outcome.PASS, breakdown=where, workload=WORKLOAD.with_(forward_only=True))
