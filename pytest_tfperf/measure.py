@@ -128,7 +128,8 @@ class Bench:
             if verdict.runs_wanted > len(trial.attempts):
                 trial = self._one_more(trial.believed(), workload, topology, plan, found.baseline)
                 verdict = self._judge(trial, found, accepted, self.shift)
-        regressed = verdict.outcome is Outcome.REGRESSED and verdict.runs_wanted <= len(trial.attempts)
+        decided = not verdict.waits and verdict.runs_wanted <= len(trial.attempts)
+        regressed = decided and verdict.outcome is Outcome.REGRESSED
         device_data = self._device_data(workload, topology, plan, trial) if regressed else None
         record = self._finish(
             workload, topology, trial, started, test, verdict, found.document, device_data=device_data

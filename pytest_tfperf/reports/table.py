@@ -16,8 +16,8 @@ _COLUMNS: Sequence[tuple[str, str, Callable[[Record], str]]] = (
     ("+/-", "<", lambda r: rate(r.throughput.uncertainty)),
     ("baseline", ">", lambda r: rate(r.verdict.baseline.reference) if r.verdict and r.verdict.baseline else "-"),
     ("change", ">", lambda r: change(r.verdict.change) if r.verdict and r.verdict.change is not None else "-"),
-    ("outcome", "<", lambda r: outcome(r)),
     ("limit", "<", limit),
+    ("outcome", "<", lambda r: outcome(r)),
     ("document", ">", lambda r: rate(r.document.reference) if r.document else "-"),
 )
 
