@@ -7,13 +7,14 @@ from dataclasses import replace
 
 from pytest_tfperf import catalogue
 from pytest_tfperf.errors import MeasurementError, OutOfMemory
+from pytest_tfperf.examiner import Examiner
 from pytest_tfperf.guard import Guard
 from pytest_tfperf.largest_batch import LargestBatch
 from pytest_tfperf.launchers import Job, Launcher
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt
-from pytest_tfperf.windows import Enough, Plan, Watch, run_attempt
+from pytest_tfperf.windows import SMOKE, Enough, Plan, Watch, run_attempt
 from pytest_tfperf.workload import Workload
 
 TRIES = 3
@@ -55,9 +56,10 @@ class Attempts:
         self._guard = Guard(settings.limits)
         self._data = settings.data
         self._largest_batch = LargestBatch(watch)
+        self._examiner = Examiner()
 
     def one(self, workload: Workload, topology: Topology, plan: Plan, enough: Enough = lambda _: False) -> Attempt:
-        """An attempt that settled; says what disturbed it, if anything did.
+        """An attempt that settled; says what disturbed it, if anything did, and what its step is made of.
 
         Raises:
             WorkloadError: a name that nobody has.
@@ -72,7 +74,7 @@ class Attempts:
         tried: list[Attempt] = []
         for _ in range(TRIES):
             try:
-                attempt = self._watched(job, plan, enough)
+                attempt = self._watched(job, plan, enough, topology.host.usable_cores)
             except OutOfMemory as error:
                 raise self._largest_batch.named(error, self._launcher, job, topology) from None
             if not attempt.unsettled:
@@ -82,14 +84,17 @@ class Attempts:
         advice = f"(and so in each of {TRIES} fresh workers). {advice}"
         raise Spoilt(workload, topology, attempt.unsettled, advice, tried)
 
-    def _watched(self, job: Job, plan: Plan, enough: Enough) -> Attempt:
+    def _watched(self, job: Job, plan: Plan, enough: Enough, cores: int) -> Attempt:
         """One worker's attempt, with what else went on while it ran."""
         run = self._launcher.start(job, self._watch.phase)
         try:
             with self._guard.watching(job.devices.gpu_uuids) as seen:
                 attempt = run_attempt(run, plan, self._watch, enough)
+            if not attempt.unsettled and plan != SMOKE:
+                self._watch.phase("parts")
+                attempt = replace(attempt, parts=self._examiner.parts(run, job, cores))
         finally:
             run.close()
             self._watch.done()
-        known = replace(attempt, environment={**attempt.environment, **seen.environment})
+        known = replace(attempt, environment={**attempt.environment, **seen.environment}, conditions=seen.conditions)
         return known.disturbed_by(seen.disturbance)

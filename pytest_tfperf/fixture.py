@@ -19,7 +19,7 @@ from pytest_tfperf.ratios import published_ratio
 from pytest_tfperf.record import Record
 from pytest_tfperf.recorder import Taking
 from pytest_tfperf.reports import comparisons, ratios
-from pytest_tfperf.reports.message import message
+from pytest_tfperf.reports.message import message, spoilt
 from pytest_tfperf.session import Session
 from pytest_tfperf.throughput import Throughput
 from pytest_tfperf.topology import Topology
@@ -105,7 +105,7 @@ class ThroughputFixture:
                 record = self.session.bench.check(workload, on, plan, accepted, test=self.test, earlier=earlier)
             except Spoilt as error:
                 self.session.recorder.keep_spoilt(error, earlier, taking)
-                raise
+                raise MeasurementError(spoilt(str(error), error.attempts)) from error
             self.session.recorder.keep(record, taking)
         if self.session.settings.update_baselines:
             self._to_save.append(record)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from pytest_tfperf.conditions import Conditions, kept_of
 from pytest_tfperf.hardware.sampler import Sampler
 from pytest_tfperf.telemetry import Limits, disturbance, power_facts
 
@@ -19,10 +20,12 @@ class Seen:
     Args:
         disturbance: who else used the machine, or what slowed it down, in one sentence; "" where nothing did.
         environment: what is recorded and is no disturbance: the GPUs' power limit, and whether it held them back.
+        conditions: what is kept of the samples; None where the measurement was too short for one.
     """
 
     disturbance: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
+    conditions: Conditions | None = None
 
 
 class Guard:
@@ -48,3 +51,4 @@ class Guard:
         samples = sampler.since(-math.inf)
         seen.disturbance = disturbance(samples, self._limits)
         seen.environment = power_facts(samples, self._limits)
+        seen.conditions = kept_of(samples)

@@ -7,21 +7,24 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 
 from pytest_tfperf.attempts import TRIES, Attempts, Spoilt
 from pytest_tfperf.baseline import Baseline, Change, Key, Provenance
+from pytest_tfperf.breakdown import breakdown
 from pytest_tfperf.canary import Canaries, moved
 from pytest_tfperf.controls import SLOWER, Controls
-from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.hardware.canaries import look
 from pytest_tfperf.hardware.software import host_facts
 from pytest_tfperf.launchers import Launcher
 from pytest_tfperf.looks import LOOKS_THAT_DECIDE, Looks
 from pytest_tfperf.night import LEAST_TESTS, NO_SHIFT, Cause, Night, Shift, prefix_drop, shift_of
 from pytest_tfperf.noise import without_spells
+from pytest_tfperf.parts import Input
 from pytest_tfperf.record import Record
 from pytest_tfperf.reference import Reference, floor_rate, reference_for
 from pytest_tfperf.settings import Settings
@@ -36,6 +39,9 @@ from pytest_tfperf.workload import Workload
 
 TOO_NOISY_TO_GATE = 0.15
 """A baseline that could not catch a loss of 15 % is no baseline (verdict.md, step 6)."""
+
+DEVICE_DATA_SECONDS = 2.0
+"""Timed at most, after a regression: it is there to tell which part slowed down, not by how much."""
 
 
 class Bench:
@@ -122,7 +128,12 @@ class Bench:
             if verdict.runs_wanted > len(trial.attempts):
                 trial = self._one_more(trial.believed(), workload, topology, plan, found.baseline)
                 verdict = self._judge(trial, found, accepted, self.shift)
-        record = self._finish(workload, topology, trial, started, test, verdict, found.document)
+        decided = not verdict.waits and verdict.runs_wanted <= len(trial.attempts)
+        regressed = decided and verdict.outcome is Outcome.REGRESSED
+        device_data = self._device_data(workload, topology, plan, trial) if regressed else None
+        record = self._finish(
+            workload, topology, trial, started, test, verdict, found.document, device_data=device_data
+        )
         if verdict.outcome is Outcome.PASS and not record.undecided:
             self._controls.add(workload, topology, plan, trial.attempts[0])
         return record
@@ -170,6 +181,19 @@ class Bench:
         """Why bad news is not believed: a test that passed tonight shows that the machine is slower by now."""
         lost = math.log(baseline.reference) + self.shift.credited - run_value(attempt).log_rate
         return self._controls.slower_now(self._attempt) if self._settings.busy < 1 and lost > SLOWER else ""
+
+    def _device_data(self, workload: Workload, topology: Topology, plan: Plan, trial: Trial) -> float | None:
+        """Images/s of the same training on data that lies on the devices, where the trial's steps fetched theirs.
+
+        The verdict is fixed when this is asked for; None where it fails, for whatever reason.
+        """
+        if (parts := trial.attempts[-1].parts) is None or parts.input is not Input.FETCHED:
+            return None
+        brief = replace(plan, max_seconds=min(plan.max_seconds, DEVICE_DATA_SECONDS))
+        try:
+            return run_value(self._attempt(workload.with_(input_pipeline="device"), topology, brief)).images_per_sec
+        except (TfperfError, OSError):
+            return None
 
     def _rehearse(
         self, workload: Workload, topology: Topology, plan: Plan, test: str, earlier: Record | None
@@ -256,7 +280,9 @@ class Bench:
         verdict: Verdict | None = None,
         document: Baseline | None = None,
         runs_wanted: int = 0,
+        device_data: float | None = None,
     ) -> Record:
+        throughput = summarise(trial)
         record = Record(
             test=test,
             workload=workload,
@@ -264,11 +290,12 @@ class Bench:
             machine=topology.machine,
             devices=topology.describe(),
             trial=trial,
-            throughput=summarise(trial),
+            throughput=throughput,
             verdict=verdict,
             document=document,
             runs_wanted=verdict.runs_wanted if verdict else runs_wanted,
             canaries=Canaries.median(self._looks.tonight()),
+            breakdown=breakdown(trial, throughput.images_per_sec, workload, device_data),
             environment=_environment(topology, trial.attempts[-1].environment, self._settings),
             commit=_commit(self._settings.root),
             time=datetime.now().astimezone().isoformat(timespec="seconds"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_tfperf.baseline import Baseline, Key
+from pytest_tfperf.breakdown import Breakdown
 from pytest_tfperf.canary import Canaries
 from pytest_tfperf.throughput import Throughput
 from pytest_tfperf.trial import Trial
@@ -32,6 +33,7 @@ class Record:
         runs_wanted: fresh runs in all that it takes, for a verdict or for a baseline.
         document: a published figure for the same workload and topology, to show beside it.
         canaries: what the machine gave by itself meanwhile; None where nobody looked.
+        breakdown: where the time went; None where no worker was asked.
         environment: software of the worker and the machine, name -> version.
         commit: the git commit of the tests' repository, "" outside of one.
         time: when it finished, ISO 8601 with its zone.
@@ -49,6 +51,7 @@ class Record:
     document: Baseline | None = None
     runs_wanted: int = 0
     canaries: Canaries | None = None
+    breakdown: Breakdown | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     commit: str = ""
     time: str = ""

@@ -87,6 +87,7 @@ class Recorder:
         if self._settings.save_trials is None:
             return
         topology, plan, verdict = taking.topology, taking.plan, record.verdict if record else None
+        where = record.breakdown if record else None
         peak = floor_rate(topology)
         key = Key(taking.workload.id, topology.shape)
         found = reference_for(self._baselines, topology.machine, key, gpu_fp32_tflops=peak)
@@ -112,6 +113,7 @@ class Recorder:
             credited=verdict.credited if verdict else 0.0,
             nights=self._history.nights(found.baseline) if found.baseline else (),
             hold=self._settings.hold,
+            device_data_images_per_sec=where.device_data_images_per_sec if where else None,
             environment=record.environment if record else self._environment(trial),
             commit=record.commit if record else "",
             time=record.time if record else datetime.now().astimezone().isoformat(timespec="seconds"),

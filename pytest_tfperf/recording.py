@@ -16,6 +16,7 @@ from pytest_tfperf.verdict import Tolerance
 from pytest_tfperf.workload import Workload
 
 _MOST = 1e12  # of anything that is counted or timed here; beyond it logarithms of the ratios may overflow
+_FASTEST = 1e24  # of multiply-adds a second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,7 @@ class Recording:
         credited: what of the night's common shift was not held against it when it was judged last.
         nights: the nights before it, oldest first.
         hold: whether a regression had to show on two of three nights.
+        device_data_images_per_sec: as in a `Breakdown`.
 
     Raises:
         TfperfError: figures that no measurement gives.
@@ -61,6 +63,7 @@ class Recording:
     credited: float = 0.0
     nights: tuple[Night, ...] = ()
     hold: bool = False
+    device_data_images_per_sec: float | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     commit: str = ""
     time: str = ""
@@ -87,6 +90,8 @@ class Recording:
             yield "tests is 1 or more, credited a difference of logarithms, seconds a time"
         if not all(night.drops and all(abs(drop) < 100 for drop in night.drops) for night in self.nights):
             yield "nights: each holds its runs' drops, differences of logarithms"
+        if not _is_rate(self.device_data_images_per_sec):
+            yield f"device_data_images_per_sec {self.device_data_images_per_sec!r} is no throughput"
 
 
 def _faults_of(attempt: Attempt) -> Iterator[str]:
@@ -99,3 +104,15 @@ def _faults_of(attempt: Attempt) -> Iterator[str]:
     for window in (*attempt.warmup, *attempt.windows):
         if not (1 <= window.steps <= _MOST and 1 / _MOST < window.seconds < _MOST):
             yield f"{window.steps} steps in {window.seconds} seconds are no window"
+    if (parts := attempt.parts) is not None:
+        if not all(map(_is_rate, (parts.pipeline_images_per_sec, parts.products_multiply_adds_per_sec))):
+            yield "parts: a rate that is none"
+        counts = (parts.pipeline_core_seconds_per_image, parts.forward_multiply_adds)
+        if not all(count is None or 0 <= count < _FASTEST for count in counts):
+            yield "parts: CPU time and multiply-adds are numbers from 0"
+        if parts.cores is not None and not 1 <= parts.cores <= _MOST:
+            yield f"parts: cores {parts.cores!r} is 1 or more"
+
+
+def _is_rate(value: float | None) -> bool:
+    return value is None or 0 < value < _FASTEST

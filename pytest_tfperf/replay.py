@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_tfperf.baseline import Key
+from pytest_tfperf.breakdown import breakdown
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.night import NO_SHIFT, Shift
 from pytest_tfperf.record import Record
@@ -128,6 +129,7 @@ def replay_trial(
         found = reference_for(store, machine, key, gpu_fp32_tflops=recorded.gpu_fp32_tflops)
     accepted = found.tolerance(tolerance or recorded.tolerance, recorded.default_tolerance)
     trial, verdict = _judged(recorded, found, accepted)
+    throughput = summarise(trial if trial.attempts else Trial(trial.set_aside))
     return Record(
         test=recorded.test,
         workload=recorded.workload,
@@ -135,9 +137,10 @@ def replay_trial(
         machine=machine,
         devices=recorded.devices,
         trial=trial,
-        throughput=summarise(trial if trial.attempts else Trial(trial.set_aside)),
+        throughput=throughput,
         verdict=verdict,
         document=found.document,
+        breakdown=breakdown(trial, throughput.images_per_sec, recorded.workload, recorded.device_data_images_per_sec),
         environment=recorded.environment,
         commit=recorded.commit,
         time=recorded.time,

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from pytest_tfperf.conditions import Conditions
+from pytest_tfperf.parts import Parts
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -35,6 +38,8 @@ class Attempt:
         disturbance: who else used the machine meanwhile, or what slowed it down; "" where nothing did.
         unsettled: why the windows are no steady state; "" where they are.
         log: the worker's log file, or the log that was replayed.
+        conditions: what the machine was like meanwhile; None where nobody looked.
+        parts: what the worker's step is made of; None where it wasn't asked.
     """
 
     windows: tuple[Window, ...]
@@ -46,6 +51,8 @@ class Attempt:
     unsettled: str = ""
     disturbance: str = ""
     log: str = ""
+    conditions: Conditions | None = None
+    parts: Parts | None = None
 
     def disturbed_by(self, disturbance: str) -> Attempt:
         """The same attempt, with what is known of its surroundings."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pytest_tfperf.data import Data
+from pytest_tfperf.parts import Parts
 from pytest_tfperf.topology import Devices
 from pytest_tfperf.trial import Window
 from pytest_tfperf.workload import Workload
@@ -69,6 +70,19 @@ class TrainingRun(Protocol):
         Raises:
             MeasurementError: the worker raised, died or fell silent; says in which phase, why, and its log's end.
                 `OutOfMemory` where it is known to have been that.
+        """
+
+    def examine(self, *, products: bool, multiply_adds: bool) -> Parts:
+        """What its step is made of, after the last window that will be read: one that is still queued is dropped.
+
+        Where batches are fetched, fetches some without training. What the worker can't find out is None.
+
+        Args:
+            products: time matrix products, too, on the first device alone.
+            multiply_adds: count those of the model, too.
+
+        Raises:
+            MeasurementError: the worker died or fell silent.
         """
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from pytest_tfperf import catalogue
 from pytest_tfperf.connection import Channel, ConnectionLost, Listener, Silence
 from pytest_tfperf.errors import MeasurementError, OutOfMemory
+from pytest_tfperf.frozen_json import build
 from pytest_tfperf.launchers import SKIPPED, Job, Progress
 from pytest_tfperf.launchers.processes import (
     ForkServer,
@@ -26,6 +27,7 @@ from pytest_tfperf.launchers.processes import (
     log_tail,
     no_tensorflow,
 )
+from pytest_tfperf.parts import Parts
 from pytest_tfperf.trial import Window
 
 # What TensorFlow, Keras and XLA read once, when they are imported: a server that imported under other values is no use.
@@ -33,6 +35,9 @@ _READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "CUDA_", "LD_LIBRARY_PATH", "OMP_", 
 
 # The last words of native code that catches no failed allocation; TensorFlow's own allocators raise instead.
 _NO_MEMORY_IN_CPP = "std::bad_alloc"
+
+# A pipeline that ends or stalls just now must not hold up the night: its windows are measured already.
+_PARTS_SECONDS = 60.0
 
 
 class LocalLauncher:
@@ -150,6 +155,17 @@ class LocalRun:
         if window["skipped"]:
             self.environment = {**self.environment, SKIPPED: window["skipped"].replace(" ", "_")}
         return Window(steps=window["steps"], seconds=window["seconds"], loss=window["loss"])
+
+    def examine(self, *, products: bool, multiply_adds: bool) -> Parts:
+        """See `TrainingRun.examine`."""
+        assert self._channel is not None
+        self._phase = "parts"
+        self._silence_seconds = min(self._silence_seconds, _PARTS_SECONDS)
+        with suppress(ConnectionLost):  # `_next` tells why
+            self._channel.send({"examine": {"products": products, "multiply_adds": multiply_adds}})
+        while "parts" not in (message := self._next()):
+            pass
+        return build(Parts, message["parts"], "the worker's parts")
 
     def close(self) -> None:
         """See `TrainingRun.close`."""

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_tfperf.baseline import Provenance
 from pytest_tfperf.record import Record, changed_since
 from pytest_tfperf.reports.numbers import change, duration, percent, rate
+from pytest_tfperf.reports.where import machine, where
 from pytest_tfperf.throughput import Throughput, run_value
+from pytest_tfperf.trial import Attempt
 from pytest_tfperf.verdict import Outcome, Verdict
 
 _WORTH_SAYING = 0.001
+_BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)
 
 
 def message(record: Record) -> str:
     """A judged record in a few lines, the first of which can stand alone."""
     assert record.verdict is not None, "only what was judged has a message"
-    return "\n".join([headline(record), *(f"  {label:<11} {text}" for label, text in _lines(record, record.verdict))])
+    return "\n".join([headline(record), *_labelled(_lines(record, record.verdict))])
+
+
+def spoilt(reason: str, attempts: Sequence[Attempt]) -> str:
+    """Why nothing could be measured, and what the machine was like meanwhile."""
+    return "\n".join([reason, *_labelled(machine(attempts))])
+
+
+def _labelled(lines: Iterable[tuple[str, str]]) -> Iterator[str]:
+    return (f"  {label:<11} {text}" for label, text in lines)
 
 
 def headline(record: Record) -> str:
@@ -39,6 +51,10 @@ def headline(record: Record) -> str:
 
 def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
     if verdict.baseline is None:
+        if verdict.outcome in _BAD_NEWS:
+            yield from machine(record.trial.attempts or record.trial.set_aside)
+        else:
+            yield from where(record)
         if record.document is not None:
             yield "document", f"{rate(record.document.reference)} images/s: {record.document.source}"
         if record.is_test and verdict.outcome is Outcome.NO_BASELINE:
@@ -56,6 +72,9 @@ def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
         if attempt.disturbance:
             counted = "set aside" if attempt in record.trial.set_aside else "disturbed"
             yield counted, f"{rate(run_value(attempt).images_per_sec)}: {attempt.disturbance}"
+    yield from where(record)
+    if verdict.outcome in _BAD_NEWS:
+        yield from machine(record.trial.attempts or record.trial.set_aside)
     yield "detects", _smallest_loss(verdict)
     if changed := changed_since(verdict.baseline, record.environment):
         yield "environment", ", ".join(changed)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pytest_tfperf.record import Record
 from pytest_tfperf.reports.numbers import change, rate
+from pytest_tfperf.reports.where import limit
 
 _COLUMNS: Sequence[tuple[str, str, Callable[[Record], str]]] = (
     ("workload", "<", lambda r: r.workload.id),
@@ -15,6 +16,7 @@ _COLUMNS: Sequence[tuple[str, str, Callable[[Record], str]]] = (
     ("+/-", "<", lambda r: rate(r.throughput.uncertainty)),
     ("baseline", ">", lambda r: rate(r.verdict.baseline.reference) if r.verdict and r.verdict.baseline else "-"),
     ("change", ">", lambda r: change(r.verdict.change) if r.verdict and r.verdict.change is not None else "-"),
+    ("limit", "<", limit),
     ("outcome", "<", lambda r: outcome(r)),
     ("document", ">", lambda r: rate(r.document.reference) if r.document else "-"),
 )

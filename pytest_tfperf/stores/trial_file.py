@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from pytest_tfperf.baseline import Baseline
     from pytest_tfperf.trial import Attempt
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""1 had neither `conditions` nor `parts`; it is read all the same."""
+
 KIND: Final = "tfperf trial"
 _ROWS = ("baseline", "document")
 _NEXT = "record the trial anew with --tfperf-save-trials DIR"
@@ -97,7 +99,8 @@ def parse(data: bytes, name: str) -> Recording:
         raise TfperfError(f"{name}: no trial of pytest-tfperf: it lacks kind {KIND!r} and a format; {_NEXT}")
     if number > FORMAT:
         raise TfperfError(
-            f"{name}: format {number} comes from a newer pytest-tfperf; this one reads format {FORMAT}: upgrade it"
+            f"{name}: format {number} comes from a newer pytest-tfperf; this one reads formats up to {FORMAT}: "
+            "upgrade it"
         )
     if number < 1:
         raise TfperfError(f"{name}: format {number} never was; {_NEXT}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any
 
@@ -52,7 +52,10 @@ class FitLoop:
         self._answers: SimpleQueue[float | Exception] = SimpleQueue()
         self._window_ends = 0
         _compile(strategy, model, workload)
-        _read_from(_batches(strategy, inputs), model)
+        batches = _batches(strategy, inputs)
+        _read_from(batches, model)
+        fetched = isinstance(inputs, tf.data.Dataset)
+        self.fetch: Callable[[], Any] | None = (lambda: next(batches)) if fetched else None
         self._form = _form(strategy, model)
         self._thread = threading.Thread(target=self._fit, name="tfperf-fit", daemon=True)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import tensorflow as tf
 
 from pytest_tfperf.errors import WorkloadError
@@ -14,14 +17,15 @@ class InputLoop:
 
     Args:
         strategy: made by `strategies.strategy_for`.
-        alone: made by `loading.load_pipeline`.
+        source: made by `loading.load_pipeline`; or what a trainer has its batches from (`fetch`).
         workload: what both were made for.
     """
 
-    def __init__(self, strategy: tf.distribute.Strategy, alone: Alone, workload: Workload) -> None:
+    def __init__(self, strategy: tf.distribute.Strategy, source: Alone | Callable[[], Any], workload: Workload) -> None:
         self.images_per_step = workload.batch_size * strategy.num_replicas_in_sync
         self._strategy = strategy
-        self._next_batch = feed(strategy, alone.inputs)
+        self._next_batch = feed(strategy, source.inputs) if isinstance(source, Alone) else source
+        self.fetch: Callable[[], Any] | None = self._next_batch
         self._window = tf.function(self._steps, autograph=False)
 
     def run(self, steps: int) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 import tensorflow as tf
 
@@ -48,6 +51,7 @@ class TrainingLoop:
             alone=self._independent,
         )
         self._next_batch = feed(strategy, inputs)
+        self.fetch: Callable[[], Any] | None = self._next_batch if isinstance(inputs, tf.data.Dataset) else None
         self._compute = self._loss_and_gradients
         if workload.xla:
             # Not the update: replicas can't meet inside XLA. tf_cnn_benchmarks' xla_compile takes the same part.

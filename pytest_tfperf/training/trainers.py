@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import keras
 import tensorflow as tf
@@ -19,6 +20,10 @@ class Windows(Protocol):
     """What a worker trains with; see `TrainingLoop`."""
 
     images_per_step: int
+
+    @property
+    def fetch(self) -> Callable[[], Any] | None:
+        """Gives a step its batches, one for each replica, in a compiled call; None where they lie on the devices."""
 
     def run(self, steps: int) -> float | None:
         """Take `steps` steps; returns a loss, where there is one, when every device has finished its last update."""

@@ -8,7 +8,7 @@ import platform
 import time
 import traceback
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -18,6 +18,7 @@ from pytest_tfperf.connection import Channel, ConnectionLost
 from pytest_tfperf.data import Data, OnCorrupt
 from pytest_tfperf.topology import DeviceKind, Devices
 from pytest_tfperf.training.devices import configure
+from pytest_tfperf.training.examination import examine
 from pytest_tfperf.training.inputs import InputSpec
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
 from pytest_tfperf.training.precision import tf32_in_use
@@ -35,18 +36,18 @@ def work(channel: Channel, job: dict[str, Any]) -> int:
     """Do a job for the driver at the other end; returns the process's exit status."""
     channel.send({"hello": "worker", "number": job["number"], "pid": os.getpid()})
     try:
-        loop, compile_seconds, spec = _prepare(channel, job)
+        ready = _prepare(channel, job)
         channel.send(
             {
                 "ready": {
-                    "images_per_step": loop.images_per_step,
-                    "compile_seconds": compile_seconds,
+                    "images_per_step": ready.loop.images_per_step,
+                    "compile_seconds": ready.compile_seconds,
                     "environment": versions() | _settings(),
                 }
             }
         )
-        with _faults_named(job, spec):
-            _serve_windows(channel, loop, job["slowdown"], spec.skipped)
+        with _faults_named(job, ready.spec):
+            _serve(channel, ready, job["slowdown"])
     except ConnectionLost:
         return 0  # the driver has what it wants
     except BaseException as error:  # the driver reports whatever it was
@@ -87,7 +88,18 @@ def _settings() -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def _prepare(channel: Channel, job: dict[str, Any]) -> tuple[Windows, float, InputSpec]:
+class _Ready(NamedTuple):
+    """A compiled step, and what it was made of."""
+
+    loop: Windows
+    strategy: tf.distribute.Strategy
+    model: keras.Model
+    workload: Workload
+    spec: InputSpec
+    compile_seconds: float
+
+
+def _prepare(channel: Channel, job: dict[str, Any]) -> _Ready:
     """Everything before the first timed step, told phase by phase so that a fault has a place."""
 
     def phase(name: str) -> None:
@@ -112,7 +124,7 @@ def _prepare(channel: Channel, job: dict[str, Any]) -> tuple[Windows, float, Inp
     started = time.perf_counter()
     with _faults_named(job, spec):
         loop.run(1)
-    return loop, time.perf_counter() - started, spec
+    return _Ready(loop, strategy, model, workload, spec, time.perf_counter() - started)
 
 
 def _faults_named(job: dict[str, Any], spec: InputSpec) -> AbstractContextManager[None]:
@@ -120,17 +132,22 @@ def _faults_named(job: dict[str, Any], spec: InputSpec) -> AbstractContextManage
     return naming_corrupt(spec) if catalogue.reads_data(Workload(**job["workload"])) else nullcontext()
 
 
-def _serve_windows(channel: Channel, loop: Windows, slowdown: float, skipped: Skipped) -> None:
-    """Run each window that is asked for, until the driver hangs up."""
+def _serve(channel: Channel, ready: _Ready, slowdown: float) -> None:
+    """Run each window that is asked for, then say what the step is made of, until the driver hangs up."""
     gc.collect()
     gc.freeze()  # no collection in mid-window walks over all that TensorFlow has made
-    while True:
-        steps = channel.receive()["steps"]
-        started = time.perf_counter()
-        loss = loop.run(steps)
-        if slowdown:
-            # Losing a fraction f of the throughput takes f / (1 - f) of the window's own time on top of it.
-            time.sleep((time.perf_counter() - started) * slowdown / (1 - slowdown))
-        seconds = time.perf_counter() - started
-        window = {"steps": steps, "seconds": seconds, "loss": loss, "skipped": str(skipped) if skipped else ""}
-        channel.send({"window": window})
+    while "steps" in (message := channel.receive()):
+        channel.send({"window": _window(ready.loop, message["steps"], slowdown, ready.spec.skipped)})
+    parts = examine(ready.loop, ready.strategy, ready.model, ready.workload, **message["examine"])
+    channel.send({"parts": parts})
+    channel.receive()  # nothing comes: the driver hangs up
+
+
+def _window(loop: Windows, steps: int, slowdown: float, skipped: Skipped) -> dict[str, Any]:
+    started = time.perf_counter()
+    loss = loop.run(steps)
+    if slowdown:
+        # Losing a fraction f of the throughput takes f / (1 - f) of the window's own time on top of it.
+        time.sleep((time.perf_counter() - started) * slowdown / (1 - slowdown))
+    seconds = time.perf_counter() - started
+    return {"steps": steps, "seconds": seconds, "loss": loss, "skipped": str(skipped) if skipped else ""}

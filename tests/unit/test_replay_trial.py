@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from pytest_tfperf.baseline import Baseline
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.night import Night
 from pytest_tfperf.noise import Noise
+from pytest_tfperf.parts import Input, Parts
 from pytest_tfperf.record import Record
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.replay import files_of, replay_trial
+from pytest_tfperf.reports.message import message
 from pytest_tfperf.stores import trial_file
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.trial import Attempt, Trial, Window
@@ -72,6 +75,13 @@ def test_three_runs_can_clear_a_suspicion(tmp_path: Path) -> None:
 
 def test_five_slow_runs_are_regressed(tmp_path: Path) -> None:
     assert judged(replayed(tmp_path, 900.0, 901.0, 899.0, 900.0, 902.0)) == (Outcome.REGRESSED, 5)
+
+
+def test_the_part_that_slowed_down_is_said_again(tmp_path: Path) -> None:
+    parts = Parts(input=Input.FETCHED, pipeline_images_per_sec=905.0)
+    slow = [replace(run(rate), parts=parts) for rate in (900.0, 901.0, 899.0, 900.0, 902.0)]
+    found = message(replay_trial(saved(tmp_path, slow, device_data_images_per_sec=1500.0)))
+    assert "  slower      the input pipeline: " in found
 
 
 def test_where_fewer_runs_were_recorded_they_decide(tmp_path: Path) -> None:

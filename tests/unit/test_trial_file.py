@@ -17,9 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from measurements import WORKLOAD, attempt, baseline
 
+from pytest_tfperf.conditions import Conditions, GpuConditions
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.night import Night
 from pytest_tfperf.noise import Noise
+from pytest_tfperf.parts import Input, Parts
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.stores import trial_file
 from pytest_tfperf.trial import Attempt, Trial, Window
@@ -50,6 +52,31 @@ lines = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\
 seconds = st.floats(1e-6, 1e6)
 windows = st.builds(Window, st.integers(1, 10**6), seconds, st.none() | st.floats(-1e30, 1e30) | st.just(math.inf))
 environments = st.dictionaries(texts, texts, max_size=3)
+parts = st.builds(
+    Parts,
+    input=st.sampled_from(Input),
+    pipeline_images_per_sec=st.none() | seconds,
+    pipeline_core_seconds_per_image=st.none() | seconds,
+    cores=st.none() | st.integers(1, 1000),
+    forward_multiply_adds=st.none() | st.integers(0, 10**15),
+    products_multiply_adds_per_sec=st.none() | st.floats(1, 1e18),
+)
+conditions = st.builds(
+    Conditions,
+    seconds=seconds,
+    load_average_mean=st.none() | seconds,
+    cpu_mhz_min=st.none() | st.integers(0, 6000),
+    gpus=st.lists(
+        st.builds(
+            GpuConditions,
+            uuid=texts,
+            power_watts_max=st.none() | seconds,
+            throttled_fractions=st.dictionaries(texts, st.floats(0, 1), max_size=2),
+            other_processes=st.lists(texts, max_size=2).map(tuple),
+        ),
+        max_size=2,
+    ).map(tuple),
+)
 attempts = st.builds(
     Attempt,
     windows=st.lists(windows, min_size=1, max_size=5).map(tuple),
@@ -61,6 +88,8 @@ attempts = st.builds(
     unsettled=texts,
     disturbance=texts,
     log=st.sampled_from(["", "worker-1.log"]),
+    conditions=st.none() | conditions,
+    parts=st.none() | parts,
 )
 tolerances = st.builds(Tolerance, st.none() | st.floats(-0.99, -1e-6), st.none() | st.floats(1e-6, 1e6))
 rows = st.builds(
@@ -99,6 +128,7 @@ recordings = st.builds(
     credited=st.floats(-9, 9),
     nights=st.lists(st.builds(Night, drops, st.booleans()), max_size=2).map(tuple),
     hold=st.booleans(),
+    device_data_images_per_sec=st.none() | seconds,
     environment=environments,
     commit=texts,
     time=texts,
@@ -194,7 +224,7 @@ def test_a_damaged_file_is_an_error_or_a_recording(text: bytes, at: int, length:
         pytest.param(b"\xff\xfe{", "not JSON", id="not-utf-8"),
         pytest.param("[" * 100_000, "not JSON", id="deep"),
         pytest.param(changed(kind="a trial"), "it lacks kind", id="another-kind"),
-        pytest.param(changed(format=2), "format 2 comes from a newer pytest-tfperf; this one reads", id="newer"),
+        pytest.param(changed(format=3), "format 3 comes from a newer pytest-tfperf; this one reads", id="newer"),
         pytest.param(changed(format=0), "format 0 never was", id="format-0"),
         pytest.param(changed(format="1"), "it lacks kind", id="format-text"),
         pytest.param(changed(speed=1), "unknown field 'speed'", id="unknown-field"),
@@ -210,6 +240,7 @@ def test_a_damaged_file_is_an_error_or_a_recording(text: bytes, at: int, length:
         pytest.param(changed(noise=None), "a baseline comes with its noise", id="no-noise"),
         pytest.param(changed(tests=0), "tests is 1 or more", id="no-tests"),
         pytest.param(changed(credited="nan"), "credited a difference of logarithms", id="nan-credited"),
+        pytest.param(changed(device_data_images_per_sec=0.0), "0.0 is no throughput", id="no-device-data"),
         pytest.param(changed(nights=[{"drops": []}]), "nights: each holds its runs' drops", id="empty-night"),
         pytest.param(changed(tolerance={"lower": -2.0}), "tolerance: tolerance: lower -2.0 must lie", id="tolerance"),
         pytest.param(changed(baseline="fast"), "baseline: expected a row of baselines", id="baseline-text"),
@@ -230,6 +261,30 @@ def test_a_faulty_file_is_refused_with_its_name_and_the_place(text: bytes | str,
 def test_a_window_that_can_not_be_one_is_refused(window: dict[str, Any]) -> None:
     with pytest.raises(TfperfError, match=r"attempt 1: .* are no window"):
         parse(changed(trial={"attempts": [{"windows": [window], "images_per_step": 1}]}))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"pipeline_images_per_sec": 0.0},
+        {"products_multiply_adds_per_sec": "nan"},
+        {"forward_multiply_adds": -1},
+        {"pipeline_core_seconds_per_image": "inf"},
+        {"cores": 0},
+    ],
+)
+def test_parts_that_no_worker_has_are_refused(parts: dict[str, Any]) -> None:
+    whole = {"windows": [{"steps": 1, "seconds": 1.0}], "images_per_step": 1, "parts": {"input": "fetched"} | parts}
+    with pytest.raises(TfperfError, match=r"attempt 1: parts: "):
+        parse(changed(trial={"attempts": [whole]}))
+
+
+def test_a_file_of_the_first_format_is_read() -> None:
+    old = json.loads(WHOLE) | {"format": 1}
+    del old["device_data_images_per_sec"]
+    for attempt_then in old["trial"]["attempts"]:
+        del attempt_then["conditions"], attempt_then["parts"]
+    assert parse(json.dumps(old)) == recording()
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

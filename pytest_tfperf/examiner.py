@@ -1,0 +1,52 @@
+"""Asks a worker, after its last window, what its step is made of; what holds for a whole session is asked once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.launchers import Job, TrainingRun
+from pytest_tfperf.parts import Input, Parts
+from pytest_tfperf.topology import DeviceKind, Devices
+
+
+class Examiner:
+    """One for a session."""
+
+    def __init__(self) -> None:
+        self._rates: dict[object, float | None] = {}  # of one device's matrix products
+        self._multiply_adds: dict[str, int | None] = {}
+
+    def parts(self, run: TrainingRun, job: Job, cores: int) -> Parts | None:
+        """What the worker says; None where it can't: a measurement that came to its end is not lost by this.
+
+        Args:
+            run: has no window left to give.
+            job: what it runs.
+            cores: the host's usable ones.
+        """
+        devices, workload = job.devices, job.workload
+        kind = (devices.kind, devices.gpu_uuids[:1], workload.precision, workload.tf32)
+        ask = {"products": kind not in self._rates, "multiply_adds": workload.model not in self._multiply_adds}
+        try:
+            found = run.examine(**ask)
+        except (TfperfError, OSError):
+            return None
+        if found.input is Input.ALONE:  # and so of no model
+            return found
+        if ask["products"]:
+            self._rates[kind] = found.products_multiply_adds_per_sec
+        if ask["multiply_adds"]:
+            self._multiply_adds[workload.model] = found.forward_multiply_adds
+        rate = self._rates[kind]
+        return replace(
+            found,
+            cores=cores if devices.kind is DeviceKind.CPU else None,
+            forward_multiply_adds=self._multiply_adds[workload.model],
+            products_multiply_adds_per_sec=None if rate is None else rate * _separate(devices),
+        )
+
+
+def _separate(devices: Devices) -> int:
+    """Devices that compute each for itself: virtual ones share the CPU's cores or their GPU."""
+    return 1 if devices.split or devices.kind is DeviceKind.CPU else devices.count

@@ -1,0 +1,37 @@
+"""What a worker found out about its own time after its last window: what its step is made of, each part by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Input(StrEnum):
+    """How a step comes by its batches."""
+
+    RESIDENT = "resident"  # one batch lies on each device, and is used again in every step
+    FETCHED = "fetched"
+    ALONE = "alone"  # fetched, and nothing is trained on them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """One worker's; None is what it could not find out.
+
+    Args:
+        input: how its steps come by their batches.
+        pipeline_images_per_sec: what the pipeline of these very steps gave, over all replicas, while nothing was
+            trained; only where batches are fetched.
+        pipeline_core_seconds_per_image: CPU time that this took, of the cores that train; None where GPUs train.
+        cores: those that train; None where GPUs do.
+        forward_multiply_adds: of one image, in convolutions and matrix products.
+        products_multiply_adds_per_sec: what the devices together reach in large matrix products of the workload's
+            precision; measured on one of them, once a session.
+    """
+
+    input: Input
+    pipeline_images_per_sec: float | None = None
+    pipeline_core_seconds_per_image: float | None = None
+    cores: int | None = None
+    forward_multiply_adds: int | None = None
+    products_multiply_adds_per_sec: float | None = None

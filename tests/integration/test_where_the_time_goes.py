@@ -1,0 +1,108 @@
+"""Each result says what it is bound by; a regression, which part slowed down; and what the machine was like."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from contextlib import closing
+from typing import Any
+
+import pytest
+from inner import WHATEVER_IT_IS, Finished, Project
+
+TESTS = """
+    import pytest
+    from pytest_tfperf import Workload
+
+    @pytest.mark.cpu
+    class TestOnCpus:
+        def test_paced(self, throughput, gpu_topology):
+            paced = Workload(model="nets:tiny", batch_size=4, input_pipeline="nets:paced")
+            throughput.check(paced, on=gpu_topology.take(1))
+
+        def test_resnet(self, throughput, gpu_topology):
+            throughput.check(Workload(model="resnet20", batch_size=8), on=gpu_topology.take(1))
+"""
+
+# A worker that dies when it is asked what its step is made of.
+FAILING = """
+    import os
+    import signal
+    from pytest_tfperf.launchers.local import LocalRun
+
+    def examine(run, **asked):
+        os.kill(run._process.pid, signal.SIGKILL)
+        return examined(run, **asked)
+
+    examined, LocalRun.examine = LocalRun.examine, examine
+"""
+
+
+def fill(project: Project) -> None:
+    """50 batches of 4 a second come, and 2000 did when the row was recorded."""
+    project.write("test_it.py", TESTS)
+    project.baseline("nets:tiny-b4-replicated-nets:paced", reference=2000.0, source="a test")
+    project.baseline("resnet20-b8-replicated-device", **WHATEVER_IT_IS)
+
+
+@pytest.fixture(scope="module")
+def night(shared: Project) -> Finished:
+    fill(shared)
+    return shared.run()
+
+
+def recorded(project: Project, test: str) -> dict[str, Any]:
+    with closing(sqlite3.connect(project.folder / ".tfperf" / "history.sqlite")) as database:
+        query = "select record from records where test like ? order by id desc"
+        (text,) = database.execute(query, (f"%{test}",)).fetchone()
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def test_a_throttled_pipeline_is_called_the_limit(night: Finished) -> None:
+    assert re.search(r"\n  input       the limit: the pipeline alone gives \d", night.cases["test_paced"].text)
+
+
+def test_the_pipeline_alone_is_read_at_its_own_rate(shared: Project, night: Finished) -> None:
+    # 200 images/s; never faster, a busy machine may make it slower.
+    assert 100 < recorded(shared, "test_paced")["breakdown"]["pipeline_images_per_sec"] < 210
+
+
+def test_a_slower_pipeline_is_named_after_the_regression(night: Finished) -> None:
+    assert "\n  slower      the input pipeline: on data that lies on" in night.cases["test_paced"].text
+
+
+def test_the_split_is_no_further_result(shared: Project, night: Finished) -> None:
+    assert (night.status, len(shared.finished_results())) == (1, 2)
+
+
+def test_a_model_on_device_data_is_compute_bound(shared: Project, night: Finished) -> None:
+    assert recorded(shared, "test_resnet")["breakdown"]["bound"] == "compute-bound"
+
+
+def test_training_counts_three_times_the_references_forward_pass(shared: Project, night: Finished) -> None:
+    giga = recorded(shared, "test_resnet")["breakdown"]["multiply_adds_per_image"] / 3 / 1e9
+    assert round(giga, 4) == 0.0406
+
+
+def test_the_table_says_the_share_of_the_matrix_products_rate(night: Finished) -> None:
+    assert re.search(r"resnet20-b8\S+ .* compute >?\d+ % +PASS", night.text)
+
+
+def test_a_regression_tells_of_the_machine(night: Finished) -> None:
+    assert re.search(r"\n  machine     .*load [\d.]+, others \d+ % of the CPU", night.cases["test_paced"].text)
+
+
+def test_every_attempt_is_kept_with_what_the_machine_was_like(shared: Project, night: Finished) -> None:
+    kept = [attempt["conditions"] for attempt in recorded(shared, "test_paced")["trial"]["attempts"]]
+    assert len(kept) == 5
+    assert all(one["memory_available_bytes_min"] > 0 for one in kept)
+
+
+def test_workers_that_die_over_it_change_no_outcome(project: Project) -> None:
+    fill(project)
+    project.write("conftest.py", FAILING)
+    finished = project.run("-k", "paced")
+    assert (finished.status, finished.kinds) == (1, {"test_paced": "failure"})
+    assert "\n  input " not in finished.cases["test_paced"].text
