@@ -128,8 +128,17 @@ def _confirmation(throughput: Throughput, verdict: Verdict) -> tuple[str, str]:
     runs = "  ".join(rate(run.images_per_sec) for run in throughput.runs)
     count = len(throughput.runs)
     if verdict.outcome is Outcome.REGRESSED and count > 1:
-        return "confirmed", f"{verdict.reason.removeprefix('confirmed ')}: {runs}"
+        over = " and" + verdict.reason.partition(" and")[2] if " and over " in verdict.reason else ""
+        return "confirmed", f"{_showing(throughput, verdict)} of {count} fresh workers{over}: {runs}"
     return "runs", f"{runs}: {verdict.reason}"
+
+
+def _showing(throughput: Throughput, verdict: Verdict) -> int:
+    """How many runs show the drop: each must be half as bad as their middle, and from five on one need not."""
+    if verdict.baseline is None or verdict.threshold is None:
+        return 0
+    level = math.log(verdict.baseline.reference) + verdict.credited + (verdict.level.offset if verdict.level else 0.0)
+    return sum(run.log_rate < level + math.log1p(-verdict.threshold) / 2 for run in throughput.runs)
 
 
 def _credited(verdict: Verdict) -> str:

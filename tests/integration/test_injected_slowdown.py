@@ -25,7 +25,7 @@ def slowed(shared: Project) -> Finished:
 
 
 def test_a_loss_of_40_percent_regresses(slowed: Finished) -> None:
-    assert "confirmed   in 5 fresh workers" in slowed.cases["test_it"].text
+    assert "confirmed   5 of 5 fresh workers" in slowed.cases["test_it"].text
 
 
 def test_the_loss_on_purpose_is_announced(slowed: Finished) -> None:

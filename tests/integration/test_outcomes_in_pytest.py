@@ -124,7 +124,7 @@ def test_a_drop_is_told_beside_a_body_that_fails(plain: Finished) -> None:
         r"nets:tiny-b3-replicated-device on * (box): * images/s (95 % CI * to *), 100.0 % slower than 1,0*",
         r"  bounds      * .. *    (reference 1,000,000,000,000, tolerance 2 %*)",
         r"  baseline    measured, a test, 1 run without a known spread, *",
-        r"  confirmed   in 5 fresh workers: *  *  *  *  *",
+        r"  confirmed   5 of 5 fresh workers: *  *  *  *  *",
         r"  environment tensorflow 1.3.0 -> 2.*",
         r"  rerun       pytest *test_it.py::TestOnCpus::test_regresses*",
     ],

@@ -69,7 +69,7 @@ def test_the_files_replay_to_the_exit_status_of_the_night(
     regressed = [str(path) for path in (shared.folder / "trials").glob("*regresses*")]
     passed = [str(path) for path in (shared.folder / "trials").glob("*passes*")]
     assert (cli.main(["replay", *regressed]), cli.main(["replay", *passed])) == (1, 0)
-    assert "confirmed   in 5 fresh workers" in capsys.readouterr().out
+    assert "confirmed   5 of 5 fresh workers" in capsys.readouterr().out
 
 
 def test_a_kill_loses_no_run_that_ended(project: Project) -> None:

@@ -68,7 +68,7 @@ def test_a_confirmed_regression_reads_as_in_the_design() -> None:
         resnet50-b64-replicated-device on 8x Tesla P100 (dgx1-p100): 1,402 images/s (95 % CI 1,396 to 1,409), 13.0 % slower than 1,612
           bounds      1,531 .. 1,693    (reference 1,612, tolerance 5 %)
           baseline    published, tensorpack-multigpu-dgx1.md, replicated, 8 GPUs
-          confirmed   in 5 fresh workers: 1,401  1,404  1,402  1,403  1,402
+          confirmed   5 of 5 fresh workers: 1,401  1,404  1,402  1,403  1,402
           spent       500 steps in 500 windows, 12 s in all
           detects     losses from 7.4 %, 95 times in 100; runs differ by 1.2 % (9 rows of this machine)
           environment tensorflow 1.3.0 -> 2.21.0

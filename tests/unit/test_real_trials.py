@@ -53,7 +53,7 @@ def test_a_recording_comes_to(name: str, status: int, outcome: str, capsys: pyte
         "nets:sleeping-b4-replicated-device on * (recorded): * images/s (95 % CI *), 10.8 % slower than 177.8",
         "  bounds      * .. *    (reference 177.8, tolerance 2 %, widened to 4.5 % by noise)",
         "  baseline    measured, --update-baselines (2026-11-21), 5 runs",
-        "  confirmed   in 5 fresh workers: 162.9  158.6  158.9  158.6  134.1",
+        "  confirmed   5 of 5 fresh workers: 162.9  158.6  158.9  158.6  134.1",
         "  rerun       pytest test_recorded.py::test_sleeping",
     ],
 )
@@ -71,7 +71,7 @@ def test_a_recording_is_judged_as_its_night_was_where_nothing_else_is_given(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     status = cli.main(["replay", str(TRIALS / "busy/sleeping-slowed-by-40-percent.json")])
-    assert (status, "in 5 fresh workers" in capsys.readouterr().out) == (REGRESSED, True)
+    assert (status, "5 of 5 fresh workers" in capsys.readouterr().out) == (REGRESSED, True)
 
 
 def test_a_wider_tolerance_accepts_a_loss(capsys: pytest.CaptureFixture[str]) -> None:

@@ -183,7 +183,7 @@ def test_a_slow_trial_exits_with_1_and_says_what_the_gate_said(
     assert cli.main(["replay", str(path)]) == 1
     said = capsys.readouterr().out
     assert "10 % slower than 1,000" in said
-    assert "confirmed   in 5 fresh workers: 900.0" in said
+    assert "confirmed   5 of 5 fresh workers: 900.0" in said
     assert "rerun       pytest test_a.py::test_b" in said
 
 
