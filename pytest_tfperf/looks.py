@@ -26,6 +26,7 @@ class Looks:
         self._look = look
         self._seen: list[Canaries] = []
         self._last_seconds = -math.inf
+        self._blind = False
 
     def lately(self) -> None:
         """Look, unless that was done a moment ago."""
@@ -34,11 +35,16 @@ class Looks:
 
     def tonight(self, *, at_least: int = 0) -> list[Canaries]:
         """All looks so far, after as many more as it takes to have `at_least`; fewer where the machine can't tell."""
-        for _ in range(at_least - len(self._seen)):
+        while len(self._seen) < at_least and not self._blind:
             self._once()
         return list(self._seen)
 
     def _once(self) -> None:
-        if (seen := self._look()) is not None:
+        """Where the machine can't tell once, it is not asked again: each try may take a minute."""
+        if self._blind:
+            return
+        if (seen := self._look()) is None:
+            self._blind = True
+        else:
             self._seen.append(seen)
         self._last_seconds = time.monotonic()

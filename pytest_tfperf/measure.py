@@ -301,7 +301,7 @@ class Bench:
             time=datetime.now().astimezone().isoformat(timespec="seconds"),
             seconds=time.monotonic() - started,
         )
-        if not record.undecided:
+        if not (record.undecided or self._settings.smoke):  # one window tells neither a throughput nor a time
             self._history.append(record)
         if verdict is None and not math.isfinite(record.throughput.loss or 0.0):
             raise MeasurementError(f"{workload.id} on {record.devices}: the loss is {record.throughput.loss}")

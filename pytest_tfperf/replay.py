@@ -161,7 +161,7 @@ def _judged(recorded: Recording, found: Reference, accepted: Tolerance) -> tuple
             floor=found.floor,
             tests=recorded.tests,
             most_runs=most_runs,
-            shift=NO_SHIFT if found.floor else Shift(recorded.credited),
+            shift=NO_SHIFT if found.floor else Shift(recorded.credited, recorded.tests),
             nights=nights,
             hold=recorded.hold,
         )

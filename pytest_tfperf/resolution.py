@@ -14,7 +14,7 @@ _SLACK = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TooTight:
-    """A row whose noise asks for a wider bound than its tolerance, even over the five runs that decide.
+    """A row whose noise asks for a wider bound than its tolerance, even over the eight runs that decide.
 
     Args:
         machine, key: the row.

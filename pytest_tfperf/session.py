@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.measure import Bench
 
 _GUESSED_SECONDS = 15.0  # for a test that was never timed on this machine
+_SMOKE_SECONDS = 3.0  # a worker, a compilation, a window: 2.6 s on average over the CPU tests on two slow cores
 
 
 class Session:
@@ -143,6 +144,8 @@ class Session:
 
     def expected_seconds(self) -> tuple[float, int]:
         """How long the session will take by its tests' last times, and how many of them were never timed here."""
+        if self.settings.smoke:
+            return _SMOKE_SECONDS * len(self.tests), 0
         known = self.history.seconds_of(self.tests)
         unknown = len(self.tests) - len(known)
         typical = math.fsum(known.values()) / len(known) if known else _GUESSED_SECONDS

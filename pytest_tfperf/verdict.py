@@ -25,8 +25,8 @@ FALSE_ALARMS_A_NIGHT = 0.03
 _NIGHTS_BEFORE = 2
 _SUSPICION = 1.5  # spreads; below this one run passes. See docs/statistics.md for the error rates that it gives
 _PUBLISHED_TOLERANCE = 0.05
-# A loss must raise suspicion and be confirmed. At 2.05 standard errors beyond each line each happens 98 times in 100,
-# and both, over three and five runs with every one of them half as bad, 94 to 97 times (simulated).
+# A loss must raise suspicion and be confirmed. At 2.05 standard errors beyond each line each happens 98 times in 100.
+# At spreads of 1 and 2 % this gives 4.2 and 8.0 %; benchmarks/verdict.py finds that 4.2 and 7.4 % are caught 95 times.
 _DETECTION = 2.05
 _CLEAR = 2.0  # five runs decide where the drop is so many times as large as they must show; a close call takes eight
 
@@ -308,7 +308,10 @@ def _shows_over_nights(nights: Sequence[Night], limits: _Limits) -> bool:
 
 def _unfit(shift: Shift) -> str:
     lost = -math.expm1(shift.common)
-    return f"the machine itself is {lost:.0%} slower than when its baselines were recorded: {in_words(shift.canaries)}"
+    return (
+        f"the machine itself is {lost:.0%} slower than when its baselines were recorded: {in_words(shift.canaries)}. "
+        "See to its clocks, cooling and neighbours, or record it anew with --update-baselines"
+    )
 
 
 def _good(tonight: Night, limits: _Limits) -> tuple[Outcome, str, int]:

@@ -40,3 +40,12 @@ def test_looks_that_were_had_already_are_not_taken_again() -> None:
 
 def test_a_machine_that_can_not_tell_gives_what_it_has() -> None:
     assert looks(ONE).tonight(at_least=3) == [ONE]
+
+
+def test_a_machine_that_could_not_tell_once_is_not_asked_again() -> None:
+    asked: list[None] = []
+    made = Looks(lambda: asked.append(None))
+    for _ in range(3):
+        made.tonight(at_least=20)
+        made.lately()
+    assert len(asked) == 1
