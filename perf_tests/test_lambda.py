@@ -14,7 +14,7 @@ BATCH_PER_GPU = {
     "alexnet": 512,
 }
 UPDATES = [{"variable_update": "parameter_server"}, {}, {"all_reduce": "nccl"}]
-PIPELINES = ["device", "imagenet", "imagenet-distortions"]
+PIPELINES = ["device", "imagenet-consistent", "imagenet-distortions-consistent"]
 WORKLOADS = [
     Workload(model=model, batch_size=batch, input_pipeline=pipeline, **update)
     for model, batch in BATCH_PER_GPU.items()

@@ -26,7 +26,7 @@ def test_python_against_device(throughput, gpu_topology, gpus):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("input_pipeline", ["imagenet", "imagenet-distortions"])
+@pytest.mark.parametrize("input_pipeline", ["imagenet-consistent", "imagenet-distortions-consistent"])
 @pytest.mark.parametrize("workload", [RESNET50, ALEXNET])
 def test_real_against_synthetic(throughput, gpu_topology, workload, input_pipeline):
     """ResNet-50 hides its input's cost, AlexNet can't."""

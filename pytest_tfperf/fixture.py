@@ -100,13 +100,12 @@ class ThroughputFixture:
         plan, earlier = self._plan(steps, warmup_steps), self._earlier()
         record = earlier
         if record is None or record.undecided:
-            taking = self._taking(workload, on, plan, accepted)
-            try:
-                record = self.session.bench.check(workload, on, plan, accepted, test=self.test, earlier=earlier)
-            except Spoilt as error:
-                self.session.recorder.keep_spoilt(error, earlier, taking)
-                raise MeasurementError(spoilt(str(error), error.attempts)) from error
-            self.session.recorder.keep(record, taking)
+            bench = self.session.bench
+            record = self._recorded(
+                self._taking(workload, on, plan, accepted),
+                lambda: bench.check(workload, on, plan, accepted, test=self.test, earlier=earlier),
+                earlier,
+            )
         if self.session.settings.update_baselines:
             self._to_save.append(record)
         return self._keep(record)
@@ -119,9 +118,8 @@ class ThroughputFixture:
         if (earlier := self._earlier()) is not None:
             return self._keep(earlier)
         plan = self._plan(steps, warmup_steps)
-        record = self.session.bench.measure(workload, on, plan, test=self.test)
-        self.session.recorder.keep(record, self._taking(workload, on, plan, None))
-        return self._keep(record)
+        taking, bench = self._taking(workload, on, plan, None), self.session.bench
+        return self._keep(self._recorded(taking, lambda: bench.measure(workload, on, plan, test=self.test)))
 
     def compare(
         self,
@@ -291,6 +289,16 @@ class ThroughputFixture:
         return Taking(
             test=self.test, place=len(self.records), workload=workload, topology=on, plan=plan, tolerance=accepted
         )
+
+    def _recorded(self, taking: Taking, measured: Callable[[], Record], earlier: Record | None = None) -> Record:
+        """What is measured, with its trial kept where that is asked for; also of what came to nothing."""
+        try:
+            record = measured()
+        except Spoilt as error:
+            self.session.recorder.keep_spoilt(error, earlier, taking)
+            raise MeasurementError(spoilt(str(error), error.attempts)) from error
+        self.session.recorder.keep(record, taking)
+        return record
 
     def _keep(self, record: Record) -> Throughput:
         self.records.append(record)

@@ -3,42 +3,35 @@
 from __future__ import annotations
 
 import math
-import statistics
-import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import cache
-from pathlib import Path
 
 from pytest_tfperf.attempts import TRIES, Attempts, Spoilt
 from pytest_tfperf.baseline import Baseline, Change, Key, Provenance
 from pytest_tfperf.breakdown import breakdown
 from pytest_tfperf.canary import Canaries, moved
 from pytest_tfperf.controls import SLOWER, Controls
+from pytest_tfperf.environment import commit_of, environment
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.hardware.canaries import look
-from pytest_tfperf.hardware.software import host_facts
 from pytest_tfperf.launchers import Launcher
 from pytest_tfperf.looks import LOOKS_THAT_DECIDE, Looks
 from pytest_tfperf.night import LEAST_TESTS, NO_SHIFT, Cause, Night, Shift, prefix_drop, shift_of
-from pytest_tfperf.noise import without_spells
 from pytest_tfperf.parts import Input
 from pytest_tfperf.record import Record
 from pytest_tfperf.reference import Reference, floor_rate, reference_for
+from pytest_tfperf.rehearsal import baseline_of, runs_wanted
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.throughput import hodges_lehmann, run_value, summarise
+from pytest_tfperf.throughput import run_value, summarise
 from pytest_tfperf.topology import DeviceKind, Topology
 from pytest_tfperf.trial import Attempt, Trial
-from pytest_tfperf.verdict import Outcome, Tolerance, Verdict, judge, loss_seen, may_stop
+from pytest_tfperf.verdict import Outcome, Tolerance, Verdict, judge, may_stop
 from pytest_tfperf.windows import SMOKE, Enough, Plan, Watch
 from pytest_tfperf.workload import Workload
-
-TOO_NOISY_TO_GATE = 0.15
-"""A baseline that could not catch a loss of 15 % is no baseline (verdict.md, step 6)."""
 
 DEVICE_DATA_SECONDS = 2.0
 """Timed at most, after a regression: it is there to tell which part slowed down, not by how much."""
@@ -79,14 +72,17 @@ class Bench:
         self._looks = Looks(look)
 
     def measure(self, workload: Workload, topology: Topology, plan: Plan | None = None, *, test: str = "") -> Record:
-        """One fresh worker, all of the plan's steps, nothing judged.
+        """One fresh worker that nothing disturbed, all of the plan's steps, nothing judged; one window of a smoke run.
 
         Raises:
             WorkloadError: a name that nobody has.
-            MeasurementError: the worker died, hung or raised.
+            MeasurementError: the worker died, hung or raised; `Spoilt`: something disturbed each of several.
         """
         started = time.monotonic()
-        trial = Trial((self._attempt(workload, topology, plan or self._plan()),))
+        if self._settings.smoke:
+            trial = Trial((self._attempt(workload, topology, SMOKE),))
+        else:
+            trial = self._one_more(Trial(()), workload, topology, plan or self._plan())
         return self._finish(workload, topology, trial, started, test)
 
     def check(
@@ -110,7 +106,7 @@ class Bench:
             as `measure`, and BaselineError.
         """
         if self._settings.smoke:
-            return self.measure(workload, topology, SMOKE, test=test)
+            return self.measure(workload, topology, test=test)
         if self._settings.update_baselines:
             return self._rehearse(workload, topology, plan or self._plan(), test, earlier)
         started = time.monotonic()
@@ -160,16 +156,9 @@ class Bench:
             MeasurementError: its runs differ too much to catch a loss of 15 %; the old row stays.
             BaselineError: the file can't be read whole or written.
         """
-        row = _baseline(record)
-        assert row.spread is not None
-        loss = loss_seen(row.spread, row.runs)
-        if loss > TOO_NOISY_TO_GATE:
-            runs = "  ".join(f"{run.images_per_sec:,.1f}" for run in record.throughput.runs)
-            raise MeasurementError(
-                f"{record.workload.id} on {record.devices}: too noisy for a baseline, which was left as it is: its "
-                f"runs gave {runs} images/s, so that losses below {loss:.0%} would go unseen. Free the machine of "
-                "other work, or give the test more steps, and record again"
-            )
+        row, old = baseline_of(record), self._baselines.load(record.machine).get(record.key)
+        if old is not None and old.provenance is Provenance.MEASURED:
+            row = replace(row, lower=old.lower, upper=old.upper)  # someone wrote these by hand
         (change,) = self._baselines.update(record.machine, {row.key: row})
         return change
 
@@ -202,10 +191,7 @@ class Bench:
         started = time.monotonic() - (earlier.seconds if earlier else 0.0)
         trial = self._one_more(earlier.trial if earlier else Trial(()), workload, topology, plan)
         self._look(topology)
-        least, most = self._settings.runs, 2 * self._settings.runs
-        kept = without_spells([run_value(attempt).log_rate for attempt in trial.attempts])
-        enough = len(kept) >= least and loss_seen(statistics.stdev(kept), len(kept)) <= TOO_NOISY_TO_GATE
-        wanted = len(trial.attempts) if enough else min(max(least, len(trial.attempts) + 1), most)
+        wanted = runs_wanted([run_value(attempt) for attempt in trial.attempts], self._settings.runs)
         return self._finish(workload, topology, trial, started, test, runs_wanted=wanted)
 
     def _plan(self) -> Plan:
@@ -282,7 +268,7 @@ class Bench:
         runs_wanted: int = 0,
         device_data: float | None = None,
     ) -> Record:
-        throughput = summarise(trial)
+        throughput, worker, commit = summarise(trial), trial.attempts[-1].environment, commit_of(self._settings.root)
         record = Record(
             test=test,
             workload=workload,
@@ -296,8 +282,8 @@ class Bench:
             runs_wanted=verdict.runs_wanted if verdict else runs_wanted,
             canaries=Canaries.median(self._looks.tonight()),
             breakdown=breakdown(trial, throughput.images_per_sec, workload, device_data),
-            environment=_environment(topology, trial.attempts[-1].environment, self._settings),
-            commit=_commit(self._settings.root),
+            environment=environment(worker, topology, self._settings.inject_slowdown, commit),
+            commit=commit,
             time=datetime.now().astimezone().isoformat(timespec="seconds"),
             seconds=time.monotonic() - started,
         )
@@ -306,46 +292,3 @@ class Bench:
         if verdict is None and not math.isfinite(record.throughput.loss or 0.0):
             raise MeasurementError(f"{workload.id} on {record.devices}: the loss is {record.throughput.loss}")
         return record
-
-
-def _baseline(record: Record) -> Baseline:
-    runs = [run.log_rate for run in record.throughput.runs]
-    kept = without_spells(runs)
-    left_out = "  ".join(f"{math.exp(rate):.5g}" for rate in runs if rate not in kept)
-    return Baseline(
-        machine=record.machine,
-        key=record.key,
-        reference=float(f"{math.exp(hodges_lehmann(kept)):.5g}"),
-        provenance=Provenance.MEASURED,
-        source=f"--update-baselines at {record.commit}" if record.commit else "--update-baselines",
-        date=record.time[:10],
-        runs=len(kept),
-        spread=float(f"{statistics.stdev(kept):.3g}"),
-        canaries=record.canaries,
-        environment=" ".join(f"{name}={value}" for name, value in sorted(record.environment.items())),
-        note=f"left out, in slow spells of the machine: {left_out} images/s" if left_out else "",
-    )
-
-
-def _environment(topology: Topology, worker: Mapping[str, str], settings: Settings) -> dict[str, str]:
-    facts = host_facts() | {
-        "driver": topology.driver_version,
-        "injected_slowdown": str(settings.inject_slowdown or ""),  # so that no one takes such a record for a loss
-    }
-    return dict(worker) | {name: value.replace(" ", "_") for name, value in facts.items() if value}
-
-
-@cache
-def _commit(folder: Path) -> str:
-    try:
-        done = subprocess.run(
-            ["git", "rev-parse", "--short=12", "HEAD"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip()

@@ -344,7 +344,7 @@ def _word(report: pytest.TestReport, item: pytest.Item, fixture: ThroughputFixtu
         # JUnit and pytest's summary call "error" what fails outside of the call: nothing was tested.
         report.when = "setup" if report.when == "call" else report.when
         report.longrepr = str(error)
-        fixture.session.not_measured += 1
+        fixture.session.not_measured.append((item.nodeid, report.longrepr.partition("\n")[0]))
     elif isinstance(error, FAILURES):
         report.longrepr = str(error)
     elif report.failed and (missed := fixture.unsaid()):

@@ -46,6 +46,7 @@ def feed(benchmark: BenchmarkFixture, record: Record) -> None:
         "machine": record.machine,
         "devices": record.devices,
         "unit": "seconds per step",
+        "compile_seconds": record.throughput.compile_seconds,
     }
     benchmark.pedantic(advance, rounds=len(windows), iterations=1)
 

@@ -58,8 +58,7 @@ class Session:
         self.changes: list[Change] = []
         self.keys: set[Key] = set()
         self.skipped: Counter[str] = Counter()
-        self.failed = 0
-        self.not_measured = 0
+        self.not_measured: list[tuple[str, str]] = []  # each test that errored so, and why
         self.baselines = BaselineStore(settings.baselines)
         if settings.machine:
             check_name(settings.machine)
@@ -212,7 +211,7 @@ class Session:
         """
         if self.settings.coverage:
             return coverage(self._published, unmeasured(self._published, self.keys))
-        done = {record.test for record in self.records}
+        done = {record.test for record in self.records} | {test for test, _ in self.not_measured}
         unsettled = [r for test, records in self.deferred.items() if test not in done for r in records]
         compared = [comparison for found in self.comparisons.values() for comparison in found]
         parts = (
@@ -221,6 +220,7 @@ class Session:
                 [*self.records, *unsettled],
                 self.changes,
                 self.settings,
+                not_measured=self.not_measured,
                 measured_nothing=self._measured_nothing,
                 shift=self.bench.shift if "bench" in vars(self) else NO_SHIFT,
             ),
@@ -233,8 +233,8 @@ class Session:
             return status or EXIT_REGRESSED
         return exit_status(
             status,
-            failed=failures - self.not_measured,
-            not_measured=self.not_measured,
+            failed=failures - len(self.not_measured),
+            not_measured=len(self.not_measured),
             measured_nothing=self._measured_nothing,
         )
 

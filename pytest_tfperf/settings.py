@@ -235,6 +235,14 @@ class Settings:
             "--update-baselines with --tfperf-against: a comparison has no baseline": (
                 self.update_baselines and self.against
             ),
+            "--update-baselines with --tfperf-max-time: runs that are cut short are no baseline": (
+                self.update_baselines and self.max_time
+            ),
+            "--update-baselines with --tfperf-coverage: nothing is run": self.update_baselines and self.coverage,
+            "--tfperf-against with --tfperf-hold: a comparison knows no night before": self.against and self.hold,
+            "--tfperf-against with --tfperf-save-trials: a comparison is no trial that could be replayed": (
+                self.against and self.save_trials
+            ),
             "--tfperf-smoke with --tfperf-against: one window compares nothing": self.smoke and self.against,
             "--tfperf-smoke with --tfperf-require-baseline: the smoke run judges nothing": (
                 self.smoke and self.require_baseline

@@ -22,6 +22,9 @@ RUNS_TO_CONFIRM = (3, 5, 8)
 FALSE_ALARMS_A_NIGHT = 0.03
 """Over all tests, by what noise alone gives in the last eight runs; benchmarks/verdict.py asks what comes of it."""
 
+TOO_NOISY_TO_GATE = 0.15
+"""Where one run could not catch a loss of 15 %, three come first; where they can't either, it is no baseline."""
+
 _NIGHTS_BEFORE = 2
 _SUSPICION = 1.5  # spreads; below this one run passes. See docs/statistics.md for the error rates that it gives
 _PUBLISHED_TOLERANCE = 0.05
@@ -140,8 +143,9 @@ def judge(
 
     REGRESSED takes a drop beyond the tolerance *and* beyond what the noise explains in eight fresh runs, of which all
     but one are half as bad: one slow run of a night fails nobody. One run that looks bad asks for three, three that
-    still do for five, and five for eight, unless they show twice the drop that they must. The drop is that of the runs'
-    Hodges-Lehmann median, which is what is shown.
+    still do for five, and five for eight, unless they show twice the drop that they must. A row so noisy that one run
+    would miss a loss of 15 % begins with three. The drop is that of the runs' Hodges-Lehmann median, which is what is
+    shown.
 
     Args:
         throughput: tonight's runs.
@@ -152,7 +156,8 @@ def judge(
         tests: tests in the session; the false alarms of a night are shared among them.
         most_runs: runs that can be had at all (a log is one); None: as many as it takes.
         shift: what all tests of the night have in common (`night.shift_of`); what is the night's or the machine's of it
-            is not held against this test. Where it `waits`, nothing can be decided.
+            is taken out of the drop, both ways; but a test that hardly lost fails nobody because others gained. Where
+            it `waits`, nothing can be decided.
         nights: earlier nights of this workload, oldest first. The last two count with tonight, so that a small loss
             shows in three; the first good ones make the reference more exact (`night.level_of`).
         hold: REGRESSED only where one of the last two nights shows it as well.
@@ -171,6 +176,8 @@ def judge(
     stages = [stage if most_runs is None else min(stage, most_runs) for stage in RUNS_TO_CONFIRM]
     outcome, reason, wanted = _decide(tonight, before, limits, stages, hold=hold)
     runs, centre = tonight.drops, baseline.reference * math.exp(level.offset)
+    if outcome is Outcome.REGRESSED and tonight.centre + shift.credited > -limits.accepted / 2:
+        outcome, reason = Outcome.INCONCLUSIVE, "slower than the other tests tonight, and hardly than its baseline"
     if floor and outcome is Outcome.IMPROVED:
         outcome, reason = Outcome.PASS, "above the floor"
     return Verdict(
@@ -195,13 +202,14 @@ def judge(
 def may_stop(
     throughput: Throughput, baseline: Baseline, tolerance: Tolerance, noise: Noise, nights: Sequence[Night] = ()
 ) -> bool:
-    """Whether a first run, so far, passes whatever else it measures: its lower end is above what raises suspicion.
+    """Whether a first run, so far, is good whatever else it measures: its lower end is above what raises suspicion.
 
     Only good news stops a run early: stopping on bad news multiplies the false alarms.
     """
     run, level = throughput.runs[0], level_of(baseline.runs, nights)
+    limits = _Limits(throughput.runs, level, tolerance, noise, 1)
     drop = run.log_rate - math.log(baseline.reference) - level.offset
-    return drop - 2 * run.error >= -_Limits(throughput.runs, level, tolerance, noise, 1).suspicion(1)
+    return drop - 2 * run.error >= -limits.suspicion(limits.begins_with)
 
 
 def loss_seen(spread: float, runs: int) -> float:
@@ -244,8 +252,15 @@ class _Limits:
     def rise(self, runs: int) -> float:
         return max(self._upper, self._explained(runs))
 
+    @property
+    def begins_with(self) -> int:
+        """Fresh runs that come first: one, or of a noisy row three."""
+        one_misses = (_SUSPICION + _DETECTION) * self._known_spread * math.sqrt(1 + self._reference_variance)
+        return 1 if one_misses <= max(-math.log1p(-TOO_NOISY_TO_GATE), self.accepted) else RUNS_TO_CONFIRM[0]
+
     def smallest_loss(self, last_stage: int) -> float:
-        lines = {1: self.suspicion(1)} | {last_stage: self.drop(last_stage)}  # a single run, where that is all
+        first = min(self.begins_with, last_stage)
+        lines = {first: self.suspicion(first)} | {last_stage: self.drop(last_stage)}  # one stage, where that is all
         return max(
             line + _DETECTION * self._spread * math.sqrt(1 / runs + self._reference_variance)
             for runs, line in lines.items()
@@ -274,6 +289,8 @@ def _decide(
             return Outcome.INCONCLUSIVE, f"a drop is suspected after {fresh}, not confirmed", more[0]
         if count < stages[0] and before and before[-1].doubtful:
             return Outcome.INCONCLUSIVE, f"the night before was in doubt, and {fresh} can't settle it", more[0]
+        if count < limits.begins_with:
+            return Outcome.INCONCLUSIVE, f"its runs differ too much for {fresh} to settle it", more[0]
         return _good(tonight, limits)
     if not (lately or _shows(tonight, limits)):
         if tonight.centre >= -limits.accepted:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -68,6 +70,7 @@ class LocalLauncher:
         listener, spawner = self._ready()
         self._started += 1
         log = self._logs / f"worker-{os.getpid()}-{self._started}.log"
+        scratch = Path(tempfile.mkdtemp(prefix="tfperf-worker-"))
         message = {
             "number": self._started,
             "workload": job.workload.to_json(),
@@ -77,12 +80,16 @@ class LocalLauncher:
             "data": asdict(job.data),
             "names": catalogue.registered(),
             "log": str(log),
-            "environment": _environment(job),
+            "environment": _environment(job) | {"TMPDIR": str(scratch)},
             "import_paths": _import_paths(),
         }
         log.parent.mkdir(parents=True, exist_ok=True)
-        process = spawner.spawn(message)
-        run = LocalRun(process, log, self._silence_seconds, self._python)
+        try:
+            process = spawner.spawn(message)
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+        run = LocalRun(process, log, scratch, self._silence_seconds, self._python)
         try:
             run.prepare(listener, self._started, progress)
         except BaseException:
@@ -113,10 +120,15 @@ class LocalLauncher:
 
 
 class LocalRun:
-    """A `TrainingRun` in a process on this machine."""
+    """A `TrainingRun` in a process on this machine.
 
-    def __init__(self, process: WorkerProcess, log: Path, silence_seconds: float, python: str) -> None:
+    Its temporary files lie in `scratch` and end with it: TensorFlow writes one for each function that it compiles, and
+    removes them only in an exit handler, which a killed worker never reaches.
+    """
+
+    def __init__(self, process: WorkerProcess, log: Path, scratch: Path, silence_seconds: float, python: str) -> None:
         self._process = process
+        self._scratch = scratch
         self._python = python
         self._silence_seconds = silence_seconds
         self._channel: Channel | None = None
@@ -173,6 +185,7 @@ class LocalRun:
             self._channel.close()
         kill_group(self._process.pid)
         self._process.exit_status(5)
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _await_call(self, listener: Listener, number: int) -> Channel:
         deadline = time.monotonic() + self._silence_seconds

@@ -149,7 +149,11 @@ def _credited(verdict: Verdict) -> str:
 def _spent(record: Record) -> str:
     t = record.throughput
     text = f"{t.steps} steps in {t.windows} windows"
-    return f"{text}, {duration(record.seconds)} in all" if record.seconds else text
+    if record.seconds:
+        text += f", {duration(record.seconds)} in all"
+    if t.compile_seconds is not None:
+        text += f"; the first call, which compiles, took {t.compile_seconds:.1f} s"
+    return text
 
 
 def _smallest_loss(verdict: Verdict) -> str:

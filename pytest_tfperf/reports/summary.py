@@ -43,11 +43,16 @@ def summary(
     changes: Sequence[Change],
     settings: Settings,
     *,
+    not_measured: Sequence[tuple[str, str]] = (),
     measured_nothing: bool,
     shift: Shift = NO_SHIFT,
 ) -> list[str]:
-    """The table, its counts, what the tests have in common, what was recorded, what is in doubt, what to do next."""
-    return list(_lines(records, changes, settings, measured_nothing, shift))
+    """The table, its counts, what the tests have in common, what is in doubt, what was recorded, what to do next.
+
+    `not_measured`: the tests that came to nothing, each with the first line of why.
+    """
+    lines = list(_lines(records, changes, settings, measured_nothing, shift))
+    return lines + [f"not measured: {test}: {why}" for test, why in not_measured]
 
 
 def comparisons(found: Sequence[Comparison]) -> list[str]:

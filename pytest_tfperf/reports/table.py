@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from pytest_tfperf.record import Record
-from pytest_tfperf.reports.numbers import change, rate
+from pytest_tfperf.reports.numbers import change, percent, rate
 from pytest_tfperf.reports.where import limit
 
 _COLUMNS: Sequence[tuple[str, str, Callable[[Record], str]]] = (
@@ -16,6 +16,8 @@ _COLUMNS: Sequence[tuple[str, str, Callable[[Record], str]]] = (
     ("+/-", "<", lambda r: rate(r.throughput.uncertainty)),
     ("baseline", ">", lambda r: rate(r.verdict.baseline.reference) if r.verdict and r.verdict.baseline else "-"),
     ("change", ">", lambda r: change(r.verdict.change) if r.verdict and r.verdict.change is not None else "-"),
+    ("accepts", ">", lambda r: _accepts(r)),
+    ("detects", ">", lambda r: _detects(r)),
     ("limit", "<", limit),
     ("outcome", "<", lambda r: outcome(r)),
     ("document", ">", lambda r: rate(r.document.reference) if r.document else "-"),
@@ -39,6 +41,21 @@ def table(records: Iterable[Record]) -> list[str]:
     heading = "  ".join(f"{name:{side}{widths[name]}}" for name, side in shown)
     lines = ["  ".join(f"{cells[name][i]:{side}{widths[name]}}" for name, side in shown) for i in range(len(rows))]
     return [line.rstrip() for line in [heading, *lines]]
+
+
+def _accepts(record: Record) -> str:
+    """The drop from which it would have failed; where noise asks for more than the tolerance, that in brackets."""
+    verdict = record.verdict
+    if verdict is None or verdict.threshold is None or verdict.tolerance is None or verdict.tolerance.lower is None:
+        return "-"
+    asked = -verdict.tolerance.lower
+    return percent(asked) if verdict.threshold <= asked + 1e-9 else f"{percent(verdict.threshold)} ({percent(asked)})"
+
+
+def _detects(record: Record) -> str:
+    """The loss that would have been caught 95 times in 100."""
+    loss = record.verdict.smallest_loss if record.verdict else None
+    return "-" if loss is None else percent(loss)
 
 
 def counts(records: Iterable[Record]) -> str:

@@ -7,6 +7,7 @@ import faulthandler
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -51,6 +52,7 @@ def become_worker(log: Path, environment: Mapping[str, str], import_paths: Seque
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     os.environ.clear()
     os.environ.update(environment)
+    tempfile.tempdir = None  # the server may have looked it up before, in its own environment
     compile_only_what_is_asked()
     sys.path += [path for path in import_paths if path not in sys.path]
     faulthandler.enable(sys.stderr)

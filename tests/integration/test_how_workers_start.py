@@ -44,7 +44,14 @@ SLOW_DRIVER = """
 def forked(shared: Project) -> Finished:
     shared.write("test_it.py", TESTS)
     shared.write("conftest.py", SLOW_DRIVER)
-    return shared.run()
+    (shared.folder / "tmp").mkdir()
+    return shared.run(TMPDIR=str(shared.folder / "tmp"))
+
+
+def test_workers_leave_no_temporary_files(forked: Finished, shared: Project) -> None:
+    """A killed worker runs no exit handlers, and TensorFlow leaves a file for each function that it compiled."""
+    assert forked.status == 0, forked.text
+    assert list((shared.folder / "tmp").iterdir()) == []
 
 
 def test_the_fork_server_holds_no_accelerator(forked: Finished, shared: Project) -> None:

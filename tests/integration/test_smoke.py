@@ -57,3 +57,8 @@ def test_the_table_calls_a_smoke_run_measured(smoke: Finished) -> None:
 
 def test_a_smoke_run_finds_what_would_break_tonight(smoke: Finished) -> None:
     assert "the layers do not fit" in smoke.cases["test_broken"].text
+
+
+def test_a_smoke_run_leaves_no_record(smoke: Finished, shared: Project) -> None:
+    """One window would tell tomorrow's estimate and next month's reader a throughput that was never measured."""
+    assert shared.finished_results() == []

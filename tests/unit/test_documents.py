@@ -49,9 +49,9 @@ def lambda_cells() -> dict[tuple[str, str, str], str]:
 def lambda_place(table: str, model: str, cpu: str) -> Place:
     update = "parameter_server" if "parameter_server" in table else "replicated"
     nccl = "-nccl" if "nccl" in table else ""
-    images = "device" if table.startswith("syn") else "imagenet"
     distortions = "-distortions" if "distortions" in table else ""
-    workload = f"{model}-b{BATCHES.get(model, 512)}-{update}{nccl}-{images}{distortions}"
+    images = "device" if table.startswith("syn") else f"imagenet{distortions}-consistent"
+    workload = f"{model}-b{BATCHES.get(model, 512)}-{update}{nccl}-{images}"
     return f"lambda-{cpu.lower()}", workload, "1x4"
 
 
@@ -242,7 +242,8 @@ def test_distorted_above_plain_is_noted_where_it_is() -> None:
         for (table, model, cpu), figure in cells.items()
         if "distortions" in table and figure > cells[table.replace("-distortions", ""), model, cpu]
     }
-    noted = {place for place, row in committed(*LAMBDA).items() if "of the lighter input (imagenet)" in row.note}
+    plain = "of the lighter input (imagenet-consistent)"
+    noted = {place for place, row in committed(*LAMBDA).items() if plain in row.note}
     assert noted == expected
 
 
@@ -255,7 +256,7 @@ def test_alexnet_on_real_data_is_noted_as_bound_by_its_input() -> None:
     plain = {
         float(row.note.split("its input: ")[1][:4])
         for row in committed(*LAMBDA).values()
-        if row.key.workload.startswith("alexnet") and row.key.workload.endswith("imagenet")
+        if row.key.workload.startswith("alexnet") and row.key.workload.endswith("-imagenet-consistent")
     }
     assert min(shares) < min(plain)
     assert max(plain) == 0.46

@@ -44,7 +44,7 @@ def end(folder: Path, status: int = 1, log: str = "", message: dict[str, Any] | 
     """What `receive` raises of a worker that ended so."""
     path = folder / "worker.log"
     path.write_text(log)
-    run = LocalRun(Ended(status), path, 5.0, "python")
+    run = LocalRun(Ended(status), path, folder / "scratch", 5.0, "python")
     run._channel = Last(message)  # type: ignore[assignment]  # `prepare` takes it from a real connection
     with pytest.raises(MeasurementError) as caught:
         run.receive()

@@ -59,6 +59,7 @@ def test_what_was_measured_is_told_beside_what_was_there() -> None:
         "machine": "box",
         "devices": "8x Tesla P100",
         "unit": "seconds per step",
+        "compile_seconds": None,
     }
 
 

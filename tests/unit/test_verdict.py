@@ -79,7 +79,7 @@ def test_a_rise_beyond_the_tolerance_is_an_improvement() -> None:
 
 
 def test_a_rise_that_noise_explains_is_no_improvement() -> None:
-    assert verdict(0.06, noise=Noise(0.05, math.inf, "")).outcome is Outcome.PASS
+    assert verdict(0.06, 0.06, 0.06, noise=Noise(0.05, math.inf, "")).outcome is Outcome.PASS
 
 
 def test_one_run_far_below_is_only_suspected() -> None:
@@ -287,7 +287,7 @@ def test_the_shown_bounds_agree_with_the_outcome(night: dict[str, Any], runs: li
     change, hair = found.change or 0, 1e-12
     assert {
         Outcome.REGRESSED: change < lower + hair,
-        Outcome.INCONCLUSIVE: change < upper,
+        Outcome.INCONCLUSIVE: found.runs_wanted > len(runs) or change < upper,
         Outcome.PASS: lower - hair <= change <= upper + hair,
         Outcome.IMPROVED: change > upper - hair,
     }[found.outcome]
@@ -311,6 +311,7 @@ def test_the_threshold_is_never_below_the_tolerance(night: dict[str, Any], runs:
 def test_what_would_be_suspected_never_stops_early(night: dict[str, Any], change: float, error: float) -> None:
     night["most_runs"] = None
     now = throughput(1000 * (1 + change), error=error)
+    assume(verdict(0.5, error=error, **night).runs_wanted == 0)  # else three begin, whatever one shows
     assume(may_stop(now, night["base"], night["tolerance"], night["noise"]))
     assert verdict(change, error=error, **night).outcome is not Outcome.INCONCLUSIVE
 
@@ -401,8 +402,26 @@ def test_a_row_with_1_percent_catches_4_percent() -> None:
     assert loss_seen(0.01, 5) == pytest.approx(0.038, abs=0.001)
 
 
-def test_a_row_with_5_percent_is_too_noisy_for_15() -> None:
-    assert loss_seen(0.05, 5) > 0.15
+def test_a_noisy_row_begins_with_three_runs() -> None:
+    """One run of it would miss a loss of 19 %, three of 13 %."""
+    assert verdict(0.0, noise=Noise(0.05, math.inf, "")).runs_wanted == 3
+
+
+def test_three_good_runs_of_a_noisy_row_are_enough() -> None:
+    found = verdict(0.0, 0.0, 0.0, noise=Noise(0.05, math.inf, ""))
+    assert (found.outcome, found.runs_wanted) == (Outcome.PASS, 0)
+
+
+def test_a_noisy_row_whose_tolerance_is_wide_begins_with_one_run() -> None:
+    assert verdict(0.0, noise=Noise(0.05, math.inf, ""), tolerance=0.3).runs_wanted == 0
+
+
+def test_a_row_with_5_percent_catches_12_percent_over_three_runs() -> None:
+    assert loss_seen(0.05, 5) == pytest.approx(0.123, abs=0.001)
+
+
+def test_a_row_with_7_percent_is_too_noisy_for_15() -> None:
+    assert loss_seen(0.07, 5) > 0.15
 
 
 def test_a_row_without_noise_catches_what_is_beyond_the_tolerance() -> None:
@@ -422,6 +441,13 @@ def test_a_clearly_bad_run_may_not_stop() -> None:
 
 def test_a_run_that_is_not_known_well_may_not_stop() -> None:
     assert not may_stop(throughput(1000.0, error=0.01), baseline(), Tolerance(), ONE_PERCENT)
+
+
+def test_a_run_of_a_noisy_row_is_held_against_the_line_of_three() -> None:
+    """1.5 x 5 % x sqrt(1/3 + 1.07/5) is 5.5 %, of one run 8.3 %."""
+    noisy = Noise(0.05, math.inf, "")
+    runs = [throughput(1000 * (1 + change), error=0.0) for change in (-0.05, -0.06)]
+    assert [may_stop(run, baseline(), Tolerance(), noisy) for run in runs] == [True, False]
 
 
 def test_a_run_of_unknown_error_may_not_stop() -> None:
@@ -506,7 +532,11 @@ def test_what_moves_with_the_night_passes() -> None:
 
 
 def test_what_does_not_move_with_a_faster_machine_is_a_regression() -> None:
-    assert verdict(*[0.0] * 5, shift=together(math.log(1.13))).outcome is Outcome.REGRESSED
+    assert verdict(*[-0.026] * 5, shift=together(math.log(1.13))).outcome is Outcome.REGRESSED
+
+
+def test_what_lost_nothing_itself_is_only_in_doubt_where_all_others_gained() -> None:
+    assert verdict(*[-0.024] * 5, shift=together(math.log(1.13))).outcome is Outcome.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("cause", [Cause.SOFTWARE, Cause.UNKNOWN])

@@ -37,6 +37,9 @@ _HEADING = re.compile(
     r"(?P<distortions>-distortions)?-(?P<gpus>[1-9]\d?)gpus)\*\*"
 )
 _TABLES: Final = 9
+# Lambda patched tf_cnn_benchmarks so that images with distortions and without are resized alike.
+_PLAIN, _DISTORTED = "imagenet-consistent", "imagenet-distortions-consistent"
+_LIGHTER: Final = {_PLAIN: "device", _DISTORTED: _PLAIN}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +93,8 @@ def _cells(heading: re.Match[str], table: Table, name: str) -> list[_Cell]:
     first, *cpus = table.header.cells
     if first != "CPU" or len(set(cpus)) != len(cpus) or not all(re.fullmatch(r"[A-Za-z0-9-]{1,40}", c) for c in cpus):
         raise DocumentError(f"{name}, line {table.header.line}: the columns must be 'CPU', then one for each CPU")
-    pipeline = "device" if heading["data"] == "syn" else f"imagenet{heading['distortions'] or ''}"
+    real = _DISTORTED if heading["distortions"] else _PLAIN
+    pipeline = real if heading["data"] == "real" else "device"
     cells = []
     for row in table.rows:
         model, *figures = row.cells
@@ -146,7 +150,7 @@ def _note(cell: _Cell, figures: dict[tuple[object, ...], float | None]) -> str:
     notes = []
     if cell.cpu == "W-2133":
         notes.append("W-2133 reads low in most cells")
-    lighter = {"imagenet": "device", "imagenet-distortions": "imagenet"}.get(cell.pipeline)
+    lighter = _LIGHTER.get(cell.pipeline)
     other = figures.get(cell.beside(lighter)) if lighter else None
     assert cell.images_per_sec is not None
     if other is not None and cell.images_per_sec > other:

@@ -1,0 +1,53 @@
+"""A baseline from fresh runs: how many it takes, and what is written down."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from pytest_tfperf.baseline import Baseline, Provenance
+from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.noise import without_spells
+from pytest_tfperf.record import Record
+from pytest_tfperf.throughput import RunValue, hodges_lehmann
+from pytest_tfperf.verdict import TOO_NOISY_TO_GATE, loss_seen
+
+
+def runs_wanted(runs: Sequence[RunValue], least: int) -> int:
+    """Fresh runs in all that a baseline takes: `least` that lie in no slow spell and agree, twice as many at most."""
+    kept = without_spells([run.log_rate for run in runs])
+    enough = len(kept) >= least and loss_seen(statistics.stdev(kept), len(kept)) <= TOO_NOISY_TO_GATE
+    return len(runs) if enough else min(max(least, len(runs) + 1), 2 * least)
+
+
+def baseline_of(record: Record) -> Baseline:
+    """The row that a record of several runs makes.
+
+    Raises:
+        MeasurementError: the runs differ too much to catch a loss of 15 %.
+    """
+    runs = [run.log_rate for run in record.throughput.runs]
+    kept = without_spells(runs)
+    spread = statistics.stdev(kept)
+    if (loss := loss_seen(spread, len(kept))) > TOO_NOISY_TO_GATE:
+        each = "  ".join(f"{math.exp(rate):,.1f}" for rate in runs)
+        raise MeasurementError(
+            f"{record.workload.id} on {record.devices}: too noisy for a baseline, which was left as it is: its runs "
+            f"gave {each} images/s, so that losses below {loss:.0%} would go unseen. Free the machine of other work, "
+            "or give the test more steps, and record again"
+        )
+    left_out = "  ".join(f"{math.exp(rate):.5g}" for rate in runs if rate not in kept)
+    return Baseline(
+        machine=record.machine,
+        key=record.key,
+        reference=float(f"{math.exp(hodges_lehmann(kept)):.5g}"),
+        provenance=Provenance.MEASURED,
+        source=f"--update-baselines at {record.commit}" if record.commit else "--update-baselines",
+        date=record.time[:10],
+        runs=len(kept),
+        spread=float(f"{spread:.3g}"),
+        canaries=record.canaries,
+        environment=" ".join(f"{name}={value}" for name, value in sorted(record.environment.items())),
+        note=f"left out, in slow spells of the machine: {left_out} images/s" if left_out else "",
+    )
