@@ -18,7 +18,7 @@ baselines: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" --benchmark-quiet --update-baselines $(ARGS)
 
 test: $(VENV)/.installed-dev
-	$(PYTEST) tests $(ARGS)
+	$(PYTEST) tests -n 2 --dist loadfile $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -15,6 +15,7 @@ import math
 import random
 import statistics
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_tfperf import Workload
@@ -106,7 +107,7 @@ def _pairs(ends: list[tuple[str, int]]) -> str:
     return f"{statistics.median(counts):.0f}, {counts[math.ceil(0.95 * len(counts)) - 1]}"
 
 
-def main() -> None:
+def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=4000, help="simulated comparisons for each line")
     parser.add_argument("--seed", type=int, default=7)
@@ -121,7 +122,7 @@ def main() -> None:
     parser.add_argument("--model", default="resnet20")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--logs", default=".tfperf/logs")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(given)
     if arguments.live:
         live(arguments)
     else:

@@ -1,6 +1,9 @@
 """The gate's two error rates, simulated through its own code: false alarms, and losses that it misses.
 
-    python benchmarks/verdict.py [--nights 400] [--windows 40] [--seed 1]
+    python benchmarks/verdict.py [--nights 400] [--windows 40] [--seed 1] [--live N]
+
+First simulations, then the recorded trials of tests/data/trials through `tfperf replay`, and with --live N real
+comparisons on this machine, N for each loss (benchmarks/turns.py; about a minute each).
 
 A night is 50 tests on one machine. Each run of a test (a fresh worker) has its own level, normal with standard
 deviation sb around the test's; each night shifts all tests by a common amount (1 %); windows scatter by 3 % around
@@ -25,13 +28,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+import turns
+
+from pytest_tfperf import cli
 from pytest_tfperf.baseline import Baseline, Key
 from pytest_tfperf.canary import Canaries
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.measure import Bench
 from pytest_tfperf.night import Night
+from pytest_tfperf.parts import Parts
 from pytest_tfperf.record import Record
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.throughput import hodges_lehmann
@@ -40,6 +48,7 @@ from pytest_tfperf.trial import Attempt, Window
 from pytest_tfperf.verdict import Outcome, Verdict
 from pytest_tfperf.workload import Workload
 
+TRIALS = Path(__file__).parents[1] / "tests" / "data" / "trials"
 TESTS = 50
 LOSING = 5  # tests of a night that lost throughput; few enough to leave the night's median alone
 IMAGES = 100
@@ -97,6 +106,9 @@ class SimulatedRun:
 
     def receive(self) -> Window:
         return next(self.source)
+
+    def examine(self, **_: bool) -> Parts:
+        raise MeasurementError("a simulated worker is made of no parts")
 
     def close(self) -> None:
         pass
@@ -333,6 +345,7 @@ def main() -> None:
     parser.add_argument("--nights", type=int, default=400, help="nights for each cell of the run-level tables")
     parser.add_argument("--windows", type=int, default=40, help="nights through windows and early stopping")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--live", type=int, default=0, metavar="N", help="real comparisons for each loss")
     parser.add_argument("--spreads", type=float, nargs="+", default=[0.005, 0.01, 0.02, 0.05, 0.10])
     options = parser.parse_args()
     seeds = range(options.seed * 1_000_000, options.seed * 1_000_000 + options.nights)
@@ -371,6 +384,17 @@ def main() -> None:
                 f"  sb {spread:.1%}: median windows of a good first run {windows:.0f} of 100, "
                 f"false nights {share(*found['false nights'])}, 5 % caught {share(*found['caught'])}"
             )
+    recorded(TRIALS)
+    if options.live:
+        print("\nlive")
+        turns.main(["--live", str(options.live)])
+
+
+def recorded(trials: Path) -> None:
+    """Real measurements, quiet and busy, whole and slowed on purpose, on their way to the exit status."""
+    for folder in sorted(folder for folder in trials.iterdir() if folder.name in ("quiet", "busy", "slowed")):
+        print(f"\nrecorded trials, {folder.name}", flush=True)
+        print(f"exit status {cli.main(['replay', str(folder)])}")
 
 
 if __name__ == "__main__":

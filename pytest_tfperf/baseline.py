@@ -66,6 +66,11 @@ class Baseline:
     environment: str = ""
     note: str = ""
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether it was measured here, and is no document's figure."""
+        return self.provenance is Provenance.MEASURED
+
     def __post_init__(self) -> None:
         if not (math.isfinite(self.reference) and self.reference > 0):
             raise BaselineError(f"reference {self.reference!r} is not a throughput: images/s must be above 0")

@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
+from pytest_tfperf.breakdown import Breakdown
 from pytest_tfperf.frozen_json import plain
 from pytest_tfperf.throughput import Throughput
 from pytest_tfperf.verdict import Outcome, Tolerance
@@ -48,11 +49,13 @@ class Measured:
         workload: what was trained.
         throughput: over all of its workers.
         environment: what they ran on: "tensorflow" -> "2.21.0".
+        breakdown: where its time goes; asked of b where it regressed, else None.
     """
 
     workload: Workload
     throughput: Throughput
     environment: Mapping[str, str]
+    breakdown: Breakdown | None = None
 
 
 @dataclass(frozen=True, slots=True)

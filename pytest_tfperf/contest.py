@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from pytest_tfperf import catalogue
 from pytest_tfperf.attempts import TRIES
+from pytest_tfperf.breakdown import Breakdown, breakdown
 from pytest_tfperf.comparison import LEAST_PAIRS, Comparison, Finding, How, Measured, SetAside, decide
 from pytest_tfperf.data import Data
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
+from pytest_tfperf.examiner import Examiner
 from pytest_tfperf.guard import Guard, Seen
 from pytest_tfperf.largest_batch import LargestBatch
 from pytest_tfperf.launchers import Job, Launcher, Progress, TrainingRun
-from pytest_tfperf.throughput import summarise
+from pytest_tfperf.parts import Input
+from pytest_tfperf.throughput import run_value, summarise
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt, Trial
 from pytest_tfperf.turns import Pair, may_take_turns, pair_of_runs, take_turns
@@ -26,6 +29,9 @@ from pytest_tfperf.workload import Workload
 
 MOST_PAIRS = 20
 MOST_SECONDS = 300.0
+
+SPLIT_SECONDS = 2.0
+"""Timed at most, after a regression: it is there to tell which part is slower, not by how much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +120,11 @@ def compare(
             finding = finding.instead(finding.outcome, f"{finding.reason}{end}")
             break
     pairs = pairs or [aside[-1][0]]
+    slower = source.breakdown(b) if finding.outcome is Outcome.REGRESSED else None
     return Comparison(
         test=test,
         a=_measured(a, [pair.a for pair in pairs]),
-        b=_measured(b, [pair.b for pair in pairs]),
+        b=replace(_measured(b, [pair.b for pair in pairs]), breakdown=slower),
         log_ratios=tuple(pair.log_ratio for pair in pairs),
         ratio=finding.ratio,
         low=finding.low,
@@ -208,17 +215,36 @@ class _Pairs:
         attempts = {name: self._alone(name, side) for name, side in self._in_order(b_first)}
         return pair_of_runs(attempts["a"], attempts["b"])
 
+    def breakdown(self, side: Side) -> Breakdown | None:
+        """Where a side's time goes, from short runs of its own; None where it can't be told."""
+        brief = replace(self._plan, max_seconds=min(self._plan.max_seconds, SPLIT_SECONDS))
+        try:
+            attempt = self._run("parts", side, brief, Examiner())
+            device_data = None
+            if attempt.parts is not None and attempt.parts.input is Input.FETCHED:
+                resident = replace(side, workload=side.workload.with_(input_pipeline="device"))
+                device_data = run_value(self._run("parts", resident, brief)).images_per_sec
+        except (TfperfError, OSError):
+            return None
+        return breakdown(Trial((attempt,)), run_value(attempt).images_per_sec, side.workload, device_data)
+
     def _alone(self, name: str, side: Side) -> Attempt:
         try:
-            run = self._start(side, self._progress(name))
-            try:
-                return run_attempt(run, self._plan, self._watch)
-            finally:
-                run.close()
-                self._watch.done()
+            return self._run(name, side, self._plan)
         except OutOfMemory as error:
             named = LargestBatch(self._watch).named(error, side.launcher, self._job(side), self._topology)
             raise named from None
+
+    def _run(self, name: str, side: Side, plan: Plan, examiner: Examiner | None = None) -> Attempt:
+        run = self._start(side, self._progress(name))
+        try:
+            attempt = run_attempt(run, plan, self._watch)
+            if examiner is None:
+                return attempt
+            return replace(attempt, parts=examiner.parts(run, self._job(side), self._topology.host.usable_cores))
+        finally:
+            run.close()
+            self._watch.done()
 
     def _in_order(self, b_first: bool) -> list[tuple[str, Side]]:
         sides = [("a", self._a), ("b", self._b)]

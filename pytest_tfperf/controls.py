@@ -10,6 +10,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.throughput import run_value
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt
@@ -36,14 +37,22 @@ class Controls:
         self._passed.append((workload, topology, plan, first))
 
     def slower_now(self, measure: Measure) -> str:
-        """What the next control says of the machine: "" where it is as fast as before, or where nothing passed."""
-        if not self._passed:
-            return ""
-        workload, topology, plan, first = self._passed[0]
-        self._passed.rotate(-1)
-        before, now = run_value(first), run_value(measure(workload, topology, plan))
-        lost = before.log_rate - now.log_rate
-        if lost <= max(SLOWER, _ERRORS * math.hypot(before.error, now.error)):
-            return ""
-        share = f"{-math.expm1(-lost):.0%}"
-        return f"the machine is slower by now: {workload.id}, which passed, lost {share} against its own first run"
+        """What the next control says of the machine: "" where it is as fast as before, or where nothing passed.
+
+        One that can't be measured any more is none: its fault is not that of the test it stands beside.
+        """
+        while self._passed:
+            workload, topology, plan, first = self._passed[0]
+            try:
+                now = run_value(measure(workload, topology, plan))
+            except (TfperfError, OSError):
+                self._passed.popleft()
+                continue
+            self._passed.rotate(-1)
+            before = run_value(first)
+            lost = before.log_rate - now.log_rate
+            if lost <= max(SLOWER, _ERRORS * math.hypot(before.error, now.error)):
+                return ""
+            share = f"{-math.expm1(-lost):.0%}"
+            return f"the machine is slower by now: {workload.id}, which passed, lost {share} against its own first run"
+        return ""

@@ -16,7 +16,16 @@ class NotBuiltYet(WorkloadError):
 
 
 class NotEnoughDevices(TfperfError):
-    """The machine has fewer (or less equal) devices than a test asks for; the plugin skips."""
+    """The machine has fewer (or less equal) devices than a test asks for; the plugin skips.
+
+    Args:
+        text: what is needed and what there is.
+        wanted: GPUs that were asked for; 0 where the want is of another kind.
+    """
+
+    def __init__(self, text: str, wanted: int = 0) -> None:
+        super().__init__(text)
+        self.wanted = wanted
 
 
 class NoBaseline(TfperfError):

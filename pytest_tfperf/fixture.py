@@ -19,7 +19,7 @@ from pytest_tfperf.ratios import published_ratio
 from pytest_tfperf.record import Record
 from pytest_tfperf.recorder import Taking
 from pytest_tfperf.reports import comparisons, ratios
-from pytest_tfperf.reports.message import message, spoilt
+from pytest_tfperf.reports.message import headline, message, spoilt
 from pytest_tfperf.session import Session
 from pytest_tfperf.throughput import Throughput
 from pytest_tfperf.topology import Topology
@@ -97,7 +97,7 @@ class ThroughputFixture:
             return self._compare(a, self._ours(workload), on, accepted, steps, warmup_steps).b.throughput
         if accepted is not None and (said := self.session.refuse_too_tight(workload, on, accepted)):
             self._remarks.append(said)
-        plan, earlier = self._plan(steps, warmup_steps), self._earlier()
+        plan, earlier = self._plan(steps, warmup_steps), self._earlier(workload, on)
         record = earlier
         if record is None or record.undecided:
             bench = self.session.bench
@@ -115,7 +115,7 @@ class ThroughputFixture:
     ) -> Throughput:
         """Measure and judge nothing; otherwise as `check`."""
         _refuse_untaken(on)
-        if (earlier := self._earlier()) is not None:
+        if (earlier := self._earlier(workload, on)) is not None:
             return self._keep(earlier)
         plan = self._plan(steps, warmup_steps)
         taking, bench = self._taking(workload, on, plan, None), self.session.bench
@@ -244,10 +244,23 @@ class ThroughputFixture:
         against = (Consequence.FAILS, Consequence.WARNS)
         return _messages([j for j in self._judged if consequence(j, settings) in against])
 
-    def _earlier(self) -> Record | None:
-        """What this very call gave when the test ran first, where it runs again to be decided."""
-        earlier = self.session.deferred.get(self.test, [])
-        return earlier[len(self.records)] if len(self.records) < len(earlier) else None
+    def _earlier(self, workload: Workload, on: Topology) -> Record | None:
+        """What this very call gave when the test ran first, where it runs again to be decided.
+
+        Raises:
+            TfperfError: the test makes other calls than it did then.
+        """
+        place, earlier = len(self.records), self.session.deferred.get(self.test, [])
+        if place >= len(earlier):
+            return None
+        record = earlier[place]
+        if (record.key, record.machine) != (Key(workload.id, on.shape), on.machine):
+            raise TfperfError(
+                f"call {place + 1} of this test measured {record.workload.id} ({record.topology}) when it ran first, "
+                f"and asks for {workload.id} ({on.shape}) now. A test that is in doubt runs again: it must make the "
+                "same calls each time"
+            )
+        return record
 
     @property
     def _judged(self) -> list[Record | Comparison]:
@@ -280,7 +293,7 @@ class ThroughputFixture:
             accepted = accepted or Tolerance.of(settings.tolerance)
             judged, guard = not settings.smoke, Guard(settings.limits)
             found = compare(a, b, on, plan, accepted, session.live, cap=cap, guard=guard, judged=judged, test=self.test)
-            session.history.append_comparison(found)
+            session.keep(found)
             done.append(found)
         self.comparisons.append(done[len(self.comparisons)])
         return self.comparisons[-1]
@@ -296,7 +309,9 @@ class ThroughputFixture:
             record = measured()
         except Spoilt as error:
             self.session.recorder.keep_spoilt(error, earlier, taking)
-            raise MeasurementError(spoilt(str(error), error.attempts)) from error
+            raise MeasurementError(spoilt(str(error), error.attempts) + _before(earlier)) from error
+        except MeasurementError as error:
+            raise type(error)(str(error) + _before(earlier)) from error
         self.session.recorder.keep(record, taking)
         return record
 
@@ -314,6 +329,11 @@ class ThroughputFixture:
         )
 
 
+def _before(earlier: Record | None) -> str:
+    """What the runs before the one that came to nothing had measured."""
+    return f"\nbefore that: {headline(earlier)}" if earlier is not None else ""
+
+
 def _refuse_untaken(on: Topology) -> None:
     if on.devices is None:
         raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")
@@ -326,4 +346,5 @@ def _messages(judged: Sequence[Record | Comparison]) -> str:
 def _failure(judged: Sequence[Record | Comparison]) -> AssertionError:
     """The exception of the gravest outcome, with all that there is to say."""
     outcomes = {outcome_of(j) for j in judged}
-    return next(kind for outcome, kind in _FAILURE_OF.items() if outcome in outcomes)(_messages(judged))
+    kinds = (kind for outcome, kind in _FAILURE_OF.items() if outcome in outcomes)
+    return next(kinds, MissingBaseline)(_messages(judged))  # above a floor it is a baseline that is missing

@@ -42,7 +42,8 @@ class Guard:
     def watching(self, gpu_uuids: Iterable[str] = ()) -> Iterator[Seen]:
         """Look from here to the block's end; pytest and all that it started count as ours."""
         seen = Seen()
-        sampler = Sampler(lambda: (os.getpid(),), gpu_uuids)
+        uuids = tuple(gpu_uuids)
+        sampler = Sampler(lambda: (os.getpid(),), uuids)
         sampler.start()
         try:
             yield seen
@@ -50,5 +51,8 @@ class Guard:
             sampler.stop()
         samples = sampler.since(-math.inf)
         seen.disturbance = disturbance(samples, self._limits)
+        if sampler.hangs and not seen.disturbance:
+            who = "the GPU's driver" if uuids else "the kernel"
+            seen.disturbance = f"{who} does not answer any more; dmesg may say why (of a GPU, NVRM: Xid)"
         seen.environment = power_facts(samples, self._limits)
         seen.conditions = kept_of(samples)

@@ -9,25 +9,25 @@ from dataclasses import replace
 from datetime import datetime
 
 from pytest_tfperf.attempts import TRIES, Attempts, Spoilt
-from pytest_tfperf.baseline import Baseline, Change, Key, Provenance
+from pytest_tfperf.baseline import Baseline, Change, Key
 from pytest_tfperf.breakdown import breakdown
-from pytest_tfperf.canary import Canaries, moved
-from pytest_tfperf.controls import SLOWER, Controls
+from pytest_tfperf.canary import Canaries
+from pytest_tfperf.controls import SLOWER
 from pytest_tfperf.environment import commit_of, environment
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.hardware.canaries import look
 from pytest_tfperf.launchers import Launcher
-from pytest_tfperf.looks import LOOKS_THAT_DECIDE, Looks
-from pytest_tfperf.night import LEAST_TESTS, NO_SHIFT, Cause, Night, Shift, prefix_drop, shift_of
+from pytest_tfperf.night import LEAST_TESTS, NO_SHIFT, Night, Shift
 from pytest_tfperf.parts import Input
 from pytest_tfperf.record import Record
-from pytest_tfperf.reference import Reference, floor_rate, reference_for
+from pytest_tfperf.reference import Reference, floor_rate, reference_for, refuse_row_of_gpus
 from pytest_tfperf.rehearsal import baseline_of, runs_wanted
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.throughput import run_value, summarise
-from pytest_tfperf.topology import DeviceKind, Topology
+from pytest_tfperf.tonight import Tonight
+from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt, Trial
 from pytest_tfperf.verdict import Outcome, Tolerance, Verdict, judge, may_stop
 from pytest_tfperf.windows import SMOKE, Enough, Plan, Watch
@@ -67,9 +67,11 @@ class Bench:
         self._history = history
         self._settings = settings
         self._tests = tests
-        self._first_runs: dict[tuple[str, Key], tuple[float, Baseline]] = {}
-        self._controls = Controls()
-        self._looks = Looks(look)
+        self._look = look
+        self._machines: dict[str, Tonight] = {}
+        self._judged: set[tuple[str, Key]] = set()
+        self.not_kept = ""  # why the history is not whole
+        self._all_ran = False
 
     def measure(self, workload: Workload, topology: Topology, plan: Plan | None = None, *, test: str = "") -> Record:
         """One fresh worker that nothing disturbed, all of the plan's steps, nothing judged; one window of a smoke run.
@@ -107,23 +109,28 @@ class Bench:
         """
         if self._settings.smoke:
             return self.measure(workload, topology, test=test)
+        key = Key(workload.id, topology.shape)
+        if (own := self._baselines.load(topology.machine).get(key)) is not None:
+            refuse_row_of_gpus(own, topology)
         if self._settings.update_baselines:
             return self._rehearse(workload, topology, plan or self._plan(), test, earlier)
         started = time.monotonic()
         plan = plan or self._plan()
-        key = Key(workload.id, topology.shape)
         found = reference_for(self._baselines, topology.machine, key, gpu_fp32_tflops=floor_rate(topology))
         accepted = found.tolerance(tolerance, Tolerance.of(self._settings.tolerance))
+        tonight = self._tonight(topology)
         if earlier is None:
             trial = Trial((self._attempt(workload, topology, plan, self._stop_early(found, accepted)),))
-            self._note_first_run(test, key, topology, trial, found)
-            verdict = self._judge(trial, found, accepted, self._shift_so_far)
+            self._note_first_run(test, tonight, trial, found)
+            waits = tonight.tests < LEAST_TESTS <= self._tests  # the tests that tell the shift are still to come
+            verdict = self._judge(trial, found, accepted, Shift(waits=True) if waits else tonight.shift)
         else:
+            self._all_ran = True
             trial, started = earlier.trial, started - earlier.seconds
-            verdict = self._judge(trial, found, accepted, self.shift)
+            verdict = self._judge(trial, found, accepted, tonight.shift)
             if verdict.runs_wanted > len(trial.attempts):
-                trial = self._one_more(trial.believed(), workload, topology, plan, found.baseline)
-                verdict = self._judge(trial, found, accepted, self.shift)
+                trial = self._one_more_beside(earlier, workload, topology, plan, found.baseline)
+                verdict = self._judge(trial, found, accepted, tonight.shift)
         decided = not verdict.waits and verdict.runs_wanted <= len(trial.attempts)
         regressed = decided and verdict.outcome is Outcome.REGRESSED
         device_data = self._device_data(workload, topology, plan, trial) if regressed else None
@@ -131,23 +138,18 @@ class Bench:
             workload, topology, trial, started, test, verdict, found.document, device_data=device_data
         )
         if verdict.outcome is Outcome.PASS and not record.undecided:
-            self._controls.add(workload, topology, plan, trial.attempts[0])
+            tonight.controls.add(workload, topology, plan, trial.attempts[0])
         return record
 
     @property
-    def shift(self) -> Shift:
-        """What the first runs of all tests so far have in common, and who made it."""
-        drops = [drop for drop, _ in self._first_runs.values()]
-        found = shift_of(drops, {})
-        if found.cause is Cause.NIGHT:
-            return found
-        then = [row.canaries for _, row in self._first_runs.values() if row.canaries is not None]
-        return shift_of(drops, moved(self._looks.tonight(at_least=LOOKS_THAT_DECIDE), then) if then else {})
+    def shifts(self) -> dict[str, Shift]:
+        """What the tests of each machine have in common."""
+        return {machine: tonight.shift for machine, tonight in self._machines.items()}
 
     @property
-    def _shift_so_far(self) -> Shift:
-        """The shift as far as it is known; it waits where enough tests to know it are still to come."""
-        return Shift(waits=True) if len(self._first_runs) < LEAST_TESTS <= self._tests else self.shift
+    def sharing(self) -> int:
+        """Tests that share the night's false alarms: those that were judged, or, until all have run, were selected."""
+        return len(self._judged) if self._all_ran else self._tests
 
     def save(self, record: Record) -> Change:
         """Make a rehearsed record this machine's baseline.
@@ -157,7 +159,7 @@ class Bench:
             BaselineError: the file can't be read whole or written.
         """
         row, old = baseline_of(record), self._baselines.load(record.machine).get(record.key)
-        if old is not None and old.provenance is Provenance.MEASURED:
+        if old is not None and old.is_measured:
             row = replace(row, lower=old.lower, upper=old.upper)  # someone wrote these by hand
         (change,) = self._baselines.update(record.machine, {row.key: row})
         return change
@@ -166,10 +168,16 @@ class Bench:
         """End all workers."""
         self._launcher.close()
 
-    def _speaks_against(self, attempt: Attempt, baseline: Baseline) -> str:
+    def _tonight(self, topology: Topology) -> Tonight:
+        """What is known of this machine's night."""
+        look = self._look if topology.on_cpus else lambda: None
+        return self._machines.setdefault(topology.machine, Tonight(look))
+
+    def _speaks_against(self, attempt: Attempt, topology: Topology, baseline: Baseline) -> str:
         """Why bad news is not believed: a test that passed tonight shows that the machine is slower by now."""
-        lost = math.log(baseline.reference) + self.shift.credited - run_value(attempt).log_rate
-        return self._controls.slower_now(self._attempt) if self._settings.busy < 1 and lost > SLOWER else ""
+        tonight = self._tonight(topology)
+        lost = math.log(baseline.reference) + tonight.shift.credited - run_value(attempt).log_rate
+        return tonight.controls.slower_now(self._attempt) if self._settings.busy < 1 and lost > SLOWER else ""
 
     def _device_data(self, workload: Workload, topology: Topology, plan: Plan, trial: Trial) -> float | None:
         """Images/s of the same training on data that lies on the devices, where the trial's steps fetched theirs.
@@ -190,7 +198,7 @@ class Bench:
         """One more run towards a baseline; slow spells and noise ask for more, up to twice as many."""
         started = time.monotonic() - (earlier.seconds if earlier else 0.0)
         trial = self._one_more(earlier.trial if earlier else Trial(()), workload, topology, plan)
-        self._look(topology)
+        self._tonight(topology).look()
         wanted = runs_wanted([run_value(attempt) for attempt in trial.attempts], self._settings.runs)
         return self._finish(workload, topology, trial, started, test, runs_wanted=wanted)
 
@@ -213,13 +221,23 @@ class Bench:
         for _ in range(TRIES):
             attempt = self._attempt(workload, topology, plan)
             if not attempt.disturbance and baseline is not None:
-                attempt = attempt.disturbed_by(self._speaks_against(attempt, baseline))
+                attempt = attempt.disturbed_by(self._speaks_against(attempt, topology, baseline))
             if not attempt.disturbance:
                 return Trial((*trial.attempts, attempt), aside)
             aside += (attempt,)
         advice = "Free the machine of other work, or accept more of it with --tfperf-busy FRACTION"
         advice = f"(and something in each of {TRIES} fresh workers). {advice}"
         raise Spoilt(workload, topology, attempt.disturbance, advice, aside[len(trial.set_aside) :])
+
+    def _one_more_beside(
+        self, earlier: Record, workload: Workload, topology: Topology, plan: Plan, baseline: Baseline | None
+    ) -> Trial:
+        """As `_one_more`; where it comes to nothing, the runs before it are kept: tomorrow must know of them."""
+        try:
+            return self._one_more(earlier.trial.believed(), workload, topology, plan, baseline)
+        except MeasurementError:
+            self._keep(earlier)
+            raise
 
     def _judge(self, trial: Trial, found: Reference, accepted: Tolerance, shift: Shift) -> Verdict:
         return judge(
@@ -228,7 +246,7 @@ class Bench:
             accepted,
             found.noise,
             floor=found.floor,
-            tests=self._tests,
+            tests=self.sharing,
             shift=NO_SHIFT if found.floor else shift,  # a document's figure says nothing of this machine's nights
             nights=self._nights(found),
             hold=self._settings.hold,
@@ -242,19 +260,22 @@ class Bench:
         return lambda attempt: may_stop(summarise(Trial((attempt,))), baseline, accepted, noise, nights)
 
     def _nights(self, found: Reference) -> Sequence[Night]:
-        return self._history.nights(found.baseline) if found.baseline else ()
+        """Those before tonight; where the history broke in mid-session, tonight's runs are judged by themselves."""
+        try:
+            return self._history.nights(found.baseline) if found.baseline else ()
+        except TfperfError as error:
+            self.not_kept = self.not_kept or str(error)
+            return ()
 
-    def _note_first_run(self, test: str, key: Key, topology: Topology, trial: Trial, found: Reference) -> None:
-        if found.baseline is None or found.floor:
+    def _note_first_run(self, test: str, tonight: Tonight, trial: Trial, found: Reference) -> None:
+        if found.baseline is None:
             return
-        self._first_runs[test, key] = prefix_drop(trial.attempts[0], found.baseline.reference), found.baseline
+        self._judged.add((test, found.baseline.key))
+        if found.floor:
+            return
+        tonight.note(test, trial.attempts[0], found.baseline)
         if self._tests >= LEAST_TESTS:
-            self._look(topology)
-
-    def _look(self, topology: Topology) -> None:
-        """At what the machine gives by itself meanwhile; of GPUs, the host's processors say little."""
-        if topology.devices is not None and topology.devices.kind is DeviceKind.CPU:
-            self._looks.lately()
+            tonight.look()
 
     def _finish(
         self,
@@ -275,12 +296,14 @@ class Bench:
             topology=topology.shape,
             machine=topology.machine,
             devices=topology.describe(),
+            gpu=topology.gpus[0].name if topology.gpus else "",
+            gpu_fp32_tflops=floor_rate(topology),
             trial=trial,
             throughput=throughput,
             verdict=verdict,
             document=document,
             runs_wanted=verdict.runs_wanted if verdict else runs_wanted,
-            canaries=Canaries.median(self._looks.tonight()),
+            canaries=self._tonight(topology).canaries,
             breakdown=breakdown(trial, throughput.images_per_sec, workload, device_data),
             environment=environment(worker, topology, self._settings.inject_slowdown, commit),
             commit=commit,
@@ -288,7 +311,14 @@ class Bench:
             seconds=time.monotonic() - started,
         )
         if not (record.undecided or self._settings.smoke):  # one window tells neither a throughput nor a time
-            self._history.append(record)
+            self._keep(record)
         if verdict is None and not math.isfinite(record.throughput.loss or 0.0):
             raise MeasurementError(f"{workload.id} on {record.devices}: the loss is {record.throughput.loss}")
         return record
+
+    def _keep(self, record: Record) -> None:
+        """In the history; a full disk must not cost the verdict that was just reached."""
+        try:
+            self._history.append(record)
+        except TfperfError as error:
+            self.not_kept = self.not_kept or str(error)

@@ -95,14 +95,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     session = config.stash[_SESSION]
     if session.settings.update_baselines is settings.Update.FAILED:
         _keep_failed(config, items)
-    ours = [item for item in items if "throughput" in getattr(item, "fixturenames", ())]
-    for item in ours:
-        _check_names(item)
-        _set_clock(item)
-    session.tests = [item.nodeid for item in ours]
-    session.marks = {(_marked(item, "cpu"), _marked(item, "gpu")) for item in ours}
-    if session.settings.coverage:
-        session.keys = set(filter(None, map(_key_of, ours)))
+    for item in items:
+        if "throughput" in getattr(item, "fixturenames", ()):
+            _check_names(item)
+            _set_clock(item)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Which tests are ours, once every plugin has deselected what it will (`--lf` does so last of all)."""
+    state = session.config.stash[_SESSION]
+    ours = [item for item in session.items if "throughput" in getattr(item, "fixturenames", ())]
+    state.tests = [item.nodeid for item in ours]
+    state.marks = {item.nodeid: (_marked(item, "cpu"), _marked(item, "gpu")) for item in ours}
+    if state.settings.coverage:
+        state.keys = set(filter(None, map(_key_of, ours)))
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
@@ -183,8 +190,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         pyfuncitem.config.stash[_SESSION].skipped[reason] += 1
         pytest.skip(reason)
     except (NotEnoughDevices, NotBuiltYet, NoBaseline) as error:
+        session = pyfuncitem.config.stash[_SESSION]
+        gate = session.settings.require_baseline
+        if gate and isinstance(error, NotEnoughDevices) and (lost := session.lost_devices(error)):
+            raise MeasurementError(lost) from None
         if not isinstance(error, NoBaseline):  # of which the table tells
-            pyfuncitem.config.stash[_SESSION].skipped[str(error)] += 1
+            session.skipped[str(error)] += 1
         pytest.skip(str(error))
     return result
 
@@ -340,6 +351,8 @@ def _word(report: pytest.TestReport, item: pytest.Item, fixture: ThroughputFixtu
     if isinstance(error, pytest.skip.Exception) and report.when == "call":
         path, line, _ = item.location
         report.longrepr = (path, (line or 0) + 1, error.msg or "")  # the test's place, not this plugin's
+    elif not report.failed:
+        return  # a mark expected it
     elif isinstance(error, (MeasurementError, BaselineError)):
         # JUnit and pytest's summary call "error" what fails outside of the call: nothing was tested.
         report.when = "setup" if report.when == "call" else report.when
@@ -347,5 +360,5 @@ def _word(report: pytest.TestReport, item: pytest.Item, fixture: ThroughputFixtu
         fixture.session.not_measured.append((item.nodeid, report.longrepr.partition("\n")[0]))
     elif isinstance(error, FAILURES):
         report.longrepr = str(error)
-    elif report.failed and (missed := fixture.unsaid()):
+    elif missed := fixture.unsaid():
         report.sections.append(("throughput", missed))

@@ -27,6 +27,8 @@ class Record:
         topology: nodes x devices per node, as in "1x4".
         machine: the machine's key.
         devices: the devices in words, "2 x Tesla P100" or "2 virtual CPU devices".
+        gpu: the GPUs' name, "" on CPUs.
+        gpu_fp32_tflops: one GPU's peak FP32 rate; None on CPUs and where it isn't known.
         trial: the raw windows.
         throughput: what came of them.
         verdict: what it was judged to be; None where it was only measured.
@@ -47,6 +49,8 @@ class Record:
     devices: str
     trial: Trial
     throughput: Throughput
+    gpu: str = ""
+    gpu_fp32_tflops: float | None = None
     verdict: Verdict | None = None
     document: Baseline | None = None
     runs_wanted: int = 0
@@ -79,9 +83,14 @@ class Record:
         return plain | {"workload": self.workload.id}
 
 
+def environment_of(baseline: Baseline) -> dict[str, str]:
+    """A baseline's software, name to version."""
+    return dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part)
+
+
 def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[str]:
     """What differs between a baseline's software and today's: "tensorflow 1.3.0 -> 2.21.0", sorted by name."""
-    then = dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part)
+    then = environment_of(baseline)
     return [
         f"{name} {then[name]} -> {environment[name]}"
         for name in sorted(then.keys() & environment.keys())

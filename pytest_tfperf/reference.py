@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytest_tfperf.baseline import Baseline, Key
+from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.noise import Noise, noise_of
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.topology import DeviceKind, Topology
@@ -52,6 +53,19 @@ def reference_for(store: BaselineStore, machine: str, key: Key, *, gpu_fp32_tflo
         own = max(weaker, key=lambda row: row.reference, default=None)
         floor = own is not None
     return Reference(own, floor, noise_of(own, rows.values()) if own else None, document)
+
+
+def refuse_row_of_gpus(row: Baseline, topology: Topology) -> None:
+    """A named machine without its driver would hold its CPUs against a GPU's figures, or overwrite them.
+
+    Raises:
+        BaselineError: the row was measured on GPUs, and the topology is of CPUs.
+    """
+    if row.gpu and topology.on_cpus:
+        raise BaselineError(
+            f"{row.machine}.csv: {row.key.workload} {row.key.topology} was measured on {row.gpu}, and this test runs "
+            f"on CPUs: {topology.why_no_gpus or 'it took no GPU'}. `tfperf topology` says more"
+        )
 
 
 def floor_rate(topology: Topology) -> float | None:

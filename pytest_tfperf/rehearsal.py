@@ -47,6 +47,8 @@ def baseline_of(record: Record) -> Baseline:
         date=record.time[:10],
         runs=len(kept),
         spread=float(f"{spread:.3g}"),
+        gpu=record.gpu,
+        gpu_fp32_tflops=record.gpu_fp32_tflops,
         canaries=record.canaries,
         environment=" ".join(f"{name}={value}" for name, value in sorted(record.environment.items())),
         note=f"left out, in slow spells of the machine: {left_out} images/s" if left_out else "",

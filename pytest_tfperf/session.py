@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 from pytest_tfperf.baseline import Baseline, Change, Key
 from pytest_tfperf.comparison import Comparison
 from pytest_tfperf.coverage import unmeasured
-from pytest_tfperf.errors import BaselineError, TfperfError
+from pytest_tfperf.errors import BaselineError, NotEnoughDevices, TfperfError
 from pytest_tfperf.gate import EXIT_REGRESSED, exit_status
 from pytest_tfperf.launchers import Launcher
 from pytest_tfperf.live import LiveLine
-from pytest_tfperf.night import NO_SHIFT
 from pytest_tfperf.noise import noise_of
 from pytest_tfperf.record import Record
 from pytest_tfperf.recorder import Recorder
@@ -51,7 +50,7 @@ class Session:
         self.settings = settings
         self.live = live
         self.tests: list[str] = []
-        self.marks: set[tuple[bool, bool]] = set()  # whether a test is marked `cpu`, and `gpu`
+        self.marks: dict[str, tuple[bool, bool]] = {}  # whether a test is marked `cpu`, and `gpu`
         self.records: list[Record] = []
         self.comparisons: dict[str, list[Comparison]] = {}
         self.deferred: dict[str, list[Record]] = {}
@@ -59,6 +58,7 @@ class Session:
         self.keys: set[Key] = set()
         self.skipped: Counter[str] = Counter()
         self.not_measured: list[tuple[str, str]] = []  # each test that errored so, and why
+        self._not_kept = ""  # why the history lacks a comparison
         self.baselines = BaselineStore(settings.baselines)
         if settings.machine:
             check_name(settings.machine)
@@ -99,6 +99,22 @@ class Session:
             return machine.on_cpu().named(named)
         return machine.split() if self.settings.split_gpu and machine.gpus else machine
 
+    @property
+    def runnable(self) -> list[str]:
+        """The tests that this machine can run, as far as marks tell: all but those for GPUs where there are none."""
+        if self.topology.gpus:
+            return self.tests
+        return [test for test in self.tests if self.marks.get(test) != (False, True)]
+
+    def lost_devices(self, error: NotEnoughDevices) -> str:
+        """Where the machine has a name and once had as many GPUs: what its baselines say of them, else ""."""
+        name = self.settings.machine
+        if not (name and error.wanted):
+            return ""
+        rows = self.baselines.load(name).values()
+        had = any(row.gpu and row.key.topology == f"1x{error.wanted}" for row in rows if row.is_measured)
+        return f"{error}. Its baselines were measured on {error.wanted} GPUs: one is missing" if had else ""
+
     @cached_property
     def bench(self) -> Bench:
         """Made when the first test measures, so that a session that only collects pays nothing."""
@@ -110,13 +126,13 @@ class Session:
             history=self.history,
             settings=self.settings,
             watch=self.live,
-            tests=len(self.tests),
+            tests=len(self.runnable),
         )
 
     @cached_property
     def recorder(self) -> Recorder:
         """Keeps whole trials, where `--tfperf-save-trials` asks for it."""
-        return Recorder(self.settings, self.baselines, self.history, lambda: len(self.tests))
+        return Recorder(self.settings, self.baselines, self.history, lambda: self.bench.sharing)
 
     @cached_property
     def launcher(self) -> Launcher:
@@ -144,9 +160,9 @@ class Session:
     def expected_seconds(self) -> tuple[float, int]:
         """How long the session will take by its tests' last times, and how many of them were never timed here."""
         if self.settings.smoke:
-            return _SMOKE_SECONDS * len(self.tests), 0
-        known = self.history.seconds_of(self.tests)
-        unknown = len(self.tests) - len(known)
+            return _SMOKE_SECONDS * len(self.runnable), 0
+        known = self.history.seconds_of(self.runnable)
+        unknown = len(self.runnable) - len(known)
         typical = math.fsum(known.values()) / len(known) if known else _GUESSED_SECONDS
         runs = self.settings.runs if self.settings.update_baselines else 1
         return runs * (math.fsum(known.values()) + unknown * typical), unknown
@@ -155,7 +171,8 @@ class Session:
         """What to say before the first test."""
         if not self.tests or self.settings.coverage:
             return []
-        said = summary.before(self.topology.machine, len(self.tests), *self.expected_seconds(), self.settings)
+        self.history.prepare()
+        said = summary.before(self.topology.machine, len(self.runnable), *self.expected_seconds(), self.settings)
         return [*said, *(f"tfperf: {line}" for line in self._of_baselines())]
 
     def _of_baselines(self) -> list[str]:
@@ -168,12 +185,12 @@ class Session:
         if settings.update_baselines or settings.smoke or settings.against is not None:
             return []
         lines: list[str] = []
-        for machine in sorted({self.topology_for(cpu=cpu, gpu=gpu).machine for cpu, gpu in self.marks}):
+        for machine in sorted({self.topology_for(cpu=cpu, gpu=gpu).machine for cpu, gpu in self.marks.values()}):
             try:
                 rows = list(self.baselines.load(machine).values())
             except BaselineError:  # each test that needs it will say so
                 continue
-            found = list(rows_too_tight(rows, Tolerance.of(settings.tolerance), len(self.tests)))
+            found = list(rows_too_tight(rows, Tolerance.of(settings.tolerance), len(self.runnable)))
             asked = [one for one in found if one.own or settings.tolerance_asked]
             if asked and settings.strict:
                 raise TfperfError("--tfperf-strict: " + "\n".join(resolution.sentence(one) for one in asked))
@@ -194,7 +211,7 @@ class Session:
         found = reference_for(self.baselines, topology.machine, key, gpu_fp32_tflops=floor_rate(topology))
         if found.baseline is None or found.noise is None:
             return ""
-        tight = too_tight(found.baseline, found.noise, tolerance, len(self.tests))
+        tight = too_tight(found.baseline, found.noise, tolerance, len(self.runnable))
         if tight is not None and self.settings.strict:
             raise BaselineError(f"--tfperf-strict: {resolution.sentence(tight)}")
         return resolution.sentence(tight) if tight else ""
@@ -203,6 +220,15 @@ class Session:
         """Keep what a test measured until it is run again, after all others."""
         self.deferred[test] = records
         self.records = [record for record in self.records if record not in records]
+
+    def keep(self, comparison: Comparison) -> None:
+        """In the history, as `Bench` keeps records: a smoke run's is left out, and a full disk costs no verdict."""
+        if self.settings.smoke:
+            return
+        try:
+            self.history.append_comparison(comparison)
+        except TfperfError as error:
+            self._not_kept = self._not_kept or str(error)
 
     def summary(self, *, skips: bool) -> list[str]:
         """What to say after the last test; a test that was to be run again, and was not, is in doubt.
@@ -222,7 +248,8 @@ class Session:
                 self.settings,
                 not_measured=self.not_measured,
                 measured_nothing=self._measured_nothing,
-                shift=self.bench.shift if "bench" in vars(self) else NO_SHIFT,
+                shifts=self.bench.shifts if "bench" in vars(self) else {},
+                not_kept=self._not_kept or (self.bench.not_kept if "bench" in vars(self) else ""),
             ),
         )
         return [*parts[0], *([""] if all(parts) else []), *parts[1], *(summary.skips(self.skipped) if skips else [])]

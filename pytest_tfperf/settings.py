@@ -169,7 +169,9 @@ class Settings:
     require_baseline: bool = _option(
         False, _flag, "the nightly gate: no baseline fails, and measuring nothing is not green"
     )
-    strict: bool = _option(False, _flag, "fail what is INCONCLUSIVE too")
+    strict: bool = _option(
+        False, _flag, "fail what is INCONCLUSIVE too, and refuse a tolerance tighter than noise allows"
+    )
     hold: bool = _option(False, _flag, "a regression must show on two of three nights before it fails")
     coverage: bool = _option(
         False, _flag, "run nothing: list the documents' figures that no selected test would measure"

@@ -161,10 +161,15 @@ class Topology:
             return replace(self, devices=replace(self.devices, count=n))
         chosen = best_linked(self.links, self._groups(unequal), n)
         if chosen is None:
-            raise NotEnoughDevices(self._too_few(n, unequal))
+            raise NotEnoughDevices(self._too_few(n, unequal), wanted=n)
         return self._only(
             chosen, Devices(kind=DeviceKind.GPU, count=n, gpu_uuids=tuple(self.gpus[i].uuid for i in chosen))
         )
+
+    @property
+    def on_cpus(self) -> bool:
+        """Whether what was taken are virtual CPU devices."""
+        return self.devices is not None and self.devices.kind is DeviceKind.CPU
 
     def on_cpu(self) -> Self:
         """The same host without its GPUs: `take(n)` then gives n virtual CPU devices."""

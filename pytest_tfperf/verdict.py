@@ -31,6 +31,7 @@ _PUBLISHED_TOLERANCE = 0.05
 # A loss must raise suspicion and be confirmed. At 2.05 standard errors beyond each line each happens 98 times in 100.
 # At spreads of 1 and 2 % this gives 4.2 and 8.0 %; benchmarks/verdict.py finds that 4.2 and 7.4 % are caught 95 times.
 _DETECTION = 2.05
+_ITSELF = 0.25  # of the tolerance: what a test must have lost by itself, however much others gained
 _CLEAR = 2.0  # five runs decide where the drop is so many times as large as they must show; a close call takes eight
 
 
@@ -176,7 +177,7 @@ def judge(
     stages = [stage if most_runs is None else min(stage, most_runs) for stage in RUNS_TO_CONFIRM]
     outcome, reason, wanted = _decide(tonight, before, limits, stages, hold=hold)
     runs, centre = tonight.drops, baseline.reference * math.exp(level.offset)
-    if outcome is Outcome.REGRESSED and tonight.centre + shift.credited > -limits.accepted / 2:
+    if outcome is Outcome.REGRESSED and tonight.centre + shift.credited > -_ITSELF * limits.accepted:
         outcome, reason = Outcome.INCONCLUSIVE, "slower than the other tests tonight, and hardly than its baseline"
     if floor and outcome is Outcome.IMPROVED:
         outcome, reason = Outcome.PASS, "above the floor"

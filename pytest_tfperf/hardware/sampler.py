@@ -28,6 +28,8 @@ INTERVAL_SECONDS = 0.25
 # until it is back at this share of a core, but no longer than this, or it would miss what it is there to see.
 _SHARE_OF_A_CORE = 0.004
 _LONGEST_REST_SECONDS = 2.0
+# A call into the driver of a GPU that fell off the bus may never come back, and must not hold up the night.
+_PATIENCE_SECONDS = 5.0
 _KEPT = 40_000  # samples: hours of them
 
 
@@ -58,6 +60,7 @@ class Sampler:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self.cpu_seconds = 0.0  # what the thread has cost since it was started
+        self.hangs = False  # whether the thread did not come back when it was to stop
 
     def start(self) -> None:
         """Begin; what was sampled before is dropped."""
@@ -68,10 +71,14 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after a last look; what was sampled can still be read. Harmless where nothing runs."""
+        """End after a last look; what was sampled can still be read. Harmless where nothing runs.
+
+        A thread that does not come back is left alone, and `hangs` says so.
+        """
         self._ended.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(_PATIENCE_SECONDS)
+            self.hangs = self._thread.is_alive()
         self._thread = None
 
     def since(self, monotonic_seconds: float) -> tuple[Sample, ...]:

@@ -38,8 +38,14 @@ def find_python(text: str) -> Path:
     Raises:
         ValueError: it isn't there or can't be executed.
     """
-    path = Path(text).expanduser()
-    if path.is_dir():
+    try:
+        path = Path(text).expanduser()
+        is_folder = path.is_dir()
+    except OSError as error:  # a name that is too long, a folder that may not be read
+        raise ValueError(f"must be a Python or a virtual environment: {error.strerror}") from None
+    except RuntimeError:
+        raise ValueError("must be a Python or a virtual environment, and nobody has that home") from None
+    if is_folder:
         path = path / "bin" / "python"
         if not path.exists():
             raise ValueError("must be a Python or a virtual environment: this folder has no bin/python")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import site
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,8 @@ _READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "CUDA_", "LD_LIBRARY_PATH", "OMP_", 
 # The last words of native code that catches no failed allocation; TensorFlow's own allocators raise instead.
 _NO_MEMORY_IN_CPP = "std::bad_alloc"
 
+_LOGS_KEPT_SECONDS = 30 * 86_400.0
+
 # A pipeline that ends or stalls just now must not hold up the night: its windows are measured already.
 _PARTS_SECONDS = 60.0
 
@@ -56,6 +61,8 @@ class LocalLauncher:
         self, *, logs: Path, silence_seconds: float, fresh: bool = False, python: str = sys.executable
     ) -> None:
         self._logs = logs
+        # In a container pytest has the same pid every night.
+        self._session = f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
         self._silence_seconds = silence_seconds
         self._fresh = fresh
         self._python = python
@@ -67,9 +74,15 @@ class LocalLauncher:
     def start(self, job: Job, progress: Progress) -> LocalRun:
         """See `Launcher.start`; the first call also starts the fork server."""
         progress("start")
+        try:
+            return self._start(job, progress)
+        except OSError as error:  # a full disk, too many open files, no memory for a fork
+            raise MeasurementError(f"a worker could not be started: {error}") from error
+
+    def _start(self, job: Job, progress: Progress) -> LocalRun:
         listener, spawner = self._ready()
         self._started += 1
-        log = self._logs / f"worker-{os.getpid()}-{self._started}.log"
+        log = self._logs / f"worker-{self._session}-{self._started}.log"
         scratch = Path(tempfile.mkdtemp(prefix="tfperf-worker-"))
         message = {
             "number": self._started,
@@ -111,11 +124,12 @@ class LocalLauncher:
             self.close()
         if self._listener is None or self._spawner is None:
             self._imported_under = now
+            _forget_old(self._logs)
             self._listener = Listener()
             if self._fresh:
                 self._spawner = FreshInterpreters(self._python, self._listener)
             else:
-                self._spawner = ForkServer(self._python, self._listener, self._logs / f"server-{os.getpid()}.log")
+                self._spawner = ForkServer(self._python, self._listener, self._logs / f"server-{self._session}.log")
         return self._listener, self._spawner
 
 
@@ -252,9 +266,23 @@ def _environment(job: Job) -> dict[str, str]:
 
 
 def _import_paths() -> list[str]:
-    """Where pytest finds the tests' own modules: a user's model lies there, and the worker must find it too."""
-    ours = tuple({sys.prefix, sys.base_prefix, sys.exec_prefix})
-    return [str(Path.cwd()), *(path for path in sys.path if path and not path.startswith(ours))]
+    """Where pytest finds the tests' own modules: a user's model lies there, and the worker must find it too.
+
+    What is installed is not among them: the worker's interpreter has its own, and may be another.
+    """
+    libraries = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    installed = [Path(path) for path in (*libraries, *site.getsitepackages(), site.getusersitepackages()) if path]
+    ours = (path for path in sys.path if path and not any(Path(path).is_relative_to(folder) for folder in installed))
+    return [str(Path.cwd()), *ours]
+
+
+def _forget_old(logs: Path) -> None:
+    """Logs of workers that nobody asked about for a month."""
+    oldest = time.time() - _LOGS_KEPT_SECONDS
+    for log in logs.glob("*.log"):
+        with suppress(OSError):
+            if log.stat().st_mtime < oldest:
+                log.unlink()
 
 
 def _out_of_memory_kills() -> int:

@@ -170,8 +170,11 @@ class FreshInterpreters:
     def close(self) -> None:
         """Kill what still runs."""
         for process in self._processes:
-            kill_group(process.pid)
-            process.wait()
+            if process.poll() is None:  # the number of one that ended may be a stranger's by now
+                kill_group(process.pid)
+                with suppress(subprocess.TimeoutExpired):  # one that hangs in a driver dies when the driver lets it
+                    process.wait(5)
+        self._processes.clear()
 
 
 class _Forked:

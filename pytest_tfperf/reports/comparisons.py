@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pytest_tfperf.comparison import Comparison
 from pytest_tfperf.reports.numbers import change, duration, percent, rate
+from pytest_tfperf.reports.where import parts
 from pytest_tfperf.verdict import Outcome
 
 _TOLD_APART_BY = ("tensorflow", "python")
@@ -77,6 +78,8 @@ def _lines(c: Comparison) -> Iterator[tuple[str, str]]:
     for pair in c.set_aside:
         yield "set aside", f"{change(math.expm1(pair.log_ratio))}: {pair.disturbance}"
     yield "spent", f"{c.how.value}, {duration(c.seconds)}"
+    b, slower_than = c.b, c.a.throughput.images_per_sec if c.outcome is Outcome.REGRESSED else None
+    yield from parts(b.breakdown, b.workload, b.throughput.images_per_sec, slower_than)
     if differs := _differs(c):
         yield "environment", ", ".join(differs)
     if "::" in c.test and c.outcome is not Outcome.PASS:

@@ -78,7 +78,9 @@ def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
     yield "detects", _smallest_loss(verdict)
     if changed := changed_since(verdict.baseline, record.environment):
         yield "environment", ", ".join(changed)
-    if record.is_test:
+    if record.is_test and verdict.floor and verdict.outcome is not Outcome.REGRESSED:
+        yield "record one", f"{_rerun(record)} --update-baselines    (a floor is no baseline of this machine)"
+    elif record.is_test:
         yield "rerun", _rerun(record)
 
 

@@ -6,11 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from pytest_tfperf.baseline import Change
 from pytest_tfperf.canary import in_words
 from pytest_tfperf.comparison import Comparison
-from pytest_tfperf.night import NO_SHIFT, Cause, Shift
+from pytest_tfperf.night import Cause, Shift
 from pytest_tfperf.record import Record, changed_since
 from pytest_tfperf.reports import comparisons as compared
 from pytest_tfperf.reports.message import headline
@@ -45,14 +46,23 @@ def summary(
     *,
     not_measured: Sequence[tuple[str, str]] = (),
     measured_nothing: bool,
-    shift: Shift = NO_SHIFT,
+    shifts: Mapping[str, Shift] = MappingProxyType({}),
+    not_kept: str = "",
 ) -> list[str]:
     """The table, its counts, what the tests have in common, what is in doubt, what was recorded, what to do next.
 
-    `not_measured`: the tests that came to nothing, each with the first line of why.
+    Args:
+        records: what came to a measurement.
+        changes: rows that were recorded.
+        settings: what the user asked for.
+        not_measured: the tests that came to nothing, each with the first line of why.
+        measured_nothing: a nightly gate came to no measurement.
+        shifts: what the tests of each machine have in common.
+        not_kept: why the history lacks some of it.
     """
-    lines = list(_lines(records, changes, settings, measured_nothing, shift))
-    return lines + [f"not measured: {test}: {why}" for test, why in not_measured]
+    lines = list(_lines(records, changes, settings, measured_nothing, shifts))
+    lines += [f"not measured: {test}: {why}" for test, why in not_measured]
+    return lines + ([f"not in the history: {not_kept}"] if not_kept else [])
 
 
 def comparisons(found: Sequence[Comparison]) -> list[str]:
@@ -73,7 +83,11 @@ def skips(reasons: Mapping[str, int]) -> list[str]:
 
 
 def _lines(
-    records: Sequence[Record], changes: Sequence[Change], settings: Settings, measured_nothing: bool, shift: Shift
+    records: Sequence[Record],
+    changes: Sequence[Change],
+    settings: Settings,
+    measured_nothing: bool,
+    shifts: Mapping[str, Shift],
 ) -> Iterator[str]:
     if measured_nothing:
         yield "NOTHING WAS MEASURED: --tfperf-require-baseline was given, and no selected test came to a measurement."
@@ -84,8 +98,9 @@ def _lines(
     yield ""
     spent = duration(sum(record.seconds for record in records))
     yield f"{records[0].machine}: {counts(records)} in {spent}"
-    if abs(shift.common) >= _WORTH_SAYING:
-        yield _together(shift, records)
+    for machine, shift in shifts.items():
+        if abs(shift.common) >= _WORTH_SAYING:
+            yield _together(shift, [record for record in records if record.machine == machine])
     for record in records:
         if record.verdict is not None and record.verdict.outcome is Outcome.INCONCLUSIVE:
             yield f"in doubt: {headline(record)}"

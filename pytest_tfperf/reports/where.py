@@ -11,6 +11,7 @@ from pytest_tfperf.record import Record
 from pytest_tfperf.reports.numbers import percent, rate
 from pytest_tfperf.trial import Attempt
 from pytest_tfperf.verdict import Outcome
+from pytest_tfperf.workload import Workload
 
 _GIB = 2**30
 _MIB = 2**20
@@ -31,18 +32,24 @@ def limit(record: Record) -> str:
 
 def where(record: Record) -> Iterator[tuple[str, str]]:
     """Labelled lines: the input, the arithmetic, and after a regression the part that slowed down."""
-    found = record.breakdown
+    verdict = record.verdict
+    regressed = verdict is not None and verdict.outcome is Outcome.REGRESSED
+    reference = verdict.baseline.reference if verdict and verdict.baseline and regressed else None
+    yield from parts(record.breakdown, record.workload, record.throughput.images_per_sec, reference)
+
+
+def parts(
+    found: Breakdown | None, workload: Workload, images_per_sec: float, slower_than: float | None = None
+) -> Iterator[tuple[str, str]]:
+    """The same of a breakdown; `slower_than`: the throughput that `images_per_sec` fell below."""
     if found is None:
         return
     if text := _input(found):
         yield "input", text
     if found.products_fraction is not None and found.multiply_adds_per_image:
-        yield "compute", _compute(found, record)
-    verdict = record.verdict
-    if verdict is not None and verdict.outcome is Outcome.REGRESSED and verdict.baseline is not None:
-        now, reference = record.throughput.images_per_sec, verdict.baseline.reference
-        if (part := slower_part(found, now, reference)) is not None:
-            yield "slower", _slower(part, found)
+        yield "compute", _compute(found, workload)
+    if slower_than is not None and (part := slower_part(found, images_per_sec, slower_than)) is not None:
+        yield "slower", _slower(part, found)
 
 
 def machine(attempts: Iterable[Attempt]) -> Iterator[tuple[str, str]]:
@@ -68,10 +75,10 @@ def _input(found: Breakdown) -> str:
     return f"the limit: {alone}" if found.bound is Bound.INPUT else f"not the limit: {alone}"
 
 
-def _compute(found: Breakdown, record: Record) -> str:
+def _compute(found: Breakdown, workload: Workload) -> str:
     assert found.products_fraction is not None
     assert found.multiply_adds_per_image is not None
-    passes = 1 if record.workload.forward_only else TRAINING_PASSES
+    passes = 1 if workload.forward_only else TRAINING_PASSES
     work = f"{passes} x 2 x " if passes > 1 else "2 x "
     giga = found.multiply_adds_per_image / passes / 1e9
     text = f"{percent(found.products_fraction)} of the rate of matrix products ({work}{giga:.4g} GMAC an image)"

@@ -97,6 +97,16 @@ class History:
     def __init__(self, path: Path) -> None:
         self._path = path
 
+    def prepare(self) -> None:
+        """Make the file, or find out before the first measurement that it can't be used.
+
+        Raises:
+            TfperfError: the file can't be written, or is no history.
+        """
+        with self._open() as database:
+            database.execute("begin immediate")  # takes the lock that writing takes
+            database.rollback()
+
     def append(self, record: Record) -> None:
         """Add a record; it is on disk when this returns.
 
@@ -152,18 +162,20 @@ class History:
             )
 
     def nights(self, baseline: Baseline) -> tuple[Night, ...]:
-        """The days before today on which this baseline's workload was judged against this very reference, oldest first.
+        """The nights before this one in which this baseline's workload was judged against this very reference.
 
-        The last measurement of a day counts for it. Raises TfperfError where the file is no history.
+        Oldest first; the last measurement of a night counts for it. A night lasts from noon to noon: one that begins at
+        23:00 and decides its doubts at 01:00 is one. Raises TfperfError where the file is no history.
         """
         if not self._path.exists():
             return ()
+        night, tonight = _night("time"), _night("'now'")
         with self._open() as database:
             found = database.execute(
                 "select drops, outcome from records"
                 " where machine = ? and workload = ? and topology = ? and reference = ?"
-                " and date(time, 'localtime') < date('now', 'localtime')"
-                " group by date(time, 'localtime') having id = max(id) order by id",
+                f" and {night} < {tonight}"
+                f" group by {night} having id = max(id) order by id",
                 (baseline.machine, *baseline.key, baseline.reference),
             )
             return tuple(
@@ -280,6 +292,11 @@ def _add_columns(database: sqlite3.Connection) -> None:
                 database.execute(fill)
     # A table of another program, which only has our table's name, shows here and not in the middle of the night.
     database.execute(f"select {', '.join(_RECORD_COLUMNS)} from records limit 0")
+
+
+def _night(time: str) -> str:
+    """SQL: the date on which the night of a time began."""
+    return f"date({time}, 'localtime', '-12 hours')"
 
 
 def _drops(record: Record) -> tuple[float | None, str | None]:

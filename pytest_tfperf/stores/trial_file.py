@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -36,7 +37,7 @@ def name_of(recording: Recording, place: int = 0) -> str:
         place: which of the test's checks it is, from 0.
     """
     test = recording.test.rpartition("::")[2]
-    told_apart = f"{recording.test}\n{recording.workload}\n{recording.topology}\n{place}"
+    told_apart = f"{recording.machine}\n{recording.test}\n{recording.workload}\n{recording.topology}\n{place}"
     digits = hashlib.sha256(told_apart.encode("utf-8", "replace")).hexdigest()[:8]
     words = [_slug(str(recording.workload), 80), recording.topology, _slug(test, 80), digits]
     return "-".join(word for word in words if word) + ".json"
@@ -48,7 +49,7 @@ def check_writable(folder: Path) -> None:
     Raises:
         TfperfError: it can't be made or written.
     """
-    probe = folder / ".probe"
+    probe = folder / f".probe-{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         atomic.replace(probe, b"\n")

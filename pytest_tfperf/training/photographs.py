@@ -7,7 +7,6 @@ the same work, however many threads do it: where a crop lies decides what decodi
 from __future__ import annotations
 
 import os
-import random
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -15,7 +14,7 @@ import tensorflow as tf
 from pytest_tfperf.data import BOX, IMAGE, LABEL, OnCorrupt
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.training.inputs import InputSpec
-from pytest_tfperf.training.records import Places, Work, located, payloads, work_on_located
+from pytest_tfperf.training.records import Places, Work, located, payloads, shuffled, work_on_located
 
 _SHUFFLED = 1024
 """Records among which the next one is drawn: 110 MB of them; tf_cnn_benchmarks' 10,000 take a gigabyte."""
@@ -67,17 +66,6 @@ def _require_one(images: tf.data.Dataset, spec: InputSpec) -> None:
     # Else a run would look for a good record for ever.
     if next(iter(images), None) is None:
         raise MeasurementError(f"{spec.data.folder}: all records are corrupt ({spec.skipped}). Write the data anew")
-
-
-def shuffled(spec: InputSpec) -> list[str]:
-    """The shards in the order in which they are read.
-
-    Raises:
-        NoData, MeasurementError: see `Data.shards`.
-    """
-    shards = list(spec.data.shards())
-    random.Random(spec.seed).shuffle(shards)
-    return shards
 
 
 def _options(cores: int) -> tf.data.Options:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,17 @@ _SEARCH_SECONDS = 120.0
 
 Work = Callable[[tf.Tensor, tf.Tensor], Any]
 """Place in the order of reading (int64) and a serialised Example to (image, label)."""
+
+
+def shuffled(spec: InputSpec) -> list[str]:
+    """The shards in the order in which they are read.
+
+    Raises:
+        NoData, MeasurementError: see `Data.shards`.
+    """
+    shards = list(spec.data.shards())
+    random.Random(spec.seed).shuffle(shards)
+    return shards
 
 
 class Places:
@@ -155,8 +167,6 @@ def naming_corrupt(spec: InputSpec) -> Iterator[None]:
 
 def first_corrupt(spec: InputSpec, seconds: float = _SEARCH_SECONDS) -> str:
     """Shard and number of the first record that can't be decoded, in reading order; "" where none is found in time."""
-    from pytest_tfperf.training.photographs import shuffled
-
     shards = shuffled(spec)
     found = Skipped()
     places = Places(shards, found)

@@ -35,6 +35,12 @@ def _make(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
             f"{workload.id}: all_reduce='nccl' needs GPUs, and the devices are {', '.join(devices)}; "
             "on CPUs use all_reduce='copy' or 'hierarchical'"
         )
+    if workload.all_reduce is AllReduce.HIERARCHICAL and len(devices) > 1 and len(devices) % 2:
+        # TensorFlow's cross_device_utils adds up two halves of n // 2 replicas each, and says nothing of the last.
+        raise WorkloadError(
+            f"{workload.id}: all_reduce='hierarchical' needs an even number of devices, and there are {len(devices)}: "
+            "TensorFlow would leave one's gradients out; use all_reduce='copy' or 'nccl'"
+        )
     if workload.variable_update is VariableUpdate.HOROVOD:
         raise WorkloadError(
             f"{workload.id}: variable_update='horovod' is for published figures and replayed logs; "

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from pytest_tfperf import catalogue
@@ -76,6 +77,7 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "tensorflow": tf.__version__,
         "keras": keras.__version__,
+        "numpy": np.__version__,
         "cuda": build.get("cuda_version", ""),
         "cudnn": build.get("cudnn_version", ""),
     }

@@ -85,12 +85,10 @@ class Project:
         key = Key(workload, topology)
         self.baselines.update(MACHINE, {key: Baseline(machine=MACHINE, key=key, **row)})
 
-    def publish(self, source: str, figures: dict[Key, float]) -> None:
+    def publish(self, source: str, figures: dict[Key, float], **row: Any) -> None:
         """A document's figures, of a machine that is not this one."""
-        rows = {
-            key: Baseline(machine="paper", key=key, reference=value, provenance=Provenance.PUBLISHED, source=source)
-            for key, value in figures.items()
-        }
+        common = {"machine": "paper", "provenance": Provenance.PUBLISHED, "source": source} | row
+        rows = {key: Baseline(key=key, reference=value, **common) for key, value in figures.items()}
         self.baselines.update("paper", rows)
 
     def run(self, *arguments: str, **environment: str) -> Finished:

@@ -7,6 +7,7 @@ import re
 import pytest
 from inner import Finished, Project
 
+from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores import baseline_file
 
 USAGE_ERROR = 4
@@ -42,19 +43,17 @@ def parametrised(name: str, value: str, indirect: bool = False) -> str:
     ],
     ids=["model", "input_pipeline", "variable_update", "workload"],
 )
-def test_an_unknown_parameter_is_refused_at_collection(project: Project, test: str, said: str) -> None:
-    project.write("test_it.py", test)
-    finished = project.run("--collect-only")
-    assert (finished.status, said in finished.text, "test_it.py::test_it[" in finished.text) == (
-        USAGE_ERROR,
-        True,
-        True,
-    )
+def test_an_unknown_parameter_is_refused_at_collection(pytester: pytest.Pytester, test: str, said: str) -> None:
+    pytester.makepyfile(test_it=test)
+    result = pytester.runpytest("--collect-only")
+    errors = result.stderr.str()
+    assert (result.ret, said in errors, "test_it.py::test_it[" in errors) == (USAGE_ERROR, True, True)
 
 
-def test_a_workload_that_can_not_be_stops_collection(project: Project) -> None:
-    project.write("test_it.py", parametrised("workload", "Workload(model='trivial', batch_size=0)"))
-    assert "batch_size=0: images per replica must be a whole number from 1" in project.run("--collect-only").text
+def test_a_workload_that_can_not_be_stops_collection(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=parametrised("workload", "Workload(model='trivial', batch_size=0)"))
+    said = pytester.runpytest("--collect-only").stdout.str()
+    assert "batch_size=0: images per replica must be a whole number from 1" in said
 
 
 @pytest.mark.parametrize(
@@ -86,10 +85,11 @@ def test_a_bad_option_is_a_usage_error_that_says_where(
         pytester.parseconfigure(*arguments)
 
 
-def test_a_bad_environment_variable_is_named(project: Project) -> None:
-    finished = project.run(TFPERF_STEPS="-3")
+def test_a_bad_environment_variable_is_named(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFPERF_STEPS", "-3")
     said = "environment variable TFPERF_STEPS: '-3' must be a whole number from 1"
-    assert (finished.status, said in finished.text) == (USAGE_ERROR, True)
+    with pytest.raises(pytest.UsageError, match=said):
+        pytester.parseconfigure()
 
 
 PLACES = {
@@ -100,11 +100,13 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_an_option_wins_over_the_environment_and_that_over_the_ini_file(project: Project, place: str) -> None:
-    project.write("pytest.ini", "[pytest]\ntfperf_machine = from-ini\n")
-    project.write("test_it.py", "def test_it(throughput): pass")
+def test_an_option_wins_over_the_environment_and_that_over_the_ini_file(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    pytester.makeini("[pytest]\ntfperf_machine = from-ini\n")
     arguments, environment = PLACES[place]
-    assert f"tfperf: from-{place}, 1 throughput test" in project.run(*arguments, **environment).text
+    monkeypatch.setenv("TFPERF_MACHINE", environment.get("TFPERF_MACHINE", ""))
+    assert Settings.from_config(pytester.parseconfig(*arguments)).machine == f"from-{place}"
 
 
 @pytest.mark.parametrize(
@@ -117,6 +119,10 @@ def test_an_option_wins_over_the_environment_and_that_over_the_ini_file(project:
         ("throughput.check(W, on=gpu_topology.take(1), tolerance=(0.1, 0.1))", "tolerance: lower 0.1 must lie between"),
         ("throughput.check(W.with_(model='vgg'), on=gpu_topology.take(1))", "unknown model 'vgg'."),
         ("throughput.check(W.with_(input_pipeline='x'), on=gpu_topology.take(1))", "unknown input_pipeline 'x'."),
+        ("throughput.compare(W, W, on=gpu_topology.take(1), max_pairs=2)", "max_pairs=2: it takes a whole number"),
+        ("throughput.compare(W, W, on=gpu_topology.take(1), max_seconds=0)", "max_seconds=0 must be above 0"),
+        ("throughput.compare(W, W, on=gpu_topology.take(1), tolerance=2)", "give a fraction between 0 and 1"),
+        ("throughput.compare(W, W, on=gpu_topology.take(1), steps=0)", "at least one step must be timed"),
     ],
 )
 def test_a_bad_argument_fails_the_test_before_a_worker_starts(bad_calls: Finished, call: str, said: str) -> None:
@@ -156,7 +162,7 @@ def bad_calls(shared: Project) -> Finished:
 
 
 def test_no_worker_was_started_for_a_bad_argument(bad_calls: Finished, shared: Project) -> None:
-    assert not (shared.folder / ".tfperf").exists()
+    assert not (shared.folder / ".tfperf" / "logs").exists()
 
 
 HEADER = ",".join(baseline_file.COLUMNS)

@@ -59,7 +59,8 @@ TESTS = """
 @pytest.fixture(scope="module")
 def faults(shared: Project) -> Finished:
     shared.write("test_it.py", TESTS)
-    process = shared.start("--tfperf-timeout=5")
+    (shared.folder / "tmp").mkdir()
+    process = shared.start("--tfperf-timeout=5", TMPDIR=str(shared.folder / "tmp"))
     text, _ = process.communicate()
     return shared.finished(process, text)
 
@@ -130,6 +131,10 @@ def test_a_session_of_faults_exits_with_6(faults: Finished) -> None:
 
 def test_no_process_is_left(faults: Finished, shared: Project) -> None:
     assert shared.processes() == []
+
+
+def test_no_temporary_file_is_left(faults: Finished, shared: Project) -> None:
+    assert list((shared.folder / "tmp").iterdir()) == []
 
 
 def test_what_finished_is_in_the_history(faults: Finished, shared: Project) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 from inner import Finished, Project
 
@@ -28,6 +31,11 @@ def smoke(shared: Project) -> Finished:
             throughput.check_ratio(one, over=two, on=gpu_topology.take(1))
 
         @pytest.mark.cpu
+        def test_comparison(throughput, gpu_topology):
+            workload = Workload(model="nets:tiny", batch_size=1)
+            throughput.compare(workload, workload, on=gpu_topology.take(1), tolerance=0.3)
+
+        @pytest.mark.cpu
         def test_broken(throughput, gpu_topology):
             throughput.check(Workload(model="nets:raising", batch_size=1), on=gpu_topology.take(1))
         """,
@@ -43,6 +51,7 @@ def test_one_window_is_measured_and_nothing_judged(smoke: Finished) -> None:
         "test_it[1]": "passed",
         "test_it[2]": "passed",
         "test_ratio": "passed",
+        "test_comparison": "passed",
         "test_broken": "error",
     }
 
@@ -55,10 +64,16 @@ def test_the_table_calls_a_smoke_run_measured(smoke: Finished) -> None:
     assert "box: 4 measured in " in smoke.text
 
 
+def test_a_smoke_run_compares_one_pair(smoke: Finished) -> None:
+    assert "1 compared in" in smoke.text
+
+
 def test_a_smoke_run_finds_what_would_break_tonight(smoke: Finished) -> None:
     assert "the layers do not fit" in smoke.cases["test_broken"].text
 
 
 def test_a_smoke_run_leaves_no_record(smoke: Finished, shared: Project) -> None:
     """One window would tell tomorrow's estimate and next month's reader a throughput that was never measured."""
-    assert shared.finished_results() == []
+    with closing(sqlite3.connect(shared.folder / ".tfperf" / "history.sqlite")) as database:
+        counts = [database.execute(f"select count(*) from {table}").fetchone() for table in ("records", "comparisons")]
+    assert counts == [(0,), (0,)]

@@ -8,32 +8,48 @@ import pytest
 from inner import MACHINE, Finished, Project
 
 from pytest_tfperf.baseline import Key
+from pytest_tfperf.stores.baselines import BaselineStore
 
 PACED = Key("nets:tiny-b4-replicated-nets:paced", "1x1")  # 50 batches a second, whatever else the machine does
 UNTOUCHED = Key("nets:tiny-b9-replicated-device", "1x1")
+NOISY = Key("nets:uneven-b3-replicated-device", "1x1")
 
 TESTS = """
     import pytest
     from pytest_tfperf import Workload
 
-    paced = Workload(model="nets:tiny", batch_size=4, input_pipeline="nets:paced")
+    pytestmark = pytest.mark.cpu
 
-    @pytest.mark.cpu
+    def tiny(batch_size, input_pipeline="device"):
+        return Workload(model="nets:tiny", batch_size=batch_size, input_pipeline=input_pipeline)
+
     def test_paced(throughput, gpu_topology):
-        throughput.check(paced, on=gpu_topology.take(1))
+        throughput.check(tiny(4, "nets:paced"), on=gpu_topology.take(1))
+
+    def test_body(throughput, gpu_topology):
+        throughput.check(tiny(2), on=gpu_topology.take(1))
+        assert "scaling" == "as wished"
+
+    def test_noisy(throughput, gpu_topology):
+        throughput.check(Workload(model="nets:uneven", batch_size=3), on=gpu_topology.take(1), steps=3)
+
+    def test_ends(throughput, gpu_topology):
+        throughput.check(tiny(4, "nets:raising_pipeline"), on=gpu_topology.take(1))
 """
 
 
 @pytest.fixture(scope="module")
 def recorded(shared: Project) -> Finished:
     shared.write("perf_dir/test_it.py", TESTS)
-    shared.baseline(PACED.workload, reference=100)
+    shared.write("paces", "0.002 0.03 0.002 0.03 0.002")
+    shared.baseline(PACED.workload, reference=100, lower=-0.3, upper=0.4)
     shared.baseline(UNTOUCHED.workload, reference=123, note="as it was")
+    shared.baseline(NOISY.workload, reference=7)
     return shared.run("--update-baselines", "perf_dir")
 
 
 def test_a_path_may_follow_the_bare_option(recorded: Finished) -> None:
-    assert (recorded.status, recorded.kinds) == (0, {"test_paced": "passed"})
+    assert recorded.kinds["test_paced"] == "passed", recorded.text
 
 
 def test_five_fresh_workers_are_measured(recorded: Finished, shared: Project) -> None:
@@ -45,6 +61,11 @@ def test_the_row_is_what_was_measured(recorded: Finished, shared: Project) -> No
     assert (row.provenance, row.runs, row.reference) == ("measured", 5, pytest.approx(200, rel=0.1))
 
 
+def test_the_row_keeps_the_bounds_that_were_written_by_hand(recorded: Finished, shared: Project) -> None:
+    row = shared.baselines.load(MACHINE)[PACED]
+    assert (row.lower, row.upper) == (-0.3, 0.4)
+
+
 def test_the_row_keeps_the_software_of_now(recorded: Finished, shared: Project) -> None:
     assert "tensorflow=2." in shared.baselines.load(MACHINE)[PACED].environment
 
@@ -52,6 +73,24 @@ def test_the_row_keeps_the_software_of_now(recorded: Finished, shared: Project) 
 def test_other_rows_stay_as_they_were(recorded: Finished, shared: Project) -> None:
     row = shared.baselines.load(MACHINE)[UNTOUCHED]
     assert (row.reference, row.note) == (123, "as it was")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "said"),
+    [
+        ("test_body", "failure", "assert 'scaling' == 'as wished'"),
+        ("test_noisy", "error", "too noisy for a baseline, which was left as it is: its runs gave"),
+        ("test_ends", "error", "/data/train-00000"),
+    ],
+)
+def test_a_refusal_says_why(recorded: Finished, name: str, kind: str, said: str) -> None:
+    case = recorded.cases[name]
+    assert (case.kind, said in case.text) == (kind, True)
+
+
+def test_what_is_refused_is_not_recorded(recorded: Finished, shared: Project) -> None:
+    rows = shared.baselines.load(MACHINE)
+    assert (rows.keys(), rows[NOISY].reference) == ({PACED, UNTOUCHED, NOISY}, 7)
 
 
 def test_old_and_new_are_shown(recorded: Finished) -> None:
@@ -71,88 +110,42 @@ def test_the_lock_is_given_back(recorded: Finished, shared: Project) -> None:
     assert [path.name for path in (shared.folder / "baselines").iterdir()] == ["box.csv"]
 
 
-def test_the_same_suite_then_passes(recorded: Finished, shared: Project) -> None:
-    assert shared.run("perf_dir").kinds == {"test_paced": "passed"}
+def test_the_same_test_then_passes(recorded: Finished, shared: Project) -> None:
+    assert shared.run("perf_dir", "-k", "paced").kinds == {"test_paced": "passed"}
 
 
-FOUR_TESTS = """
-    import pytest
-    from pytest_tfperf import Workload
+ONE_FAILS = """
+    def test_fine(throughput):
+        pass
 
-    pytestmark = pytest.mark.cpu
-
-    def tiny(batch_size, input_pipeline="nets:paced"):
-        return Workload(model="nets:tiny", batch_size=batch_size, input_pipeline=input_pipeline)
-
-    def test_fine(throughput, gpu_topology):
-        throughput.check(tiny(1), on=gpu_topology.take(1))
-
-    def test_body(throughput, gpu_topology):
-        throughput.check(tiny(2), on=gpu_topology.take(1))
+    def test_body(throughput):
         assert "scaling" == "as wished"
-
-    def test_noisy(throughput, gpu_topology):
-        throughput.check(tiny(3, "nets:uneven"), on=gpu_topology.take(1))
-
-    def test_ends(throughput, gpu_topology):
-        throughput.check(tiny(4, "nets:raising_pipeline"), on=gpu_topology.take(1))
 """
 
 
-@pytest.fixture(scope="module")
-def refused(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Finished]:
-    project = Project(tmp_path_factory.mktemp("refused"))
-    project.write("test_it.py", FOUR_TESTS)
-    project.write("paces", "0.002 0.03 0.002 0.03 0.002")
-    project.baseline("nets:tiny-b3-replicated-nets:uneven", reference=7)
-    return project, project.run("--update-baselines", "-k", "not fine")
+def test_failed_measures_those_that_failed_last_time_only(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=ONE_FAILS)
+    assert pytester.runpytest().ret == 1
+    pytester.makepyfile(test_it=ONE_FAILS.replace("as wished", "scaling"))
+    pytester.runpytest("--update-baselines=failed", ".").assert_outcomes(passed=1, deselected=1)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "said"),
-    [
-        ("test_body", "failure", "assert 'scaling' == 'as wished'"),
-        ("test_noisy", "error", "too noisy for a baseline, which was left as it is: its runs gave"),
-        ("test_ends", "error", "/data/train-00000"),
-    ],
-)
-def test_a_refusal_says_why(refused: tuple[Project, Finished], name: str, kind: str, said: str) -> None:
-    case = refused[1].cases[name]
-    assert (case.kind, said in case.text) == (kind, True)
+def test_a_folder_that_can_not_be_written_is_refused_before_the_run(pytester: pytest.Pytester) -> None:
+    (pytester.path / "baselines").write_text("a file where the folder should be")
+    with pytest.raises(pytest.UsageError, match="baselines can't be written"):
+        pytester.parseconfigure("--update-baselines")
 
 
-def test_what_is_refused_is_not_recorded(refused: tuple[Project, Finished]) -> None:
-    rows = refused[0].baselines.load(MACHINE)
-    assert {key.workload: row.reference for key, row in rows.items()} == {"nets:tiny-b3-replicated-nets:uneven": 7}
+def test_a_second_session_is_refused_while_one_records(pytester: pytest.Pytester) -> None:
+    refused = pytest.raises(pytest.UsageError, match="another session updates these baselines, pid")
+    with BaselineStore(pytester.path / "baselines", published=None).lock(), refused:
+        pytester.parseconfigure("--update-baselines")
 
 
-def test_failed_measures_those_that_failed_last_time_only(project: Project) -> None:
-    project.write("test_it.py", FOUR_TESTS)
-    project.baseline("nets:tiny-b1-replicated-nets:paced", reference=0.001)
-    project.run("-k", "fine or body", "--tfperf-require-baseline")
-    project.write("test_it.py", FOUR_TESTS.replace("as wished", "scaling"))
-    finished = project.run("--update-baselines=failed", ".")
-    assert finished.kinds == {"test_body": "passed"}
-
-
-def test_a_folder_that_can_not_be_written_is_refused_before_the_run(project: Project) -> None:
-    project.write("baselines", "a file where the folder should be")
-    project.write("test_it.py", TESTS)
-    finished = project.run("--update-baselines")
-    assert (finished.status, "baselines can't be written" in finished.text) == (4, True)
-
-
-def test_a_second_session_is_refused_while_one_records(project: Project) -> None:
-    project.write("test_it.py", TESTS)
-    with project.baselines.lock():
-        finished = project.run("--update-baselines")
-    assert (finished.status, "another session updates these baselines, pid" in finished.text) == (4, True)
-
-
-def test_a_session_that_only_measures_does_not_wait_for_the_lock(project: Project) -> None:
-    project.write("test_it.py", "def test_it(throughput): pass")
-    with project.baselines.lock():
-        assert project.run().status == 0
+def test_a_session_that_only_measures_does_not_wait_for_the_lock(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it="def test_it(throughput): pass")
+    with BaselineStore(pytester.path / "baselines", published=None).lock():
+        assert pytester.runpytest().ret == 0
 
 
 def test_the_lock_goes_with_a_session_that_was_killed(project: Project) -> None:

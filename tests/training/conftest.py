@@ -19,6 +19,13 @@ def cpus() -> list[str]:
     return configure(Devices(kind=DeviceKind.CPU, count=4))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def imports_are_left_out_of_collections() -> None:
+    """TensorFlow's million objects would be walked over after each test: that took a third of the time."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def no_generator_outlives_its_test() -> Iterator[None]:
     # One that TensorFlow still reads when the interpreter shuts down can keep it from ending.

@@ -157,6 +157,12 @@ def test_nccl_on_cpus_says_what_to_use(cpus: list[str]) -> None:
         build(cpus[:2], all_reduce="nccl")
 
 
+def test_hierarchical_on_an_odd_number_says_what_to_use(cpus: list[str]) -> None:
+    """TensorFlow would leave the last replica's gradients out, and say nothing."""
+    with pytest.raises(WorkloadError, match=r"an even number of devices, and there are 3: .*'copy' or 'nccl'"):
+        build(cpus[:3], variable_update="replicated", all_reduce="hierarchical")
+
+
 def test_horovod_is_refused(cpus: list[str]) -> None:
     with pytest.raises(WorkloadError, match="to train, use 'replicated'"):
         build(cpus[:1], variable_update="horovod")

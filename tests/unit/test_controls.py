@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pytest_tfperf.controls import Controls
+from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.topology import Host, Topology
 from pytest_tfperf.trial import Attempt, Window
 from pytest_tfperf.windows import Plan
@@ -51,3 +54,38 @@ def test_controls_take_turns() -> None:
     for _ in range(3):
         made.slower_now(lambda workload, *_: asked.append(workload) or attempt(1000.0))
     assert asked == [ONE, OTHER, ONE]
+
+
+FAULTS = [MeasurementError("the worker died"), OSError("no space left on device")]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=["died", "refused"])
+def test_a_control_that_can_not_be_measured_leaves_the_word_to_the_next(fault: Exception) -> None:
+    def measure(workload: Workload, *_: object) -> Attempt:
+        if workload == ONE:
+            raise fault
+        return attempt(900.0)
+
+    assert "trivial-b2-replicated-device, which passed, lost 10%" in controls(ONE, OTHER).slower_now(measure)
+
+
+def test_a_control_that_could_not_be_measured_once_is_not_asked_again() -> None:
+    asked: list[Workload] = []
+
+    def measure(workload: Workload, *_: object) -> Attempt:
+        asked.append(workload)
+        if workload == ONE:
+            raise MeasurementError("the worker died")
+        return attempt(1000.0)
+
+    made = controls(ONE, OTHER)
+    for _ in range(3):
+        made.slower_now(measure)
+    assert asked == [ONE, OTHER, OTHER, OTHER]
+
+
+def test_where_no_control_can_be_measured_nothing_is_said() -> None:
+    def measure(*_: object) -> Attempt:
+        raise MeasurementError("the worker died")
+
+    assert controls(ONE, OTHER).slower_now(measure) == ""

@@ -40,6 +40,13 @@ def test_a_missing_baseline_fails_only_the_nightly_gate(settings: Settings, happ
     assert consequence(record(verdict=Verdict(outcome=Outcome.NO_BASELINE)), settings) is happens
 
 
+@pytest.mark.parametrize(
+    ("settings", "happens"), [(PLAIN, Consequence.PASSES), (NIGHTLY, Consequence.FAILS), (STRICT, Consequence.PASSES)]
+)
+def test_what_is_only_above_a_floor_fails_the_nightly_gate(settings: Settings, happens: Consequence) -> None:
+    assert consequence(record(verdict=Verdict(outcome=Outcome.PASS, floor=True)), settings) is happens
+
+
 def test_what_was_only_measured_passes() -> None:
     assert consequence(record(verdict=None), NIGHTLY) is Consequence.PASSES
 

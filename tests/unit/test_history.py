@@ -104,6 +104,26 @@ def test_asking_for_nothing_makes_no_file(path: Path) -> None:
     assert not path.parent.exists()
 
 
+# Before the first measurement
+
+
+def test_preparing_makes_the_file(path: Path) -> None:
+    History(path).prepare()
+    assert path.is_file()
+
+
+def test_preparing_leaves_what_is_there(path: Path) -> None:
+    History(path).append(record(test="a"))
+    History(path).prepare()
+    assert list(History(path).frame()["test"]) == ["a"]
+
+
+def test_preparing_finds_out_that_the_file_can_not_be_made(path: Path) -> None:
+    path.parent.touch()
+    with refused(path):
+        History(path).prepare()
+
+
 # How long tests take
 
 
@@ -142,10 +162,28 @@ def test_today_is_no_earlier_night(path: Path) -> None:
     assert drops(path) == []
 
 
-def test_a_days_last_measurement_counts_for_it(path: Path) -> None:
+def test_a_nights_last_measurement_counts_for_it(path: Path) -> None:
     History(path).append(judged(990.0, days_ago=1))
     History(path).append(judged(980.0, days_ago=1))
     assert drops(path) == [[-0.02020271]]
+
+
+def at(images_per_sec: float, days_ago: int, hour: int) -> Record:
+    """Judged at this hour by the clock on the wall."""
+    when = datetime.now().replace(hour=hour, minute=0) - timedelta(days=days_ago)
+    return replace(judged(images_per_sec), time=when.astimezone().isoformat(timespec="seconds"))
+
+
+def test_before_and_after_midnight_is_one_night(path: Path) -> None:
+    History(path).append(at(990.0, days_ago=3, hour=23))
+    History(path).append(at(980.0, days_ago=2, hour=1))
+    assert drops(path) == [[-0.02020271]]
+
+
+def test_before_and_after_noon_are_two_nights(path: Path) -> None:
+    History(path).append(at(990.0, days_ago=3, hour=11))
+    History(path).append(at(980.0, days_ago=3, hour=13))
+    assert drops(path) == [[-0.01005034], [-0.02020271]]
 
 
 def test_every_run_of_a_night_is_kept(path: Path) -> None:

@@ -140,6 +140,19 @@ def test_a_floor_says_what_it_is() -> None:
     assert "replicated, 8 GPUs; a floor: measured on the weaker Tesla P100\n" in message(found)
 
 
+def test_a_floor_asks_for_a_baseline_in_the_place_of_a_rerun() -> None:
+    found = told(Outcome.PASS, 1600.0, base=DOCUMENT, floor=True, upper=None)
+    assert message(found).splitlines()[-1] == (
+        "  record one  pytest 'perf_tests/test_multigpu.py::test_resnet50_synthetic[8-replicated]' --update-baselines"
+        "    (a floor is no baseline of this machine)"
+    )
+
+
+def test_a_log_above_a_floor_can_not_be_recorded() -> None:
+    found = replace(told(Outcome.PASS, 1600.0, base=DOCUMENT, floor=True, upper=None), test="azure.log")
+    assert "record one" not in message(found)
+
+
 def test_a_headline_names_the_floor() -> None:
     assert headline(told(Outcome.PASS, 3224.0, floor=True)).endswith(", 100.0 % faster than the floor of 1,612")
 
@@ -187,6 +200,14 @@ def test_an_interval_that_is_not_known_is_left_out(ends: dict[str, float]) -> No
 def test_what_was_never_timed_has_no_duration() -> None:
     assert "  spent       100 steps in 100 windows\n" in message(
         record(throughput(1.0), seconds=0.0, verdict=told(Outcome.PASS, 1600.0).verdict)
+    )
+
+
+def test_the_first_call_has_its_time() -> None:
+    found = record(throughput(1600.0, compile_seconds=7.3), verdict=told(Outcome.PASS, 1600.0).verdict)
+    assert (
+        "  spent       100 steps in 100 windows, 12 s in all; the first call, which compiles, took 7.3 s\n"
+        in message(found)
     )
 
 

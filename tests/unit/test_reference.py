@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from machines import linked, load
+from measurements import baseline
 
 from pytest_tfperf.baseline import Baseline, Key, Provenance
-from pytest_tfperf.reference import Reference, floor_rate, reference_for
+from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.reference import Reference, floor_rate, reference_for, refuse_row_of_gpus
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.verdict import Tolerance
 
@@ -224,3 +226,21 @@ def test_a_floor_has_the_documents_tolerance(shelf: Shelf) -> None:
 
 def test_without_a_row_the_default_holds(shelf: Shelf) -> None:
     assert shelf.find().tolerance(None, DEFAULT) == DEFAULT
+
+
+# Rows of GPUs
+
+
+def test_a_row_of_gpus_is_none_for_cpus() -> None:
+    with pytest.raises(
+        BaselineError, match=r"box\.csv: .* 1x8 was measured on Tesla P100, and this test runs on CPUs: there is no"
+    ):
+        refuse_row_of_gpus(baseline(gpu="Tesla P100"), load("no-gpu").on_cpu().take(8))
+
+
+def test_a_row_of_gpus_is_one_for_gpus() -> None:
+    refuse_row_of_gpus(baseline(gpu="NVIDIA H200"), load("h200").take(1))
+
+
+def test_a_row_of_cpus_is_one_for_cpus() -> None:
+    refuse_row_of_gpus(baseline(), load("no-gpu").on_cpu().take(8))

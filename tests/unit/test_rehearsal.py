@@ -75,3 +75,8 @@ def test_the_commit_is_the_source() -> None:
 
 def test_the_environment_is_kept_by_name() -> None:
     assert row(CALM, environment={"tensorflow": "2.21.0", "cuda": "12"}).environment == "cuda=12 tensorflow=2.21.0"
+
+
+def test_the_gpus_are_carried_over() -> None:
+    made = row(CALM, gpu="Tesla P100", gpu_fp32_tflops=10.6)
+    assert (made.gpu, made.gpu_fp32_tflops) == ("Tesla P100", 10.6)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -17,6 +18,7 @@ from machines import load
 from nvml_stand_in import NOT_FOUND, NOT_SUPPORTED, UNKNOWN, Now, Slice, StandIn
 
 from pytest_tfperf.frozen_json import build
+from pytest_tfperf.hardware import sampler as sampler_module
 from pytest_tfperf.hardware.host_samples import HostWatch
 from pytest_tfperf.hardware.processes import own_processes, read_process
 from pytest_tfperf.hardware.sampler import Sampler
@@ -323,6 +325,22 @@ def test_a_sampler_that_starts_again_begins_anew():
 
 def test_stopping_what_never_started_is_harmless():
     Sampler(lambda: ()).stop()
+
+
+def test_a_thread_that_does_not_come_back_is_left_alone(monkeypatch):
+    monkeypatch.setattr(sampler_module, "_PATIENCE_SECONDS", 0.01)
+    answer = threading.Event()
+    sampler = Sampler(lambda: (answer.wait(), ())[1])
+    sampler.start()
+    sampler.stop()
+    answer.set()
+    assert sampler.hangs
+
+
+def test_a_thread_that_comes_back_does_not_hang():
+    with sampling(os.getpid()) as sampler:
+        pass
+    assert not sampler.hangs
 
 
 # GPUs

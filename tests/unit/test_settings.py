@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.telemetry import Limits
 
@@ -65,6 +68,8 @@ def test_a_good_value_is_taken(name: str, text: str, value: Any) -> None:
         ("strict", "maybe"),
         ("strict", ""),
         ("worker", "spoon"),
+        pytest.param("against", "x" * 300, id="against-too-long"),
+        ("against", "~nobody-has-this-name/venv"),
     ],
 )
 def test_a_bad_value_is_refused(name: str, text: str) -> None:
@@ -96,3 +101,55 @@ def test_each_limit_can_be_set() -> None:
 def test_any_text_is_taken_or_refused(name: str, text: str) -> None:
     with suppress(ValueError):
         PARSERS[name](text)
+
+
+class Config:
+    """pytest's, where only these options are given."""
+
+    rootpath = Path("/home/u/project")
+    inipath = None
+
+    def __init__(self, **given: str) -> None:
+        self._given = given
+
+    def getoption(self, name: str) -> str | None:
+        return self._given.get(name)
+
+    def getini(self, name: str) -> None:
+        return None
+
+
+def asked(**given: str) -> Settings:
+    config: Any = Config(**given)
+    return Settings.from_config(config)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"update_baselines": "all", "tfperf_max_time": "5"},
+            "--update-baselines with --tfperf-max-time: runs that are cut short are no baseline",
+        ),
+        (
+            {"update_baselines": "all", "tfperf_coverage": "true"},
+            "--update-baselines with --tfperf-coverage: nothing is run",
+        ),
+        (
+            {"tfperf_against": sys.executable, "tfperf_hold": "true"},
+            "--tfperf-against with --tfperf-hold: a comparison knows no night before",
+        ),
+        (
+            {"tfperf_against": sys.executable, "tfperf_save_trials": "trials"},
+            "--tfperf-against with --tfperf-save-trials: a comparison is no trial that could be replayed",
+        ),
+    ],
+)
+def test_what_contradicts_itself_is_refused(given: dict[str, str], said: str) -> None:
+    with pytest.raises(TfperfError, match=f"^{said}. Leave one of them out.$"):
+        asked(**given)
+
+
+def test_a_gate_that_holds_and_keeps_its_trials_is_no_contradiction() -> None:
+    found = asked(tfperf_hold="true", tfperf_save_trials="trials", tfperf_max_time="5", tfperf_require_baseline="true")
+    assert (found.hold, found.save_trials) == (True, Path("/home/u/project/trials"))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -117,10 +118,15 @@ def test_what_regressed_is_not_called_in_doubt() -> None:
 # What moved all tests at once
 
 
+def common(records: tuple[Record, ...], **shifts: Shift) -> list[str]:
+    """What is said of the shift of each machine."""
+    lines = summary(records, [], SETTINGS, measured_nothing=False, shifts=shifts)
+    return [line for line in lines if line.startswith("together")]
+
+
 def together(change: float, *records: Record, **more: object) -> str:
     moved = Shift(math.log1p(change), tests=13, **more)  # type: ignore[arg-type]
-    lines = summary(records or [judged(Outcome.PASS)], [], SETTINGS, measured_nothing=False, shift=moved)
-    return "\n".join(line for line in lines if line.startswith("together"))
+    return "\n".join(common(records or (judged(Outcome.PASS),), box=moved))
 
 
 CANARIES = {"matrix product": Moved(math.log1p(-0.06), 0.01), "memory copy": Moved(0.0, 0.02)}
@@ -162,3 +168,40 @@ def test_without_canaries_a_shift_has_no_culprit() -> None:
         "together: 13 tests are 8 % faster than their baselines; no canary tells the machine from the software. "
         "Changed since: nothing that is recorded"
     )
+
+
+def test_each_machine_is_told_with_its_own_changes() -> None:
+    tensorflow, driver = baseline(environment="tensorflow=2.20.0"), baseline(environment="driver=570")
+    records = (
+        replace(judged(Outcome.REGRESSED, -0.08, tensorflow), environment={"tensorflow": "2.21.0"}),
+        replace(judged(Outcome.PASS, 0.05, driver), environment={"driver": "580"}, machine="h200"),
+    )
+    box, h200 = (Shift(math.log1p(change), tests=13, cause=Cause.UNKNOWN) for change in (-0.08, 0.05))
+    assert common(records, box=box, h200=h200) == [
+        "together: 13 tests are 8 % slower than their baselines; no canary tells the machine from the software. "
+        "Changed since: tensorflow 2.20.0 -> 2.21.0",
+        "together: 13 tests are 5 % faster than their baselines; no canary tells the machine from the software. "
+        "Changed since: driver 570 -> 580",
+    ]
+
+
+# What came to nothing
+
+
+GONE = [("a.py::test_b", "the worker died"), ("a.py::test_c", "INVALID: others used 90 %")]
+GONE_SAID = ["not measured: a.py::test_b: the worker died", "not measured: a.py::test_c: INVALID: others used 90 %"]
+
+
+def test_what_could_not_be_measured_is_listed_with_its_reason() -> None:
+    lines = summary([judged(Outcome.PASS)], [], SETTINGS, not_measured=GONE, measured_nothing=False)
+    assert lines[-2:] == GONE_SAID
+
+
+def test_a_gate_that_measured_nothing_says_why() -> None:
+    lines = summary([], [], SETTINGS, not_measured=GONE, measured_nothing=True)
+    assert (lines[0].startswith("NOTHING WAS MEASURED"), lines[1:]) == (True, GONE_SAID)
+
+
+def test_what_the_history_lacks_is_said() -> None:
+    lines = summary([judged(Outcome.PASS)], [], SETTINGS, measured_nothing=False, not_kept="the disk is full")
+    assert lines[-1] == "not in the history: the disk is full"

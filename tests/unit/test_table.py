@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import math
+import re
 from textwrap import dedent
+from typing import Any
 
 import pytest
 from measurements import WORKLOAD, baseline, record, throughput
 
 from pytest_tfperf.record import Record
 from pytest_tfperf.reports.table import counts, outcome, table
-from pytest_tfperf.verdict import Outcome, Verdict
+from pytest_tfperf.verdict import Outcome, Tolerance, Verdict
 
 
 def judged(kind: Outcome, change: float, floor: bool = False) -> Record:
@@ -73,3 +76,33 @@ def test_outcomes_are_counted_in_the_order_they_came() -> None:
 
 def test_a_floor_is_counted_apart() -> None:
     assert counts([judged(Outcome.PASS, 0.0), judged(Outcome.PASS, 0.0, floor=True)]) == "1 PASS, 1 PASS (floor)"
+
+
+# What would have failed, and what would have been caught
+
+
+def row(**verdict: Any) -> dict[str, str]:
+    """The only row of a table, by its columns' headings."""
+    found = Verdict(outcome=Outcome.PASS, baseline=baseline(), change=0.0, **verdict)
+    heading, line = table([record(verdict=found)])
+    return dict(zip(re.split("  +", heading), re.split("  +", line), strict=True))
+
+
+def test_a_tolerance_that_holds_is_what_is_accepted() -> None:
+    assert row(tolerance=Tolerance(-0.02, 0.02), threshold=0.02)["accepts"] == "2 %"
+
+
+def test_a_tolerance_that_noise_has_widened_stands_in_brackets() -> None:
+    assert row(tolerance=Tolerance(-0.02, 0.02), threshold=0.061)["accepts"] == "6.1 % (2 %)"
+
+
+def test_rounding_widens_no_tolerance() -> None:
+    assert row(tolerance=Tolerance(-0.02, 0.02), threshold=1 - math.exp(math.log1p(-0.02)))["accepts"] == "2 %"
+
+
+def test_the_loss_that_would_have_been_caught_is_shown() -> None:
+    assert row(tolerance=Tolerance(), threshold=0.02, smallest_loss=0.042)["detects"] == "4.2 %"
+
+
+def test_a_drop_without_bound_shows_neither() -> None:
+    assert not {"accepts", "detects"} & row(tolerance=Tolerance(None, 0.02)).keys()

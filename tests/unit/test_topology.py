@@ -111,6 +111,18 @@ def test_too_few_gpus_say_what_is_needed_and_what_there_is():
         load("dgx1-p100").take(9)
 
 
+def test_too_few_gpus_say_how_many_were_wanted():
+    with pytest.raises(NotEnoughDevices) as caught:
+        load("dgx1-p100").take(9)
+    assert caught.value.wanted == 9
+
+
+def test_too_few_nodes_are_no_want_of_gpus():
+    with pytest.raises(NotEnoughDevices) as caught:
+        load("dgx1-p100").take(1, nodes=2)
+    assert caught.value.wanted == 0
+
+
 def test_no_gpus_say_why():
     with pytest.raises(NotEnoughDevices, match=r"needs 1 GPU, and this machine has none: there is no libnvidia-ml"):
         load("no-gpu").take(1)

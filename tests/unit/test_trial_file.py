@@ -180,9 +180,14 @@ def test_a_name_can_be_read() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [{"test": "perf_tests/test_c.py::test_b[1]"}, {"topology": "1x4"}, {"workload": WORKLOAD.with_(batch_size=1)}],
+    [
+        {"test": "perf_tests/test_c.py::test_b[1]"},
+        {"topology": "1x4"},
+        {"workload": WORKLOAD.with_(batch_size=1)},
+        {"machine": "other"},
+    ],
 )
-def test_another_test_workload_or_topology_has_another_name(other: dict[str, Any]) -> None:
+def test_another_test_workload_topology_or_machine_has_another_name(other: dict[str, Any]) -> None:
     assert trial_file.name_of(recording(**other)) != trial_file.name_of(recording())
 
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from pytest_tfperf.breakdown import Bound, Breakdown
 from pytest_tfperf.comparison import How
 from pytest_tfperf.contest import Cap, Side, compare
 from pytest_tfperf.errors import MeasurementError, TfperfError, WorkloadError
 from pytest_tfperf.guard import Seen
 from pytest_tfperf.launchers import Job, Progress
+from pytest_tfperf.parts import Input, Parts
 from pytest_tfperf.reports.comparisons import message
 from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.trial import Attempt, Window
@@ -65,6 +67,9 @@ class ScriptedRun:
         self.machine.queued.remove(self.name)
         self.machine.diary.append(self.name)
         return Window(steps=steps, seconds=steps * next(self.paces), loss=self.loss)
+
+    def examine(self, **_: bool) -> Parts:
+        return Parts(input=Input.RESIDENT)
 
     def close(self) -> None:
         self.machine.alive.remove(self.name)
@@ -254,6 +259,15 @@ def test_a_slower_b_is_regressed() -> None:
     found = contest(*two(pace_b=lambda n: 0.011 + n * 1e-5))
     assert found.outcome is Outcome.REGRESSED
     assert found.ratio < 0.92
+
+
+def test_a_slower_b_is_followed_by_where_its_time_goes() -> None:
+    found = contest(*two(pace_b=lambda n: 0.011 + n * 1e-5))
+    assert (found.a.breakdown, found.b.breakdown) == (None, Breakdown(input=Input.RESIDENT, bound=Bound.COMPUTE))
+
+
+def test_a_b_that_is_not_slower_is_not_asked_where_its_time_goes() -> None:
+    assert contest(*two(pace_b=lambda n: 0.005 + n * 1e-6)).b.breakdown is None
 
 
 def test_a_faster_b_is_improved() -> None:

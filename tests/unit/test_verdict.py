@@ -532,11 +532,11 @@ def test_what_moves_with_the_night_passes() -> None:
 
 
 def test_what_does_not_move_with_a_faster_machine_is_a_regression() -> None:
-    assert verdict(*[-0.026] * 5, shift=together(math.log(1.13))).outcome is Outcome.REGRESSED
+    assert verdict(*[-0.013] * 5, shift=together(math.log(1.13))).outcome is Outcome.REGRESSED
 
 
 def test_what_lost_nothing_itself_is_only_in_doubt_where_all_others_gained() -> None:
-    assert verdict(*[-0.024] * 5, shift=together(math.log(1.13))).outcome is Outcome.INCONCLUSIVE
+    assert verdict(*[-0.012] * 5, shift=together(math.log(1.13))).outcome is Outcome.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("cause", [Cause.SOFTWARE, Cause.UNKNOWN])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from measurements import WORKLOAD, attempt, baseline, record, throughput
+from measurements import WORKLOAD, attempt, baseline, comparison, record, throughput
 
 from pytest_tfperf.breakdown import Bound, Breakdown
+from pytest_tfperf.comparison import Measured
 from pytest_tfperf.conditions import Conditions, GpuConditions
 from pytest_tfperf.parts import Input
 from pytest_tfperf.record import Record
+from pytest_tfperf.reports import comparisons
 from pytest_tfperf.reports.message import message, spoilt
 from pytest_tfperf.reports.table import table
 from pytest_tfperf.reports.where import limit
@@ -153,3 +155,13 @@ def test_the_table_says_what_each_result_is_bound_by() -> None:
     rows = [judged(Outcome.PASS, breakdown=where), judged(Outcome.PASS, breakdown=fetched(Bound.INPUT)), record()]
     assert [limit(row) for row in rows] == ["compute 87 %", "input", "-"]
     assert "limit" in table(rows)[0]
+
+
+def test_of_a_slower_side_b_the_part_is_named_that_is_slower_than_a() -> None:
+    where = fetched(pipeline_images_per_sec=910.0, device_data_images_per_sec=2000.0)
+    b = Measured(workload=WORKLOAD, throughput=throughput(900.0), environment={}, breakdown=where)
+    assert "  slower      the input pipeline: on data that lies" in comparisons.message(comparison(b=b))
+
+
+def test_a_side_b_that_is_not_slower_has_no_slower_part() -> None:
+    assert "  slower " not in comparisons.message(comparison(outcome=Outcome.PASS))

@@ -23,22 +23,40 @@ def tiny():
 
 
 class Sleep(keras.layers.Layer):
-    """20 ms a step, whatever else the machine does."""
+    """So many seconds a step, whatever else the machine does."""
+
+    def __init__(self, seconds):
+        super().__init__()
+        self.seconds = seconds
 
     def call(self, images):
         slept = tf.py_function(self._sleep, [images], images.dtype)
         slept.set_shape(images.shape)
         return slept
 
-    @staticmethod
-    def _sleep(images):
-        time.sleep(0.02)
+    def _sleep(self, images):
+        time.sleep(self.seconds)
         return images
 
 
-def sleeping():
+def sleeping(seconds=0.02):
     images = keras.Input((8, 8, 3))
-    return keras.Model(images, keras.layers.Dense(10)(keras.layers.Flatten()(Sleep()(images))))
+    return keras.Model(images, keras.layers.Dense(10)(keras.layers.Flatten()(Sleep(seconds)(images))))
+
+
+def uneven():
+    """Each worker takes the first number of the file `paces`, seconds a step, and puts it last."""
+    pace, *rest = Path("paces").read_text().split()
+    Path("paces").write_text(" ".join([*rest, pace]))
+    return sleeping(float(pace))
+
+
+def once():
+    """A small model for the first worker; each later one is killed."""
+    if Path("once").exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+    Path("once").touch()
+    return tiny()
 
 
 def nan():
@@ -114,13 +132,6 @@ def buffered(spec):
     return _throttled(spec, 0.02).prefetch(16)
 
 
-def uneven(spec):
-    """Each worker takes the first number of the file `paces`, seconds between its batches, and puts it last."""
-    pace, *rest = Path("paces").read_text().split()
-    Path("paces").write_text(" ".join([*rest, pace]))
-    return _throttled(spec, float(pace))
-
-
 def stalling(spec):
     """Three batches, a file `stalled`, and then nothing any more."""
 
@@ -157,5 +168,7 @@ def _throttled(spec, seconds):
 
 
 def _dataset(spec, batches):
+    """As most pipelines are, mapped by a function of the user's: TensorFlow writes a temporary file for each."""
     images, labels = (tf.TensorSpec(part.shape, part.dtype) for part in spec.synthetic())
-    return tf.data.Dataset.from_generator(batches, output_signature=(images, labels))
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=(images, labels))
+    return dataset.map(lambda images, labels: (images, labels))

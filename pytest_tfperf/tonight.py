@@ -1,0 +1,62 @@
+"""One machine's night so far: what its tests have in common, which of them passed, what the machine gives by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytest_tfperf.baseline import Baseline, Key
+from pytest_tfperf.canary import Canaries, moved
+from pytest_tfperf.controls import Controls
+from pytest_tfperf.looks import LOOKS_THAT_DECIDE, Looks
+from pytest_tfperf.night import Cause, Shift, prefix_drop, shift_of
+from pytest_tfperf.record import environment_of
+from pytest_tfperf.trial import Attempt
+
+_PRODUCT = "numpy"  # whose matrix product the canaries time
+
+
+class Tonight:
+    """What the verdicts on one machine share; a host's CPUs and its GPUs are two.
+
+    Args:
+        look: at the canaries; always None on GPUs, of which the host's processors say little.
+    """
+
+    def __init__(self, look: Callable[[], Canaries | None]) -> None:
+        self.controls = Controls()
+        self._looks = Looks(look)
+        self._first_runs: dict[tuple[str, Key], tuple[float, Attempt, Baseline]] = {}
+
+    def note(self, test: str, attempt: Attempt, baseline: Baseline) -> None:
+        """A test's first run, and the machine's own row that it is held against."""
+        self._first_runs[test, baseline.key] = prefix_drop(attempt, baseline.reference), attempt, baseline
+
+    def look(self) -> None:
+        """At the canaries, unless that was done a moment ago."""
+        self._looks.lately()
+
+    @property
+    def tests(self) -> int:
+        """Whose first runs are known."""
+        return len(self._first_runs)
+
+    @property
+    def canaries(self) -> Canaries | None:
+        """What the machine gave by itself so far; None where nobody looked."""
+        return Canaries.median(self._looks.tonight())
+
+    @property
+    def shift(self) -> Shift:
+        """What the first runs of all tests so far have in common, and who made it."""
+        drops = [drop for drop, _, _ in self._first_runs.values()]
+        found = shift_of(drops, {})
+        if found.cause is Cause.NIGHT:
+            return found
+        then = [row.canaries for _, now, row in self._first_runs.values() if row.canaries and _comparable(now, row)]
+        return shift_of(drops, moved(self._looks.tonight(at_least=LOOKS_THAT_DECIDE), then) if then else {})
+
+
+def _comparable(now: Attempt, row: Baseline) -> bool:
+    """Whether the canaries ran the same library then: another one's speed is not the machine's."""
+    then, version = environment_of(row).get(_PRODUCT), now.environment.get(_PRODUCT)
+    return then is None or version is None or then == version

@@ -1,0 +1,66 @@
+"""A history that can't be written is refused before the first test; one that breaks later costs no verdict."""
+
+from __future__ import annotations
+
+import pytest
+from inner import WHATEVER_IT_IS, Finished, Project
+
+USAGE_ERROR = 4
+
+TESTS = """
+    from pathlib import Path
+
+    import pytest
+    from pytest_tfperf import Workload
+
+    TINY = Workload(model="nets:tiny", batch_size=1)
+
+    @pytest.fixture(scope="module", autouse=True)
+    def breaks_in_mid_session():
+        history = Path(".tfperf/history.sqlite")
+        history.unlink()
+        history.mkdir()
+
+    @pytest.mark.cpu
+    class TestOnCpus:
+        def test_passes(self, throughput, gpu_topology):
+            throughput.check(TINY, on=gpu_topology.take(1))
+
+        def test_compares(self, throughput, gpu_topology):
+            throughput.compare(TINY, TINY, on=gpu_topology.take(1), max_seconds=1e-9)
+"""
+
+
+@pytest.fixture(scope="module")
+def broken(shared: Project) -> Finished:
+    shared.write("test_it.py", TESTS)
+    shared.baseline("nets:tiny-b1-replicated-device", **WHATEVER_IT_IS)
+    return shared.run()
+
+
+def test_the_verdicts_stand(broken: Finished) -> None:
+    assert (broken.status, broken.kinds) == (0, {"test_passes": "passed", "test_compares": "passed"}), broken.text
+
+
+def test_the_summary_says_what_the_history_lacks(broken: Finished) -> None:
+    summary = broken.text.partition("= throughput =")[2]
+    pytest.LineMatcher(summary.splitlines()).fnmatch_lines(
+        ["nets:tiny-b1-replicated-device * PASS*", "not in the history: *history.sqlite: the history can't be used: *"]
+    )
+
+
+def refused(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it="def test_it(throughput): raise AssertionError('it ran')")
+    result = pytester.runpytest()
+    assert (result.ret, "it ran" in result.stdout.str()) == (USAGE_ERROR, False)
+    result.stderr.fnmatch_lines(["*history.sqlite: the history can't be used: *give another folder: --tfperf-dir DIR*"])
+
+
+def test_a_folder_in_the_place_of_the_file_is_refused_before_the_first_test(pytester: pytest.Pytester) -> None:
+    (pytester.path / ".tfperf" / "history.sqlite").mkdir(parents=True)
+    refused(pytester)
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused_before_the_first_test(pytester: pytest.Pytester) -> None:
+    (pytester.path / ".tfperf").touch()
+    refused(pytester)

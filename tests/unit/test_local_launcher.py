@@ -1,0 +1,81 @@
+"""Workers on this machine that can't be started, what their launcher tidies up, and where they look for modules."""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import sysconfig
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.launchers import Job, local
+from pytest_tfperf.launchers.local import LocalLauncher
+from pytest_tfperf.topology import DeviceKind, Devices
+from pytest_tfperf.workload import Workload
+
+JOB = Job(workload=Workload(model="trivial", batch_size=1), devices=Devices(kind=DeviceKind.CPU, count=1))
+DAY_SECONDS = 86_400
+
+
+def start(logs: Path) -> None:
+    """With an interpreter that isn't there."""
+    launcher = LocalLauncher(logs=logs, silence_seconds=1.0, fresh=True, python="/nonexistent/python")
+    try:
+        launcher.start(JOB, lambda phase: None)
+    finally:
+        launcher.close()
+
+
+def test_a_worker_that_the_system_refuses_to_start_is_no_measurement(tmp_path: Path) -> None:
+    with pytest.raises(MeasurementError, match=r"a worker could not be started: .*No such file or directory"):
+        start(tmp_path / "logs")
+
+
+def test_a_worker_that_did_not_start_leaves_no_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    with pytest.raises(MeasurementError):
+        start(tmp_path / "logs")
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "days", "kept"),
+    [("worker-1.log", 31, False), ("server-1.log", 31, False), ("worker-1.log", 29, True), ("notes.txt", 31, True)],
+)
+def test_logs_are_kept_for_a_month(tmp_path: Path, name: str, days: int, kept: bool) -> None:
+    (tmp_path / name).touch()
+    then = time.time() - days * DAY_SECONDS
+    os.utime(tmp_path / name, (then, then))
+    with pytest.raises(MeasurementError):
+        start(tmp_path)
+    assert (tmp_path / name).exists() is kept
+
+
+# Where workers look for modules
+
+
+@pytest.mark.parametrize("library", [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib")])
+def test_a_folder_that_only_begins_like_a_librarys_is_the_tests_own(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, f"{library}-of-mine"])
+    assert f"{library}-of-mine" in local._import_paths()
+
+
+def test_what_is_installed_stays_with_this_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = [*site.getsitepackages(), sysconfig.get_path("stdlib"), sysconfig.get_path("stdlib") + "/lib-dynload"]
+    monkeypatch.setattr(sys, "path", [*sys.path, *installed])
+    assert not set(installed) & set(local._import_paths())
+
+
+def test_the_working_folder_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert local._import_paths()[0] == str(tmp_path)

@@ -1,0 +1,115 @@
+"""What the session knows of its tests and its machine, before and after they run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machines import load
+from measurements import baseline, comparison, record
+
+from pytest_tfperf.baseline import Baseline, Provenance
+from pytest_tfperf.errors import NotEnoughDevices, TfperfError
+from pytest_tfperf.live import LiveLine
+from pytest_tfperf.session import Session
+from pytest_tfperf.settings import Settings
+from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.topology import Topology
+from pytest_tfperf.verdict import Outcome, Verdict
+
+MARKS = {"for_cpus": (True, False), "for_gpus": (False, True), "for_both": (True, True), "unmarked": (False, False)}
+NO_GPU = load("no-gpu")
+SEVEN = "needs 8 equal GPUs, and this machine has 7"
+
+
+def session(folder: Path, topology: Topology = NO_GPU, **settings: Any) -> Session:
+    """Of the tests in `MARKS`."""
+    given = {"root": folder, "dir": folder / "dir", "baselines": folder / "baselines"}
+    made = Session(Settings(**given | settings), LiveLine())
+    made.topology = topology  # else it asks the machine at hand
+    made.tests, made.marks = list(MARKS), dict(MARKS)
+    return made
+
+
+# Which tests can run
+
+
+def test_without_gpus_tests_for_gpus_alone_are_left_out(tmp_path: Path) -> None:
+    assert session(tmp_path).runnable == ["for_cpus", "for_both", "unmarked"]
+
+
+def test_with_gpus_every_test_can_run(tmp_path: Path) -> None:
+    assert session(tmp_path, load("h200")).runnable == list(MARKS)
+
+
+def test_only_what_can_run_is_announced(tmp_path: Path) -> None:
+    assert ", 3 throughput tests, " in session(tmp_path).before()[0]
+
+
+def test_only_what_can_run_shares_the_false_alarms(tmp_path: Path) -> None:
+    assert session(tmp_path).bench.sharing == 3
+
+
+# GPUs that are gone
+
+
+def lost(folder: Path, *, name: str = "box", wanted: int = 8, **row: Any) -> str:
+    """Said of a test that wants so many GPUs, where the named machine's file has a measured row of eight."""
+    known: Baseline = baseline(**{"gpu": "Tesla P100"} | row)
+    BaselineStore(folder / "baselines", published=None).update(known.machine, {known.key: known})
+    return session(folder, machine=name).lost_devices(NotEnoughDevices(SEVEN, wanted=wanted))
+
+
+def test_gpus_that_a_named_machine_was_measured_on_are_missed(tmp_path: Path) -> None:
+    assert lost(tmp_path) == f"{SEVEN}. Its baselines were measured on 8 GPUs: one is missing"
+
+
+def test_more_gpus_than_it_was_ever_measured_on_are_not_missed(tmp_path: Path) -> None:
+    assert lost(tmp_path, wanted=16) == ""
+
+
+def test_a_machine_without_a_name_misses_nothing(tmp_path: Path) -> None:
+    """Its key counts its GPUs: with one less it is another machine."""
+    assert lost(tmp_path, name="") == ""
+
+
+def test_rows_of_as_many_virtual_cpu_devices_had_no_gpus(tmp_path: Path) -> None:
+    assert lost(tmp_path, gpu="") == ""
+
+
+def test_a_documents_rows_are_no_proof_of_gpus(tmp_path: Path) -> None:
+    assert lost(tmp_path, provenance=Provenance.PUBLISHED, source="a document") == ""
+
+
+def test_a_want_of_another_kind_is_no_loss(tmp_path: Path) -> None:
+    assert lost(tmp_path, wanted=0) == ""
+
+
+# Before and after
+
+
+def test_a_history_that_can_not_be_used_is_found_out_before_the_first_test(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(TfperfError, match="the history can't be used"):
+        session(tmp_path, dir=tmp_path / "file").before()
+
+
+def test_what_could_not_be_measured_is_not_called_in_doubt(tmp_path: Path) -> None:
+    made = session(tmp_path)
+    doubtful = Verdict(outcome=Outcome.INCONCLUSIVE, baseline=baseline(), change=-0.13)
+    made.deferred = {"for_cpus": [record(test="for_cpus", verdict=doubtful)]}
+    made.not_measured = [("for_cpus", "the worker died")]
+    assert made.summary(skips=False) == ["not measured: for_cpus: the worker died"]
+
+
+def test_a_history_that_can_not_be_written_costs_no_comparison(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    made = session(tmp_path, dir=tmp_path / "file")
+    made.keep(comparison())
+    assert made.summary(skips=False)[-1].startswith("not in the history: ")
+
+
+def test_a_smoke_runs_comparison_is_not_kept(tmp_path: Path) -> None:
+    session(tmp_path, smoke=True).keep(comparison())
+    assert not (tmp_path / "dir").exists()
