@@ -19,8 +19,8 @@ def cpus() -> list[str]:
     return configure(Devices(kind=DeviceKind.CPU, count=4))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def imports_are_left_out_of_collections() -> None:
+@pytest.fixture(scope="module", autouse=True)
+def what_stays_is_left_out_of_collections() -> None:
     """TensorFlow's million objects would be walked over after each test: that took a third of the time."""
     gc.collect()
     gc.freeze()
