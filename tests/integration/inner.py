@@ -39,7 +39,8 @@ tfperf_warmup_steps = 1
 tfperf_busy = 1
 """
 _PATIENCE_SECONDS = 240  # far beyond what any session here takes: only a hang gets there
-_OURS = ("TFPERF_", "PYTEST_", "COV_", "TF_")
+# Ours to say; and without bytecode on disk each session would compile the plugin anew.
+_LEFT_OUT = ("TFPERF_", "PYTEST_", "COV_", "TF_", "PYTHONDONTWRITEBYTECODE")
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class Project:
 
     def start(self, *arguments: str, **more: Any) -> subprocess.Popen[str]:
         """pytest with these arguments; names in capitals are environment variables, others go to Popen."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
         environment |= {name: more.pop(name) for name in list(more) if name.isupper()}
         name, _, value = self._mark.partition("=")
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
