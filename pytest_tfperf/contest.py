@@ -14,7 +14,7 @@ from pytest_tfperf.breakdown import Breakdown, breakdown
 from pytest_tfperf.comparison import LEAST_PAIRS, Comparison, Finding, How, Measured, SetAside, decide
 from pytest_tfperf.data import Data
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
-from pytest_tfperf.examiner import Examiner
+from pytest_tfperf.examiner import Examiner, brief
 from pytest_tfperf.guard import Guard, Seen
 from pytest_tfperf.largest_batch import LargestBatch
 from pytest_tfperf.launchers import Job, Launcher, Progress, TrainingRun
@@ -29,9 +29,6 @@ from pytest_tfperf.workload import Workload
 
 MOST_PAIRS = 20
 MOST_SECONDS = 300.0
-
-SPLIT_SECONDS = 2.0
-"""Timed at most, after a regression: it is there to tell which part is slower, not by how much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,13 +214,13 @@ class _Pairs:
 
     def breakdown(self, side: Side) -> Breakdown | None:
         """Where a side's time goes, from short runs of its own; None where it can't be told."""
-        brief = replace(self._plan, max_seconds=min(self._plan.max_seconds, SPLIT_SECONDS))
+        plan = brief(self._plan)
         try:
-            attempt = self._run("parts", side, brief, Examiner())
+            attempt = self._run("parts", side, plan, Examiner())
             device_data = None
             if attempt.parts is not None and attempt.parts.input is Input.FETCHED:
                 resident = replace(side, workload=side.workload.with_(input_pipeline="device"))
-                device_data = run_value(self._run("parts", resident, brief)).images_per_sec
+                device_data = run_value(self._run("parts", resident, plan)).images_per_sec
         except (TfperfError, OSError):
             return None
         return breakdown(Trial((attempt,)), run_value(attempt).images_per_sec, side.workload, device_data)

@@ -8,6 +8,15 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.launchers import Job, TrainingRun
 from pytest_tfperf.parts import Input, Parts
 from pytest_tfperf.topology import DeviceKind, Devices
+from pytest_tfperf.windows import Plan
+
+SPLIT_SECONDS = 2.0
+"""Timed at most, after a regression: it is there to tell which part slowed down, not by how much."""
+
+
+def brief(plan: Plan) -> Plan:
+    """The plan of a short run beside a regression, for the parts of its step."""
+    return replace(plan, max_seconds=min(plan.max_seconds, SPLIT_SECONDS))
 
 
 class Examiner:

@@ -15,6 +15,7 @@ from pytest_tfperf.canary import Canaries
 from pytest_tfperf.controls import SLOWER
 from pytest_tfperf.environment import commit_of, environment
 from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.examiner import brief
 from pytest_tfperf.hardware.canaries import look
 from pytest_tfperf.launchers import Launcher
 from pytest_tfperf.night import LEAST_TESTS, NO_SHIFT, Night, Shift
@@ -32,9 +33,6 @@ from pytest_tfperf.trial import Attempt, Trial
 from pytest_tfperf.verdict import Outcome, Tolerance, Verdict, judge, may_stop
 from pytest_tfperf.windows import SMOKE, Enough, Plan, Watch
 from pytest_tfperf.workload import Workload
-
-DEVICE_DATA_SECONDS = 2.0
-"""Timed at most, after a regression: it is there to tell which part slowed down, not by how much."""
 
 
 class Bench:
@@ -109,14 +107,13 @@ class Bench:
         """
         if self._settings.smoke:
             return self.measure(workload, topology, test=test)
+        started, plan = time.monotonic(), plan or self._plan()
         key = Key(workload.id, topology.shape)
-        if (own := self._baselines.load(topology.machine).get(key)) is not None:
-            refuse_row_of_gpus(own, topology)
-        if self._settings.update_baselines:
-            return self._rehearse(workload, topology, plan or self._plan(), test, earlier)
-        started = time.monotonic()
-        plan = plan or self._plan()
         found = reference_for(self._baselines, topology.machine, key, gpu_fp32_tflops=floor_rate(topology))
+        if found.baseline is not None and not found.floor:
+            refuse_row_of_gpus(found.baseline, topology)
+        if self._settings.update_baselines:
+            return self._rehearse(workload, topology, plan, test, earlier)
         accepted = found.tolerance(tolerance, Tolerance.of(self._settings.tolerance))
         tonight = self._tonight(topology)
         if earlier is None:
@@ -186,9 +183,10 @@ class Bench:
         """
         if (parts := trial.attempts[-1].parts) is None or parts.input is not Input.FETCHED:
             return None
-        brief = replace(plan, max_seconds=min(plan.max_seconds, DEVICE_DATA_SECONDS))
         try:
-            return run_value(self._attempt(workload.with_(input_pipeline="device"), topology, brief)).images_per_sec
+            return run_value(
+                self._attempt(workload.with_(input_pipeline="device"), topology, brief(plan))
+            ).images_per_sec
         except (TfperfError, OSError):
             return None
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 from machines import load
 from measurements import baseline, record, throughput
+from workers import Played
 
 from pytest_tfperf import guard
 from pytest_tfperf.attempts import TRIES, Spoilt
@@ -22,13 +22,11 @@ from pytest_tfperf.launchers import Job, Progress
 from pytest_tfperf.live import LiveLine
 from pytest_tfperf.measure import Bench
 from pytest_tfperf.night import LEAST_TESTS
-from pytest_tfperf.parts import Input, Parts
 from pytest_tfperf.record import Record
 from pytest_tfperf.settings import Settings, Update
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
-from pytest_tfperf.trial import Window
 from pytest_tfperf.verdict import Outcome
 from pytest_tfperf.windows import Plan
 from pytest_tfperf.workload import Workload
@@ -42,31 +40,6 @@ BOX = Topology(
 OTHER = BOX.named("other")
 KEY = Key(WORKLOAD.id, BOX.shape)
 PLAN = Plan(steps=40, warmup_steps=1)
-
-
-@dataclass
-class Played:
-    """A worker of one steady rate."""
-
-    images_per_sec: float
-    images_per_step: int = 1
-    compile_seconds: float = 1.0
-    environment: Mapping[str, str] = field(default_factory=dict)
-    log: str = ""
-    _asked: list[int] = field(default_factory=list)
-
-    def request(self, steps: int) -> None:
-        self._asked.append(steps)
-
-    def receive(self) -> Window:
-        steps = self._asked.pop(0)
-        return Window(steps, steps / self.images_per_sec, loss=1.0)
-
-    def examine(self, *, products: bool, multiply_adds: bool) -> Parts:
-        return Parts(input=Input.RESIDENT)
-
-    def close(self) -> None:
-        pass
 
 
 @dataclass

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from measurements import baseline
+from workers import Played
 
 from pytest_tfperf.baseline import Key
 from pytest_tfperf.errors import MeasurementError
@@ -21,7 +21,6 @@ from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
-from pytest_tfperf.trial import Window
 from pytest_tfperf.verdict import Outcome
 from pytest_tfperf.windows import Plan
 from pytest_tfperf.workload import Workload
@@ -33,34 +32,9 @@ MACHINE = Topology(
 
 
 @dataclass
-class Played:
-    """A worker: 100 images/s from its pipeline, which is all that this gives, and 300 without it."""
-
-    pipeline: str
-    images_per_step: int = 1
-    compile_seconds: float = 1.0
-    environment: Mapping[str, str] = field(default_factory=dict)
-    log: str = ""
-    _asked: list[int] = field(default_factory=list)
-
-    def request(self, steps: int) -> None:
-        self._asked.append(steps)
-
-    def receive(self) -> Window:
-        steps = self._asked.pop(0)
-        return Window(steps, steps * (0.01 if self.pipeline == "host" else 1 / 300), loss=1.0)
-
-    def examine(self, *, products: bool, multiply_adds: bool) -> Parts:
-        if self.pipeline == "device":
-            return Parts(input=Input.RESIDENT)
-        return Parts(input=Input.FETCHED, pipeline_images_per_sec=101.0)
-
-    def close(self) -> None:
-        pass
-
-
-@dataclass
 class PlayedLauncher:
+    """Its workers give 100 images/s from their pipeline, which is all that this gives, and 300 without it."""
+
     started: list[str] = field(default_factory=list)
     device_data_fails: bool = False
 
@@ -68,7 +42,9 @@ class PlayedLauncher:
         self.started.append(job.workload.input_pipeline)
         if self.device_data_fails and job.workload.input_pipeline == "device":
             raise MeasurementError("the worker ran out of memory")
-        return Played(job.workload.input_pipeline)
+        if job.workload.input_pipeline == "device":
+            return Played(300.0)
+        return Played(100.0, Parts(input=Input.FETCHED, pipeline_images_per_sec=101.0))
 
     def close(self) -> None:
         pass

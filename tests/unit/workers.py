@@ -1,0 +1,35 @@
+"""Workers that are played: a steady rate, and what they say of their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pytest_tfperf.parts import Input, Parts
+from pytest_tfperf.trial import Window
+
+
+@dataclass
+class Played:
+    """A worker of one steady rate."""
+
+    images_per_sec: float
+    parts: Parts = field(default_factory=lambda: Parts(input=Input.RESIDENT))
+    images_per_step: int = 1
+    compile_seconds: float = 1.0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    log: str = ""
+    _asked: list[int] = field(default_factory=list)
+
+    def request(self, steps: int) -> None:
+        self._asked.append(steps)
+
+    def receive(self) -> Window:
+        steps = self._asked.pop(0)
+        return Window(steps, steps / self.images_per_sec, loss=1.0)
+
+    def examine(self, *, products: bool, multiply_adds: bool) -> Parts:
+        return self.parts
+
+    def close(self) -> None:
+        pass
