@@ -12,13 +12,13 @@ from pytest_tfperf import Workload
 def test_resnet20_on_cpu(throughput, gpu_topology, variable_update, input_pipeline, devices):
     """CIFAR's ResNet-20 at 32 images a device: each update mode, over each input pipeline."""
     workload = Workload(model="resnet20", batch_size=32, variable_update=variable_update, input_pipeline=input_pipeline)
-    throughput.check(workload, on=gpu_topology.take(devices))
+    throughput.check(workload, on=gpu_topology.take(devices), steps=50)
 
 
 @pytest.mark.cpu
 def test_trivial_on_cpu(throughput, gpu_topology):
     """Next to no work a step, so that what a step costs by itself shows."""
-    throughput.check(Workload(model="trivial", batch_size=32), on=gpu_topology.take(1), steps=1000, warmup_steps=50)
+    throughput.check(Workload(model="trivial", batch_size=32), on=gpu_topology.take(1), steps=500, warmup_steps=50)
 
 
 @pytest.mark.cpu
