@@ -1,30 +1,40 @@
-"""Images/s of training steps on CPU: our loop against three other ways, in fresh processes that take turns.
+"""Images/s of training steps on CPU: our loop against three other ways, in processes that take turns.
 
-    python benchmarks/step_speed.py [--models resnet50 vgg16:4] [--rounds 3] [--seconds 10] [--tf-cnn-benchmarks DIR]
+    python benchmarks/step_speed.py [--models resnet50 vgg16:4] [--rounds 2] [--seconds 15] [--tf-cnn-benchmarks DIR]
 
 - plain: the same network in TensorFlow operations, one `tf.function` for a step (plain_ops.py)
 - fit: Keras' `model.fit` with keras.applications' model, where there is one (keras_fit.py)
 - tf_cnn: tf_cnn_benchmarks, from a checkout's folder `scripts/tf_cnn_benchmarks` (branch master runs on TensorFlow
   2.21; it needs the extra `benchmarks`), as tf_cnn.py calls it
 
-Prints images/s (medians over the rounds), our ratio to each (medians of the rounds' ratios), the same of CPU time,
-which says more on a machine that others use, and the share of what this machine's matrix products reach in TensorFlow
-(3 x 2 x GMAC an image). With resnet50 also bfloat16 against float32, where the CPU has AVX512_BF16: not every CPU that
-has it is faster by it, which the matrix products beside it show.
+All sides live at once, and only one computes at a time: a window of about a third of a second each (at least a step),
+in an order that is drawn anew each turn, so that what a shared machine does within seconds hits all alike. Each round
+has fresh processes.
+
+Prints images/s (medians over turns), our ratio to each (20 % trimmed mean over turns, with two standard errors), and
+the share of what this machine's matrix products reach in TensorFlow in the same turns (3 x 2 x GMAC an image). With
+resnet50 also bfloat16 against float32, where the CPU has AVX512_BF16: not every CPU that has it is faster by it, which
+the matrix products beside it show.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
+import random
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
+
+from pytest_tfperf.throughput import robust_mean
 
 # Name: image side, classes, default batch, GMAC of a forward pass.
 MODELS = {
@@ -41,8 +51,10 @@ MODELS = {
     "vgg19": (224, 1001, 8, 19.632),
 }
 OTHERS = ("plain", "fit", "tf_cnn")
-WINDOW_SECONDS = 0.2
+WINDOW_SECONDS = 0.3
+READY = b"ready\n"
 WARMUP_STEPS = 3
+LEAST_TURNS = 5
 
 
 @dataclass(frozen=True)
@@ -71,32 +83,43 @@ class Case:
 
 
 class Stopwatch:
-    """Is told of each step; knows when it was enough, and the median rate of windows of about a fifth of a second."""
+    """Is told of each step in a side's process; times a window each time that the driver says so, and waits in between.
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._ticks: list[tuple[int, float, float]] = []
+    The first steps of a window, up to a call, are not timed where they are short: caches hold what the others did.
+    """
+
+    def __init__(self, asked: IO[bytes], answers: IO[bytes]) -> None:
+        self._asked, self._answers = asked, answers
         self._warm = 0
+        self._last = self._started = math.nan
+        self._steps = 0
+        self._leads_in = False
 
     def tick(self, steps: int = 1) -> bool:
-        """Note that so many more steps are done; returns whether that is enough."""
+        """Note that so many more steps are done; returns whether the driver has had enough."""
+        now = time.perf_counter()
+        step_seconds, self._last = (now - self._last) / steps, now
         if self._warm < WARMUP_STEPS:
             self._warm += steps
-            steps = 0
-            self._ticks.clear()
-        self._ticks.append((steps, time.perf_counter(), time.process_time()))
-        return len(self._ticks) > 3 and self._ticks[-1][1] - self._ticks[0][1] >= self._seconds
+            return self._warm >= WARMUP_STEPS and self._wait(READY, step_seconds)
+        if self._leads_in:
+            self._leads_in = False
+            self._started = now
+            return False
+        self._steps += steps
+        if now - self._started < 0.8 * WINDOW_SECONDS:
+            return False
+        answer = {"steps": self._steps, "seconds": now - self._started}
+        return self._wait(json.dumps(answer).encode() + b"\n", step_seconds)
 
-    def result(self, batch: int) -> dict[str, float]:
-        rates, steps, start = [], 0, self._ticks[0][1]
-        for done, now, _ in self._ticks[1:]:
-            steps += done
-            if now - start >= WINDOW_SECONDS:
-                rates.append(batch * steps / (now - start))
-                steps, start = 0, now
-        images = batch * sum(done for done, _, _ in self._ticks[1:])
-        cpu = self._ticks[-1][2] - self._ticks[0][2]
-        return {"images_per_sec": statistics.median(rates), "cpu_ms_per_image": 1000 * cpu / images}
+    def _wait(self, answer: bytes, step_seconds: float) -> bool:
+        self._answers.write(answer)
+        self._answers.flush()
+        enough = not self._asked.readline()
+        self._leads_in = not step_seconds > WINDOW_SECONDS
+        self._steps = 0
+        self._started = self._last = time.perf_counter()
+        return enough
 
 
 def ours(case: Case, watch: Stopwatch, precision: str = "float32") -> None:
@@ -169,92 +192,125 @@ def batch_of(case: Case) -> tuple[object, object]:
 
 
 def _drive(run: Callable[[int], object], watch: Stopwatch) -> None:
-    """Calls of as many steps as make a window."""
+    """Calls of as many steps as make a window, each after a call of one step."""
     run(2)
     started = time.perf_counter()
     run(WARMUP_STEPS)
-    steps = max(1, round(WINDOW_SECONDS * WARMUP_STEPS / (time.perf_counter() - started)))
-    watch.tick(WARMUP_STEPS)
-    while True:
+    step_seconds = (time.perf_counter() - started) / WARMUP_STEPS
+    steps = max(1, round(WINDOW_SECONDS / step_seconds))
+    enough = watch.tick(WARMUP_STEPS)
+    while not enough:
+        if steps > 1:
+            run(1)
+            watch.tick()
         run(steps)
-        if watch.tick(steps):
-            return
+        enough = watch.tick(steps)
 
 
-def measured(side: str, case: Case, options: argparse.Namespace) -> dict[str, float]:
-    """One side in a process of its own."""
-    command = [sys.executable, __file__, "--one", side, "--models", f"{case.model}:{case.batch}"]
-    command += ["--seconds", str(options.seconds)]
-    environment = dict(os.environ) | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    if side == "tf_cnn":
-        folder = str(Path(options.tf_cnn_benchmarks).resolve())
-        paths = [folder, environment.get("PYTHONPATH", "")]
-        environment |= {"TF_USE_LEGACY_KERAS": "1", "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{side} on {case.model} failed:\n{done.stderr[-3000:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+class Process:
+    """One side, warmed up and waiting for its turns."""
+
+    def __init__(self, side: str, case: Case, options: argparse.Namespace) -> None:
+        command = [sys.executable, __file__, "--one", side, "--models", f"{case.model}:{case.batch}"]
+        environment = dict(os.environ) | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+        if side == "tf_cnn":
+            folder = str(Path(options.tf_cnn_benchmarks).resolve())
+            paths = [folder, environment.get("PYTHONPATH", "")]
+            environment |= {"TF_USE_LEGACY_KERAS": "1", "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        self._name = f"{side} on {case.model}"
+        self._batch = case.batch
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
+        self._process = subprocess.Popen(command, env=environment, **pipes)
+        assert self._read() == READY
+
+    def turn(self) -> float:
+        """One window: images/s."""
+        self._process.stdin.write(b"go\n")
+        self._process.stdin.flush()
+        window = json.loads(self._read())
+        return float(self._batch * window["steps"] / window["seconds"])
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+        self._log.close()
+
+    def _read(self) -> bytes:
+        if line := self._process.stdout.readline():
+            return line
+        self._log.seek(0)
+        sys.exit(f"{self._name} failed:\n{self._log.read().decode(errors='replace')[-3000:]}")
+
+
+def turns_of(sides: Sequence[str], case: Case, options: argparse.Namespace) -> dict[str, list[float]]:
+    """Images/s of each side's windows; windows of the same place were taken in the same turn."""
+    draw = random.Random(1)
+    found: dict[str, list[float]] = {side: [] for side in sides}
+    for _ in range(options.rounds):
+        processes = {side: Process(side, case, options) for side in draw.sample(sides, len(sides))}
+        end = time.monotonic() + options.seconds * len(sides)
+        turns = 0
+        while time.monotonic() < end or turns < LEAST_TURNS:
+            for side in draw.sample(sides, len(sides)):
+                found[side].append(processes[side].turn())
+            turns += 1
+        for process in processes.values():
+            process.close()
     return found
 
 
-def rounds_of(sides: list[str], case: Case, options: argparse.Namespace) -> dict[str, list[dict[str, float]]]:
-    """Each side once a round, every second round backwards."""
-    found: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
-    for number in range(options.rounds):
-        for side in sides if number % 2 == 0 else reversed(sides):
-            found[side].append(measured(side, case, options))
-    return found
-
-
-def ratio(
-    found: dict[str, list[dict[str, float]]], other: str, what: str = "images_per_sec", one: str = "ours"
-) -> float:
-    """Median over the rounds; above 1 where ours is better."""
-    pairs = zip(found[one], found[other], strict=True)
-    better = 1 if what == "images_per_sec" else -1
-    return statistics.median((a[what] / b[what]) ** better for a, b in pairs)
-
-
-def rate(runs: list[dict[str, float]]) -> float:
-    return statistics.median(run["images_per_sec"] for run in runs)
+def ratio(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
+    """The trimmed mean of both sides' ratios, turn by turn, and two standard errors of it."""
+    mean, error = robust_mean([math.log(a / b) for a, b in zip(one, other, strict=True)])
+    return math.exp(mean), 2 * error * math.exp(mean)
 
 
 def row(case: Case, sides: list[str], options: argparse.Namespace) -> str:
     import keras_fit
 
     here = [side for side in sides if side != "fit" or case.model in keras_fit.MODELS]
-    found = rounds_of(["matmul", "ours", *here], case, options)
-    peak = 2 * MATMUL_GMAC * rate(found["matmul"]) / case.batch
-    cells = [f"{case.model}:{case.batch}", f"{rate(found['ours']):,.2f}"]
+    found = turns_of(["matmul", "ours", *here], case, options)
+    cells = [f"{case.model}:{case.batch}", f"{statistics.median(found['ours']):,.2f}"]
     for side in sides:
         if side in here:
-            figures = (rate(found[side]), ratio(found, side), ratio(found, side, "cpu_ms_per_image"))
-            cells.append("{:,.2f} = {:.2f} ({:.2f})".format(*figures))
+            cells.append("{:.2f} ± {:.2f}".format(*ratio(found["ours"], found[side])))
         else:
             cells.append("-")
-    shares = [case.gflops(rate(found[side])) / peak for side in ("ours", "tf_cnn") if side in found]
-    cells.append(" / ".join(f"{share:.0%}" for share in shares))
+    peak = [2 * MATMUL_GMAC * rate / case.batch for rate in found["matmul"]]
+    shown = [side for side in ("ours", "tf_cnn") if side in found]
+    shares = [ratio([case.gflops(rate) for rate in found[side]], peak)[0] for side in shown]
+    cells += [" / ".join(f"{share:.0%}" for share in shares), str(len(peak))]
     return " | ".join(["", *cells, ""]).strip()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", type=Case.parse, default=[Case.parse(model) for model in MODELS])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=10, help="timed in each process")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=15, help="of each side in each round, about")
     parser.add_argument("--tf-cnn-benchmarks", metavar="DIR", help="a checkout's scripts/tf_cnn_benchmarks")
     parser.add_argument("--sides", nargs="+", choices=OTHERS, default=list(OTHERS), help="what to compare with")
     parser.add_argument("--one", choices=SIDES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        watch = Stopwatch(options.seconds)
-        SIDES[options.one](options.models[0], watch)
-        print("\n" + json.dumps(watch.result(options.models[0].batch)), flush=True)
-        os._exit(0)  # a session or a dataset that is still open need not be closed
+        # Programs print what they like; answers have a file of their own.
+        with os.fdopen(os.dup(1), "wb") as answers:
+            os.dup2(2, 1)
+            SIDES[options.one](options.models[0], Stopwatch(sys.stdin.buffer, answers))
+            os._exit(0)  # a session or a dataset that is still open need not be closed
     sides = [side for side in options.sides if side != "tf_cnn" or options.tf_cnn_benchmarks]
-    print(f"images/s, medians of {options.rounds} alternating rounds; ours / other, in brackets of CPU time")
-    print(" | ".join(["", "model:batch", "ours", *sides, "of matrix products' rate: ours / tf_cnn", ""]).strip())
-    print("| --- " * (len(sides) + 3) + "|", flush=True)
+    print(f"images/s, medians over turns of {options.rounds} rounds; ours / other, with two standard errors")
+    heading = [
+        "model:batch",
+        "ours",
+        *(f"/ {side}" for side in sides),
+        "of matrix products' rate: ours / tf_cnn",
+        "turns",
+    ]
+    print(" | ".join(["", *heading, ""]).strip())
+    print("| --- " * len(heading) + "|", flush=True)
     for case in options.models:
         print(row(case, sides, options), flush=True)
     for case in options.models:
@@ -265,11 +321,11 @@ def main() -> None:
 def _bfloat16_row(case: Case, options: argparse.Namespace) -> str:
     if " avx512_bf16" not in Path("/proc/cpuinfo").read_text(encoding="ascii"):
         return "bfloat16: this CPU has no AVX512_BF16, so that it would be emulated; not measured"
-    found = rounds_of(["ours", "bfloat16", "matmul", "matmul_bfloat16"], case, options)
-    products = ratio(found, "matmul", one="matmul_bfloat16")
+    found = turns_of(["ours", "bfloat16", "matmul", "matmul_bfloat16"], case, options)
+    steps = "{:.2f} ± {:.2f}".format(*ratio(found["bfloat16"], found["ours"]))
+    products = "{:.2f} ± {:.2f}".format(*ratio(found["matmul_bfloat16"], found["matmul"]))
     return (
-        f"resnet50:{case.batch} in mixed_bfloat16: {rate(found['bfloat16']):,.2f} images/s = "
-        f"{ratio(found, 'ours', one='bfloat16'):.2f} times float32; this machine's products: {products:.2f} times"
+        f"{case.model}:{case.batch} in mixed_bfloat16: {steps} times float32; this machine's products: {products} times"
     )
 
 

@@ -36,11 +36,11 @@ def one_comparison(
     draw: random.Random, change: float, spread: float, window_error: float, most: int
 ) -> tuple[str, int]:
     """Outcome and pairs of a comparison whose truth is `change`."""
-    sd = math.sqrt(2 * spread**2 + window_error**2)
+    sd = math.sqrt(2 * spread**2 + window_error**2)  # the windows' share of it is known, the workers' is not
     ratios: list[float] = []
     while len(ratios) < most:
         ratios.append(draw.gauss(math.log1p(change), sd))
-        found = decide(ratios, TOLERANCE, most)
+        found = decide(ratios, TOLERANCE, most, window_error=window_error)
         if found.outcome is not Outcome.INCONCLUSIVE:
             break
     return found.outcome.value, len(ratios)

@@ -169,7 +169,7 @@ def _make_imagenet(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.make_imagenet import make_imagenet
 
     made = make_imagenet(arguments.folder, arguments.images, arguments.shards, arguments.seed)
-    print(f"{made}\nuse it: pytest --tfperf-data-dir {arguments.folder}")
+    print(f"{made}\nuse it: pytest perf_tests --tfperf-data-dir={arguments.folder.resolve()}")
     return EXIT_GREEN
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from pytest_tfperf.breakdown import Breakdown
 from pytest_tfperf.frozen_json import plain
+from pytest_tfperf.noise import PUBLISHED_SPREAD
 from pytest_tfperf.throughput import Throughput
 from pytest_tfperf.verdict import Outcome, Tolerance
 from pytest_tfperf.workload import Workload
@@ -22,6 +23,9 @@ LEAST_PAIRS = 3
 
 FALSE_ALARMS = 0.01
 """How often a side that is slower by no more than the tolerance is called REGRESSED, at most, over all looks."""
+
+EXPECTED_PAIRS = 2
+"""What is known before the first pair of how much pairs differ counts as much as so many pairs more: see `decide`."""
 
 _FALSE_PASSES = 0.025  # how often one that is slower by more passes; both ends of a 95 % interval have as much
 
@@ -140,7 +144,7 @@ class Finding:
         return dataclasses.replace(self, outcome=outcome, reason=reason)
 
 
-def decide(log_ratios: Sequence[float], tolerance: Tolerance, most_pairs: int) -> Finding:
+def decide(log_ratios: Sequence[float], tolerance: Tolerance, most_pairs: int, *, window_error: float = 0.0) -> Finding:
     """Hold the pairs so far against the tolerance; may be asked after each pair, up to `most_pairs` of them.
 
     A t interval over pairs: windows of one pair share what sets its two processes apart, so only pairs are
@@ -149,12 +153,17 @@ def decide(log_ratios: Sequence[float], tolerance: Tolerance, most_pairs: int) -
     design, with nominal levels for t). REGRESSED takes an upper end below the tolerance at 1 %, PASS a lower end above
     it at 2.5 %, IMPROVED one above the upper tolerance at 1 %.
 
+    Three pairs say nearly nothing of their own spread, and need not say it alone: their windows tell what windows make
+    them differ by, and fresh workers differ by a percent or so on any machine (`PUBLISHED_SPREAD`). That expectation is
+    averaged with what the pairs show as if it came from `EXPECTED_PAIRS` more pairs, so that it soon yields to them.
+
     Args:
         log_ratios: ln(b / a) of each pair, in order; at least one.
         tolerance: the drop and the rise of b that are accepted.
         most_pairs: after how many pairs it ends whatever they say: the looks that share the error.
+        window_error: the standard error of a pair's log ratio from its windows alone.
     """
-    mean, error, freedom = _centre(log_ratios)
+    mean, error, freedom = _centre(log_ratios, math.hypot(math.sqrt(2) * PUBLISHED_SPREAD, window_error))
     shown = _t_quantile(freedom, share(_FALSE_PASSES, most_pairs)) * error if freedom else math.inf
     strict = _t_quantile(freedom, share(FALSE_ALARMS, most_pairs)) * error if freedom else math.inf
     lower = -math.inf if tolerance.lower is None else math.log1p(tolerance.lower)
@@ -177,8 +186,11 @@ def share(error: float, most_pairs: int) -> float:
     return error / min(looks, _COST_OF_LOOKS * math.sqrt(looks))
 
 
-def _centre(log_ratios: Sequence[float]) -> tuple[float, float, int]:
-    """The trimmed mean, its standard error (Yuen 1974), degrees of freedom; 0 of them below `LEAST_PAIRS`."""
+def _centre(log_ratios: Sequence[float], expected: float) -> tuple[float, float, int]:
+    """The trimmed mean, its standard error (Yuen 1974), degrees of freedom; 0 of them below `LEAST_PAIRS`.
+
+    `expected` is a pair's standard deviation before any is seen.
+    """
     count, in_order = len(log_ratios), sorted(log_ratios)
     cut = count // _TRIMMED_FROM
     kept = in_order[cut : count - cut]
@@ -186,7 +198,10 @@ def _centre(log_ratios: Sequence[float]) -> tuple[float, float, int]:
     if count < LEAST_PAIRS:
         return mean, math.inf, 0
     winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
-    return mean, statistics.stdev(winsorised) * math.sqrt(count) / len(kept), len(kept) - 1
+    seen = statistics.variance(winsorised) * count / len(kept) ** 2
+    freedom = EXPECTED_PAIRS + len(kept) - 1
+    variance = (EXPECTED_PAIRS * expected**2 / len(kept) + (len(kept) - 1) * seen) / freedom
+    return mean, math.sqrt(variance), freedom
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from pytest_tfperf.guard import Guard, Seen
 from pytest_tfperf.largest_batch import LargestBatch
 from pytest_tfperf.launchers import Job, Launcher, Progress, TrainingRun
 from pytest_tfperf.parts import Input
+from pytest_tfperf.telemetry import remedy
 from pytest_tfperf.throughput import run_value, summarise
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt, Trial
@@ -61,6 +63,10 @@ class Cap:
             raise TfperfError(f"max_pairs={self.pairs!r}: it takes a whole number from {LEAST_PAIRS} to decide")
         if not self.seconds > 0:
             raise TfperfError(f"max_seconds={self.seconds!r} must be above 0")
+
+    def reached(self, pairs: int, seconds: float) -> int:
+        """The most pairs that there will be, from what the first ones took: each look is stricter for each to come."""
+        return max(pairs, int(min(self.pairs, self.seconds * pairs / seconds)))
 
 
 def compare(
@@ -106,14 +112,17 @@ def compare(
     source = _Pairs(a, b, topology, plan, watch, guard if judged else None)
     pairs: list[Pair] = []
     aside: list[tuple[Pair, str]] = []
+    most = cap.pairs
     while True:
         spoilt = _add(source, pairs, aside)
-        finding = _finding(pairs or [aside[-1][0]], tolerance, cap)
+        if len(pairs) == LEAST_PAIRS:
+            most = cap.reached(LEAST_PAIRS, time.monotonic() - started)
+        finding = _finding(pairs or [aside[-1][0]], tolerance, most)
         if spoilt:
             finding = finding.instead(Outcome.INVALID, spoilt)
         if finding.outcome is not Outcome.INCONCLUSIVE or not judged:
             break
-        if (end := _end(len(pairs), len(aside), time.monotonic() - started, cap)) is not None:
+        if (end := _end(len(pairs), len(aside), time.monotonic() - started, cap, most)) is not None:
             finding = finding.instead(finding.outcome, f"{finding.reason}{end}")
             break
     pairs = pairs or [aside[-1][0]]
@@ -147,10 +156,7 @@ def _add(source: _Pairs, pairs: list[Pair], aside: list[tuple[Pair, str]]) -> st
             pairs.append(pair)
             return ""
         aside.append((pair, seen.disturbance))
-    return (
-        f"INVALID: {seen.disturbance} (and something in each of {TRIES} fresh pairs). Free the machine of other work, "
-        "or accept more of it with --tfperf-busy FRACTION"
-    )
+    return f"INVALID: {seen.disturbance} (and something in each of {TRIES} fresh pairs). {remedy(seen.disturbance)}"
 
 
 class _Pairs:
@@ -258,8 +264,10 @@ class _Pairs:
         return lambda text: self._watch.phase(f"{place}: {text}")
 
 
-def _finding(pairs: list[Pair], tolerance: Tolerance, cap: Cap) -> Finding:
-    finding = decide([pair.log_ratio for pair in pairs], tolerance, cap.pairs)
+def _finding(pairs: list[Pair], tolerance: Tolerance, most: int) -> Finding:
+    errors = [pair.error for pair in pairs if math.isfinite(pair.error)]
+    window_error = math.sqrt(statistics.fmean(error**2 for error in errors)) if errors else 0.0
+    finding = decide([pair.log_ratio for pair in pairs], tolerance, most, window_error=window_error)
     losses = {"a": pairs[-1].a.windows[-1].loss, "b": pairs[-1].b.windows[-1].loss}
     for name, loss in losses.items():
         if loss is not None and not math.isfinite(loss):
@@ -268,11 +276,11 @@ def _finding(pairs: list[Pair], tolerance: Tolerance, cap: Cap) -> Finding:
     return finding
 
 
-def _end(pairs: int, aside: int, seconds: float, cap: Cap) -> str | None:
+def _end(pairs: int, aside: int, seconds: float, cap: Cap, most: int) -> str | None:
     """Why no further pair is begun."""
     if pairs >= cap.pairs:
         return f"; max_pairs={cap.pairs} is reached"
-    if seconds * (1 + 1 / (pairs + aside)) > cap.seconds:
+    if pairs >= most or seconds * (1 + 1 / (pairs + aside)) > cap.seconds:
         return f"; the next pair would end after max_seconds={cap.seconds:g}"
     return None
 

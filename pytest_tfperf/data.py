@@ -25,7 +25,7 @@ tf.train.Example with
   {LABEL}  a whole number, 1 to 1000
   {BOX[1]} (ymin, xmax, ymax)  floats from 0 to 1, any number of boxes or none"""
 _GET_ONE = (
-    "A small set of real photographs: tfperf make-imagenet DIR. Then pytest --tfperf-data-dir DIR "
+    "A small set of real photographs: tfperf make-imagenet DIR. Then pytest perf_tests --tfperf-data-dir=DIR "
     "(or TFPERF_DATA_DIR, or tfperf_data_dir in the ini file)."
 )
 

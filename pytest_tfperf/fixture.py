@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -199,7 +200,8 @@ class ThroughputFixture:
             pairs += [pair(), pair()]  # one pair may have met a slow spell of the machine
         ratio = statistics.median(one / another for one, another in pairs)
         if ratio < least and not self.session.settings.smoke:
-            raise ThroughputRegression(ratios.message(pairs, published, least, self.test))
+            rerun = f"pytest {shlex.quote(self.test)}{self.session.settings.again}"
+            raise ThroughputRegression(ratios.message(pairs, published, least, rerun))
         return ratio
 
     def conclude(self, warn: Callable[[str], None]) -> None:
@@ -223,15 +225,15 @@ class ThroughputFixture:
             if skipped := record.environment.get(SKIPPED):
                 warn(f"{record.workload.id} on {record.devices}: records skipped: {skipped.replace('_', ' ')}")
         for judged in found[Consequence.WARNS]:
-            warn(_messages([judged]))
+            warn(self._messages([judged]))
         if failing := found[Consequence.FAILS]:
-            raise _failure(failing)
+            raise self._failure(failing)
         if invalid := found[Consequence.ERRORS]:
-            raise MeasurementError(_messages(invalid))
+            raise MeasurementError(self._messages(invalid))
         for record in self._to_save:
             self.session.changes.append(self.session.bench.save(record))
         if unknown := found[Consequence.SKIPS]:
-            raise NoBaseline(_messages(unknown))
+            raise NoBaseline(self._messages(unknown))
 
     @property
     def undecided(self) -> bool:
@@ -242,7 +244,7 @@ class ThroughputFixture:
         """What speaks against the test besides, where its body failed first: a regression, or one that is suspected."""
         settings = self.session.settings
         against = (Consequence.FAILS, Consequence.WARNS)
-        return _messages([j for j in self._judged if consequence(j, settings) in against])
+        return self._messages([j for j in self._judged if consequence(j, settings) in against])
 
     def _earlier(self, workload: Workload, on: Topology) -> Record | None:
         """What this very call gave when the test ran first, where it runs again to be decided.
@@ -320,6 +322,18 @@ class ThroughputFixture:
         self.session.records.append(record)
         return record.throughput
 
+    def _messages(self, judged: Sequence[Record | Comparison]) -> str:
+        again = self.session.settings.again
+        return "\n\n".join(
+            message(j, again) if isinstance(j, Record) else comparisons.message(j, again) for j in judged
+        )
+
+    def _failure(self, judged: Sequence[Record | Comparison]) -> AssertionError:
+        """The exception of the gravest outcome, with all that there is to say."""
+        outcomes = {outcome_of(j) for j in judged}
+        kinds = (kind for outcome, kind in _FAILURE_OF.items() if outcome in outcomes)
+        return next(kinds, MissingBaseline)(self._messages(judged))  # above a floor it is a baseline that is missing
+
     def _plan(self, steps: int | None, warmup_steps: int | None) -> Plan:
         settings = self.session.settings
         return Plan(
@@ -337,14 +351,3 @@ def _before(earlier: Record | None) -> str:
 def _refuse_untaken(on: Topology) -> None:
     if on.devices is None:
         raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")
-
-
-def _messages(judged: Sequence[Record | Comparison]) -> str:
-    return "\n\n".join(message(j) if isinstance(j, Record) else comparisons.message(j) for j in judged)
-
-
-def _failure(judged: Sequence[Record | Comparison]) -> AssertionError:
-    """The exception of the gravest outcome, with all that there is to say."""
-    outcomes = {outcome_of(j) for j in judged}
-    kinds = (kind for outcome, kind in _FAILURE_OF.items() if outcome in outcomes)
-    return next(kinds, MissingBaseline)(_messages(judged))  # above a floor it is a baseline that is missing

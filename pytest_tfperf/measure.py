@@ -21,11 +21,12 @@ from pytest_tfperf.launchers import Launcher
 from pytest_tfperf.night import LEAST_TESTS, NO_SHIFT, Night, Shift
 from pytest_tfperf.parts import Input
 from pytest_tfperf.record import Record
-from pytest_tfperf.reference import Reference, floor_rate, reference_for, refuse_row_of_gpus
+from pytest_tfperf.reference import Reference, floor_rate, reference_for, refuse_other_devices
 from pytest_tfperf.rehearsal import baseline_of, runs_wanted
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
+from pytest_tfperf.telemetry import remedy
 from pytest_tfperf.throughput import run_value, summarise
 from pytest_tfperf.tonight import Tonight
 from pytest_tfperf.topology import Topology
@@ -111,7 +112,7 @@ class Bench:
         key = Key(workload.id, topology.shape)
         found = reference_for(self._baselines, topology.machine, key, gpu_fp32_tflops=floor_rate(topology))
         if found.baseline is not None and not found.floor:
-            refuse_row_of_gpus(found.baseline, topology)
+            refuse_other_devices(found.baseline, topology)
         if self._settings.update_baselines:
             return self._rehearse(workload, topology, plan, test, earlier)
         accepted = found.tolerance(tolerance, Tolerance.of(self._settings.tolerance))
@@ -147,6 +148,21 @@ class Bench:
     def sharing(self) -> int:
         """Tests that share the night's false alarms: those that were judged, or, until all have run, were selected."""
         return len(self._judged) if self._all_ran else self._tests
+
+    def nights(self, baseline: Baseline | None) -> Sequence[Night]:
+        """Those before tonight; where the history broke in mid-session, tonight's runs are judged by themselves."""
+        try:
+            return self._history.nights(baseline) if baseline else ()
+        except TfperfError as error:
+            self.not_kept = self.not_kept or str(error)
+            return ()
+
+    def keep(self, record: Record) -> None:
+        """In the history; a full disk must not cost the verdict that was just reached."""
+        try:
+            self._history.append(record)
+        except TfperfError as error:
+            self.not_kept = self.not_kept or str(error)
 
     def save(self, record: Record) -> Change:
         """Make a rehearsed record this machine's baseline.
@@ -223,8 +239,7 @@ class Bench:
             if not attempt.disturbance:
                 return Trial((*trial.attempts, attempt), aside)
             aside += (attempt,)
-        advice = "Free the machine of other work, or accept more of it with --tfperf-busy FRACTION"
-        advice = f"(and something in each of {TRIES} fresh workers). {advice}"
+        advice = f"(and something in each of {TRIES} fresh workers). {remedy(attempt.disturbance)}"
         raise Spoilt(workload, topology, attempt.disturbance, advice, aside[len(trial.set_aside) :])
 
     def _one_more_beside(
@@ -234,7 +249,7 @@ class Bench:
         try:
             return self._one_more(earlier.trial.believed(), workload, topology, plan, baseline)
         except MeasurementError:
-            self._keep(earlier)
+            self.keep(earlier)
             raise
 
     def _judge(self, trial: Trial, found: Reference, accepted: Tolerance, shift: Shift) -> Verdict:
@@ -246,24 +261,16 @@ class Bench:
             floor=found.floor,
             tests=self.sharing,
             shift=NO_SHIFT if found.floor else shift,  # a document's figure says nothing of this machine's nights
-            nights=self._nights(found),
-            hold=self._settings.hold,
+            nights=() if found.floor else self.nights(found.baseline),
+            hold=self._settings.hold and not found.floor,  # what is below a weaker GPU's figure needs no second night
         )
 
     def _stop_early(self, found: Reference, accepted: Tolerance) -> Enough:
         baseline, noise = found.baseline, found.noise
         if baseline is None or noise is None:
             return lambda _: False
-        nights = self._nights(found)
+        nights = () if found.floor else self.nights(found.baseline)
         return lambda attempt: may_stop(summarise(Trial((attempt,))), baseline, accepted, noise, nights)
-
-    def _nights(self, found: Reference) -> Sequence[Night]:
-        """Those before tonight; where the history broke in mid-session, tonight's runs are judged by themselves."""
-        try:
-            return self._history.nights(found.baseline) if found.baseline else ()
-        except TfperfError as error:
-            self.not_kept = self.not_kept or str(error)
-            return ()
 
     def _note_first_run(self, test: str, tonight: Tonight, trial: Trial, found: Reference) -> None:
         if found.baseline is None:
@@ -309,14 +316,7 @@ class Bench:
             seconds=time.monotonic() - started,
         )
         if not (record.undecided or self._settings.smoke):  # one window tells neither a throughput nor a time
-            self._keep(record)
+            self.keep(record)
         if verdict is None and not math.isfinite(record.throughput.loss or 0.0):
             raise MeasurementError(f"{workload.id} on {record.devices}: the loss is {record.throughput.loss}")
         return record
-
-    def _keep(self, record: Record) -> None:
-        """In the history; a full disk must not cost the verdict that was just reached."""
-        try:
-            self._history.append(record)
-        except TfperfError as error:
-            self.not_kept = self.not_kept or str(error)

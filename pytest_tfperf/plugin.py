@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext
@@ -84,6 +86,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Connect the progress line with the terminal, where there is one."""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # what CI and Slurm send when time is up
+        signal.signal(signal.SIGTERM, _end_in_order)
+        session.config.add_cleanup(_leave_sigterm)
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         _connect(session.config.stash[_SESSION].live, session.config, reporter)
@@ -186,7 +192,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     except NoData as error:
         if pyfuncitem.config.stash[_SESSION].settings.require_baseline:
             raise MeasurementError(str(error)) from None  # the nightly gate: nothing passes that was not measured
-        reason = str(error).partition("\n")[0] + " Name one with --tfperf-data-dir DIR"
+        reason = str(error).partition("\n")[0] + " Name one with --tfperf-data-dir=DIR"
         pyfuncitem.config.stash[_SESSION].skipped[reason] += 1
         pytest.skip(reason)
     except (NotEnoughDevices, NotBuiltYet, NoBaseline) as error:
@@ -215,6 +221,7 @@ def pytest_runtest_makereport(
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """End the workers and set the exit status."""
     state = session.config.stash[_SESSION]
+    state.keep_interrupted()
     state.close()
     session.exitstatus = state.exit_status(int(session.exitstatus), failures=session.testsfailed)
 
@@ -235,6 +242,15 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
 
     forget_clock_readings(machine_info)
     machine_info["tfperf_machine"] = config.stash[_SESSION].topology.machine
+
+
+def _leave_sigterm() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _end_in_order(*_: object) -> None:
+    """End the session as Ctrl-C does: finished results are shown and kept, no worker is left."""
+    pytest.exit("SIGTERM: somebody, or a time limit, ended the session")
 
 
 def _register_names(config: pytest.Config) -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from pytest_tfperf.attempts import Spoilt
-from pytest_tfperf.baseline import Key
+from pytest_tfperf.baseline import Baseline, Key
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.night import Night
 from pytest_tfperf.record import Record
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.reference import floor_rate, reference_for
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores import trial_file
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.stores.history import History
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Trial
 from pytest_tfperf.verdict import Tolerance
@@ -48,17 +49,23 @@ class Recorder:
 
     Args:
         settings: the folder, the default tolerance, and whether a regression is held.
-        baselines, history: what the verdicts rest on.
+        baselines: what the verdicts rest on.
         tests: tells how many tests share the night's false alarms.
+        nights: tells what the nights before gave, of a baseline.
     """
 
     def __init__(
-        self, settings: Settings, baselines: BaselineStore, history: History, tests: Callable[[], int]
+        self,
+        settings: Settings,
+        baselines: BaselineStore,
+        tests: Callable[[], int],
+        nights: Callable[[Baseline | None], Sequence[Night]],
     ) -> None:
         self._settings = settings
         self._baselines = baselines
-        self._history = history
         self._tests = tests
+        self._nights = nights
+        self.not_kept = ""  # why the folder lacks a trial
 
     def prepare(self) -> None:
         """Raise TfperfError where the folder can't be written."""
@@ -66,11 +73,11 @@ class Recorder:
             trial_file.check_writable(self._settings.save_trials)
 
     def keep(self, record: Record, taking: Taking) -> None:
-        """Write what was measured; raises TfperfError where that fails."""
+        """Write what was measured; a full disk costs no verdict, `not_kept` says so."""
         self._write(taking, record.trial, record)
 
     def keep_spoilt(self, spoilt: Spoilt, earlier: Record | None, taking: Taking) -> None:
-        """Write a measurement that was given up, with what disturbed each attempt; raises as `keep` does.
+        """Write a measurement that was given up, with what disturbed each attempt; as `keep`.
 
         Args:
             spoilt: why, and the attempts since `earlier`; those of a control say nothing of this test.
@@ -111,15 +118,18 @@ class Recorder:
             gpu_fp32_tflops=peak,
             tests=self._tests(),
             credited=verdict.credited if verdict else 0.0,
-            nights=self._history.nights(found.baseline) if found.baseline else (),
-            hold=self._settings.hold,
+            nights=() if found.floor else tuple(self._nights(found.baseline)),
+            hold=self._settings.hold and not found.floor,
             device_data_images_per_sec=where.device_data_images_per_sec if where else None,
             environment=record.environment if record else self._environment(trial),
             commit=record.commit if record else "",
             time=record.time if record else datetime.now().astimezone().isoformat(timespec="seconds"),
             seconds=record.seconds if record else 0.0,
         )
-        trial_file.write(self._settings.save_trials, recording, taking.place)
+        try:
+            trial_file.write(self._settings.save_trials, recording, taking.place)
+        except TfperfError as error:
+            self.not_kept = self.not_kept or str(error)
 
     def _environment(self, trial: Trial) -> dict[str, str]:
         """Of a measurement that came to no record: the worker's, and that it lost throughput on purpose."""

@@ -55,16 +55,23 @@ def reference_for(store: BaselineStore, machine: str, key: Key, *, gpu_fp32_tflo
     return Reference(own, floor, noise_of(own, rows.values()) if own else None, document)
 
 
-def refuse_row_of_gpus(row: Baseline, topology: Topology) -> None:
-    """A named machine without its driver would hold its CPUs against a GPU's figures, or overwrite them.
+def refuse_other_devices(row: Baseline, topology: Topology) -> None:
+    """A name promises equal hardware, but nobody checks it: a driver is gone, another GPU is in the host.
 
     Raises:
-        BaselineError: the row was measured on GPUs, and the topology is of CPUs.
+        BaselineError: the row was measured on GPUs, and the topology is of CPUs or of another model.
     """
     if row.gpu and topology.on_cpus:
         raise BaselineError(
             f"{row.machine}.csv: {row.key.workload} {row.key.topology} was measured on {row.gpu}, and this test runs "
             f"on CPUs: {topology.why_no_gpus or 'it took no GPU'}. `tfperf topology` says more"
+        )
+    here = {gpu.name for gpu in topology.gpus}
+    if row.gpu and row.is_measured and here and here != {row.gpu}:
+        raise BaselineError(
+            f"{row.machine}.csv: {row.key.workload} {row.key.topology} was measured on {row.gpu}, and this machine, "
+            f"which bears the same name, has {' and '.join(sorted(here))}. Give it a name of its own "
+            "(--tfperf-machine NAME) and record its baselines, or delete the old rows"
         )
 
 

@@ -107,7 +107,9 @@ class Session:
         return [test for test in self.tests if self.marks.get(test) != (False, True)]
 
     def lost_devices(self, error: NotEnoughDevices) -> str:
-        """Where the machine has a name and once had as many GPUs: what its baselines say of them, else ""."""
+        """Why GPUs that should be there are not: a driver that fails, fewer than a named machine's rows; else ""."""
+        if self.topology.driver_fault:
+            return f"{error}. A driver is installed, so that this is no machine without GPUs"
         name = self.settings.machine
         if not (name and error.wanted):
             return ""
@@ -132,7 +134,7 @@ class Session:
     @cached_property
     def recorder(self) -> Recorder:
         """Keeps whole trials, where `--tfperf-save-trials` asks for it."""
-        return Recorder(self.settings, self.baselines, self.history, lambda: self.bench.sharing)
+        return Recorder(self.settings, self.baselines, lambda: self.bench.sharing, lambda row: self.bench.nights(row))
 
     @cached_property
     def launcher(self) -> Launcher:
@@ -230,6 +232,13 @@ class Session:
         except TfperfError as error:
             self._not_kept = self._not_kept or str(error)
 
+    def keep_interrupted(self) -> None:
+        """In the history what a session that was cut off leaves in doubt: the next night must know of it."""
+        done = {record.test for record in self.records} | {test for test, _ in self.not_measured}
+        for record in (r for test, records in self.deferred.items() if test not in done for r in records):
+            if record.undecided and record.verdict is not None and not record.verdict.waits:
+                self.bench.keep(record)
+
     def summary(self, *, skips: bool) -> list[str]:
         """What to say after the last test; a test that was to be run again, and was not, is in doubt.
 
@@ -250,6 +259,7 @@ class Session:
                 measured_nothing=self._measured_nothing,
                 shifts=self.bench.shifts if "bench" in vars(self) else {},
                 not_kept=self._not_kept or (self.bench.not_kept if "bench" in vars(self) else ""),
+                not_saved=self.recorder.not_kept if "recorder" in vars(self) else "",
             ),
         )
         return [*parts[0], *([""] if all(parts) else []), *parts[1], *(summary.skips(self.skipped) if skips else [])]

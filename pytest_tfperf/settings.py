@@ -7,6 +7,7 @@ first that is given holds.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from dataclasses import field as dataclass_field
@@ -115,48 +116,52 @@ class Settings:
 
     root: Path = Path()
     tolerance_asked: bool = False
+    again: str = ""  # the command line's options that say what is measured, for a command that measures it again
     update_baselines: Update | None = None
     baselines: Path = _option(
-        Path("baselines"), Path, "folder of the baselines, one CSV for each machine (under rootdir)", "DIR"
+        Path("baselines"), _folder, "folder of the baselines, one CSV for each machine (under rootdir)", "DIR"
     )
     dir: Path = _option(
-        Path(".tfperf"), Path, "folder of the local history and the workers' logs (under rootdir)", "DIR"
+        Path(".tfperf"), _folder, "folder of the local history and the workers' logs (under rootdir)", "DIR"
     )
     machine: str = _option("", str, "name of this machine's baselines, instead of one made from its hardware", "NAME")
     tolerance: float = _option(0.02, _tolerance, "accepted change where neither test nor baseline says", "FRACTION")
     steps: int = _option(100, _count(1), "the most steps that are timed, where the test doesn't say", "N")
-    warmup_steps: int = _option(10, _count(0), "the least steps before them that are not timed", "N")
+    warmup_steps: int = _option(10, _count(0), "steps that run before them untimed, at least", "N")
     busy: float = _option(
-        0.25, _share, "CPU time, as a fraction, that others may use before bad news is not believed; 1: any", "FRACTION"
+        0.25,
+        _share,
+        "other processes' part of the CPU time above which a slow run is measured again, and then INVALID; 1: off",
+        "FRACTION",
     )
     steal: float | None = _option(
         None,
         _share,
-        "CPU time, as a fraction, that the hypervisor may give to other machines; 1: any (default: as --tfperf-busy)",
+        "the same for what the hypervisor gives to other machines; 1: off (default: as --tfperf-busy)",
         "FRACTION",
     )
     idle: float = _option(
         0.25,
         _share,
-        "idle CPU time, as a fraction, above which what others use is nobody's loss; 1: it always counts",
+        "while more of the CPU than this is idle, other processes don't count; 1: they always do",
         "FRACTION",
     )
-    swap: float = _option(1.0, _rate, "pages in and out of swap before bad news is not believed; inf: any", "MIB/S")
-    gpu_busy: float = _option(
-        0.05, _share, "use of our GPU, as a fraction, by one other process that is accepted; 1: any", "FRACTION"
+    swap: float = _option(
+        1.0, _rate, "swapping above which a slow run is measured again, then INVALID; inf: off", "MIB/S"
     )
+    gpu_busy: float = _option(0.05, _share, "the same for another process's use of our GPU; 1: off", "FRACTION")
     gpu_throttled: float = _option(
         0.25,
         _share,
-        "of a GPU's samples, as a fraction, that may show heat, the power brake or others' work; 1: all",
+        "the part of a GPU's samples that may show heat, the power brake or others' work; 1: all",
         "FRACTION",
     )
-    max_time: float = _option(0.0, _seconds, "timing of a run ends here even where steps are left", "SECONDS")
+    max_time: float = _option(0.0, _seconds, "the most seconds that a run is timed, even if steps are left", "SECONDS")
     against: Path | None = _option(
         None, find_python, "compare with another Python, or virtual environment, instead of the baselines", "PYTHON"
     )
     save_trials: Path | None = _option(
-        None, Path, "keep each measurement's whole trial as a file, for `tfperf replay` (under rootdir)", "DIR"
+        None, _folder, "keep each measurement's whole trial as a file, for `tfperf replay` (under rootdir)", "DIR"
     )
     input_pipeline: str = _option("device", str, "the input_pipeline fixture's value where not parametrised", "NAME")
     data_dir: Path | None = _option(
@@ -167,26 +172,32 @@ class Settings:
     )
     runs: int = _option(5, _count(5), "fresh runs that --update-baselines measures, at least 5", "N")
     require_baseline: bool = _option(
-        False, _flag, "the nightly gate: no baseline fails, and measuring nothing is not green"
+        False,
+        _flag,
+        "the nightly gate: a test without a measured baseline fails, measuring nothing exits with 6",
     )
     strict: bool = _option(
-        False, _flag, "fail what is INCONCLUSIVE too, and refuse a tolerance tighter than noise allows"
+        False, _flag, "fail INCONCLUSIVE tests too, and refuse a tolerance that noise does not allow"
     )
-    hold: bool = _option(False, _flag, "a regression must show on two of three nights before it fails")
+    hold: bool = _option(
+        False,
+        _flag,
+        "fail a regression only where one of the two nights before shows it too (in --tfperf-dir)",
+    )
     coverage: bool = _option(
         False, _flag, "run nothing: list the documents' figures that no selected test would measure"
     )
-    smoke: bool = _option(False, _flag, "one window of each test, nothing judged: will tonight run?")
+    smoke: bool = _option(False, _flag, "run one window of each test and judge nothing: see whether all of them start")
     worker: WorkerStart = _option(
         WorkerStart.FORK,
         WorkerStart,
         "fork workers from a server that has imported TensorFlow, or start fresh ones",
         "HOW",
     )
-    timeout: float = _option(600.0, _seconds, "seconds of silence after which a worker is taken for hung", "SECONDS")
+    timeout: float = _option(600.0, _seconds, "seconds of silence after which a worker is killed as hung", "SECONDS")
     split_gpu: bool = _option(False, _flag, "split one GPU into as many as a test takes, to try the multi-GPU paths")
     inject_slowdown: float = _option(
-        0.0, _fraction, "throughput that workers lose on purpose: try the gate", "FRACTION"
+        0.0, _fraction, "part of their throughput that workers lose on purpose: see the gate fail", "FRACTION"
     )
 
     @classmethod
@@ -206,6 +217,7 @@ class Settings:
             root=config.rootpath,
             update_baselines=Update(update) if update else None,
             tolerance_asked=given["tolerance"] is not None,
+            again=_again(given),
             **values,
         )
         settings._refuse_contradictions()
@@ -297,6 +309,23 @@ def _given(config: pytest.Config, name: str, environment: Mapping[str, str]) -> 
     if value := config.getini(f"tfperf_{name}"):
         return f"{config.inipath}: tfperf_{name}", str(value)
     return None
+
+
+_OF_ONE_SESSION = (
+    "require_baseline", "strict", "hold", "coverage", "smoke", "save_trials", "inject_slowdown", "max_time"
+)  # fmt: skip
+
+
+def _again(given: Mapping[str, tuple[str, str] | None]) -> str:
+    """What the command line said of machine, folders, limits and the like; shell words, each after a space."""
+    flags = {name for name, option in _options().items() if option.metadata["parse"] is _flag}
+    said = {name: value for name, value in given.items() if value and value[0].startswith("--")}
+    words = [
+        place if name in flags else f"{place}={text}"
+        for name, (place, text) in said.items()
+        if name not in _OF_ONE_SESSION
+    ]
+    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def _parse(name: str, place: str, text: str) -> Any:

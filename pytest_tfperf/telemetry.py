@@ -139,6 +139,22 @@ def disturbance(samples: Sequence[Sample], limits: Limits = Limits()) -> str:
     return _gpus(samples, limits) or _other_cpu(samples, limits) or _steal(samples, limits) or _swap(samples, limits)
 
 
+def remedy(sentence: str) -> str:
+    """What to do about a disturbance, or a control that got slower, from the sentence that says what it was."""
+    return next((way for phrase, way in _REMEDIES.items() if phrase in sentence), "Free the machine of other work")
+
+
+_REMEDIES = {
+    "other processes used": "End that work, or accept more of it with --tfperf-busy FRACTION",
+    "the hypervisor gave": "Take a machine that is not shared, or accept more of it with --tfperf-steal FRACTION",
+    "swapping": "Free memory, or accept more of it with --tfperf-swap MIB/S",
+    "slowed down": "See to cooling and power supply, or accept more of it with --tfperf-gpu-throttled FRACTION",
+    " ran on ": "End it, take another GPU (CUDA_VISIBLE_DEVICES), or accept it with --tfperf-gpu-busy FRACTION",
+    "does not answer": "A driver that hangs mostly takes a reboot",
+    "slower by now": "Measure again when the machine is quiet",
+}
+
+
 def power_facts(samples: Sequence[Sample], limits: Limits = Limits()) -> dict[str, str]:
     """How the GPUs' power is capped: `gpu_power_limit`, and `gpu_power_capped`, "yes" where the cap held them back.
 

@@ -85,6 +85,7 @@ class Topology:
         nodes: machines like this one that train together.
         devices: what is taken; None before `take`.
         why_no_gpus: the reason, where there are none.
+        driver_fault: the reason is a driver that is installed and fails.
         notes: what else a reader must know: hidden, lost or unusable GPUs.
         gpu_key: the GPU part of the machine's key, where `gpus` are not all of the machine's.
         machine_name: replaces the key (`--tfperf-machine`).
@@ -102,6 +103,7 @@ class Topology:
     nodes: int = 1
     devices: Devices | None = None
     why_no_gpus: str = ""
+    driver_fault: bool = False
     notes: tuple[str, ...] = ()
     gpu_key: str = ""
     machine_name: str = ""

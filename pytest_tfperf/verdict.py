@@ -96,7 +96,8 @@ class Verdict:
         change: fraction against the reference, -0.13 for 13 % slower.
         lower, upper: images per second between which it passes unremarked; None where unbounded.
         tolerance: what was accepted.
-        threshold: the drop, a positive fraction, that would have failed: the tolerance, or more where noise needs it.
+        threshold: the drop, a positive fraction, that so many runs tell from noise: the tolerance, or more.
+        fails_at: the same for the runs that decide where a drop is suspected: the confirmed drop that fails.
         noise: what the runs are known to differ by.
         smallest_loss: the loss that would have been caught about 95 times in 100, with as many runs as that takes.
         shift: what all tests of the night have in common.
@@ -114,6 +115,7 @@ class Verdict:
     upper: float | None = None
     tolerance: Tolerance | None = None
     threshold: float | None = None
+    fails_at: float | None = None
     noise: Noise | None = None
     smallest_loss: float | None = None
     shift: Shift = NO_SHIFT
@@ -191,6 +193,7 @@ def judge(
         upper=None if tolerance.upper is None or floor else centre * math.exp(limits.rise(len(runs))),
         tolerance=tolerance,
         threshold=None if tolerance.lower is None else 1 - math.exp(-limits.drop(len(runs))),
+        fails_at=None if tolerance.lower is None else 1 - math.exp(-limits.drop(max(len(runs), stages[-1]))),
         noise=noise,
         smallest_loss=None if tolerance.lower is None else 1 - math.exp(-limits.smallest_loss(stages[-1])),
         shift=shift,

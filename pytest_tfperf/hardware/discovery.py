@@ -32,6 +32,7 @@ def assemble(host: Host, found: Found, environ: Mapping[str, str]) -> Topology:
         driver_version=found.driver_version,
         cuda_version=found.cuda_version,
         why_no_gpus=found.why_no_gpus,
+        driver_fault=found.driver_fault,
         notes=found.notes,
     )
     places = {gpu.uuid: i for i, gpu in enumerate(everything.gpus)}

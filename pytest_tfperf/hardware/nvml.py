@@ -6,6 +6,8 @@ nothing can be told, the reason is the result.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 ROOT = Path("/")
 
+_left: list[subprocess.Popen[bytes]] = []
+_ANSWER_SECONDS = 60.0  # a driver that wakes eight sleeping GPUs without persistence takes some
+
 # By the end of NVML's error names: what it means, and what to do.
 _CAUSES = {
     "LIBRARY_NOT_FOUND": "there is no libnvidia-ml.so.1: no NVIDIA driver is installed, or this container was started "
@@ -38,7 +43,16 @@ _CAUSES = {
 
 
 class NvmlError(TfperfError):
-    """NVML can't be asked at all; the text says why."""
+    """NVML can't be asked at all; the text says why.
+
+    Args:
+        text: for the user.
+        fault: a driver is installed, and fails: this is no machine without GPUs.
+    """
+
+    def __init__(self, text: str, *, fault: bool = False) -> None:
+        super().__init__(text)
+        self.fault = fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,7 @@ class Found:
     driver_version: str = ""
     cuda_version: str = ""
     why_no_gpus: str = ""
+    driver_fault: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -75,11 +90,12 @@ def session() -> Iterator[Any]:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        raise NvmlError(cause(pynvml, error)) from None
+        fault = error.value != pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
+        raise NvmlError(cause(pynvml, error), fault=fault) from None
     try:
         yield pynvml
     except pynvml.NVMLError as error:
-        raise NvmlError(cause(pynvml, error)) from None
+        raise NvmlError(cause(pynvml, error), fault=True) from None
     finally:
         with suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
@@ -93,17 +109,36 @@ def cause(nvml: Any, error: Any) -> str:
 
 def find_gpus(root: Path = ROOT) -> Found:
     """Every GPU that NVML shows to this process, whatever CUDA_VISIBLE_DEVICES says; none is no error."""
+    if _hangs(root):
+        why = "the NVIDIA driver does not answer; dmesg may say why (NVRM: Xid), and mostly it takes a reboot"
+        return Found(why_no_gpus=why, driver_fault=True)
     try:
         with session() as nvml:
             return _find(nvml, root)
     except NvmlError as error:
-        return Found(why_no_gpus=str(error))
+        return Found(why_no_gpus=str(error), driver_fault=error.fault)
+
+
+def _hangs(root: Path) -> bool:
+    """Whether a driver is there that does not answer a process of its own: it would hold us for ever, too."""
+    if not (root / "dev/nvidiactl").exists():
+        return False
+    quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    asking = subprocess.Popen([sys.executable, "-c", "import pynvml; pynvml.nvmlInit()"], **quiet)
+    try:
+        asking.wait(_ANSWER_SECONDS)
+    except subprocess.TimeoutExpired:
+        asking.kill()
+        _left.append(asking)  # and not waited for: its end is the driver's to allow
+        return True
+    return False
 
 
 def _find(nvml: Any, root: Path) -> Found:
     def ask(function: str, *args: Any) -> Any:
         # An older driver lacks the function, another GPU the feature: this fact is then unknown, and no more.
-        with suppress(nvml.NVMLError):
+        # AttributeError: the abandoned package pynvml, whose module has the same name, lacks later functions.
+        with suppress(nvml.NVMLError, AttributeError):
             return getattr(nvml, function)(*args)
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import site
@@ -43,6 +44,9 @@ _NO_MEMORY_IN_CPP = "std::bad_alloc"
 
 _LOGS_KEPT_SECONDS = 30 * 86_400.0
 
+_SCRATCH = "tfperf-worker-"
+_SCRATCH_KEPT_SECONDS = 2 * 86_400.0  # longer than any worker lives
+
 # A pipeline that ends or stalls just now must not hold up the night: its windows are measured already.
 _PARTS_SECONDS = 60.0
 
@@ -61,8 +65,8 @@ class LocalLauncher:
         self, *, logs: Path, silence_seconds: float, fresh: bool = False, python: str = sys.executable
     ) -> None:
         self._logs = logs
-        # In a container pytest has the same pid every night.
-        self._session = f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
+        # In containers that cron starts pytest has one pid everywhere; a comparison's sides begin in one second.
+        self._session = f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}-{secrets.token_hex(2)}"
         self._silence_seconds = silence_seconds
         self._fresh = fresh
         self._python = python
@@ -83,8 +87,24 @@ class LocalLauncher:
         listener, spawner = self._ready()
         self._started += 1
         log = self._logs / f"worker-{self._session}-{self._started}.log"
-        scratch = Path(tempfile.mkdtemp(prefix="tfperf-worker-"))
-        message = {
+        self._logs.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH))
+        try:
+            process = spawner.spawn(self._message(job, log, scratch))
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+        run = LocalRun(process, log, scratch, self._silence_seconds, self._python)
+        try:
+            run.prepare(listener, self._started, progress)
+        except BaseException:
+            run.close()
+            raise
+        return run
+
+    def _message(self, job: Job, log: Path, scratch: Path) -> dict[str, Any]:
+        """What `training.worker.work` takes."""
+        return {
             "number": self._started,
             "workload": job.workload.to_json(),
             "devices": asdict(job.devices),
@@ -96,19 +116,6 @@ class LocalLauncher:
             "environment": _environment(job) | {"TMPDIR": str(scratch)},
             "import_paths": _import_paths(),
         }
-        log.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            process = spawner.spawn(message)
-        except BaseException:
-            shutil.rmtree(scratch, ignore_errors=True)
-            raise
-        run = LocalRun(process, log, scratch, self._silence_seconds, self._python)
-        try:
-            run.prepare(listener, self._started, progress)
-        except BaseException:
-            run.close()
-            raise
-        return run
 
     def close(self) -> None:
         """End the server and every worker."""
@@ -277,12 +284,23 @@ def _import_paths() -> list[str]:
 
 
 def _forget_old(logs: Path) -> None:
-    """Logs of workers that nobody asked about for a month."""
-    oldest = time.time() - _LOGS_KEPT_SECONDS
+    """Logs that nobody asked about for a month; temporary files of workers whose session was killed."""
     for log in logs.glob("*.log"):
-        with suppress(OSError):
-            if log.stat().st_mtime < oldest:
+        if _older(log, _LOGS_KEPT_SECONDS):
+            with suppress(OSError):
                 log.unlink()
+    for scratch in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
+        if _older(scratch, _SCRATCH_KEPT_SECONDS):
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _older(path: Path, seconds: float) -> bool:
+    """Whether it is ours and was last written to so long ago."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return found.st_uid == os.getuid() and found.st_mtime < time.time() - seconds
 
 
 def _out_of_memory_kills() -> int:

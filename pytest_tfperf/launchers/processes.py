@@ -58,6 +58,7 @@ class ForkServer:
         self._python = python
         self._log = log
         self._statuses: dict[int, int] = {}
+        self._lost = False
         self._process = _run_module(python, "pytest_tfperf.training.server", listener, log)
         try:
             self._channel = self._await_call(listener)
@@ -81,8 +82,8 @@ class ForkServer:
 
     @property
     def gone(self) -> bool:
-        """Whether the server has ended, killed by somebody or by the kernel for its memory."""
-        return self._process.poll() is not None
+        """Whether the server has ended, killed by somebody or by the kernel for its memory, or fell silent."""
+        return self._lost or self._process.poll() is not None
 
     def status_of(self, pid: int, timeout_seconds: float) -> int | None:
         """The exit code of a worker that the server forked."""
@@ -102,7 +103,8 @@ class ForkServer:
             self._process.wait(timeout=0.5)
         except subprocess.TimeoutExpired:
             kill_group(self._process.pid)
-            self._process.wait()
+            with suppress(subprocess.TimeoutExpired):  # one that hangs in a driver dies when the driver lets it
+                self._process.wait(5)
 
     def _await_call(self, listener: Listener) -> Channel:
         deadline = time.monotonic() + 60
@@ -123,8 +125,14 @@ class ForkServer:
         while True:
             try:
                 message = self._channel.receive(timeout_seconds)
-            except (ConnectionLost, Silence):
+            except ConnectionLost:
                 raise self._gone() from None
+            except Silence:
+                # Were it to wake up and answer now, each later answer would be taken for that of the next request.
+                error = self._gone()
+                kill_group(self._process.pid)
+                self._lost = True
+                raise error from None
             if key in message:
                 return message[key]
             if "failed" in message:

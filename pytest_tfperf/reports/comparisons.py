@@ -52,9 +52,9 @@ def table(comparisons: Iterable[Comparison]) -> list[str]:
     return ["  ".join(f"{cells[i][line]:{columns[i][1]}{widths[i]}}" for i in shown).rstrip() for line in lines]
 
 
-def message(comparison: Comparison) -> str:
-    """A comparison in a few lines, the first of which can stand alone."""
-    return "\n".join([headline(comparison), *(f"  {label:<11} {text}" for label, text in _lines(comparison))])
+def message(comparison: Comparison, again: str = "") -> str:
+    """A comparison in a few lines, the first of which can stand alone; `again` as for a record's."""
+    return "\n".join([headline(comparison), *(f"  {label:<11} {text}" for label, text in _lines(comparison, again))])
 
 
 def headline(comparison: Comparison) -> str:
@@ -69,7 +69,7 @@ def headline(comparison: Comparison) -> str:
     return f"{what}{b} {word} {a} on {c.devices} ({c.machine}): ratio {c.ratio:.3f}, 95 % CI {_interval(c)}"
 
 
-def _lines(c: Comparison) -> Iterator[tuple[str, str]]:
+def _lines(c: Comparison, again: str) -> Iterator[tuple[str, str]]:
     for name, side, shown in zip("ab", (c.a, c.b), sides(c), strict=True):
         yield name, f"{rate(side.throughput.images_per_sec)} images/s{'' if shown == name else f': {shown}'}"
     lower = c.tolerance.lower
@@ -83,7 +83,7 @@ def _lines(c: Comparison) -> Iterator[tuple[str, str]]:
     if differs := _differs(c):
         yield "environment", ", ".join(differs)
     if "::" in c.test and c.outcome is not Outcome.PASS:
-        yield "rerun", f"pytest {shlex.quote(c.test)}"
+        yield "rerun", f"pytest {shlex.quote(c.test)}{again}"
 
 
 def _differs(c: Comparison) -> list[str]:

@@ -18,10 +18,13 @@ _WORTH_SAYING = 0.001
 _BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)
 
 
-def message(record: Record) -> str:
-    """A judged record in a few lines, the first of which can stand alone."""
+def message(record: Record, again: str = "") -> str:
+    """A judged record in a few lines, the first of which can stand alone.
+
+    `again` is what a command that measures it again needs after the test's name (`Settings.again`).
+    """
     assert record.verdict is not None, "only what was judged has a message"
-    return "\n".join([headline(record), *_labelled(_lines(record, record.verdict))])
+    return "\n".join([headline(record), *_labelled([*_lines(record, record.verdict), *_next(record, again)])])
 
 
 def spoilt(reason: str, attempts: Sequence[Attempt]) -> str:
@@ -57,10 +60,6 @@ def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
             yield from where(record)
         if record.document is not None:
             yield "document", f"{rate(record.document.reference)} images/s: {record.document.source}"
-        if record.is_test and verdict.outcome is Outcome.NO_BASELINE:
-            yield "record one", f"{_rerun(record)} --update-baselines"
-        elif record.is_test:
-            yield "rerun", _rerun(record)
         return
     yield "bounds", _bounds(verdict)
     yield "baseline", _provenance(verdict)
@@ -78,10 +77,22 @@ def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
     yield "detects", _smallest_loss(verdict)
     if changed := changed_since(verdict.baseline, record.environment):
         yield "environment", ", ".join(changed)
-    if record.is_test and verdict.floor and verdict.outcome is not Outcome.REGRESSED:
-        yield "record one", f"{_rerun(record)} --update-baselines    (a floor is no baseline of this machine)"
-    elif record.is_test:
-        yield "rerun", _rerun(record)
+
+
+def _next(record: Record, again: str) -> Iterator[tuple[str, str]]:
+    """The commands that come next; nothing where it was no test of pytest's."""
+    verdict = record.verdict
+    if not record.is_test or verdict is None:
+        return
+    command = f"pytest {shlex.quote(record.test)}{again}"
+    if verdict.outcome is Outcome.NO_BASELINE:
+        yield "record one", f"{command} --update-baselines"
+    elif verdict.floor and verdict.outcome is not Outcome.REGRESSED:
+        yield "record one", f"{command} --update-baselines    (a floor is no baseline of this machine)"
+    else:
+        yield "rerun", command
+    if verdict.outcome is Outcome.REGRESSED:
+        yield "accept", f"{command} --update-baselines    (where the drop is meant; commit the row)"
 
 
 def _interval(throughput: Throughput) -> str:
@@ -163,7 +174,3 @@ def _smallest_loss(verdict: Verdict) -> str:
         return "nothing: the drop is unbounded"
     spread = f"runs differ by {percent(verdict.noise.spread)} ({verdict.noise.source})"
     return f"losses from {percent(verdict.smallest_loss)}, 95 times in 100; {spread}"
-
-
-def _rerun(record: Record) -> str:
-    return f"pytest {shlex.quote(record.test)}"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from shlex import quote
 from statistics import median
 
 from pytest_tfperf.ratios import PublishedRatio
 from pytest_tfperf.reports.numbers import percent, rate
 
 
-def message(pairs: Sequence[tuple[float, float]], published: PublishedRatio, least: float, test: str) -> str:
+def message(pairs: Sequence[tuple[float, float]], published: PublishedRatio, least: float, rerun: str) -> str:
     """Fact, place, next step; `pairs` are images/s of either side, `least` is what would have passed."""
     figure, over = published.figure, published.over
     ratios = [one / other for one, other in pairs]
@@ -22,6 +21,6 @@ def message(pairs: Sequence[tuple[float, float]], published: PublishedRatio, lea
         f"  least       {least:.3f}    ({published.value:.3f}, tolerance {percent(1 - least / published.value)})",
         f"  document    {rate(figure.reference)} / {rate(over.reference)} on {figure.machine}: "
         f"{figure.source}; over {over.source}",
-        f"  rerun       pytest {quote(test)}",
+        f"  rerun       {rerun}",
     ]
     return "\n".join(lines)

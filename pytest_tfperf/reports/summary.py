@@ -34,6 +34,8 @@ def before(machine: str, tests: int, seconds: float, unknown: int, settings: Set
         lines.append("tfperf: smoke: one window of each test, nothing judged")
     if settings.inject_slowdown:
         lines.append(f"tfperf: workers lose {settings.inject_slowdown:.0%} of their throughput on purpose")
+    if settings.hold and unknown == tests:
+        lines.append("tfperf: --tfperf-hold: the history has no earlier night of these tests, so that none can fail")
     if settings.against is not None:
         lines.append(f"tfperf: each check compares this Python (b) with {settings.against} (a), not with a baseline")
     return lines
@@ -48,6 +50,7 @@ def summary(
     measured_nothing: bool,
     shifts: Mapping[str, Shift] = MappingProxyType({}),
     not_kept: str = "",
+    not_saved: str = "",
 ) -> list[str]:
     """The table, its counts, what the tests have in common, what is in doubt, what was recorded, what to do next.
 
@@ -59,10 +62,12 @@ def summary(
         measured_nothing: a nightly gate came to no measurement.
         shifts: what the tests of each machine have in common.
         not_kept: why the history lacks some of it.
+        not_saved: why the folder of `--tfperf-save-trials` does.
     """
     lines = list(_lines(records, changes, settings, measured_nothing, shifts))
     lines += [f"not measured: {test}: {why}" for test, why in not_measured]
-    return lines + ([f"not in the history: {not_kept}"] if not_kept else [])
+    lines += [f"not in the history: {not_kept}"] if not_kept else []
+    return lines + ([f"not in --tfperf-save-trials' folder: {not_saved}"] if not_saved else [])
 
 
 def comparisons(found: Sequence[Comparison]) -> list[str]:
@@ -90,7 +95,10 @@ def _lines(
     shifts: Mapping[str, Shift],
 ) -> Iterator[str]:
     if measured_nothing:
-        yield "NOTHING WAS MEASURED: --tfperf-require-baseline was given, and no selected test came to a measurement."
+        yield (
+            "NOTHING WAS MEASURED: --tfperf-require-baseline was given, and no selected test came to a measurement; "
+            "each test's reason is above. `tfperf topology` shows the devices"
+        )
         return
     if not records:
         return
@@ -105,9 +113,11 @@ def _lines(
         if record.verdict is not None and record.verdict.outcome is Outcome.INCONCLUSIVE:
             yield f"in doubt: {headline(record)}"
     yield from _recorded(changes, settings)
-    unknown = sum(r.verdict is not None and r.verdict.outcome is Outcome.NO_BASELINE for r in records)
-    if unknown:
+    outcomes = Counter(record.verdict.outcome for record in records if record.verdict is not None)
+    if unknown := outcomes[Outcome.NO_BASELINE]:
         yield f"{unknown} without a baseline: record them with --update-baselines, then commit {_shown(settings)}"
+    if better := outcomes[Outcome.IMPROVED]:
+        yield f"{better} IMPROVED: record them with --update-baselines, or losing the gain again will pass"
 
 
 def _together(shift: Shift, records: Sequence[Record]) -> str:
@@ -116,18 +126,17 @@ def _together(shift: Shift, records: Sequence[Record]) -> str:
     text = f"together: {shift.tests} tests are {percent(math.expm1(shift.common))} {direction} than their baselines"
     match shift.cause:
         case Cause.NIGHT:
-            return f"{text}, which one night may be and is not held against any of them"
+            return f"{text}: no more than nights differ by (3 %), and not held against any of them"
         case Cause.MACHINE:
             moved = f"and so is the machine itself ({in_words(shift.canaries)}, without TensorFlow)"
             return f"{text}, {moved}: not held against them. See to its clocks, cooling and neighbours"
         case Cause.SOFTWARE:
             moved = f"and the machine itself is not ({in_words(shift.canaries)}, without TensorFlow)"
-            return f"{text}, {moved}: look at what they share. Changed since: {_changed(records)}"
+            return f"{text}, {moved}: each is judged as it stands. Changed since: {_changed(records)}"
         case _:
             restless = f" ({in_words(shift.canaries)})" if shift.canaries else ""
-            return (
-                f"{text}; no canary tells the machine from the software{restless}. Changed since: {_changed(records)}"
-            )
+            unknown = f"whether by the machine or the software is not known{restless}: each is judged as it stands"
+            return f"{text}, {unknown}. Changed since: {_changed(records)}"
 
 
 def _changed(records: Sequence[Record]) -> str:

@@ -16,7 +16,7 @@ _COLUMNS: Sequence[tuple[str, str, Callable[[Record], str]]] = (
     ("+/-", "<", lambda r: rate(r.throughput.uncertainty)),
     ("baseline", ">", lambda r: rate(r.verdict.baseline.reference) if r.verdict and r.verdict.baseline else "-"),
     ("change", ">", lambda r: change(r.verdict.change) if r.verdict and r.verdict.change is not None else "-"),
-    ("accepts", ">", lambda r: _accepts(r)),
+    ("fails at", ">", lambda r: _fails_at(r)),
     ("detects", ">", lambda r: _detects(r)),
     ("limit", "<", limit),
     ("outcome", "<", lambda r: outcome(r)),
@@ -43,13 +43,13 @@ def table(records: Iterable[Record]) -> list[str]:
     return [line.rstrip() for line in [heading, *lines]]
 
 
-def _accepts(record: Record) -> str:
-    """The drop from which it would have failed; where noise asks for more than the tolerance, that in brackets."""
+def _fails_at(record: Record) -> str:
+    """The confirmed drop that fails; where noise asks for more than the tolerance, that in brackets."""
     verdict = record.verdict
-    if verdict is None or verdict.threshold is None or verdict.tolerance is None or verdict.tolerance.lower is None:
+    if verdict is None or verdict.fails_at is None or verdict.tolerance is None or verdict.tolerance.lower is None:
         return "-"
     asked = -verdict.tolerance.lower
-    return percent(asked) if verdict.threshold <= asked + 1e-9 else f"{percent(verdict.threshold)} ({percent(asked)})"
+    return percent(asked) if verdict.fails_at <= asked + 1e-9 else f"{percent(verdict.fails_at)} ({percent(asked)})"
 
 
 def _detects(record: Record) -> str:

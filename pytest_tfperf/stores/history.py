@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pytest_tfperf.comparison import Comparison
     from pytest_tfperf.record import Record
 
-SCHEMA: Final = 2
-"""The form of the file, in SQLite's own `user_version`; 1 is what had none, up to the first release."""
+SCHEMA: Final = 3
+"""The form of the file, in SQLite's own `user_version`; 1 is what had none, up to the first release; 2 no indices."""
 
 _RECORDS = """
 create table if not exists records (
@@ -65,6 +65,13 @@ create table if not exists comparisons (
     comparison text not null  -- the whole comparison, JSON
 )
 """
+
+# Each verdict asks for its nights, and a year of them has 70,000 records, of which few fit on a page.
+_INDICES = (
+    "create index if not exists records_by_baseline on records (machine, workload, topology, reference, id)",
+    "create index if not exists records_by_test on records (test, id)",
+    "create index if not exists comparisons_by_test on comparisons (test, id)",
+)
 
 # Columns that files from before `user_version` may lack, and what stands in them for older rows.
 _LATER_COLUMNS = {
@@ -276,6 +283,8 @@ def _migrate(database: sqlite3.Connection, path: Path) -> None:
             database.execute(_RECORDS)
             database.execute(_COMPARISONS)
             _add_columns(database)
+            for index in _INDICES:
+                database.execute(index)
             database.execute(f"pragma user_version = {SCHEMA}")
     except BaseException:
         database.rollback()

@@ -35,6 +35,11 @@ def _make(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
             f"{workload.id}: all_reduce='nccl' needs GPUs, and the devices are {', '.join(devices)}; "
             "on CPUs use all_reduce='copy' or 'hierarchical'"
         )
+    if workload.all_reduce is AllReduce.NCCL and len(devices) > len(tf.config.get_visible_devices("GPU")):
+        raise WorkloadError(
+            f"{workload.id}: all_reduce='nccl' needs a GPU of its own for each replica, and one is split here; "
+            "leave out --tfperf-split-gpu, or use all_reduce='copy' or 'hierarchical'"
+        )
     if workload.all_reduce is AllReduce.HIERARCHICAL and len(devices) > 1 and len(devices) % 2:
         # TensorFlow's cross_device_utils adds up two halves of n // 2 replicas each, and says nothing of the last.
         raise WorkloadError(

@@ -32,6 +32,10 @@ from pytest_tfperf.workload import Workload
 # CUDA and its libraries may run out where TensorFlow's allocator does not; it passes on what they say.
 _OUT_OF_MEMORY = ("CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 
+# What is left to say where cuBLAS and cuDNN find no room for their handles beside another process's memory.
+_NO_HANDLE = ("DNN library", "cuBLAS handle", "CUDNN_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_NOT_INITIALIZED")
+_TAKEN = ". Often another process holds the GPU's memory: nvidia-smi shows which"
+
 
 def work(channel: Channel, job: dict[str, Any]) -> int:
     """Do a job for the driver at the other end; returns the process's exit status."""
@@ -53,7 +57,8 @@ def work(channel: Channel, job: dict[str, Any]) -> int:
         return 0  # the driver has what it wants
     except BaseException as error:  # the driver reports whatever it was
         traceback.print_exc()
-        fault = {"type": type(error).__name__, "message": str(error)[:2000], "out_of_memory": _out_of_memory(error)}
+        text = str(error)[:2000] + (_TAKEN if any(words in str(error) for words in _NO_HANDLE) else "")
+        fault = {"type": type(error).__name__, "message": text, "out_of_memory": _out_of_memory(error)}
         channel.send({"error": fault})
         return 1
     return 0

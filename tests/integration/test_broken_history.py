@@ -35,7 +35,7 @@ TESTS = """
 def broken(shared: Project) -> Finished:
     shared.write("test_it.py", TESTS)
     shared.baseline("nets:tiny-b1-replicated-device", **WHATEVER_IT_IS)
-    return shared.run()
+    return shared.run("--tfperf-save-trials=trials")
 
 
 def test_the_verdicts_stand(broken: Finished) -> None:
@@ -47,6 +47,10 @@ def test_the_summary_says_what_the_history_lacks(broken: Finished) -> None:
     pytest.LineMatcher(summary.splitlines()).fnmatch_lines(
         ["nets:tiny-b1-replicated-device * PASS*", "not in the history: *history.sqlite: the history can't be used: *"]
     )
+
+
+def test_whole_trials_are_kept_all_the_same(shared: Project, broken: Finished) -> None:
+    assert [path.suffix for path in (shared.folder / "trials").iterdir()] == [".json"], broken.text
 
 
 def refused(pytester: pytest.Pytester) -> None:

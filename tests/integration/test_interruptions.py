@@ -1,4 +1,4 @@
-"""Ctrl-C and kill -9 of pytest: workers and server go with it, finished results stay."""
+"""Ctrl-C, a time limit's SIGTERM and kill -9 of pytest: workers and server go with it, finished results stay."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ TESTS = """
 """
 
 
-def stopped(project: Project, by: signal.Signals) -> Finished:
-    """A session that was stopped by this signal in the middle of its second test's steps."""
-    project.write("test_it.py", TESTS)
+def stopped(project: Project, by: signal.Signals, tests: str = TESTS) -> Finished:
+    """A session that was stopped by this signal in the middle of its last test's steps."""
+    project.write("test_it.py", tests)
     process = project.start()
     assert wait_for((project.folder / "stalled").exists)
     process.send_signal(by)
@@ -51,6 +51,37 @@ def test_ctrl_c_keeps_finished_results(interrupted: Finished, shared: Project) -
 
 def test_ctrl_c_shows_finished_results(interrupted: Finished) -> None:
     assert "box: 1 NO_BASELINE in " in interrupted.text
+
+
+DOUBTFUL = """
+    def test_in_doubt(throughput, gpu_topology):
+        throughput.check(Workload(model="nets:tiny", batch_size=2), on=gpu_topology.take(1))
+
+    def test_in_mid_run("""
+
+
+@pytest.fixture(scope="module")
+def out_of_time(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Finished]:
+    """Ended by SIGTERM, with a test that waits for its further runs."""
+    project = Project(tmp_path_factory.mktemp("out_of_time"))
+    project.baseline("nets:tiny-b2-replicated-device", reference=1e9)
+    return project, stopped(project, signal.SIGTERM, TESTS.replace("\n    def test_in_mid_run(", DOUBTFUL))
+
+
+def test_a_time_limit_ends_workers_server_and_their_children(out_of_time: tuple[Project, Finished]) -> None:
+    assert wait_for(lambda: not out_of_time[0].processes(), 5), out_of_time[0].processes()
+
+
+def test_a_time_limit_exits_as_ctrl_c_does(out_of_time: tuple[Project, Finished]) -> None:
+    assert out_of_time[1].status == 2, out_of_time[1].text
+
+
+def test_a_time_limit_shows_finished_results_and_doubts(out_of_time: tuple[Project, Finished]) -> None:
+    assert "box: 1 NO_BASELINE, 1 INCONCLUSIVE in " in out_of_time[1].text
+
+
+def test_the_next_night_knows_of_what_was_in_doubt(out_of_time: tuple[Project, Finished]) -> None:
+    assert out_of_time[0].finished_results() == ["test_it.py::test_done", "test_it.py::test_in_doubt"]
 
 
 @pytest.fixture(scope="module")

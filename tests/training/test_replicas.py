@@ -157,6 +157,12 @@ def test_nccl_on_cpus_says_what_to_use(cpus: list[str]) -> None:
         build(cpus[:2], all_reduce="nccl")
 
 
+def test_nccl_on_parts_of_one_gpu_says_what_to_use() -> None:
+    """No GPU is visible here: fewer than replicas."""
+    with pytest.raises(WorkloadError, match=r"a GPU of its own for each replica.*'copy' or 'hierarchical'"):
+        build(["GPU:0", "GPU:1"], all_reduce="nccl")
+
+
 def test_hierarchical_on_an_odd_number_says_what_to_use(cpus: list[str]) -> None:
     """TensorFlow would leave the last replica's gradients out, and say nothing."""
     with pytest.raises(WorkloadError, match=r"an even number of devices, and there are 3: .*'copy' or 'nccl'"):

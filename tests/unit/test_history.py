@@ -333,6 +333,16 @@ def test_a_file_of_an_older_form_is_given_todays(path: Path) -> None:
     assert version(path) == SCHEMA
 
 
+@pytest.mark.parametrize("columns", ["machine, workload, topology, reference", "test"])
+def test_a_verdicts_question_reads_no_more_than_it_needs(path: Path, columns: str) -> None:
+    old(path, FIRST_FORM, FIRST_ROW)
+    History(path).frame()
+    where = " and ".join(f"{column} = 1" for column in columns.split(", "))
+    with closing(sqlite3.connect(path)) as database:
+        (*_, plan), *_ = database.execute(f"explain query plan select id from records where {where}")
+    assert "USING COVERING INDEX" in plan
+
+
 def test_a_form_that_can_not_be_mended_is_left_as_it_was(path: Path) -> None:
     old(path, "create table records (id integer primary key, speed real)")
     with refused(path):

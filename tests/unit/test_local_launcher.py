@@ -46,6 +46,27 @@ def test_a_worker_that_did_not_start_leaves_no_temporary_folder(
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+def test_two_launchers_of_one_moment_write_to_logs_of_their_own(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(MeasurementError):
+            start(tmp_path)
+    assert len(list(tmp_path.glob("worker-*-1.log"))) == 2
+
+
+@pytest.mark.parametrize(("days", "kept"), [(3, False), (1, True)])
+def test_temporary_folders_of_killed_sessions_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, kept: bool
+) -> None:
+    left = tmp_path / "tfperf-worker-abc"
+    left.mkdir()
+    then = time.time() - days * DAY_SECONDS
+    os.utime(left, (then, then))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(MeasurementError):
+        start(tmp_path / "logs")
+    assert left.exists() is kept
+
+
 @pytest.mark.parametrize(
     ("name", "days", "kept"),
     [("worker-1.log", 31, False), ("server-1.log", 31, False), ("worker-1.log", 29, True), ("notes.txt", 31, True)],

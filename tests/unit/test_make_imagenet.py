@@ -95,7 +95,7 @@ def test_the_command_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["make-imagenet", str(tmp_path / "set"), "--images", "2", "--shards", "1"]) == 0
     said = capsys.readouterr().out
     assert f"{tmp_path / 'set'}: 2 images in 1 shard(s)" in said
-    assert f"pytest --tfperf-data-dir {tmp_path / 'set'}" in said
+    assert f"pytest perf_tests --tfperf-data-dir={tmp_path / 'set'}" in said
 
 
 def test_the_command_refuses_with_the_status_for_wrong_arguments(tmp_path: Path) -> None:

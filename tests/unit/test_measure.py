@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -244,7 +244,7 @@ def test_a_disturbed_run_is_taken_again(tmp_path: Path, disturbances: list[str])
 def test_a_machine_that_is_never_quiet_measures_nothing(tmp_path: Path, disturbances: list[str]) -> None:
     disturbances += ["others used 90 %"] * TRIES
     launcher = steady(100.0)
-    with pytest.raises(Spoilt, match=r"INVALID: others used 90 %.*--tfperf-busy"):
+    with pytest.raises(Spoilt, match=r"INVALID: others used 90 %.*Free the machine"):
         bench(tmp_path, launcher).measure(WORKLOAD, BOX, PLAN)
     assert launcher.started == TRIES
 
@@ -253,6 +253,20 @@ def test_a_record_names_its_gpus_and_their_rate(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(sampler, "session", _no_driver)
     found = bench(tmp_path, steady(100.0)).measure(WORKLOAD, load("h200").take(1), PLAN)
     assert (found.gpu, found.gpu_fp32_tflops) == ("NVIDIA H200", pytest.approx(66.9, abs=0.1))
+
+
+def test_what_is_below_a_floor_needs_no_second_night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler, "session", _no_driver)
+    on = load("h200").take(1)
+    floor = baseline(100.0, machine="paper", key=Key(WORKLOAD.id, on.shape), provenance=Provenance.PUBLISHED)
+    weaker = replace(floor, gpu="Tesla P100", gpu_fp32_tflops=10.6)
+    BaselineStore(tmp_path / "baselines", published=None).update("paper", {weaker.key: weaker})
+    made = bench(tmp_path, steady(50.0), hold=True)
+    found = made.check(WORKLOAD, on, PLAN)
+    while found.undecided:
+        found = made.check(WORKLOAD, on, PLAN, earlier=found)
+    assert found.verdict is not None
+    assert (found.verdict.floor, found.verdict.outcome) == (True, Outcome.REGRESSED)
 
 
 def _no_driver() -> NoReturn:

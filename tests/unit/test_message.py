@@ -73,6 +73,7 @@ def test_a_confirmed_regression_reads_as_in_the_design() -> None:
           detects     losses from 7.4 %, 95 times in 100; runs differ by 1.2 % (9 rows of this machine)
           environment tensorflow 1.3.0 -> 2.21.0
           rerun       pytest 'perf_tests/test_multigpu.py::test_resnet50_synthetic[8-replicated]'
+          accept      pytest 'perf_tests/test_multigpu.py::test_resnet50_synthetic[8-replicated]' --update-baselines    (where the drop is meant; commit the row)
     """)  # noqa: E501
 
 
@@ -117,6 +118,12 @@ def test_an_invalid_result_is_not_to_be_recorded() -> None:
         resnet50-b64-replicated-device on 8x Tesla P100 (box): 1,000 images/s (95 % CI 995.0 to 1,005); the loss is nan: what it trains is not a model
           rerun       pytest 'perf_tests/test_multigpu.py::test_resnet50_synthetic[8-replicated]'
     """)  # noqa: E501
+
+
+def test_a_command_names_the_same_machine() -> None:
+    found = record(test=TEST, verdict=judge(throughput(1.0), None, Tolerance()))
+    line = message(found, " --tfperf-machine=h200").splitlines()[-1]
+    assert line.endswith("[8-replicated]' --tfperf-machine=h200 --update-baselines")
 
 
 def test_a_log_can_not_be_run_again() -> None:

@@ -14,6 +14,8 @@ import pytest
 from machines import load
 from nvml_stand_in import NvLink, Slice, StandIn
 
+from pytest_tfperf.hardware import nvml as hardware_nvml
+from pytest_tfperf.hardware.nvml import find_gpus
 from pytest_tfperf.topology import Link, LinkKind, Topology
 
 if TYPE_CHECKING:
@@ -137,6 +139,21 @@ def test_an_old_driver_that_does_not_tell_what_an_nvlink_ends_at_still_gives_the
 )
 def test_what_can_not_be_asked_says_why(discover, function, code, reason):
     assert reason in discover(StandIn(load("h200"), broken={function: code})).why_no_gpus
+
+
+def test_a_driver_that_fails_is_told_from_a_machine_without_one(discover, tmp_path):
+    (tmp_path / "libnvidia-ml.so.1").write_text("no library")
+    broken = StandIn(load("h200"), broken={"nvmlInitWithFlags": nvml.VERSION_MISMATCH})
+    assert (discover(broken).driver_fault, discover(tmp_path).driver_fault) == (True, False)
+
+
+def test_a_driver_that_hangs_holds_nobody_up(tmp_path, monkeypatch):
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "nvidiactl").touch()
+    monkeypatch.setattr(hardware_nvml, "_ANSWER_SECONDS", 0.001)  # less than any interpreter takes to start
+    found = find_gpus(tmp_path)
+    hardware_nvml._left.pop().wait()
+    assert (found.driver_fault, "does not answer" in found.why_no_gpus) == (True, True)
 
 
 def test_a_driver_without_the_newer_entry_point_is_too_old(discover):

@@ -52,7 +52,7 @@ def test_measured_rows_make_no_ratio(tmp_path: Path) -> None:
 def test_a_ratio_that_falls_short_reads_as_a_regression_does() -> None:
     ratio = PublishedRatio(published("dgx1-p100", EIGHT, 1612), published("dgx1-p100", ONE, 228))
     pairs = [(6000.0, 1000.0), (5900.0, 1000.0), (6100.0, 1000.0)]
-    assert message(pairs, ratio, ratio.value * 0.9, "perf_tests/t.py::test_a[8]").splitlines() == [
+    assert message(pairs, ratio, ratio.value * 0.9, "pytest 'perf_tests/t.py::test_a[8]'").splitlines() == [
         "resnet50-b64-replicated-device on 1x8 over resnet50-b64-replicated-device on 1x1: 6.000, "
         "15.1 % below the documents' 7.070",
         "  measured    6,000 / 1,000 = 6.000  5,900 / 1,000 = 5.900  6,100 / 1,000 = 6.100",

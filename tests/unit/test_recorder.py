@@ -13,7 +13,6 @@ from pytest_tfperf.recording import Recording
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores import trial_file
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.stores.history import History
 from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.trial import Trial
 from pytest_tfperf.windows import Plan
@@ -29,7 +28,7 @@ BUSY = attempt([0.2], disturbance="others used 90 %", environment={"tensorflow":
 
 def recorder(folder: Path, **settings: object) -> Recorder:
     asked = Settings(**{"save_trials": folder / "trials"} | settings)  # type: ignore[arg-type]
-    return Recorder(asked, BaselineStore(folder, published=None), History(folder / "history.sqlite"), lambda: 7)
+    return Recorder(asked, BaselineStore(folder, published=None), lambda: 7, lambda _: ())
 
 
 def kept(folder: Path) -> list[Recording]:
@@ -64,6 +63,13 @@ def test_a_controls_runs_are_no_runs_of_the_test(tmp_path: Path) -> None:
 def test_a_loss_on_purpose_is_told_of_what_was_given_up(tmp_path: Path) -> None:
     recorder(tmp_path, inject_slowdown=0.4).keep_spoilt(spoilt(), None, TAKING)
     assert kept(tmp_path)[0].environment == {"tensorflow": "2.21.0", "injected_slowdown": "0.4"}
+
+
+def test_a_folder_that_can_not_be_written_any_more_costs_no_verdict(tmp_path: Path) -> None:
+    (tmp_path / "trials").touch()
+    made = recorder(tmp_path)
+    made.keep(record(), TAKING)
+    assert str(tmp_path / "trials") in made.not_kept
 
 
 def test_nothing_is_kept_where_nobody_asks(tmp_path: Path) -> None:

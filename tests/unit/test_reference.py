@@ -12,7 +12,7 @@ from measurements import baseline
 
 from pytest_tfperf.baseline import Baseline, Key, Provenance
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.reference import Reference, floor_rate, reference_for, refuse_row_of_gpus
+from pytest_tfperf.reference import Reference, floor_rate, reference_for, refuse_other_devices
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.verdict import Tolerance
 
@@ -235,12 +235,24 @@ def test_a_row_of_gpus_is_none_for_cpus() -> None:
     with pytest.raises(
         BaselineError, match=r"box\.csv: .* 1x8 was measured on Tesla P100, and this test runs on CPUs: there is no"
     ):
-        refuse_row_of_gpus(baseline(gpu="Tesla P100"), load("no-gpu").on_cpu().take(8))
+        refuse_other_devices(baseline(gpu="Tesla P100"), load("no-gpu").on_cpu().take(8))
 
 
 def test_a_row_of_gpus_is_one_for_gpus() -> None:
-    refuse_row_of_gpus(baseline(gpu="NVIDIA H200"), load("h200").take(1))
+    refuse_other_devices(baseline(gpu="NVIDIA H200"), load("h200").take(1))
+
+
+def test_a_row_of_other_gpus_is_none_for_these() -> None:
+    with pytest.raises(
+        BaselineError, match=r"box\.csv: .* was measured on Tesla P100, and this machine, .* has NVIDIA H200\. Give it"
+    ):
+        refuse_other_devices(baseline(gpu="Tesla P100"), load("h200").take(1))
+
+
+def test_a_documents_row_of_other_gpus_may_be_held_against_these() -> None:
+    row = baseline(gpu="Tesla P100", provenance=Provenance.PUBLISHED)
+    refuse_other_devices(row, load("h200").take(1))
 
 
 def test_a_row_of_cpus_is_one_for_cpus() -> None:
-    refuse_row_of_gpus(baseline(), load("no-gpu").on_cpu().take(8))
+    refuse_other_devices(baseline(), load("no-gpu").on_cpu().take(8))

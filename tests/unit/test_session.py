@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,11 @@ def lost(folder: Path, *, name: str = "box", wanted: int = 8, **row: Any) -> str
 
 def test_gpus_that_a_named_machine_was_measured_on_are_missed(tmp_path: Path) -> None:
     assert lost(tmp_path) == f"{SEVEN}. Its baselines were measured on 8 GPUs: one is missing"
+
+
+def test_gpus_of_a_driver_that_fails_are_missed(tmp_path: Path) -> None:
+    broken = replace(NO_GPU, driver_fault=True)
+    assert session(tmp_path, broken).lost_devices(NotEnoughDevices(SEVEN, wanted=8)).startswith(f"{SEVEN}. A driver is")
 
 
 def test_more_gpus_than_it_was_ever_measured_on_are_not_missed(tmp_path: Path) -> None:

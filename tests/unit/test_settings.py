@@ -124,6 +124,21 @@ def asked(**given: str) -> Settings:
     return Settings.from_config(config)
 
 
+def test_a_command_that_measures_again_takes_what_the_command_line_said_of_the_machine() -> None:
+    given = {"tfperf_machine": "h200 pool", "tfperf_split_gpu": "true", "tfperf_strict": "true"}
+    assert asked(**given).again == " '--tfperf-machine=h200 pool' --tfperf-split-gpu"
+
+
+def test_what_the_environment_says_needs_no_repeating(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFPERF_MACHINE", "h200")
+    assert (asked().machine, asked().again) == ("h200", "")
+
+
+@pytest.mark.parametrize("option", ["baselines", "dir", "save_trials", "data_dir"])
+def test_a_home_is_found_in_each_folder(option: str) -> None:
+    assert getattr(asked(**{f"tfperf_{option}": "~/x"}), option) == Path("~/x").expanduser()
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
 from measurements import baseline, record, throughput
 
 from pytest_tfperf.baseline import Baseline, Change
@@ -67,6 +68,12 @@ def test_a_smoke_run_is_announced() -> None:
     ]
 
 
+@pytest.mark.parametrize(("unknown", "lines"), [(2, 1), (1, 0)])
+def test_holding_without_an_earlier_night_is_told(unknown: int, lines: int) -> None:
+    said = before("h200", 2, 5.0, unknown, Settings(hold=True))[1:]
+    assert len([line for line in said if "no earlier night of these tests" in line]) == lines
+
+
 def test_a_loss_on_purpose_is_announced() -> None:
     assert before("h200", 1, 5.0, 0, Settings(inject_slowdown=0.1))[1:] == [
         "tfperf: workers lose 10% of their throughput on purpose"
@@ -88,6 +95,12 @@ def test_a_night_is_summed_up() -> None:
         1 without a baseline: record them with --update-baselines, then commit baselines/""")  # noqa: E501
 
 
+def test_what_is_faster_is_to_be_recorded() -> None:
+    assert said(judged(Outcome.IMPROVED)).splitlines()[-1] == (
+        "1 IMPROVED: record them with --update-baselines, or losing the gain again will pass"
+    )
+
+
 def test_a_good_night_has_nothing_more_to_say() -> None:
     assert said(judged(Outcome.PASS)).splitlines()[-1] == "box: 1 PASS in 12 s"
 
@@ -98,7 +111,8 @@ def test_a_session_without_measurements_says_nothing() -> None:
 
 def test_a_gate_that_measured_nothing_says_so_and_no_more() -> None:
     assert summary([UNKNOWN], [], SETTINGS, measured_nothing=True) == [
-        "NOTHING WAS MEASURED: --tfperf-require-baseline was given, and no selected test came to a measurement."
+        "NOTHING WAS MEASURED: --tfperf-require-baseline was given, and no selected test came to a measurement; "
+        "each test's reason is above. `tfperf topology` shows the devices"
     ]
 
 
@@ -138,8 +152,8 @@ def test_a_shift_that_is_next_to_nothing_is_not_said() -> None:
 
 def test_a_nights_shift_is_said_and_excused() -> None:
     assert together(-0.021) == (
-        "together: 13 tests are 2.1 % slower than their baselines, which one night may be and is not held against any "
-        "of them"
+        "together: 13 tests are 2.1 % slower than their baselines: no more than nights differ by (3 %), and not held "
+        "against any of them"
     )
 
 
@@ -159,13 +173,14 @@ def test_slower_software_is_named_with_what_has_changed() -> None:
     assert together(-0.08, now, cause=Cause.SOFTWARE, canaries=CANARIES) == (
         "together: 13 tests are 8 % slower than their baselines, and the machine itself is not "
         "(matrix product -6 +/- 1 %, memory copy +0 +/- 2 %, without TensorFlow): "
-        "look at what they share. Changed since: tensorflow 2.20.0 -> 2.21.0"
+        "each is judged as it stands. Changed since: tensorflow 2.20.0 -> 2.21.0"
     )
 
 
 def test_without_canaries_a_shift_has_no_culprit() -> None:
     assert together(0.08, cause=Cause.UNKNOWN) == (
-        "together: 13 tests are 8 % faster than their baselines; no canary tells the machine from the software. "
+        "together: 13 tests are 8 % faster than their baselines, "
+        "whether by the machine or the software is not known: each is judged as it stands. "
         "Changed since: nothing that is recorded"
     )
 
@@ -178,9 +193,11 @@ def test_each_machine_is_told_with_its_own_changes() -> None:
     )
     box, h200 = (Shift(math.log1p(change), tests=13, cause=Cause.UNKNOWN) for change in (-0.08, 0.05))
     assert common(records, box=box, h200=h200) == [
-        "together: 13 tests are 8 % slower than their baselines; no canary tells the machine from the software. "
+        "together: 13 tests are 8 % slower than their baselines, "
+        "whether by the machine or the software is not known: each is judged as it stands. "
         "Changed since: tensorflow 2.20.0 -> 2.21.0",
-        "together: 13 tests are 5 % faster than their baselines; no canary tells the machine from the software. "
+        "together: 13 tests are 5 % faster than their baselines, "
+        "whether by the machine or the software is not known: each is judged as it stands. "
         "Changed since: driver 570 -> 580",
     ]
 
@@ -200,6 +217,11 @@ def test_what_could_not_be_measured_is_listed_with_its_reason() -> None:
 def test_a_gate_that_measured_nothing_says_why() -> None:
     lines = summary([], [], SETTINGS, not_measured=GONE, measured_nothing=True)
     assert (lines[0].startswith("NOTHING WAS MEASURED"), lines[1:]) == (True, GONE_SAID)
+
+
+def test_what_the_trials_folder_lacks_is_said() -> None:
+    lines = summary([judged(Outcome.PASS)], [], SETTINGS, measured_nothing=False, not_saved="/t: no space left")
+    assert lines[-1] == "not in --tfperf-save-trials' folder: /t: no space left"
 
 
 def test_what_the_history_lacks_is_said() -> None:

@@ -89,20 +89,20 @@ def row(**verdict: Any) -> dict[str, str]:
 
 
 def test_a_tolerance_that_holds_is_what_is_accepted() -> None:
-    assert row(tolerance=Tolerance(-0.02, 0.02), threshold=0.02)["accepts"] == "2 %"
+    assert row(tolerance=Tolerance(-0.02, 0.02), fails_at=0.02)["fails at"] == "2 %"
 
 
 def test_a_tolerance_that_noise_has_widened_stands_in_brackets() -> None:
-    assert row(tolerance=Tolerance(-0.02, 0.02), threshold=0.061)["accepts"] == "6.1 % (2 %)"
+    assert row(tolerance=Tolerance(-0.02, 0.02), fails_at=0.061)["fails at"] == "6.1 % (2 %)"
 
 
 def test_rounding_widens_no_tolerance() -> None:
-    assert row(tolerance=Tolerance(-0.02, 0.02), threshold=1 - math.exp(math.log1p(-0.02)))["accepts"] == "2 %"
+    assert row(tolerance=Tolerance(-0.02, 0.02), fails_at=1 - math.exp(math.log1p(-0.02)))["fails at"] == "2 %"
 
 
 def test_the_loss_that_would_have_been_caught_is_shown() -> None:
-    assert row(tolerance=Tolerance(), threshold=0.02, smallest_loss=0.042)["detects"] == "4.2 %"
+    assert row(tolerance=Tolerance(), fails_at=0.02, smallest_loss=0.042)["detects"] == "4.2 %"
 
 
 def test_a_drop_without_bound_shows_neither() -> None:
-    assert not {"accepts", "detects"} & row(tolerance=Tolerance(None, 0.02)).keys()
+    assert not {"fails at", "detects"} & row(tolerance=Tolerance(None, 0.02)).keys()

@@ -19,6 +19,7 @@ from pytest_tfperf.telemetry import (
     disturbance,
     overlapping,
     power_facts,
+    remedy,
 )
 
 UUID = "GPU-3b1c7d20-aaaa-bbbb-cccc-0123456789ab"
@@ -115,6 +116,25 @@ def test_more_disturbance_is_never_judged_less(other, steal, swap, idle, more):
         idle_fraction=max(0.0, idle - add),
     )
     assert bool(disturbance([worse])) >= bool(disturbance([calm]))
+
+
+# What to do about it
+
+
+def test_each_disturbance_has_a_remedy_that_names_its_own_option():
+    facts = {
+        "--tfperf-busy": sample(other_cpu_fraction=0.9, busiest_other="swapping slowed down"),
+        "--tfperf-steal": sample(steal_fraction=0.9),
+        "--tfperf-swap": sample(swap_bytes_per_sec=1e9),
+        "--tfperf-gpu-throttled": sample(gpus=(throttled(Throttle.HW_POWER_BRAKE),)),
+        "--tfperf-gpu-busy": sample(gpus=(gpu(other_processes=(OTHER,)),)),
+    }
+    named = {option: remedy(disturbance([fact])) for option, fact in facts.items()}
+    assert [option for option, said in named.items() if option not in said.replace(" FRACTION", "").split()] == []
+
+
+def test_what_nobody_knows_has_the_common_remedy():
+    assert remedy("others used 90 %") == "Free the machine of other work"
 
 
 # GPUs

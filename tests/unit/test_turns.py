@@ -281,6 +281,15 @@ def test_what_can_not_be_told_apart_ends_at_the_most_pairs() -> None:
     assert "max_pairs=5 is reached" in found.reason
 
 
+@pytest.mark.parametrize(("seconds", "reached"), [(1e-9, 20), (45.0, 4), (1000.0, 3)])
+def test_looks_are_planned_by_the_time_that_the_first_pairs_took(seconds: float, reached: int) -> None:
+    assert Cap(pairs=20, seconds=60.0).reached(3, seconds) == reached
+
+
+def test_a_cap_without_an_end_plans_for_its_pairs() -> None:
+    assert Cap(pairs=7, seconds=math.inf).reached(3, 1.0) == 7
+
+
 def test_no_pair_is_begun_that_would_end_too_late() -> None:
     found = contest(*two(), seconds=1e-9)
     assert found.outcome is Outcome.INCONCLUSIVE
