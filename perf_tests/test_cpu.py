@@ -12,7 +12,7 @@ from pytest_tfperf import Workload
 def test_resnet20_on_cpu(throughput, gpu_topology, variable_update, input_pipeline, devices):
     """CIFAR's ResNet-20 at 32 images a device: each update mode, over each input pipeline."""
     workload = Workload(model="resnet20", batch_size=32, variable_update=variable_update, input_pipeline=input_pipeline)
-    throughput.check(workload, on=gpu_topology.take(devices), steps=50)
+    throughput.check(workload, on=gpu_topology.take(devices), steps=40)
 
 
 @pytest.mark.cpu

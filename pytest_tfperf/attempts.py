@@ -70,7 +70,13 @@ class Attempts:
         catalogue.check(workload)
         catalogue.check_data(workload, self._data)
         assert topology.devices is not None, "take() says which devices"
-        job = Job(workload=workload, devices=topology.devices, slowdown=self._slowdown, data=self._data)
+        job = Job(
+            workload=workload,
+            devices=topology.devices,
+            slowdown=self._slowdown,
+            data=self._data,
+            cores=topology.host.usable_cores,
+        )
         tried: list[Attempt] = []
         for _ in range(TRIES):
             try:

@@ -22,7 +22,10 @@ LEAST_PAIRS = 3
 """Pairs before the first look: two say nearly nothing about their own spread."""
 
 FALSE_ALARMS = 0.01
-"""How often a side that is slower by no more than the tolerance is called REGRESSED, at most, over all looks."""
+"""How often a side that is slower by no more than the tolerance is called REGRESSED, at most, over all looks.
+
+So it is where fresh workers differ by up to 2 %; at 4 % it is twice as often (benchmarks/turns.py), A against A less.
+"""
 
 EXPECTED_PAIRS = 2
 """What is known before the first pair of how much pairs differ counts as much as so many pairs more: see `decide`."""

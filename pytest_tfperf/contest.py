@@ -257,7 +257,13 @@ class _Pairs:
         return side.launcher.start(self._job(side), progress)
 
     def _job(self, side: Side) -> Job:
-        return Job(workload=side.workload, devices=self._devices, slowdown=side.slowdown, data=side.data)
+        return Job(
+            workload=side.workload,
+            devices=self._devices,
+            slowdown=side.slowdown,
+            data=side.data,
+            cores=self._topology.host.usable_cores,
+        )
 
     def _progress(self, name: str) -> Callable[[str], None]:
         place = f"pair {self._taken} {name}".rstrip()

@@ -23,7 +23,6 @@ from pytest_tfperf.errors import (
     NotEnoughDevices,
     TfperfError,
 )
-from pytest_tfperf.fixture import FAILURES, ThroughputFixture
 from pytest_tfperf.live import LiveLine
 from pytest_tfperf.session import Session
 from pytest_tfperf.workload import Workload
@@ -32,10 +31,11 @@ if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
     from pytest_tfperf.baseline import Key
+    from pytest_tfperf.fixture import ThroughputFixture
     from pytest_tfperf.topology import Topology
 
 _SESSION = pytest.StashKey[Session]()
-_FIXTURE = pytest.StashKey[ThroughputFixture]()
+_FIXTURE: pytest.StashKey[ThroughputFixture] = pytest.StashKey()
 
 _NAMING = ("model", "input_pipeline", "variable_update")
 """Parameters whose values are a workload's words."""
@@ -155,6 +155,8 @@ def gpu_topology(request: pytest.FixtureRequest) -> Topology:
 @pytest.fixture
 def throughput(request: pytest.FixtureRequest, benchmark: Any) -> Iterator[ThroughputFixture]:
     """Measures: `throughput.check(workload, on=gpu_topology.take(n))`."""
+    from pytest_tfperf.fixture import ThroughputFixture  # what measures is of no use to who only collects
+
     session = request.config.stash[_SESSION]
     _refuse_xdist(request.config, benchmark)
     fixture = request.node.stash[_FIXTURE] = ThroughputFixture(session, request.node.nodeid)
@@ -364,6 +366,8 @@ def _warn(item: pytest.Item, text: str) -> None:
 
 
 def _word(report: pytest.TestReport, item: pytest.Item, fixture: ThroughputFixture, error: BaseException) -> None:
+    from pytest_tfperf.fixture import FAILURES
+
     if isinstance(error, pytest.skip.Exception) and report.when == "call":
         path, line, _ = item.location
         report.longrepr = (path, (line or 0) + 1, error.msg or "")  # the test's place, not this plugin's

@@ -29,6 +29,7 @@ class Job:
         seed: for the initial weights and the synthetic images.
         slowdown: fraction of its throughput that the worker loses on purpose, 0 to below 1.
         data: where real images lie, for pipelines that read them.
+        cores: that affinity and quota leave; None: as many as the affinity says.
     """
 
     workload: Workload
@@ -36,6 +37,7 @@ class Job:
     seed: int = 0
     slowdown: float = 0.0
     data: Data = field(default_factory=Data)
+    cores: int | None = None
 
 
 class TrainingRun(Protocol):

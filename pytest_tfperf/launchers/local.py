@@ -111,6 +111,7 @@ class LocalLauncher:
             "seed": job.seed,
             "slowdown": job.slowdown,
             "data": asdict(job.data),
+            "cores": job.cores,
             "names": catalogue.registered(),
             "log": str(log),
             "environment": _environment(job) | {"TMPDIR": str(scratch)},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import tensorflow as tf
 
 from pytest_tfperf.errors import NotEnoughDevices, WorkloadError
@@ -10,6 +12,22 @@ from pytest_tfperf.topology import DeviceKind, Devices
 # What stays free on a GPU that is split: CUDA's own context and the libraries' workspaces live outside the limits.
 _MIB_KEPT_FREE = 1024
 _MIB_WHERE_UNKNOWN = 4096
+
+
+def keep_to_quota(cores: int | None) -> None:
+    """Where a container's quota leaves fewer cores than the affinity says, run no more threads than these.
+
+    TensorFlow counts the cores of the affinity. More threads than the quota use it up early in each period of 100 ms,
+    and all of them stand still for the rest. Must run before anything touches a device.
+    """
+    if cores is not None and cores < len(os.sched_getaffinity(0)):
+        tf.config.threading.set_intra_op_parallelism_threads(cores)
+        tf.config.threading.set_inter_op_parallelism_threads(cores)
+
+
+def cores_for_threads() -> int:
+    """How many threads of ours may compute at once."""
+    return tf.config.threading.get_intra_op_parallelism_threads() or len(os.sched_getaffinity(0))
 
 
 def configure(devices: Devices) -> list[str]:

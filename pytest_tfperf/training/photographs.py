@@ -6,13 +6,13 @@ the same work, however many threads do it: where a crop lies decides what decodi
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 import tensorflow as tf
 
 from pytest_tfperf.data import BOX, IMAGE, LABEL, OnCorrupt
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.training.devices import cores_for_threads
 from pytest_tfperf.training.inputs import InputSpec
 from pytest_tfperf.training.records import Places, Work, located, payloads, shuffled, work_on_located
 
@@ -44,7 +44,7 @@ def photographs(spec: InputSpec, processing: Processing, *, cached: bool = False
         NoData, MeasurementError: there is no data set, see `Data.shards`; or none of its records can be decoded.
     """
     shards = shuffled(spec)
-    cores = len(os.sched_getaffinity(0))
+    cores = cores_for_threads()
     work = _work(spec, processing)
     if spec.data.on_corrupt is OnCorrupt.STOP:
         records = _endless(payloads(shards), spec, cached)

@@ -18,7 +18,7 @@ from pytest_tfperf import catalogue
 from pytest_tfperf.connection import Channel, ConnectionLost
 from pytest_tfperf.data import Data, OnCorrupt
 from pytest_tfperf.topology import DeviceKind, Devices
-from pytest_tfperf.training.devices import configure
+from pytest_tfperf.training.devices import configure, keep_to_quota
 from pytest_tfperf.training.examination import examine
 from pytest_tfperf.training.inputs import InputSpec
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
@@ -91,7 +91,12 @@ def versions() -> dict[str, str]:
 
 def _settings() -> dict[str, str]:
     """What decides on speed beside the versions; asks devices, and so is nothing for the fork server."""
-    found = {"tf32": tf32_in_use(), "xla_flags": os.environ.get("XLA_FLAGS", "").strip().replace(" ", "_")}
+    threads = tf.config.threading.get_intra_op_parallelism_threads()
+    found = {
+        "threads": str(threads or ""),
+        "tf32": tf32_in_use(),
+        "xla_flags": os.environ.get("XLA_FLAGS", "").strip().replace(" ", "_"),
+    }
     return {name: value for name, value in found.items() if value}
 
 
@@ -117,6 +122,7 @@ def _prepare(channel: Channel, job: dict[str, Any]) -> _Ready:
     workload = Workload(**job["workload"])
     phase("devices")
     devices = job["devices"]
+    keep_to_quota(job["cores"])
     names = configure(Devices(**devices | {"kind": DeviceKind(devices["kind"])}))
     strategy = strategy_for(workload, names)
     phase("model")

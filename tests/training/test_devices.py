@@ -58,7 +58,7 @@ def in_a_fresh_process(code: str) -> str:
     start = (
         "from pytest_tfperf.errors import TfperfError\n"
         "from pytest_tfperf.topology import DeviceKind, Devices\n"
-        "from pytest_tfperf.training.devices import configure\n"
+        "from pytest_tfperf.training.devices import configure, cores_for_threads, keep_to_quota\n"
     )
     done = subprocess.run([sys.executable, "-c", start + code], capture_output=True, text=True, check=True)
     return done.stdout.strip()
@@ -73,6 +73,18 @@ except TfperfError as e:
     print(e)
 """
     assert "once in a process" in in_a_fresh_process(code)
+
+
+@pytest.mark.parametrize(("cores", "threads"), [("1", "1"), ("4", "4"), ("None", "4")])
+def test_threads_are_no_more_than_a_quota_leaves(cores: str, threads: str) -> None:
+    """A quota of so many cores under an affinity of four."""
+    code = f"""
+import os
+os.sched_getaffinity = lambda _: range(4)
+keep_to_quota({cores})
+print(cores_for_threads())
+"""
+    assert in_a_fresh_process(code) == threads
 
 
 def test_a_count_below_one_is_refused() -> None:
