@@ -1,4 +1,4 @@
-"""From a record to an image that a model takes: crop, decode, resize, flip, distort, scale; as tf_cnn_benchmarks does.
+"""From a record to an image that a model takes: crop, decode, flip, resize, distort, scale; as tf_cnn_benchmarks does.
 
 Every random choice is drawn from the seed and the record's place in the order of reading, so that runs with one seed do
 the same work, however many threads do it: where a crop lies decides what decoding costs.
@@ -86,10 +86,10 @@ def _work(spec: InputSpec, processing: Processing) -> Work:
         seed = tf.stack([tf.constant(spec.seed, tf.int64), index])
         jpeg, label, boxes = _parsed(payload)
         image = tf.image.decode_and_crop_jpeg(jpeg, _window(jpeg, boxes, seed), channels=3)
-        image = _resized(image, (height, width), position if processing.consistent else None)
         # All of a photograph's draws in one operation: each costs as much as a small resize.
         flip, *draws = tf.unstack(tf.random.stateless_uniform([5], seed))
         image = tf.cond(flip < 0.5, lambda: image, lambda: tf.reverse(image, [1]))
+        image = _resized(image, (height, width), position if processing.consistent else None)
         image = _distorted(image, draws, position) if processing.distortions else image * (2 / 255) - 1
         return tf.ensure_shape(image, spec.image_shape), _label(label, spec.num_classes)
 
