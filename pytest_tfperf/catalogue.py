@@ -1,13 +1,13 @@
 """Which models and input pipelines have names, read without importing TensorFlow.
 
 A name is a public top-level function of a file in `training/models/` or `training/pipelines/`, with
-dashes for underscores. The files are parsed, not imported, because importing them would import TensorFlow, and
+dashes for underscores. The files are searched, not imported, because importing them would import TensorFlow, and
 collection must not. Users' own names are added by `register` (the plugin's hook) and win over none of ours.
 """
 
 from __future__ import annotations
 
-import ast
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -100,13 +100,16 @@ def _resolve(kind: str, known: Mapping[str, str], name: str) -> str:
     return known[name]
 
 
+# At the beginning of a line: top-level. A syntax tree says the same in twenty times the time, at each collection.
+_FUNCTION = re.compile(r"^def ([a-z]\w*)\(", re.MULTILINE)
+
+
 @cache
 def _functions(room: str) -> dict[str, str]:
     return {
-        node.name.replace("_", "-"): f"pytest_tfperf.training.{room}.{file.stem}:{node.name}"
+        name.replace("_", "-"): f"pytest_tfperf.training.{room}.{file.stem}:{name}"
         for file in sorted((_TRAINING / room).glob("[!_]*.py"))
-        for node in ast.parse(file.read_bytes()).body
-        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+        for name in _FUNCTION.findall(file.read_text(encoding="utf-8"))
     }
 
 

@@ -19,7 +19,6 @@ from pytest_tfperf.launchers import Launcher
 from pytest_tfperf.live import LiveLine
 from pytest_tfperf.noise import noise_of
 from pytest_tfperf.record import Record
-from pytest_tfperf.recorder import Recorder
 from pytest_tfperf.reference import floor_rate, reference_for
 from pytest_tfperf.reports import resolution, summary
 from pytest_tfperf.reports.coverage import coverage
@@ -33,6 +32,7 @@ from pytest_tfperf.workload import Workload
 
 if TYPE_CHECKING:
     from pytest_tfperf.measure import Bench
+    from pytest_tfperf.recorder import Recorder
 
 _GUESSED_SECONDS = 15.0  # for a test that was never timed on this machine
 _SMOKE_SECONDS = 3.0  # a worker, a compilation, a window: 2.6 s on average over the CPU tests on two slow cores
@@ -134,6 +134,8 @@ class Session:
     @cached_property
     def recorder(self) -> Recorder:
         """Keeps whole trials, where `--tfperf-save-trials` asks for it."""
+        from pytest_tfperf.recorder import Recorder
+
         return Recorder(self.settings, self.baselines, lambda: self.bench.sharing, lambda row: self.bench.nights(row))
 
     @cached_property

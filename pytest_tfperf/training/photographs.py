@@ -89,8 +89,12 @@ def _work(spec: InputSpec, processing: Processing) -> Work:
         # All of a photograph's draws in one operation: each costs as much as a small resize.
         flip, *draws = tf.unstack(tf.random.stateless_uniform([5], seed))
         image = tf.cond(flip < 0.5, lambda: image, lambda: tf.reverse(image, [1]))
-        image = _resized(image, (height, width), position if processing.consistent else None)
-        image = _distorted(image, draws, position) if processing.distortions else image * (2 / 255) - 1
+        if processing == Processing():
+            # Scaled where pixels become floats anyway: the weights of bilinear resizing add up to 1.
+            image = tf.image.resize(_scaled(image), (height, width))
+        else:
+            image = _resized(image, (height, width), position if processing.consistent else None)
+            image = _distorted(image, draws, position) if processing.distortions else image * (2 / 255) - 1
         return tf.ensure_shape(image, spec.image_shape), _label(label, spec.num_classes)
 
     return work
@@ -117,6 +121,12 @@ def _window(jpeg: tf.Tensor, boxes: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         use_image_if_no_bounding_boxes=True,
     )
     return tf.concat([begin[:2], size[:2]], axis=0)
+
+
+def _scaled(image: tf.Tensor) -> tf.Tensor:
+    """uint8 to float32 from -1 to 1, in one pass."""
+    pixels = tf.bitcast(image, tf.quint8)
+    return tf.raw_ops.Dequantize(input=pixels, min_range=-1.0, max_range=1.0, mode="MIN_COMBINED")
 
 
 def _resized(image: tf.Tensor, size: tuple[int, int], position: tf.Tensor | None) -> tf.Tensor:
