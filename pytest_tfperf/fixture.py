@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from pytest_tfperf.ratios import published_ratio
 from pytest_tfperf.record import Record
 from pytest_tfperf.recorder import Taking
 from pytest_tfperf.reports import comparisons, ratios
+from pytest_tfperf.reports.commands import rerun
 from pytest_tfperf.reports.message import headline, message, spoilt
 from pytest_tfperf.session import Session
 from pytest_tfperf.throughput import Throughput
@@ -200,8 +200,8 @@ class ThroughputFixture:
             pairs += [pair(), pair()]  # one pair may have met a slow spell of the machine
         ratio = statistics.median(one / another for one, another in pairs)
         if ratio < least and not self.session.settings.smoke:
-            rerun = f"pytest {shlex.quote(self.test)}{self.session.settings.again}"
-            raise ThroughputRegression(ratios.message(pairs, published, least, rerun))
+            command = rerun(self.test, self.session.settings.again)
+            raise ThroughputRegression(ratios.message(pairs, published, least, command))
         return ratio
 
     def conclude(self, warn: Callable[[str], None]) -> None:

@@ -236,8 +236,7 @@ class Session:
 
     def keep_interrupted(self) -> None:
         """In the history what a session that was cut off leaves in doubt: the next night must know of it."""
-        done = {record.test for record in self.records} | {test for test, _ in self.not_measured}
-        for record in (r for test, records in self.deferred.items() if test not in done for r in records):
+        for record in self._unsettled:
             if record.undecided and record.verdict is not None and not record.verdict.waits:
                 self.bench.keep(record)
 
@@ -248,13 +247,11 @@ class Session:
         """
         if self.settings.coverage:
             return coverage(self._published, unmeasured(self._published, self.keys))
-        done = {record.test for record in self.records} | {test for test, _ in self.not_measured}
-        unsettled = [r for test, records in self.deferred.items() if test not in done for r in records]
         compared = [comparison for found in self.comparisons.values() for comparison in found]
         parts = (
             summary.comparisons(compared),
             summary.summary(
-                [*self.records, *unsettled],
+                [*self.records, *self._unsettled],
                 self.changes,
                 self.settings,
                 not_measured=self.not_measured,
@@ -265,6 +262,12 @@ class Session:
             ),
         )
         return [*parts[0], *([""] if all(parts) else []), *parts[1], *(summary.skips(self.skipped) if skips else [])]
+
+    @property
+    def _unsettled(self) -> list[Record]:
+        """Of tests that were to be run again, and were not."""
+        done = {record.test for record in self.records} | {test for test, _ in self.not_measured}
+        return [record for test, records in self.deferred.items() if test not in done for record in records]
 
     def exit_status(self, status: int, *, failures: int) -> int:
         """pytest's status, or our own where nothing failed and something could not be measured."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pytest_tfperf.comparison import Comparison
+from pytest_tfperf.reports.commands import rerun
 from pytest_tfperf.reports.numbers import change, duration, percent, rate
 from pytest_tfperf.reports.where import parts
 from pytest_tfperf.verdict import Outcome
@@ -83,7 +83,7 @@ def _lines(c: Comparison, again: str) -> Iterator[tuple[str, str]]:
     if differs := _differs(c):
         yield "environment", ", ".join(differs)
     if "::" in c.test and c.outcome is not Outcome.PASS:
-        yield "rerun", f"pytest {shlex.quote(c.test)}{again}"
+        yield "rerun", rerun(c.test, again)
 
 
 def _differs(c: Comparison) -> list[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_tfperf.baseline import Provenance
 from pytest_tfperf.record import Record, changed_since
+from pytest_tfperf.reports.commands import rerun
 from pytest_tfperf.reports.numbers import change, duration, percent, rate
 from pytest_tfperf.reports.where import machine, where
 from pytest_tfperf.throughput import Throughput, run_value
@@ -84,7 +84,7 @@ def _next(record: Record, again: str) -> Iterator[tuple[str, str]]:
     verdict = record.verdict
     if not record.is_test or verdict is None:
         return
-    command = f"pytest {shlex.quote(record.test)}{again}"
+    command = rerun(record.test, again)
     if verdict.outcome is Outcome.NO_BASELINE:
         yield "record one", f"{command} --update-baselines"
     elif verdict.floor and verdict.outcome is not Outcome.REGRESSED:

@@ -96,8 +96,8 @@ def _lines(
 ) -> Iterator[str]:
     if measured_nothing:
         yield (
-            "NOTHING WAS MEASURED: --tfperf-require-baseline was given, and no selected test came to a measurement; "
-            "each test's reason is above. `tfperf topology` shows the devices"
+            "NOTHING WAS MEASURED: --tfperf-require-baseline was given, and no selected test came to a measurement: "
+            "see each one's reason. `tfperf topology` shows the devices"
         )
         return
     if not records:

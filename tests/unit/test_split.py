@@ -44,7 +44,7 @@ class PlayedLauncher:
             raise MeasurementError("the worker ran out of memory")
         if job.workload.input_pipeline == "device":
             return Played(300.0)
-        return Played(100.0, Parts(input=Input.FETCHED, pipeline_images_per_sec=101.0))
+        return Played(100.0, parts=Parts(input=Input.FETCHED, pipeline_images_per_sec=101.0))
 
     def close(self) -> None:
         pass

@@ -111,8 +111,8 @@ def test_a_session_without_measurements_says_nothing() -> None:
 
 def test_a_gate_that_measured_nothing_says_so_and_no_more() -> None:
     assert summary([UNKNOWN], [], SETTINGS, measured_nothing=True) == [
-        "NOTHING WAS MEASURED: --tfperf-require-baseline was given, and no selected test came to a measurement; "
-        "each test's reason is above. `tfperf topology` shows the devices"
+        "NOTHING WAS MEASURED: --tfperf-require-baseline was given, and no selected test came to a measurement: "
+        "see each one's reason. `tfperf topology` shows the devices"
     ]
 
 

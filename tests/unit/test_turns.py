@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
+from workers import PlayedRun
 
 from pytest_tfperf.breakdown import Bound, Breakdown
 from pytest_tfperf.comparison import How
@@ -15,7 +16,7 @@ from pytest_tfperf.contest import Cap, Side, compare
 from pytest_tfperf.errors import MeasurementError, TfperfError, WorkloadError
 from pytest_tfperf.guard import Seen
 from pytest_tfperf.launchers import Job, Progress
-from pytest_tfperf.parts import Input, Parts
+from pytest_tfperf.parts import Input
 from pytest_tfperf.reports.comparisons import message
 from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.trial import Attempt, Window
@@ -44,32 +45,24 @@ class Machine:
 
 
 @dataclass
-class ScriptedRun:
+class ScriptedRun(PlayedRun):
     """A worker whose steps take what the script says; `paces` is asked for seconds a step before each window."""
 
     machine: Machine
     name: str
     paces: Iterator[float]
     loss: float = 1.0
-    images_per_step: int = 1
-    compile_seconds: float = 1.0
-    environment: Mapping[str, str] = field(default_factory=dict)
-    log: str = ""
-    _asked: list[int] = field(default_factory=list)
 
     def request(self, steps: int) -> None:
-        self._asked.append(steps)
+        super().request(steps)
         self.machine.queued.append(self.name)
         self.machine.most_queued = max(self.machine.most_queued, len(self.machine.queued))
 
     def receive(self) -> Window:
-        steps = self._asked.pop(0)
+        steps = self.asked.pop(0)
         self.machine.queued.remove(self.name)
         self.machine.diary.append(self.name)
         return Window(steps=steps, seconds=steps * next(self.paces), loss=self.loss)
-
-    def examine(self, **_: bool) -> Parts:
-        return Parts(input=Input.RESIDENT)
 
     def close(self) -> None:
         self.machine.alive.remove(self.name)

@@ -9,27 +9,33 @@ from pytest_tfperf.parts import Input, Parts
 from pytest_tfperf.trial import Window
 
 
-@dataclass
-class Played:
-    """A worker of one steady rate."""
+@dataclass(kw_only=True)
+class PlayedRun:
+    """What every played worker has of a `TrainingRun`; how long its windows take is its own."""
 
-    images_per_sec: float
-    parts: Parts = field(default_factory=lambda: Parts(input=Input.RESIDENT))
     images_per_step: int = 1
     compile_seconds: float = 1.0
     environment: Mapping[str, str] = field(default_factory=dict)
     log: str = ""
-    _asked: list[int] = field(default_factory=list)
+    parts: Parts = field(default_factory=lambda: Parts(input=Input.RESIDENT))
+    asked: list[int] = field(default_factory=list)
 
     def request(self, steps: int) -> None:
-        self._asked.append(steps)
-
-    def receive(self) -> Window:
-        steps = self._asked.pop(0)
-        return Window(steps, steps / self.images_per_sec, loss=1.0)
+        self.asked.append(steps)
 
     def examine(self, *, products: bool, multiply_adds: bool) -> Parts:
         return self.parts
 
     def close(self) -> None:
         pass
+
+
+@dataclass
+class Played(PlayedRun):
+    """A worker of one steady rate."""
+
+    images_per_sec: float
+
+    def receive(self) -> Window:
+        steps = self.asked.pop(0)
+        return Window(steps, steps / self.images_per_sec, loss=1.0)
