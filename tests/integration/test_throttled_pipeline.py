@@ -7,22 +7,19 @@ import re
 import pytest
 from inner import Project
 
-BATCHES_PER_SEC = 50
-BATCH = 4
-
-TESTS = f"""
+TESTS = """
     import time
 
     import pytest
     from pytest_tfperf import Workload, windows
 
     def measure(throughput, gpu_topology):
-        workload = Workload(model="nets:tiny", batch_size={BATCH}, input_pipeline="nets:buffered")
+        workload = Workload(model="nets:tiny", batch_size=4, input_pipeline="nets:buffered")
         return throughput.measure(workload, on=gpu_topology.take(1), steps=20, warmup_steps=30).images_per_sec
 
     def take(queue):
         steps = queue._asked.popleft()
-        time.sleep(0.05)
+        time.sleep(0.2)
         queue._run.request(steps)
         return queue._run.receive()
 
@@ -40,19 +37,15 @@ TESTS = f"""
 
 
 @pytest.fixture(scope="module")
-def batches_per_sec(shared: Project) -> dict[str, float]:
+def images_per_sec(shared: Project) -> dict[str, float]:
     """By how the driver asks for its windows."""
     shared.write("test_it.py", TESTS)
     finished = shared.run("-s")
     found = re.findall(r"(back to back|idling): ([\d.]+)", finished.text)
     assert len(found) == 2, finished.text
-    return {how: float(images) / BATCH for how, images in found}
+    return {how: float(images) for how, images in found}
 
 
-def test_a_throttled_pipeline_is_measured_at_its_own_rate(batches_per_sec: dict[str, float]) -> None:
-    # Never faster; a busy machine may make it slower.
-    assert 0.8 * BATCHES_PER_SEC < batches_per_sec["back to back"] < 1.03 * BATCHES_PER_SEC
-
-
-def test_a_driver_that_idled_between_windows_would_read_too_fast(batches_per_sec: dict[str, float]) -> None:
-    assert batches_per_sec["idling"] > 1.5 * BATCHES_PER_SEC
+def test_a_driver_that_idled_between_windows_would_read_far_too_fast(images_per_sec: dict[str, float]) -> None:
+    # Twenty times or more where nothing else runs; each of the two is far off on a machine that stalls.
+    assert images_per_sec["idling"] > 3 * images_per_sec["back to back"]

@@ -67,8 +67,8 @@ def test_a_throttled_pipeline_is_called_the_limit(night: Finished) -> None:
 
 
 def test_the_pipeline_alone_is_read_at_its_own_rate(shared: Project, night: Finished) -> None:
-    # 200 images/s; never faster, a busy machine may make it slower.
-    assert 100 < recorded(shared, "test_paced")["breakdown"]["pipeline_images_per_sec"] < 210
+    # 200 images/s; one that lay ready would be read at a thousand times that.
+    assert 0 < recorded(shared, "test_paced")["breakdown"]["pipeline_images_per_sec"] < 2 * 200
 
 
 def test_a_slower_pipeline_is_named_after_the_regression(night: Finished) -> None:

@@ -128,8 +128,8 @@ def paced(spec):
 
 
 def buffered(spec):
-    """50 batches a second, of which 16 may lie ready, as any real pipeline has them."""
-    return _throttled(spec, 0.02).prefetch(16)
+    """10 batches a second, of which 16 may lie ready, as any real pipeline has them."""
+    return _throttled(spec, 0.1).prefetch(16)
 
 
 def stalling(spec):
