@@ -48,6 +48,10 @@ class MeasurementError(TfperfError):
     """Nothing could be measured: the worker died, hung, or gave numbers that mean nothing."""
 
 
+class Hung(MeasurementError):
+    """A worker said nothing for longer than it may, and was killed."""
+
+
 class OutOfMemory(MeasurementError):
     """A worker ran out of memory: its devices', the host's, or what a limit leaves of it."""
 

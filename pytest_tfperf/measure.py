@@ -35,6 +35,9 @@ from pytest_tfperf.verdict import Outcome, Tolerance, Verdict, judge, may_stop
 from pytest_tfperf.windows import SMOKE, Enough, Plan, Watch
 from pytest_tfperf.workload import Workload
 
+MOST_SECONDS_IN_VAIN = 600.0
+"""What a machine's tests may spend in a session on fresh workers that were all disturbed; then each gets one."""
+
 
 class Bench:
     """Measures workloads, judges them and keeps what came out; one for a session.
@@ -232,14 +235,21 @@ class Bench:
         believed is set aside, and shown.
         """
         aside = trial.set_aside
-        for _ in range(TRIES):
+        tonight, started = self._tonight(topology), time.monotonic()
+        # A machine that stays busy or slow must not take the night: later tests get one try, which shows whether it
+        # has recovered.
+        tries = TRIES if tonight.seconds_in_vain < MOST_SECONDS_IN_VAIN else 1
+        for _ in range(tries):
             attempt = self._attempt(workload, topology, plan)
             if not attempt.disturbance and baseline is not None:
                 attempt = attempt.disturbed_by(self._speaks_against(attempt, topology, baseline))
             if not attempt.disturbance:
                 return Trial((*trial.attempts, attempt), aside)
             aside += (attempt,)
-        advice = f"(and something in each of {TRIES} fresh workers). {remedy(attempt.disturbance)}"
+        tonight.seconds_in_vain += time.monotonic() - started
+        spent = f"and the tests before it spent {MOST_SECONDS_IN_VAIN / 60:g} min on such tries"
+        tried = f"and something in each of {tries} fresh workers" if tries > 1 else spent
+        advice = f"({tried}). {remedy(attempt.disturbance)}"
         raise Spoilt(workload, topology, attempt.disturbance, advice, aside[len(trial.set_aside) :])
 
     def _one_more_beside(

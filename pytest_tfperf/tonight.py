@@ -24,6 +24,7 @@ class Tonight:
 
     def __init__(self, look: Callable[[], Canaries | None]) -> None:
         self.controls = Controls()
+        self.seconds_in_vain = 0.0  # spent on tests whose fresh workers were all disturbed
         self._looks = Looks(look)
         self._first_runs: dict[tuple[str, Key], tuple[float, Attempt, Baseline]] = {}
 

@@ -11,16 +11,18 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf import catalogue
 from pytest_tfperf.connection import Channel, ConnectionLost, Listener, Silence
-from pytest_tfperf.errors import MeasurementError, OutOfMemory
+from pytest_tfperf.data import Data
+from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
 from pytest_tfperf.frozen_json import build
 from pytest_tfperf.launchers import SKIPPED, Job, Progress
 from pytest_tfperf.launchers.processes import (
@@ -33,6 +35,7 @@ from pytest_tfperf.launchers.processes import (
     log_tail,
     no_tensorflow,
 )
+from pytest_tfperf.launchers.wedged import PROBE, Wedged
 from pytest_tfperf.parts import Parts
 from pytest_tfperf.trial import Window
 
@@ -74,14 +77,26 @@ class LocalLauncher:
         self._spawner: Spawner | None = None
         self._imported_under: dict[str, str] = {}
         self._started = 0
+        self._wedged = Wedged()
 
     def start(self, job: Job, progress: Progress) -> LocalRun:
         """See `Launcher.start`; the first call also starts the fork server."""
         progress("start")
+        self._wedged.require(job.devices, lambda: self._probe(job, progress))
         try:
             return self._start(job, progress)
         except OSError as error:  # a full disk, too many open files, no memory for a fork
             raise MeasurementError(f"a worker could not be started: {error}") from error
+
+    def _probe(self, job: Job, progress: Progress) -> None:
+        """One step of the least workload, on the same devices."""
+        progress("probe")
+        run = self._start(replace(job, workload=PROBE, slowdown=0.0, data=Data()), progress)
+        try:
+            run.request(1)
+            run.receive()
+        finally:
+            run.close()
 
     def _start(self, job: Job, progress: Progress) -> LocalRun:
         listener, spawner = self._ready()
@@ -94,7 +109,8 @@ class LocalLauncher:
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
-        run = LocalRun(process, log, scratch, self._silence_seconds, self._python)
+        hung = partial(self._wedged.suspect, job.devices)
+        run = LocalRun(process, log, scratch, self._silence_seconds, self._python, hung)
         try:
             run.prepare(listener, self._started, progress)
         except BaseException:
@@ -148,11 +164,20 @@ class LocalRun:
     removes them only in an exit handler, which a killed worker never reaches.
     """
 
-    def __init__(self, process: WorkerProcess, log: Path, scratch: Path, silence_seconds: float, python: str) -> None:
+    def __init__(
+        self,
+        process: WorkerProcess,
+        log: Path,
+        scratch: Path,
+        silence_seconds: float,
+        python: str,
+        on_hang: Callable[[], None] = lambda: None,
+    ) -> None:
         self._process = process
         self._scratch = scratch
         self._python = python
         self._silence_seconds = silence_seconds
+        self._on_hang = on_hang
         self._channel: Channel | None = None
         self._phase = "start"
         self._out_of_memory_kills = _out_of_memory_kills()
@@ -254,7 +279,8 @@ class LocalRun:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(self._process.pid, signal.SIGUSR1)  # faulthandler writes every thread's stack to the log
             time.sleep(0.3)
-        return MeasurementError(
+        self._on_hang()
+        return Hung(
             f"the worker (pid {self._process.pid}) said nothing for {self._silence_seconds:g} s in phase "
             f"{self._phase!r} and was killed; a longer limit: --tfperf-timeout SECONDS\n{self._tail()}"
         )

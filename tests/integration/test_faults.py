@@ -95,6 +95,24 @@ def test_a_fault_says(faults: Finished, name: str, said: str) -> None:
     assert said in faults.cases[name].text
 
 
+# What devices that no longer answer do to every worker, also to the one that shows it.
+WEDGED = """
+    from pytest_tfperf import Workload
+    from pytest_tfperf.launchers import wedged
+
+    wedged.PROBE = Workload(model="nets:hanging", batch_size=1)
+"""
+
+
+def test_devices_on_which_a_probe_hangs_too_cost_the_rest_no_time_out(project: Project) -> None:
+    project.write("conftest.py", WEDGED)
+    project.write("test_it.py", TESTS)
+    finished = project.run("--tfperf-timeout=2", "-k", "hangs_in_the_model or leaves or last")
+    for name in ("test_leaves_a_child", "test_the_last_one"):
+        assert "no worker was started: the CPU no longer answers" in finished.cases[name].text, finished.text
+    assert len(list((project.folder / ".tfperf" / "logs").glob("worker-*"))) == 2
+
+
 ERRORS = [
     line.split("(")[0].removeprefix("    def ") for line in TESTS.splitlines() if line.startswith("    def test_")
 ]
