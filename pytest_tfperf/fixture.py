@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pytest_tfperf.attempts import Spoilt
@@ -61,6 +62,7 @@ class ThroughputFixture:
     test: str
     records: list[Record] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
+    _over: bool = False
     _to_save: list[Record] = field(default_factory=list)
     _remarks: list[str] = field(default_factory=list)
 
@@ -91,7 +93,7 @@ class ThroughputFixture:
             BaselineError: the machine's file can't be read; with `--tfperf-strict`, the test's own tolerance is tighter
                 than the baseline can resolve.
         """
-        _refuse_untaken(on)
+        self._refuse(on)
         accepted = None if tolerance is None else Tolerance.of(tolerance)
         if self.session.settings.against is not None:
             a = Side(workload=workload, launcher=self.session.other_launcher, data=self.session.settings.data)
@@ -115,7 +117,7 @@ class ThroughputFixture:
         self, workload: Workload, *, on: Topology, steps: int | None = None, warmup_steps: int | None = None
     ) -> Throughput:
         """Measure and judge nothing; otherwise as `check`."""
-        _refuse_untaken(on)
+        self._refuse(on)
         if (earlier := self._earlier(workload, on)) is not None:
             return self._keep(earlier)
         plan = self._plan(steps, warmup_steps)
@@ -149,7 +151,7 @@ class ThroughputFixture:
             WorkloadError, TfperfError: an argument that can't be one.
             MeasurementError: a worker died, hung or raised.
         """
-        _refuse_untaken(on)
+        self._refuse(on)
         accepted = None if tolerance is None else Tolerance.of(tolerance)
         cap = Cap(pairs=max_pairs, seconds=max_seconds)
         left = Side(workload=a, launcher=self.session.launcher, data=self.session.settings.data)
@@ -185,8 +187,7 @@ class ThroughputFixture:
             and as `check`.
         """
         other = on if over_on is None else over_on
-        for topology in (on, other):
-            _refuse_untaken(topology)
+        self._refuse(on, other)
         published = published_ratio(self.session.baselines, Key(workload.id, on.shape), Key(over.id, other.shape))
         least = published.value * (1 + (Tolerance.of(tolerance).lower or -1.0))
 
@@ -203,6 +204,14 @@ class ThroughputFixture:
             command = rerun(self.test, self.session.settings.again)
             raise ThroughputRegression(ratios.message(pairs, published, least, command))
         return ratio
+
+    @contextmanager
+    def open_for_calls(self) -> Iterator[None]:
+        """While the body runs; what is measured after it, in a fixture's teardown, could fail nothing any more."""
+        try:
+            yield
+        finally:
+            self._over = True
 
     def conclude(self, warn: Callable[[str], None]) -> None:
         """Apply the outcomes: called when the test's body is through, and only if it did not fail.
@@ -230,10 +239,20 @@ class ThroughputFixture:
             raise self._failure(failing)
         if invalid := found[Consequence.ERRORS]:
             raise MeasurementError(self._messages(invalid))
-        for record in self._to_save:
-            self.session.changes.append(self.session.bench.save(record))
+        self._save()
         if unknown := found[Consequence.SKIPS]:
             raise NoBaseline(self._messages(unknown))
+
+    def _save(self) -> None:
+        """As baselines; one that can't be one keeps no other from it."""
+        refused: list[MeasurementError] = []
+        for record in self._to_save:
+            try:
+                self.session.changes.append(self.session.bench.save(record))
+            except MeasurementError as error:
+                refused.append(error)
+        if refused:
+            raise MeasurementError("\n\n".join(map(str, refused)))
 
     @property
     def undecided(self) -> bool:
@@ -245,6 +264,15 @@ class ThroughputFixture:
         settings = self.session.settings
         against = (Consequence.FAILS, Consequence.WARNS)
         return self._messages([j for j in self._judged if consequence(j, settings) in against])
+
+    def _refuse(self, *topologies: Topology) -> None:
+        if self._over:
+            raise TfperfError(
+                "throughput: the test's body is through, and what is measured now could not fail it. "
+                "Measure in the test, or in a fixture before its yield"
+            )
+        if any(on.devices is None for on in topologies):
+            raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")
 
     def _earlier(self, workload: Workload, on: Topology) -> Record | None:
         """What this very call gave when the test ran first, where it runs again to be decided.
@@ -346,8 +374,3 @@ class ThroughputFixture:
 def _before(earlier: Record | None) -> str:
     """What the runs before the one that came to nothing had measured."""
     return f"\nbefore that: {headline(earlier)}" if earlier is not None else ""
-
-
-def _refuse_untaken(on: Topology) -> None:
-    if on.devices is None:
-        raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")

@@ -24,7 +24,7 @@ class Looks:
 
     def __init__(self, look: Callable[[], Canaries | None]) -> None:
         self._look = look
-        self._seen: list[Canaries] = []
+        self.seen: list[Canaries] = []
         self._last_seconds = -math.inf
         self._blind = False
 
@@ -33,11 +33,15 @@ class Looks:
         if time.monotonic() - self._last_seconds >= AGAIN_AFTER_SECONDS:
             self._once()
 
-    def tonight(self, *, at_least: int = 0) -> list[Canaries]:
-        """All looks so far, after as many more as it takes to have `at_least`; fewer where the machine can't tell."""
-        while len(self._seen) < at_least and not self._blind:
+    def until_they_decide(self) -> None:
+        """Look as often as is missing, half a minute in all; not where the machine can't tell."""
+        while not self.decide:
             self._once()
-        return list(self._seen)
+
+    @property
+    def decide(self) -> bool:
+        """Whether a verdict may rest on them: there are enough, or there will be no more."""
+        return len(self.seen) >= LOOKS_THAT_DECIDE or self._blind
 
     def _once(self) -> None:
         """Where the machine can't tell once, it is not asked again: each try may take a minute."""
@@ -46,5 +50,5 @@ class Looks:
         if (seen := self._look()) is None:
             self._blind = True
         else:
-            self._seen.append(seen)
+            self.seen.append(seen)
         self._last_seconds = time.monotonic()

@@ -65,6 +65,7 @@ class Bench:
     ) -> None:
         self._launcher = launcher
         self._attempts = Attempts(launcher, settings, watch)
+        self._watch = watch
         self._baselines = baselines
         self._history = history
         self._settings = settings
@@ -124,11 +125,11 @@ class Bench:
             trial = Trial((self._attempt(workload, topology, plan, self._stop_early(found, accepted)),))
             self._note_first_run(test, tonight, trial, found)
             waits = tonight.tests < LEAST_TESTS <= self._tests  # the tests that tell the shift are still to come
-            verdict = self._judge(trial, found, accepted, Shift(waits=True) if waits else tonight.shift)
+            verdict = self._judge(trial, found, accepted, Shift(waits=True) if waits else self._shift(tonight))
         else:
             self._all_ran = True
             trial, started = earlier.trial, started - earlier.seconds
-            verdict = self._judge(trial, found, accepted, tonight.shift)
+            verdict = self._judge(trial, found, accepted, self._shift(tonight))
             if verdict.runs_wanted > len(trial.attempts):
                 trial = self._one_more_beside(earlier, workload, topology, plan, found.baseline)
                 verdict = self._judge(trial, found, accepted, tonight.shift)
@@ -188,6 +189,14 @@ class Bench:
         """What is known of this machine's night."""
         look = self._look if topology.on_cpus else lambda: None
         return self._machines.setdefault(topology.machine, Tonight(look))
+
+    def _shift(self, tonight: Tonight) -> Shift:
+        """What is known of it, after as many looks at the canaries as that takes."""
+        if tonight.wants_looks:
+            self._watch.phase("canaries")
+            tonight.look_until_known()
+            self._watch.done()
+        return tonight.shift
 
     def _speaks_against(self, attempt: Attempt, topology: Topology, baseline: Baseline) -> str:
         """Why bad news is not believed: a test that passed tonight shows that the machine is slower by now."""

@@ -6,7 +6,7 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Generator, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -71,6 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         _register_names(config)
         session = config.stash[_SESSION] = Session(settings.Settings.from_config(config), LiveLine())
+        if session.settings.coverage and getattr(config.option, "dist", "no") != "no":
+            raise TfperfError("--tfperf-coverage reads the tests that this process collects: run it without -n")
         catalogue.resolve_pipeline(session.settings.input_pipeline)
         if not config.option.collectonly and not _in_xdist(config):
             session.prepare()
@@ -116,15 +118,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     state.marks = {item.nodeid: (_marked(item, "cpu"), _marked(item, "gpu")) for item in ours}
     if state.settings.coverage:
         state.keys = set(filter(None, map(_key_of, ours)))
+    elif not session.config.option.collectonly and not _in_xdist(session.config):
+        try:
+            state.check()
+        except TfperfError as error:
+            raise pytest.UsageError(str(error)) from None
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """How many tests, and how long about."""
-    session = config.stash[_SESSION]
-    try:
-        return [] if config.option.collectonly or _in_xdist(config) else session.before()
-    except TfperfError as error:
-        raise pytest.UsageError(str(error)) from None
+    return [] if config.option.collectonly or _in_xdist(config) else config.stash[_SESSION].before()
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -159,6 +162,12 @@ def throughput(request: pytest.FixtureRequest, benchmark: Any) -> Iterator[Throu
 
     session = request.config.stash[_SESSION]
     _refuse_xdist(request.config, benchmark)
+    if request.node.nodeid not in session.tests:
+        benchmark.skipped = True  # as above
+        raise TfperfError(
+            "a test that asks for `throughput` while it runs can't be run again where it is in doubt: "
+            "name the fixture among its arguments"
+        )
     fixture = request.node.stash[_FIXTURE] = ThroughputFixture(session, request.node.nodeid)
     session.live.test = request.node.nodeid
     yield fixture
@@ -174,7 +183,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
     fixture = item.stash.get(_FIXTURE, None)
-    if fixture is not None and fixture.undecided and all(report.passed for report in reports):
+    if fixture is not None and fixture.undecided and not any(report.failed for report in reports):
         session.defer(item.nodeid, fixture.records)
         item.session.items.append(item)  # pytest walks this list as it grows
     else:
@@ -185,27 +194,27 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Apply the outcomes once the body is through, so that its own asserts come first."""
-    try:
-        result = yield
-        if fixture := pyfuncitem.stash.get(_FIXTURE, None):
-            fixture.conclude(lambda text: _warn(pyfuncitem, text))
-    except NoData as error:
-        if pyfuncitem.config.stash[_SESSION].settings.require_baseline:
-            raise MeasurementError(str(error)) from None  # the nightly gate: nothing passes that was not measured
-        reason = str(error).partition("\n")[0] + " Name one with --tfperf-data-dir=DIR"
-        pyfuncitem.config.stash[_SESSION].skipped[reason] += 1
-        pytest.skip(reason)
-    except (NotEnoughDevices, NotBuiltYet, NoBaseline) as error:
-        session = pyfuncitem.config.stash[_SESSION]
-        gate = session.settings.require_baseline
-        if gate and isinstance(error, NotEnoughDevices) and (lost := session.lost_devices(error)):
-            raise MeasurementError(lost) from None
-        if not isinstance(error, NoBaseline):  # of which the table tells
-            session.skipped[str(error)] += 1
-        pytest.skip(str(error))
-    return result
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    """A user's fixture may take devices, too."""
+    with _skipping(item):
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Apply the outcomes once the body is through, so that its own asserts come first; a skip hides no regression."""
+    fixture = item.stash.get(_FIXTURE, None)
+    with _skipping(item):
+        if fixture is None:
+            yield
+            return
+        with fixture.open_for_calls():
+            try:
+                yield
+            except pytest.skip.Exception:
+                fixture.conclude(lambda text: _warn(item, text))
+                raise
+            fixture.conclude(lambda text: _warn(item, text))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -244,6 +253,23 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
 
     forget_clock_readings(machine_info)
     machine_info["tfperf_machine"] = config.stash[_SESSION].topology.machine
+
+
+@contextmanager
+def _skipping(item: pytest.Item) -> Iterator[None]:
+    """What can't be measured here skips its test, in one line; a nightly gate may take it for an error."""
+    session = item.config.stash[_SESSION]
+    try:
+        yield
+    except (NoData, NotEnoughDevices, NotBuiltYet, NoBaseline) as error:
+        if session.settings.require_baseline and (fault := session.fault(error)):
+            raise MeasurementError(fault) from None
+        reason = str(error)
+        if isinstance(error, NoData):
+            reason = reason.partition("\n")[0] + " Name one with --tfperf-data-dir=DIR"
+        if not isinstance(error, NoBaseline):  # of which the table tells
+            session.skipped[reason] += 1
+        raise pytest.skip.Exception(reason, _use_item_location=True) from None
 
 
 def _leave_sigterm() -> None:
@@ -353,7 +379,7 @@ def _feed(benchmark: Any, fixture: ThroughputFixture) -> None:
     if fixture.records and not fixture.undecided:
         feed(benchmark, fixture.records[0])
     else:
-        benchmark.skipped = True  # else pytest-benchmark warns that its fixture was not used
+        benchmark.skipped = True  # as above
 
 
 def _warn(item: pytest.Item, text: str) -> None:
@@ -368,12 +394,9 @@ def _warn(item: pytest.Item, text: str) -> None:
 def _word(report: pytest.TestReport, item: pytest.Item, fixture: ThroughputFixture, error: BaseException) -> None:
     from pytest_tfperf.fixture import FAILURES
 
-    if isinstance(error, pytest.skip.Exception) and report.when == "call":
-        path, line, _ = item.location
-        report.longrepr = (path, (line or 0) + 1, error.msg or "")  # the test's place, not this plugin's
-    elif not report.failed:
-        return  # a mark expected it
-    elif isinstance(error, (MeasurementError, BaselineError)):
+    if not report.failed:
+        return  # skipped, or a mark expected it
+    if isinstance(error, (MeasurementError, BaselineError)):
         # JUnit and pytest's summary call "error" what fails outside of the call: nothing was tested.
         report.when = "setup" if report.when == "call" else report.when
         report.longrepr = str(error)

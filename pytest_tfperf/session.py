@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_tfperf.baseline import Baseline, Change, Key
 from pytest_tfperf.comparison import Comparison
 from pytest_tfperf.coverage import unmeasured
-from pytest_tfperf.errors import BaselineError, NotEnoughDevices, TfperfError
+from pytest_tfperf.errors import BaselineError, NoBaseline, NoData, NotBuiltYet, NotEnoughDevices, TfperfError
 from pytest_tfperf.gate import EXIT_REGRESSED, exit_status
 from pytest_tfperf.launchers import Launcher
 from pytest_tfperf.live import LiveLine
@@ -58,6 +58,7 @@ class Session:
         self.keys: set[Key] = set()
         self.skipped: Counter[str] = Counter()
         self.not_measured: list[tuple[str, str]] = []  # each test that errored so, and why
+        self._remarks: list[str] = []  # of the baselines, for before the first test
         self._not_kept = ""  # why the history lacks a comparison
         self.baselines = BaselineStore(settings.baselines)
         if settings.machine:
@@ -106,7 +107,13 @@ class Session:
             return self.tests
         return [test for test in self.tests if self.marks.get(test) != (False, True)]
 
-    def lost_devices(self, error: NotEnoughDevices) -> str:
+    def fault(self, error: NoData | NotEnoughDevices | NotBuiltYet | NoBaseline) -> str:
+        """Why what else skips a test is an error to a nightly gate, of which nothing may pass unmeasured; else ""."""
+        if isinstance(error, NoData):
+            return str(error)
+        return self._lost_devices(error) if isinstance(error, NotEnoughDevices) else ""
+
+    def _lost_devices(self, error: NotEnoughDevices) -> str:
         """Why GPUs that should be there are not: a driver that fails, fewer than a named machine's rows; else ""."""
         if self.topology.driver_fault:
             return f"{error}. A driver is installed, so that this is no machine without GPUs"
@@ -171,20 +178,26 @@ class Session:
         runs = self.settings.runs if self.settings.update_baselines else 1
         return runs * (math.fsum(known.values()) + unknown * typical), unknown
 
+    def check(self) -> None:
+        """Once the tests are known: what can be refused now must not be found out after a night's measuring.
+
+        Raises:
+            TfperfError: the history can't be written; with `--tfperf-strict` a tolerance that was asked for and that no
+                verdict could keep.
+        """
+        if self.tests:
+            self.history.prepare()
+            self._remarks = self._of_baselines()
+
     def before(self) -> list[str]:
         """What to say before the first test."""
         if not self.tests or self.settings.coverage:
             return []
-        self.history.prepare()
         said = summary.before(self.topology.machine, len(self.runnable), *self.expected_seconds(), self.settings)
-        return [*said, *(f"tfperf: {line}" for line in self._of_baselines())]
+        return [*said, *(f"tfperf: {line}" for line in self._remarks)]
 
     def _of_baselines(self) -> list[str]:
-        """What this machine's baselines can't keep, or don't know, of what they are asked for.
-
-        Raises:
-            TfperfError: with `--tfperf-strict` a tolerance that was asked for and that no verdict could keep.
-        """
+        """What this machine's baselines can't keep, or don't know, of what they are asked for; as `check`."""
         settings = self.settings
         if settings.update_baselines or settings.smoke or settings.against is not None:
             return []

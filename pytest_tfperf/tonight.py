@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pytest_tfperf.baseline import Baseline, Key
 from pytest_tfperf.canary import Canaries, moved
 from pytest_tfperf.controls import Controls
-from pytest_tfperf.looks import LOOKS_THAT_DECIDE, Looks
+from pytest_tfperf.looks import Looks
 from pytest_tfperf.night import Cause, Shift, prefix_drop, shift_of
 from pytest_tfperf.record import environment_of
 from pytest_tfperf.trial import Attempt
@@ -44,17 +44,35 @@ class Tonight:
     @property
     def canaries(self) -> Canaries | None:
         """What the machine gave by itself so far; None where nobody looked."""
-        return Canaries.median(self._looks.tonight())
+        return Canaries.median(self._looks.seen)
 
     @property
     def shift(self) -> Shift:
-        """What the first runs of all tests so far have in common, and who made it."""
-        drops = [drop for drop, _, _ in self._first_runs.values()]
-        found = shift_of(drops, {})
-        if found.cause is Cause.NIGHT:
+        """What the first runs of all tests so far have in common, and who made it; unknown until canaries tell."""
+        found = shift_of(self._drops, {})
+        if found.cause is Cause.NIGHT or not self._looks.decide:
             return found
-        then = [row.canaries for _, now, row in self._first_runs.values() if row.canaries and _comparable(now, row)]
-        return shift_of(drops, moved(self._looks.tonight(at_least=LOOKS_THAT_DECIDE), then) if then else {})
+        return shift_of(self._drops, moved(self._looks.seen, self._then))
+
+    @property
+    def wants_looks(self) -> bool:
+        """Whether more looks at the canaries would tell who made the shift."""
+        found = shift_of(self._drops, {})
+        return found.cause is not Cause.NIGHT and bool(self._then) and not self._looks.decide
+
+    def look_until_known(self) -> None:
+        """At the canaries, as often as it takes to tell who made the shift: half a minute in a session."""
+        if self.wants_looks:
+            self._looks.until_they_decide()
+
+    @property
+    def _drops(self) -> list[float]:
+        return [drop for drop, _, _ in self._first_runs.values()]
+
+    @property
+    def _then(self) -> list[Canaries]:
+        """What the rows' recordings saw of the canaries."""
+        return [row.canaries for _, now, row in self._first_runs.values() if row.canaries and _comparable(now, row)]
 
 
 def _comparable(now: Attempt, row: Baseline) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_tfperf.canary import Canaries
-from pytest_tfperf.looks import Looks
+from pytest_tfperf.looks import LOOKS_THAT_DECIDE, Looks
 
-ONE, TWO, THREE = (Canaries(matrix_product_gflops=rate, memory_copy_gigabytes=1.0) for rate in (1.0, 2.0, 3.0))
+ONE, TWO = (Canaries(matrix_product_gflops=rate, memory_copy_gigabytes=1.0) for rate in (1.0, 2.0))
 
 
 def looks(*seen: Canaries) -> Looks:
@@ -16,36 +16,40 @@ def looks(*seen: Canaries) -> Looks:
 
 
 def test_without_a_reason_nobody_looks() -> None:
-    assert looks(ONE).tonight() == []
+    assert looks(ONE).seen == []
 
 
 def test_a_look_shortly_after_another_is_spared() -> None:
     made = looks(ONE, TWO)
     made.lately()
     made.lately()
-    assert made.tonight() == [ONE]
+    assert made.seen == [ONE]
 
 
 def test_looks_that_are_missing_are_taken() -> None:
-    made = looks(ONE, TWO, THREE)
+    made = looks(ONE, *[TWO] * LOOKS_THAT_DECIDE)
     made.lately()
-    assert made.tonight(at_least=2) == [ONE, TWO]
+    made.until_they_decide()
+    assert made.seen == [ONE, *[TWO] * (LOOKS_THAT_DECIDE - 1)]
 
 
 def test_looks_that_were_had_already_are_not_taken_again() -> None:
-    made = looks(ONE, TWO, THREE)
-    made.tonight(at_least=2)
-    assert made.tonight(at_least=2) == [ONE, TWO]
+    made = looks(*[ONE] * LOOKS_THAT_DECIDE, TWO)
+    made.until_they_decide()
+    made.until_they_decide()
+    assert made.seen == [ONE] * LOOKS_THAT_DECIDE
 
 
 def test_a_machine_that_can_not_tell_gives_what_it_has() -> None:
-    assert looks(ONE).tonight(at_least=3) == [ONE]
+    made = looks(ONE)
+    made.until_they_decide()
+    assert (made.seen, made.decide) == ([ONE], True)
 
 
 def test_a_machine_that_could_not_tell_once_is_not_asked_again() -> None:
     asked: list[None] = []
     made = Looks(lambda: asked.append(None))
     for _ in range(3):
-        made.tonight(at_least=20)
+        made.until_they_decide()
         made.lately()
     assert len(asked) == 1

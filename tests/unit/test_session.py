@@ -59,7 +59,7 @@ def lost(folder: Path, *, name: str = "box", wanted: int = 8, **row: Any) -> str
     """Said of a test that wants so many GPUs, where the named machine's file has a measured row of eight."""
     known: Baseline = baseline(**{"gpu": "Tesla P100"} | row)
     BaselineStore(folder / "baselines", published=None).update(known.machine, {known.key: known})
-    return session(folder, machine=name).lost_devices(NotEnoughDevices(SEVEN, wanted=wanted))
+    return session(folder, machine=name).fault(NotEnoughDevices(SEVEN, wanted=wanted))
 
 
 def test_gpus_that_a_named_machine_was_measured_on_are_missed(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_gpus_that_a_named_machine_was_measured_on_are_missed(tmp_path: Path) ->
 
 def test_gpus_of_a_driver_that_fails_are_missed(tmp_path: Path) -> None:
     broken = replace(NO_GPU, driver_fault=True)
-    assert session(tmp_path, broken).lost_devices(NotEnoughDevices(SEVEN, wanted=8)).startswith(f"{SEVEN}. A driver is")
+    assert session(tmp_path, broken).fault(NotEnoughDevices(SEVEN, wanted=8)).startswith(f"{SEVEN}. A driver is")
 
 
 def test_more_gpus_than_it_was_ever_measured_on_are_not_missed(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_want_of_another_kind_is_no_loss(tmp_path: Path) -> None:
 def test_a_history_that_can_not_be_used_is_found_out_before_the_first_test(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(TfperfError, match="the history can't be used"):
-        session(tmp_path, dir=tmp_path / "file").before()
+        session(tmp_path, dir=tmp_path / "file").check()
 
 
 def test_what_could_not_be_measured_is_not_called_in_doubt(tmp_path: Path) -> None:

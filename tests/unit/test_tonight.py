@@ -22,6 +22,7 @@ def note(night: Tonight, change: float, canaries: Canaries = THEN, then: str = "
         row = baseline(1000.0, canaries=canaries, environment=f"numpy={then}" if then else "")
         environment = {"numpy": now} if now else {}
         night.note(f"a.py::test[{i}]", attempt([0.064 / (1 + change)] * 5, environment=environment), row)
+    night.look_until_known()
     return night
 
 
@@ -62,6 +63,7 @@ def test_rows_of_another_library_do_not_count_beside_those_of_the_same() -> None
         same = i < 3
         row = baseline(1000.0, canaries=HALF if same else THEN, environment=f"numpy={'2.1' if same else '1.26'}")
         night.note(f"a.py::test[{i}]", attempt([0.128] * 5, environment={"numpy": "2.1"}), row)
+    night.look_until_known()
     assert night.shift.cause is Cause.SOFTWARE
 
 
@@ -72,5 +74,15 @@ def test_where_nobody_looked_no_canaries_are_known() -> None:
 def test_the_canaries_of_a_night_are_the_median_of_its_looks() -> None:
     looks = [Canaries(matrix_product_gflops=rate, memory_copy_gigabytes=10.0) for rate in (90.0, 50.0, 60.0)]
     night = note(Tonight(seeing(*looks)), -0.4)
-    assert night.shift.tests == LEAST_TESTS  # which looks until it knows enough
     assert night.canaries == Canaries(matrix_product_gflops=60.0, memory_copy_gigabytes=10.0)
+
+
+def test_who_asks_for_the_shift_makes_nobody_look() -> None:
+    night = Tonight(lambda: pytest.fail("a look"))
+    for i in range(LEAST_TESTS):
+        night.note(f"a.py::test[{i}]", attempt([0.128] * 5), baseline(1000.0, canaries=THEN))
+    assert (night.shift.cause, night.wants_looks) == (Cause.UNKNOWN, True)
+
+
+def test_an_ordinary_night_needs_no_looks() -> None:
+    assert not note(Tonight(lambda: pytest.fail("a look")), -0.02).wants_looks
