@@ -45,3 +45,15 @@ def test_tests_for_gpus_are_not_announced_where_there_are_none(pytester: pytest.
         """
     )
     pytester.runpytest().stdout.fnmatch_lines(["tfperf: box, 2 throughput tests, about *"])
+
+
+def test_what_can_not_be_kept_is_refused_also_where_nobody_reads_along(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_it="""
+        def test_it(throughput):
+            open("ran", "w").close()
+        """
+    )
+    (pytester.path / "file").touch()
+    assert pytester.runpytest("-p", "no:terminal", "--tfperf-dir=file").ret == pytest.ExitCode.USAGE_ERROR
+    assert not (pytester.path / "ran").exists()

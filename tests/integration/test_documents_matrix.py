@@ -47,3 +47,8 @@ def test_what_is_missing_is_said_once_for_each_reason() -> None:
         "2 skipped: needs 2 nodes",
     ]
     assert status == 0
+
+
+def test_workers_of_xdist_would_each_read_their_own_tests() -> None:
+    status, _ = tried("--tfperf-coverage", "-n2", *DOCUMENTS)
+    assert status == 4
