@@ -47,15 +47,18 @@ class Attempts:
         launcher: how workers start.
         settings: the slowdown to inject, where real images lie, and how much of the machine others may use.
         watch: is told how each attempt comes along.
+        largest_batch: the session's search for the batch that fits; None: one of its own.
     """
 
-    def __init__(self, launcher: Launcher, settings: Settings, watch: Watch) -> None:
+    def __init__(
+        self, launcher: Launcher, settings: Settings, watch: Watch, largest_batch: LargestBatch | None = None
+    ) -> None:
         self._launcher = launcher
         self._watch = watch
         self._slowdown = settings.inject_slowdown
         self._guard = Guard(settings.limits)
         self._data = settings.data
-        self._largest_batch = LargestBatch(watch)
+        self._largest_batch = largest_batch or LargestBatch(watch)
         self._examiner = Examiner()
 
     def one(self, workload: Workload, topology: Topology, plan: Plan, enough: Enough = lambda _: False) -> Attempt:

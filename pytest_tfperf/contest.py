@@ -79,6 +79,7 @@ def compare(
     *,
     cap: Cap | None = None,
     guard: Guard | None = None,
+    largest_batch: LargestBatch | None = None,
     judged: bool = True,
     test: str = "",
 ) -> Comparison:
@@ -96,6 +97,7 @@ def compare(
         watch: is told how it comes along.
         cap: where to give up.
         guard: says what disturbed a pair; None: nothing is looked at.
+        largest_batch: the session's search for the batch that fits; None: one of its own.
         judged: False: one pair, and no outcome.
         test: pytest's node id.
 
@@ -109,7 +111,8 @@ def compare(
         catalogue.check_data(side.workload, side.data)
     cap = cap or Cap()
     started = time.monotonic()
-    source = _Pairs(a, b, topology, plan, watch, guard if judged else None)
+    largest_batch = largest_batch or LargestBatch(watch)
+    source = _Pairs(a, b, topology, plan, watch, guard if judged else None, largest_batch)
     pairs: list[Pair] = []
     aside: list[tuple[Pair, str]] = []
     most = cap.pairs
@@ -167,7 +170,16 @@ class _Pairs:
         remark: why turns were given up.
     """
 
-    def __init__(self, a: Side, b: Side, topology: Topology, plan: Plan, watch: Watch, guard: Guard | None) -> None:
+    def __init__(
+        self,
+        a: Side,
+        b: Side,
+        topology: Topology,
+        plan: Plan,
+        watch: Watch,
+        guard: Guard | None,
+        largest_batch: LargestBatch,
+    ) -> None:
         assert topology.devices is not None, "take() says which devices"
         self._a, self._b = a, b
         self._topology = topology
@@ -175,16 +187,18 @@ class _Pairs:
         self._plan = plan
         self._watch = watch
         self._guard = guard
+        self._largest_batch = largest_batch
         self._taken = 0
         self.how = How.TURNS if may_take_turns(a.workload, b.workload) else How.RUNS
         self.remark = ""
 
     def take(self) -> tuple[Pair, Seen]:
-        """A pair, and what went on beside it."""
+        """A pair, and what makes it worth nothing: what went on beside it, or a run of it that never settled."""
         if self._guard is None:
             return self._take(), Seen()
         with self._guard.watching(self._devices.gpu_uuids) as seen:
             pair = self._take()
+        seen.disturbance = seen.disturbance or pair.a.unsettled or pair.b.unsettled
         return pair, seen
 
     def _take(self) -> Pair:
@@ -235,7 +249,7 @@ class _Pairs:
         try:
             return self._run(name, side, self._plan)
         except OutOfMemory as error:
-            named = LargestBatch(self._watch).named(error, side.launcher, self._job(side), self._topology)
+            named = self._largest_batch.named(error, side.launcher, self._job(side), self._topology)
             raise named from None
 
     def _run(self, name: str, side: Side, plan: Plan, examiner: Examiner | None = None) -> Attempt:
@@ -274,7 +288,7 @@ def _finding(pairs: list[Pair], tolerance: Tolerance, most: int) -> Finding:
     errors = [pair.error for pair in pairs if math.isfinite(pair.error)]
     window_error = math.sqrt(statistics.fmean(error**2 for error in errors)) if errors else 0.0
     finding = decide([pair.log_ratio for pair in pairs], tolerance, most, window_error=window_error)
-    losses = {"a": pairs[-1].a.windows[-1].loss, "b": pairs[-1].b.windows[-1].loss}
+    losses = {"a": summarise(Trial((pairs[-1].a,))).loss, "b": summarise(Trial((pairs[-1].b,))).loss}
     for name, loss in losses.items():
         if loss is not None and not math.isfinite(loss):
             reason = f"{name}'s loss is {loss}: what it trains is not a model"

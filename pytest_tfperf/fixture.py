@@ -321,8 +321,19 @@ class ThroughputFixture:
         if len(self.comparisons) == len(done):  # else the test runs again because a check of it was undecided
             plan = SMOKE if settings.smoke else self._plan(steps, warmup_steps)
             accepted = accepted or Tolerance.of(settings.tolerance)
-            judged, guard = not settings.smoke, Guard(settings.limits)
-            found = compare(a, b, on, plan, accepted, session.live, cap=cap, guard=guard, judged=judged, test=self.test)
+            found = compare(
+                a,
+                b,
+                on,
+                plan,
+                accepted,
+                session.live,
+                cap=cap,
+                guard=Guard(settings.limits),
+                largest_batch=session.largest_batch,
+                judged=not settings.smoke,
+                test=self.test,
+            )
             session.keep(found)
             done.append(found)
         self.comparisons.append(done[len(self.comparisons)])

@@ -17,6 +17,7 @@ from pytest_tfperf.environment import commit_of, environment
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.examiner import brief
 from pytest_tfperf.hardware.canaries import look
+from pytest_tfperf.largest_batch import LargestBatch
 from pytest_tfperf.launchers import Launcher
 from pytest_tfperf.night import LEAST_TESTS, NO_SHIFT, Night, Shift
 from pytest_tfperf.parts import Input
@@ -50,6 +51,7 @@ class Bench:
         watch: is told how each measurement comes along.
         tests: throughput tests in the session, which share its false alarms.
         look: at the canaries.
+        largest_batch: the session's search for the batch that fits; None: one of its own.
     """
 
     def __init__(
@@ -62,9 +64,10 @@ class Bench:
         watch: Watch,
         tests: int = 1,
         look: Callable[[], Canaries | None] = look,
+        largest_batch: LargestBatch | None = None,
     ) -> None:
         self._launcher = launcher
-        self._attempts = Attempts(launcher, settings, watch)
+        self._attempts = Attempts(launcher, settings, watch, largest_batch)
         self._watch = watch
         self._baselines = baselines
         self._history = history

@@ -31,6 +31,7 @@ from pytest_tfperf.verdict import Tolerance
 from pytest_tfperf.workload import Workload
 
 if TYPE_CHECKING:
+    from pytest_tfperf.largest_batch import LargestBatch
     from pytest_tfperf.measure import Bench
     from pytest_tfperf.recorder import Recorder
 
@@ -136,7 +137,15 @@ class Session:
             settings=self.settings,
             watch=self.live,
             tests=len(self.runnable),
+            largest_batch=self.largest_batch,
         )
+
+    @cached_property
+    def largest_batch(self) -> LargestBatch:
+        """Searches, in checks and comparisons, for no longer in all than a night can spare."""
+        from pytest_tfperf.largest_batch import LargestBatch
+
+        return LargestBatch(self.live)
 
     @cached_property
     def recorder(self) -> Recorder:

@@ -94,7 +94,7 @@ class Verdict:
         baseline: what it was held against; None where there was none.
         floor: the baseline is a document's figure for a weaker machine: only a drop below it counts.
         change: fraction against the reference, -0.13 for 13 % slower.
-        lower, upper: images per second between which it passes unremarked; None where unbounded.
+        lower, upper: images per second between which it passes unremarked tonight; None where unbounded.
         tolerance: what was accepted.
         threshold: the drop, a positive fraction, that so many runs tell from noise: the tolerance, or more.
         fails_at: the same for the runs that decide where a drop is suspected: the confirmed drop that fails.
@@ -178,7 +178,7 @@ def judge(
     limits = _Limits(throughput.runs, level, tolerance, noise, tests)
     stages = [stage if most_runs is None else min(stage, most_runs) for stage in RUNS_TO_CONFIRM]
     outcome, reason, wanted = _decide(tonight, before, limits, stages, hold=hold)
-    runs, centre = tonight.drops, baseline.reference * math.exp(level.offset)
+    runs, centre = tonight.drops, baseline.reference * math.exp(level.offset + shift.credited)
     if outcome is Outcome.REGRESSED and tonight.centre + shift.credited > -_ITSELF * limits.accepted:
         outcome, reason = Outcome.INCONCLUSIVE, "slower than the other tests tonight, and hardly than its baseline"
     if floor and outcome is Outcome.IMPROVED:
@@ -235,9 +235,8 @@ class _Limits:
     """The drops, in natural logarithms, at which things happen."""
 
     def __init__(self, runs: Sequence[RunValue], level: Level, tolerance: Tolerance, noise: Noise, tests: int) -> None:
-        errors = [run.error for run in runs if math.isfinite(run.error)]
         # A run that was cut short, or on a restless night, is known less well than the baseline's runs were.
-        self._spread = max(noise.spread, statistics.fmean(errors) if errors else 0.0)
+        self._spread = max(noise.spread, _window_error(runs))
         self._known_spread = noise.spread
         self._degrees_of_freedom = noise.degrees_of_freedom
         self._reference_variance = _reference_variance(level.runs)
@@ -339,6 +338,17 @@ def _good(tonight: Night, limits: _Limits) -> tuple[Outcome, str, int]:
     if tonight.centre > limits.rise(len(tonight.drops)):
         return Outcome.IMPROVED, "faster than the baseline by more than the tolerance", 0
     return Outcome.PASS, "within what is accepted", 0
+
+
+def _window_error(runs: Sequence[RunValue]) -> float:
+    """What the windows leave uncertain of a run: their standard error, where they are too few what the runs differ by.
+
+    0 for one run of too few windows, as a log without steps is: nothing tells it.
+    """
+    errors = [run.error for run in runs if math.isfinite(run.error)]
+    if errors:
+        return statistics.fmean(errors)
+    return statistics.stdev(run.log_rate for run in runs) if len(runs) > 1 else 0.0
 
 
 def _reference_variance(runs: int) -> float:

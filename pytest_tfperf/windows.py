@@ -16,6 +16,9 @@ from pytest_tfperf.trial import Attempt, Window
 WINDOW_SECONDS = 0.15  # long against the cost of a call, short against a neighbour's burst
 LEAST_WINDOWS = 20  # where steps are few, windows get shorter rather than fewer: no interval comes from three
 
+LEAST_TO_KNOW = 3
+"""Windows from which a run's error can be told."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -24,7 +27,7 @@ class Plan:
     Args:
         steps: the most steps that are timed (its `num_batches`).
         warmup_steps: the least steps before them that are not (its `num_warmup_batches`).
-        max_seconds: timing ends here even where steps are left.
+        max_seconds: timing ends here even where steps are left, but not before three windows: fewer have no error.
 
     Raises:
         WorkloadError: no steps to time, or a negative warm-up.
@@ -84,7 +87,7 @@ def run_attempt(run: TrainingRun, plan: Plan, watch: Watch, enough: Enough = lam
         attempt = _attempt(run, warmup, windows)
         watch.window(attempt, plan)
         spent += windows[-1].seconds
-        if spent >= plan.max_seconds:
+        if spent >= plan.max_seconds and len(windows) >= LEAST_TO_KNOW:
             break
         if len(windows) >= LEAST_WINDOWS and len(windows) % 10 == 0 and enough(settled(attempt)):
             break

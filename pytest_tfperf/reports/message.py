@@ -111,6 +111,8 @@ def _bounds(verdict: Verdict) -> str:
     text += "none" if accepted is None else percent(accepted)
     if accepted is not None and verdict.threshold is not None and verdict.threshold > -accepted + 1e-9:
         text += f", widened to {percent(verdict.threshold)} by noise"
+    if abs(verdict.credited) >= _WORTH_SAYING:
+        text += f", all {change(math.expm1(verdict.credited))} tonight"
     return text + ")"
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from workers import PlayedRun
 
+from pytest_tfperf import windows
 from pytest_tfperf.breakdown import Bound, Breakdown
 from pytest_tfperf.comparison import How
 from pytest_tfperf.contest import Cap, Side, compare
@@ -372,6 +373,14 @@ def test_three_disturbed_pairs_that_do_not_follow_each_other_are_not() -> None:
 def test_pairs_before_the_machine_was_taken_are_still_shown() -> None:
     found = guarded("", "", "a", "b", "c")
     assert (found.outcome, len(found.log_ratios), len(found.set_aside)) == (Outcome.INVALID, 2, 3)
+
+
+def test_a_pair_of_runs_that_never_settled_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "unsettled", lambda timed: "it never settles" if timed[0].seconds > 0.5 else "")
+    launchers = two(lambda n: 1.0 if n == 1 else 0.01 + n * 1e-5)
+    sides = (Side(workload=HOST, launcher=launcher) for launcher in launchers)
+    found = compare(*sides, TOPOLOGY, PLAN, Tolerance(), Silent(), guard=ScriptedGuard([]))  # type: ignore[arg-type]
+    assert [one.disturbance for one in found.set_aside] == ["it never settles"]
 
 
 def test_what_is_not_judged_is_not_guarded() -> None:

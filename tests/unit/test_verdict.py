@@ -280,9 +280,9 @@ def test_a_wider_tolerance_never_makes_a_worse_outcome(night: dict[str, Any], ru
     assert rank(verdict(*runs, **night | {"tolerance": wide})) <= rank(verdict(*runs, **night | {"tolerance": narrow}))
 
 
-@given(nights, alike)
-def test_the_shown_bounds_agree_with_the_outcome(night: dict[str, Any], runs: list[float]) -> None:
-    found = verdict(*runs, **night)
+@given(nights, alike, st.floats(-0.1, 0.1))
+def test_the_shown_bounds_agree_with_the_outcome(night: dict[str, Any], runs: list[float], common: float) -> None:
+    found = verdict(*runs, **night, shift=Shift(common, 10, Cause.NIGHT))
     lower, upper = (found.lower or 0) / 1000 - 1, (found.upper or math.inf) / 1000 - 1
     change, hair = found.change or 0, 1e-12
     assert {
@@ -314,6 +314,20 @@ def test_what_would_be_suspected_never_stops_early(night: dict[str, Any], change
     assume(verdict(0.5, error=error, **night).runs_wanted == 0)  # else three begin, whatever one shows
     assume(may_stop(now, night["base"], night["tolerance"], night["noise"]))
     assert verdict(change, error=error, **night).outcome is not Outcome.INCONCLUSIVE
+
+
+# Runs of too few windows to have an error of their own
+
+
+UNEVEN = [-0.35, 0.25, -0.3, -0.36, 0.2, -0.33, -0.34, -0.31]
+
+
+def test_what_such_runs_differ_by_is_noise() -> None:
+    assert verdict(*UNEVEN, noise=ONE_PERCENT, error=math.inf).outcome is Outcome.INCONCLUSIVE
+
+
+def test_such_runs_that_agree_fail_as_others_do() -> None:
+    assert verdict(*[-0.3] * 8, noise=ONE_PERCENT, error=math.inf).outcome is Outcome.REGRESSED
 
 
 # The figures

@@ -213,6 +213,11 @@ def test_timing_ends_where_the_seconds_are_spent() -> None:
     assert len(attempt.windows) == 10
 
 
+def test_long_windows_are_timed_until_their_error_is_known() -> None:
+    attempt = run_attempt(ScriptedRun(2.0), Plan(steps=100, max_seconds=1), Told())
+    assert len(attempt.windows) == 3
+
+
 def test_a_slow_start_is_counted_as_warm_up() -> None:
     jitter = [0.0, 0.001, 0.002]
     attempt, _ = driven(lambda step: (0.4 if step < 12 else 0.2) + jitter[step % 3], steps=60, warmup_steps=2)
