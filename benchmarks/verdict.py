@@ -46,6 +46,7 @@ from pytest_tfperf.throughput import hodges_lehmann
 from pytest_tfperf.topology import Host, Topology
 from pytest_tfperf.trial import Attempt, Window
 from pytest_tfperf.verdict import Outcome, Verdict
+from pytest_tfperf.windows import Plan
 from pytest_tfperf.workload import Workload
 
 TRIALS = Path(__file__).parents[1] / "tests" / "data" / "trials"
@@ -57,6 +58,7 @@ WINDOW_SD, WINDOW_R = 0.03, 0.3
 NIGHT_SD = 0.01
 CANARY_SD = 0.03
 BASELINE_RUNS = 5
+PLAN = Plan()
 WORKLOADS = [Workload(model="trivial", batch_size=number + 1) for number in range(TESTS)]
 TOPOLOGY = Topology(host=Host(cpu_model="simulated", usable_cores=1, total_cores=1)).on_cpu().take(1)
 
@@ -221,11 +223,11 @@ def run_night(machine: Machine, memory: Memory, bench_type: type[Bench]) -> dict
         look=machine.canaries,
     )
     bench.machine = machine
-    records = {w: bench.check(w, TOPOLOGY, test=w.id) for w in WORKLOADS}
+    records = {w: bench.check(w, TOPOLOGY, PLAN, test=w.id) for w in WORKLOADS}
     while undecided := {w: r for w, r in records.items() if r.undecided}:
         for workload, record in undecided.items():
             try:
-                records[workload] = bench.check(workload, TOPOLOGY, test=workload.id, earlier=record)
+                records[workload] = bench.check(workload, TOPOLOGY, PLAN, test=workload.id, earlier=record)
             except MeasurementError as error:  # the canaries spoke against every run: an error of the test, not red
                 records[workload] = replace(record, verdict=Verdict(outcome=Outcome.INVALID, reason=str(error)))
     memory.end_night()

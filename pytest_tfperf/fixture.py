@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -378,7 +377,7 @@ class ThroughputFixture:
         return Plan(
             steps=settings.steps if steps is None else steps,
             warmup_steps=settings.warmup_steps if warmup_steps is None else warmup_steps,
-            max_seconds=settings.max_time or math.inf,
+            max_seconds=settings.max_time,
         )
 
 

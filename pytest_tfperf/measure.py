@@ -79,7 +79,7 @@ class Bench:
         self.not_kept = ""  # why the history is not whole
         self._all_ran = False
 
-    def measure(self, workload: Workload, topology: Topology, plan: Plan | None = None, *, test: str = "") -> Record:
+    def measure(self, workload: Workload, topology: Topology, plan: Plan, *, test: str = "") -> Record:
         """One fresh worker that nothing disturbed, all of the plan's steps, nothing judged; one window of a smoke run.
 
         Raises:
@@ -90,14 +90,14 @@ class Bench:
         if self._settings.smoke:
             trial = Trial((self._attempt(workload, topology, SMOKE),))
         else:
-            trial = self._one_more(Trial(()), workload, topology, plan or self._plan())
+            trial = self._one_more(Trial(()), workload, topology, plan)
         return self._finish(workload, topology, trial, started, test)
 
     def check(
         self,
         workload: Workload,
         topology: Topology,
-        plan: Plan | None = None,
+        plan: Plan,
         tolerance: Tolerance | None = None,
         *,
         test: str = "",
@@ -114,8 +114,8 @@ class Bench:
             as `measure`, and BaselineError.
         """
         if self._settings.smoke:
-            return self.measure(workload, topology, test=test)
-        started, plan = time.monotonic(), plan or self._plan()
+            return self.measure(workload, topology, plan, test=test)
+        started = time.monotonic()
         key = Key(workload.id, topology.shape)
         found = reference_for(self._baselines, topology.machine, key, gpu_fp32_tflops=floor_rate(topology))
         if found.baseline is not None and not found.floor:
@@ -230,10 +230,6 @@ class Bench:
         self._tonight(topology).look()
         wanted = runs_wanted([run_value(attempt) for attempt in trial.attempts], self._settings.runs)
         return self._finish(workload, topology, trial, started, test, runs_wanted=wanted)
-
-    def _plan(self) -> Plan:
-        settings = self._settings
-        return Plan(steps=settings.steps, warmup_steps=settings.warmup_steps, max_seconds=settings.max_time or math.inf)
 
     def _attempt(self, workload: Workload, topology: Topology, plan: Plan, enough: Enough = lambda _: False) -> Attempt:
         return self._attempts.one(workload, topology, plan, enough)

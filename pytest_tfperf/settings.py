@@ -6,6 +6,7 @@ first that is given holds.
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from collections.abc import Callable, Mapping
@@ -38,38 +39,47 @@ class WorkerStart(StrEnum):
     FRESH = "fresh"
 
 
+class _Refused(ValueError):
+    """A value of the right type that can't be; its text goes on after the value."""
+
+
 def _fraction(text: str) -> float:
     value = float(text)
     if not 0 <= value < 1:
-        raise ValueError("must be a fraction from 0 to below 1")
+        raise _Refused("must be a fraction from 0 to below 1")
     return value
 
 
 def _share(text: str) -> float:
     value = float(text)
     if not 0 < value <= 1:
-        raise ValueError("must be a fraction above 0, up to 1")
+        raise _Refused("must be a fraction above 0, up to 1")
     return value
 
 
 def _tolerance(text: str) -> float:
     value = float(text)
     if not 0 < value < 1:
-        raise ValueError("must be a fraction between 0 and 1, 0.05 for 5 %")
+        raise _Refused("must be a fraction between 0 and 1, 0.05 for 5 %")
     return value
 
 
 def _seconds(text: str) -> float:
     value = float(text)
     if not 0 < value <= 1e6:  # sockets refuse to wait for ever when that is given as a number
-        raise ValueError("must be above 0 and at most 1,000,000 seconds")
+        raise _Refused("must be above 0 and at most 1,000,000 seconds")
     return value
+
+
+def _limit(text: str) -> float:
+    """Seconds, or inf: none."""
+    return math.inf if float(text) == math.inf else _seconds(text)
 
 
 def _rate(text: str) -> float:
     value = float(text)
     if not value >= 0:
-        raise ValueError("must be 0 or more MiB/s, or inf")
+        raise _Refused("must be 0 or more MiB/s, or inf")
     return value
 
 
@@ -77,7 +87,7 @@ def _count(least: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         value = int(text)
         if value < least:
-            raise ValueError(f"must be a whole number from {least}")
+            raise _Refused(f"must be a whole number from {least}")
         return value
 
     return parse
@@ -96,14 +106,14 @@ def _flag(text: str) -> bool:
             "0": False,
         }[text.lower()]
     except KeyError:
-        raise ValueError("must be true or false") from None
+        raise _Refused("must be true or false") from None
 
 
 def _folder(text: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        raise ValueError("must be a folder, and nobody has that home") from None
+        raise _Refused("must be a folder, and nobody has that home") from None
 
 
 def _option(default: Any, parse: Callable[[str], Any], help: str, metavar: str | None = None) -> Any:
@@ -156,7 +166,9 @@ class Settings:
         "the part of a GPU's samples that may show heat, the power brake or others' work; 1: all",
         "FRACTION",
     )
-    max_time: float = _option(0.0, _seconds, "the most seconds that a run is timed, even if steps are left", "SECONDS")
+    max_time: float = _option(
+        math.inf, _limit, "the most seconds that a run is timed, even if steps are left; inf: no limit", "SECONDS"
+    )
     against: Path | None = _option(
         None, find_python, "compare with another Python, or virtual environment, instead of the baselines", "PYTHON"
     )
@@ -250,7 +262,7 @@ class Settings:
                 self.update_baselines and self.against
             ),
             "--update-baselines with --tfperf-max-time: runs that are cut short are no baseline": (
-                self.update_baselines and self.max_time
+                self.update_baselines and self.max_time < math.inf
             ),
             "--update-baselines with --tfperf-coverage: nothing is run": self.update_baselines and self.coverage,
             "--tfperf-against with --tfperf-hold: a comparison knows no night before": self.against and self.hold,
@@ -332,9 +344,9 @@ def _parse(name: str, place: str, text: str) -> Any:
     parse = _options()[name].metadata["parse"]
     try:
         return parse(text)
-    except ValueError as error:
+    except _Refused as error:
+        raise TfperfError(f"{place}: {text!r} {error}") from None
+    except ValueError:
         if isinstance(parse, type) and issubclass(parse, StrEnum):
             raise TfperfError(f"{place}: {one_of('value', text, parse)}") from None
-        raise TfperfError(
-            f"{place}: {text!r} {error}" if "must" in str(error) else f"{place}: {text!r} is no number"
-        ) from None
+        raise TfperfError(f"{place}: {text!r} is no number") from None

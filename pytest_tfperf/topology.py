@@ -131,7 +131,7 @@ class Topology:
         if self.machine_name:
             return self.machine_name
         host = machine_key.host_part(self.host.cpu_model, self.host.usable_cores)
-        if self._takes_cpus or not self.gpus:
+        if self.on_cpus or not self.gpus:
             return machine_key.joined([host])
         split = "split" if self.devices is not None and self.devices.split else ""
         return machine_key.joined([self._gpu_key, split, host])
@@ -159,7 +159,7 @@ class Topology:
             raise NotEnoughDevices(
                 f"needs {nodes} nodes, and training over several is not built yet; `tfperf replay` judges logs of it"
             )
-        if self.devices is not None and (self._takes_cpus or self.devices.split):
+        if self.devices is not None and (self.on_cpus or self.devices.split):
             return replace(self, devices=replace(self.devices, count=n))
         chosen = best_linked(self.links, self._groups(unequal), n)
         if chosen is None:
@@ -253,10 +253,6 @@ class Topology:
             raise TfperfError(f"{path}: {error.strerror}") from None
         except ValueError as error:
             raise TfperfError(f"{path}: not JSON: {error}") from None
-
-    @property
-    def _takes_cpus(self) -> bool:
-        return self.devices is not None and self.devices.kind is DeviceKind.CPU
 
     @property
     def _gpu_key(self) -> str:
