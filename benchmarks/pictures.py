@@ -25,12 +25,14 @@ matplotlib.use("agg")
 from matplotlib import pyplot
 
 from pytest_tfperf.baseline import Baseline, Key
-from pytest_tfperf.night import Level
-from pytest_tfperf.noise import Noise
+from pytest_tfperf.judging.judge import judge
+from pytest_tfperf.judging.limits import RUNS_TO_CONFIRM
+from pytest_tfperf.judging.night import Level
+from pytest_tfperf.judging.noise import Noise
+from pytest_tfperf.judging.verdict import _CLEAR, Outcome, Tolerance, Verdict, _Limits
 from pytest_tfperf.stores import trial_file
 from pytest_tfperf.throughput import _kept, hodges_lehmann, run_value, summarise
 from pytest_tfperf.trial import Attempt, Trial, Window
-from pytest_tfperf.verdict import _CLEAR, RUNS_TO_CONFIRM, Outcome, Tolerance, Verdict, _Limits, judge
 
 ROOT = Path(__file__).parents[1]
 TRIALS = ROOT / "tests" / "data" / "trials"

@@ -34,7 +34,7 @@ PARTNER = {"imagenet-distortions": "tf-cnn-distortions"}
 
 
 def spec(data: str, side: int) -> Any:
-    from pytest_tfperf.data import Data
+    from pytest_tfperf.images.data import Data
     from pytest_tfperf.training.inputs import InputSpec
 
     shape = (side, side, 3)
@@ -94,8 +94,8 @@ def whole(data: str) -> Callable[[], object]:
 
     import simplejpeg
 
-    from pytest_tfperf.data import IMAGE
-    from pytest_tfperf.tfrecord import features, records
+    from pytest_tfperf.images.data import IMAGE
+    from pytest_tfperf.images.tfrecord import features, records
 
     jpegs = []
     for path in sorted(Path(data).glob("train-*")):

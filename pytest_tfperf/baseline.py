@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from pytest_tfperf.canary import Canaries
 from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.machine.canary import Canaries
 
 
 class Provenance(StrEnum):

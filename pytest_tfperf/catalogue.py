@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from pytest_tfperf.data import Data
 from pytest_tfperf.errors import NotBuiltYet, WorkloadError, one_of
+from pytest_tfperf.images.data import Data
 from pytest_tfperf.workload import VariableUpdate, Workload
 
 # The file whose pipelines read real images; a user's own pipeline looks for itself.

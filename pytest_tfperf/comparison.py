@@ -13,9 +13,9 @@ from typing import Any
 
 from pytest_tfperf.breakdown import Breakdown
 from pytest_tfperf.frozen_json import plain
-from pytest_tfperf.noise import PUBLISHED_SPREAD
+from pytest_tfperf.judging.noise import PUBLISHED_SPREAD
+from pytest_tfperf.judging.verdict import Outcome, Tolerance
 from pytest_tfperf.throughput import Throughput
-from pytest_tfperf.verdict import Outcome, Tolerance
 from pytest_tfperf.workload import Workload
 
 LEAST_PAIRS = 3

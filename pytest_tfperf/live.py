@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pytest_tfperf.measuring.windows import Plan
 from pytest_tfperf.reports.progress import crosses_display_step, progress
 from pytest_tfperf.throughput import window_statistics
 from pytest_tfperf.trial import Attempt
-from pytest_tfperf.windows import Plan
 
 _SAVE, _RESTORE, _CLEAR_TO_END = "\x1b7", "\x1b8", "\x1b[K"
 

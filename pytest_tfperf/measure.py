@@ -8,32 +8,33 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from pytest_tfperf.attempts import TRIES, Attempts, Spoilt
 from pytest_tfperf.baseline import Baseline, Change, Key
 from pytest_tfperf.breakdown import breakdown
-from pytest_tfperf.canary import Canaries
-from pytest_tfperf.controls import SLOWER
-from pytest_tfperf.environment import commit_of, environment
 from pytest_tfperf.errors import MeasurementError, TfperfError
-from pytest_tfperf.examiner import brief
+from pytest_tfperf.gate.new_baseline import baseline_of, runs_wanted
+from pytest_tfperf.gate.reference import Reference, floor_rate, reference_for, refuse_other_devices
 from pytest_tfperf.hardware.canaries import look
-from pytest_tfperf.largest_batch import LargestBatch
+from pytest_tfperf.judging.judge import judge, may_stop
+from pytest_tfperf.judging.night import LEAST_TESTS, NO_SHIFT, Night, Shift
+from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.launchers import Launcher
-from pytest_tfperf.night import LEAST_TESTS, NO_SHIFT, Night, Shift
+from pytest_tfperf.machine.canary import Canaries
+from pytest_tfperf.machine.telemetry import remedy
+from pytest_tfperf.measuring.attempts import TRIES, Attempts, Spoilt
+from pytest_tfperf.measuring.controls import SLOWER
+from pytest_tfperf.measuring.environment import commit_of, environment
+from pytest_tfperf.measuring.examiner import brief
+from pytest_tfperf.measuring.largest_batch import LargestBatch
+from pytest_tfperf.measuring.tonight import Tonight
+from pytest_tfperf.measuring.windows import SMOKE, Enough, Plan, Watch
 from pytest_tfperf.parts import Input
 from pytest_tfperf.record import Record
-from pytest_tfperf.reference import Reference, floor_rate, reference_for, refuse_other_devices
-from pytest_tfperf.rehearsal import baseline_of, runs_wanted
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.telemetry import remedy
 from pytest_tfperf.throughput import run_value, summarise
-from pytest_tfperf.tonight import Tonight
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt, Trial
-from pytest_tfperf.verdict import Outcome, Tolerance, Verdict, judge, may_stop
-from pytest_tfperf.windows import SMOKE, Enough, Plan, Watch
 from pytest_tfperf.workload import Workload
 
 MOST_SECONDS_IN_VAIN = 600.0

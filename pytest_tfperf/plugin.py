@@ -13,7 +13,6 @@ import pytest
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
 
 from pytest_tfperf import catalogue, settings
-from pytest_tfperf.coverage import key_of
 from pytest_tfperf.errors import (
     BaselineError,
     MeasurementError,
@@ -23,6 +22,7 @@ from pytest_tfperf.errors import (
     NotEnoughDevices,
     TfperfError,
 )
+from pytest_tfperf.gate.coverage import key_of
 from pytest_tfperf.live import LiveLine
 from pytest_tfperf.session import Session
 from pytest_tfperf.workload import Workload

@@ -10,10 +10,10 @@ from typing import Any
 
 from pytest_tfperf.baseline import Baseline, Key
 from pytest_tfperf.breakdown import Breakdown
-from pytest_tfperf.canary import Canaries
+from pytest_tfperf.judging.verdict import Verdict
+from pytest_tfperf.machine.canary import Canaries
 from pytest_tfperf.throughput import Throughput
 from pytest_tfperf.trial import Trial
-from pytest_tfperf.verdict import Verdict
 from pytest_tfperf.workload import Workload
 
 

@@ -6,20 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pytest_tfperf.attempts import Spoilt
 from pytest_tfperf.baseline import Baseline, Key
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.night import Night
+from pytest_tfperf.gate.reference import floor_rate, reference_for
+from pytest_tfperf.judging.night import Night
+from pytest_tfperf.judging.verdict import Tolerance
+from pytest_tfperf.measuring.attempts import Spoilt
+from pytest_tfperf.measuring.windows import Plan
 from pytest_tfperf.record import Record
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.reference import floor_rate, reference_for
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores import trial_file
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Trial
-from pytest_tfperf.verdict import Tolerance
-from pytest_tfperf.windows import Plan
 from pytest_tfperf.workload import Workload
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from pytest_tfperf.baseline import Baseline
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.night import Night
-from pytest_tfperf.noise import Noise
+from pytest_tfperf.judging.night import Night
+from pytest_tfperf.judging.noise import Noise
+from pytest_tfperf.judging.verdict import Tolerance
 from pytest_tfperf.trial import Attempt, Trial
-from pytest_tfperf.verdict import Tolerance
 from pytest_tfperf.workload import Workload
 
 _MOST = 1e12  # of anything that is counted or timed here; beyond it logarithms of the ratios may overflow

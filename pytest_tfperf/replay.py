@@ -10,15 +10,16 @@ from pathlib import Path
 from pytest_tfperf.baseline import Key
 from pytest_tfperf.breakdown import breakdown
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.night import NO_SHIFT, Shift
+from pytest_tfperf.gate.reference import Reference, reference_for
+from pytest_tfperf.judging.judge import judge
+from pytest_tfperf.judging.night import NO_SHIFT, Shift
+from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.record import Record
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.reference import Reference, reference_for
 from pytest_tfperf.stores import tf_cnn_log, trial_file
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.throughput import summarise
 from pytest_tfperf.trial import Trial
-from pytest_tfperf.verdict import Outcome, Tolerance, Verdict, judge
 from pytest_tfperf.workload import Workload
 
 

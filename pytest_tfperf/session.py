@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING
 
 from pytest_tfperf.baseline import Baseline, Change, Key
 from pytest_tfperf.comparison import Comparison
-from pytest_tfperf.coverage import unmeasured
 from pytest_tfperf.errors import BaselineError, NoBaseline, NoData, NotBuiltYet, NotEnoughDevices, TfperfError
-from pytest_tfperf.gate import EXIT_REGRESSED, exit_status
+from pytest_tfperf.gate.consequence import EXIT_REGRESSED, exit_status
+from pytest_tfperf.gate.coverage import unmeasured
+from pytest_tfperf.gate.reference import floor_rate, reference_for
+from pytest_tfperf.gate.resolution import rows_too_tight, too_tight, without_spread
+from pytest_tfperf.judging.noise import noise_of
+from pytest_tfperf.judging.verdict import Tolerance
 from pytest_tfperf.launchers import Launcher
 from pytest_tfperf.live import LiveLine
-from pytest_tfperf.noise import noise_of
 from pytest_tfperf.record import Record
-from pytest_tfperf.reference import floor_rate, reference_for
 from pytest_tfperf.reports import resolution, summary
 from pytest_tfperf.reports.coverage import coverage
-from pytest_tfperf.resolution import rows_too_tight, too_tight, without_spread
 from pytest_tfperf.settings import Settings, WorkerStart
 from pytest_tfperf.stores.baselines import BaselineStore, check_name
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.topology import Topology
-from pytest_tfperf.verdict import Tolerance
 from pytest_tfperf.workload import Workload
 
 if TYPE_CHECKING:
-    from pytest_tfperf.largest_batch import LargestBatch
     from pytest_tfperf.measure import Bench
+    from pytest_tfperf.measuring.largest_batch import LargestBatch
     from pytest_tfperf.recorder import Recorder
 
 _GUESSED_SECONDS = 15.0  # for a test that was never timed on this machine
@@ -143,7 +143,7 @@ class Session:
     @cached_property
     def largest_batch(self) -> LargestBatch:
         """Searches, in checks and comparisons, for no longer in all than a night can spare."""
-        from pytest_tfperf.largest_batch import LargestBatch
+        from pytest_tfperf.measuring.largest_batch import LargestBatch
 
         return LargestBatch(self.live)
 

@@ -16,10 +16,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pytest_tfperf.data import Data, OnCorrupt
 from pytest_tfperf.errors import TfperfError, one_of
+from pytest_tfperf.images.data import Data, OnCorrupt
 from pytest_tfperf.launchers.interpreters import find_python
-from pytest_tfperf.telemetry import MIB, Limits
+from pytest_tfperf.machine.telemetry import MIB, Limits
 
 if TYPE_CHECKING:
     import pytest

@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
-from pytest_tfperf import machine_key
 from pytest_tfperf.errors import NotEnoughDevices, TfperfError
 from pytest_tfperf.frozen_json import build
-from pytest_tfperf.gpu import Gpu as Gpu
-from pytest_tfperf.gpu import count_names, equal_groups
-from pytest_tfperf.links import Link as Link
-from pytest_tfperf.links import LinkKind as LinkKind
-from pytest_tfperf.links import Matrix, best_linked, link_class
+from pytest_tfperf.machine import key as machine_key
+from pytest_tfperf.machine.gpu import Gpu as Gpu
+from pytest_tfperf.machine.gpu import count_names, equal_groups
+from pytest_tfperf.machine.links import Link as Link
+from pytest_tfperf.machine.links import LinkKind as LinkKind
+from pytest_tfperf.machine.links import Matrix, best_linked, link_class
 
 if TYPE_CHECKING:
     from pathlib import Path

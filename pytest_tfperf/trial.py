@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pytest_tfperf.conditions import Conditions
+from pytest_tfperf.machine.conditions import Conditions
 from pytest_tfperf.parts import Parts
 
 

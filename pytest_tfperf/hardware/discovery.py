@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_tfperf.hardware.host import read_host
 from pytest_tfperf.hardware.nvml import Found, find_gpus
 from pytest_tfperf.hardware.visible import VARIABLE, visible_gpus
-from pytest_tfperf.links import Link, LinkKind, Matrix
+from pytest_tfperf.machine.links import Link, LinkKind, Matrix
 from pytest_tfperf.topology import Host, Topology
 
 if TYPE_CHECKING:

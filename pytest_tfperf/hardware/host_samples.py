@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_tfperf.hardware import cgroup
 from pytest_tfperf.hardware.processes import Process, belongs, family, read_process, read_processes
-from pytest_tfperf.telemetry import Sample
+from pytest_tfperf.machine.telemetry import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

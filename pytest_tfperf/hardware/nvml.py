@@ -21,7 +21,7 @@ from pytest_tfperf.topology import Gpu
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_tfperf.links import Matrix
+    from pytest_tfperf.machine.links import Matrix
 
 ROOT = Path("/")
 

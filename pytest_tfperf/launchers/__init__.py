@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pytest_tfperf.data import Data
+from pytest_tfperf.images.data import Data
 from pytest_tfperf.parts import Parts
 from pytest_tfperf.topology import Devices
 from pytest_tfperf.trial import Window

@@ -21,9 +21,9 @@ from typing import Any
 
 from pytest_tfperf import catalogue
 from pytest_tfperf.connection import Channel, ConnectionLost, Listener, Silence
-from pytest_tfperf.data import Data
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
 from pytest_tfperf.frozen_json import build
+from pytest_tfperf.images.data import Data
 from pytest_tfperf.launchers import SKIPPED, Job, Progress
 from pytest_tfperf.launchers.processes import (
     ForkServer,

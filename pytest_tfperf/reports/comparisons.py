@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pytest_tfperf.comparison import Comparison
+from pytest_tfperf.judging.verdict import Outcome
 from pytest_tfperf.reports.commands import rerun
 from pytest_tfperf.reports.numbers import change, duration, percent, rate
 from pytest_tfperf.reports.where import parts
-from pytest_tfperf.verdict import Outcome
 
 _TOLD_APART_BY = ("tensorflow", "python")
 

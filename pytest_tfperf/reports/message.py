@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_tfperf.baseline import Provenance
+from pytest_tfperf.judging.verdict import Outcome, Verdict
 from pytest_tfperf.record import Record, changed_since
 from pytest_tfperf.reports.commands import rerun
 from pytest_tfperf.reports.numbers import change, duration, percent, rate
 from pytest_tfperf.reports.where import machine, where
 from pytest_tfperf.throughput import Throughput, run_value
 from pytest_tfperf.trial import Attempt
-from pytest_tfperf.verdict import Outcome, Verdict
 
 _WORTH_SAYING = 0.001
 _BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pytest_tfperf.measuring.windows import Plan
 from pytest_tfperf.reports.numbers import duration, rate
 from pytest_tfperf.trial import Attempt
-from pytest_tfperf.windows import Plan
 
 
 def progress(attempt: Attempt, plan: Plan) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_tfperf.baseline import Baseline
-from pytest_tfperf.noise import Noise
+from pytest_tfperf.gate.resolution import TooTight
+from pytest_tfperf.judging.noise import Noise
 from pytest_tfperf.reports.numbers import percent
-from pytest_tfperf.resolution import TooTight
 
 
 def sentence(found: TooTight) -> str:

@@ -9,16 +9,16 @@ from pathlib import Path
 from types import MappingProxyType
 
 from pytest_tfperf.baseline import Change
-from pytest_tfperf.canary import in_words
 from pytest_tfperf.comparison import Comparison
-from pytest_tfperf.night import Cause, Shift
+from pytest_tfperf.judging.night import Cause, Shift
+from pytest_tfperf.judging.verdict import Outcome
+from pytest_tfperf.machine.canary import in_words
 from pytest_tfperf.record import Record, changed_since
 from pytest_tfperf.reports import comparisons as compared
 from pytest_tfperf.reports.message import headline
 from pytest_tfperf.reports.numbers import change, duration, percent, rate
 from pytest_tfperf.reports.table import counts, table
 from pytest_tfperf.settings import Settings
-from pytest_tfperf.verdict import Outcome
 
 _WORTH_SAYING = 0.01
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.gpu import gib
+from pytest_tfperf.machine.gpu import gib
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

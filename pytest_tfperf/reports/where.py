@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pytest_tfperf.breakdown import TRAINING_PASSES, Bound, Breakdown, Slower, slower_part
-from pytest_tfperf.conditions import Conditions, GpuConditions, merged
+from pytest_tfperf.judging.verdict import Outcome
+from pytest_tfperf.machine.conditions import Conditions, GpuConditions, merged
 from pytest_tfperf.parts import Input
 from pytest_tfperf.record import Record
 from pytest_tfperf.reports.numbers import percent, rate
 from pytest_tfperf.trial import Attempt
-from pytest_tfperf.verdict import Outcome
 from pytest_tfperf.workload import Workload
 
 _GIB = 2**30

@@ -12,8 +12,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.baseline import Baseline, Key, Provenance
-from pytest_tfperf.canary import Canaries
 from pytest_tfperf.errors import BaselineError, WorkloadError, one_of
+from pytest_tfperf.machine.canary import Canaries
 from pytest_tfperf.workload import Workload
 
 if TYPE_CHECKING:

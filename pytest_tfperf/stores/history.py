@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.baseline import Baseline
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.night import Night
+from pytest_tfperf.judging.night import Night
 
 if TYPE_CHECKING:
     import sqlite3

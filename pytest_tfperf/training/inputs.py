@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf.data import Data
 from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.images.data import Data
 from pytest_tfperf.training.skipped import Skipped
 from pytest_tfperf.workload import Workload
 

@@ -10,8 +10,8 @@ import keras
 import tensorflow as tf
 
 from pytest_tfperf import catalogue
-from pytest_tfperf.data import Data
 from pytest_tfperf.errors import TfperfError, WorkloadError
+from pytest_tfperf.images.data import Data
 from pytest_tfperf.training.inputs import Alone, Batch, InputSpec, checked
 from pytest_tfperf.training.precision import set_precision
 from pytest_tfperf.training.strategies import variable_scope

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf import tfrecord
-from pytest_tfperf.data import IMAGE, OnCorrupt
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.images import tfrecord
+from pytest_tfperf.images.data import IMAGE, OnCorrupt
 from pytest_tfperf.training.inputs import InputSpec
 from pytest_tfperf.training.skipped import Skipped
 

@@ -38,7 +38,7 @@ TESTS = """
 NEIGHBOUR = """
     import os
 
-    from pytest_tfperf import guard
+    from pytest_tfperf.measuring import guard
 
     watched = []
 

@@ -11,7 +11,8 @@ TESTS = """
     import time
 
     import pytest
-    from pytest_tfperf import Workload, windows
+    from pytest_tfperf import Workload
+    from pytest_tfperf.measuring import windows
 
     def measure(throughput, gpu_topology):
         workload = Workload(model="nets:tiny", batch_size=4, input_pipeline="nets:buffered")

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.data import Data, OnCorrupt
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.tfrecord import features, framed, records
+from pytest_tfperf.images.data import Data, OnCorrupt
+from pytest_tfperf.images.tfrecord import features, framed, records
 from pytest_tfperf.training import photographs as module
 from pytest_tfperf.training.input_loop import InputLoop
 from pytest_tfperf.training.inputs import Alone, InputSpec
@@ -229,6 +229,6 @@ def _payloads(path: Path) -> list[bytes]:
 
 
 def _example(jpeg: bytes, label: int) -> bytes:
-    from pytest_tfperf.tfrecord import example
+    from pytest_tfperf.images.tfrecord import example
 
     return example({"image/encoded": [jpeg], "image/class/label": [label]})

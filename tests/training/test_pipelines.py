@@ -13,7 +13,7 @@ import tensorflow as tf
 from building import assert_same, build
 
 from pytest_tfperf import catalogue
-from pytest_tfperf.data import Data
+from pytest_tfperf.images.data import Data
 from pytest_tfperf.training import inputs
 from pytest_tfperf.training.inputs import Alone, InputSpec
 from pytest_tfperf.training.loading import load_pipeline

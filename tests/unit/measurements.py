@@ -8,10 +8,10 @@ from typing import Any
 
 from pytest_tfperf.baseline import Baseline, Key
 from pytest_tfperf.comparison import Comparison, How, Measured
+from pytest_tfperf.judging.verdict import Outcome, Tolerance
 from pytest_tfperf.record import Record
 from pytest_tfperf.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.trial import Attempt, Trial, Window
-from pytest_tfperf.verdict import Outcome, Tolerance
 from pytest_tfperf.workload import Workload
 
 WORKLOAD = Workload(model="resnet50", batch_size=64)

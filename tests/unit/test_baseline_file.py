@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_tfperf.baseline import Baseline, Key, Provenance
-from pytest_tfperf.canary import Canaries
 from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.machine.canary import Canaries
 from pytest_tfperf.stores import baseline_file
 from pytest_tfperf.workload import AllReduce, Precision, Trainer, VariableUpdate, Workload
 

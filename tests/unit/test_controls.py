@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_tfperf.controls import Controls
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.measuring.controls import Controls
+from pytest_tfperf.measuring.windows import Plan
 from pytest_tfperf.topology import Host, Topology
 from pytest_tfperf.trial import Attempt, Window
-from pytest_tfperf.windows import Plan
 from pytest_tfperf.workload import Workload
 
 ONE = Workload(model="trivial", batch_size=1)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from measurements import baseline
 
 from pytest_tfperf.baseline import Key
-from pytest_tfperf.coverage import key_of, unmeasured
+from pytest_tfperf.gate.coverage import key_of, unmeasured
 from pytest_tfperf.reports.coverage import coverage
 from pytest_tfperf.workload import Workload
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf.catalogue import check_data
-from pytest_tfperf.data import Data
 from pytest_tfperf.errors import MeasurementError, NoData
-from pytest_tfperf.tfrecord import Value, example, framed
+from pytest_tfperf.images.data import Data
+from pytest_tfperf.images.tfrecord import Value, example, framed
 from pytest_tfperf.workload import Workload
 
 JPEG = b"\xff\xd8\xff\xe0 and so on"

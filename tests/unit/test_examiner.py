@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.examiner import Examiner
 from pytest_tfperf.launchers import Job
+from pytest_tfperf.measuring.examiner import Examiner
 from pytest_tfperf.parts import Input, Parts
 from pytest_tfperf.topology import DeviceKind, Devices
 from pytest_tfperf.workload import Workload

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from measurements import record
 
-from pytest_tfperf.gate import Consequence, consequence, exit_status
+from pytest_tfperf.gate.consequence import Consequence, consequence, exit_status
+from pytest_tfperf.judging.verdict import Outcome, Verdict
 from pytest_tfperf.settings import Settings
-from pytest_tfperf.verdict import Outcome, Verdict
 
 PLAIN = Settings()
 NIGHTLY = Settings(require_baseline=True)

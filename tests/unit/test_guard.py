@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from pytest_tfperf import guard
-from pytest_tfperf.guard import Guard
-from pytest_tfperf.telemetry import Limits, Sample
+from pytest_tfperf.machine.telemetry import Limits, Sample
+from pytest_tfperf.measuring import guard
+from pytest_tfperf.measuring.guard import Guard
 
 NEIGHBOUR = Sample(
     monotonic_seconds=1.0, seconds=1.0, usable_cores=2, other_cpu_fraction=0.9, busiest_other="make (pid 7)"

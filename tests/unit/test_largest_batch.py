@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from test_turns import Machine, ScriptedRun, Silent, steady
 
 from pytest_tfperf.errors import MeasurementError, OutOfMemory
-from pytest_tfperf.gpu import Gpu
-from pytest_tfperf.largest_batch import (
+from pytest_tfperf.launchers import Job, Progress
+from pytest_tfperf.machine.gpu import Gpu
+from pytest_tfperf.measuring.largest_batch import (
     GRAIN,
     MOST_SECONDS,
     MOST_SECONDS_A_SESSION,
@@ -21,7 +22,6 @@ from pytest_tfperf.largest_batch import (
     LargestBatch,
     search,
 )
-from pytest_tfperf.launchers import Job, Progress
 from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.workload import Workload
 

@@ -6,8 +6,8 @@ import pytest
 from measurements import attempt
 
 from pytest_tfperf.live import LiveLine
+from pytest_tfperf.measuring.windows import Plan
 from pytest_tfperf.trial import Attempt, Window
-from pytest_tfperf.windows import Plan
 
 SAVE, RESTORE, CLEAR = "\x1b7", "\x1b8", "\x1b[K"
 TEST = "perf_tests/test_a.py::test_b[1]"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_tfperf.canary import Canaries
-from pytest_tfperf.looks import LOOKS_THAT_DECIDE, Looks
+from pytest_tfperf.machine.canary import Canaries
+from pytest_tfperf.measuring.looks import LOOKS_THAT_DECIDE, Looks
 
 ONE, TWO = (Canaries(matrix_product_gflops=rate, memory_copy_gigabytes=1.0) for rate in (1.0, 2.0))
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf import make_imagenet as module
 from pytest_tfperf.cli import main
-from pytest_tfperf.data import Data
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.make_imagenet import make_imagenet
-from pytest_tfperf.tfrecord import features, records
+from pytest_tfperf.images import make_imagenet as module
+from pytest_tfperf.images.data import Data
+from pytest_tfperf.images.make_imagenet import make_imagenet
+from pytest_tfperf.images.tfrecord import features, records
 
 
 def images(folder: Path) -> list[dict[str, list[bytes] | list[float] | list[int]]]:

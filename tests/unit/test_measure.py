@@ -12,23 +12,24 @@ from machines import load
 from measurements import baseline, record, throughput
 from workers import Played
 
-from pytest_tfperf import guard, measure
-from pytest_tfperf.attempts import TRIES, Spoilt
+from pytest_tfperf import measure
 from pytest_tfperf.baseline import Baseline, Key, Provenance
 from pytest_tfperf.errors import BaselineError, MeasurementError
 from pytest_tfperf.hardware import sampler
 from pytest_tfperf.hardware.nvml import NvmlError
+from pytest_tfperf.judging.night import LEAST_TESTS
+from pytest_tfperf.judging.verdict import Outcome
 from pytest_tfperf.launchers import Job, Progress
 from pytest_tfperf.live import LiveLine
 from pytest_tfperf.measure import Bench
-from pytest_tfperf.night import LEAST_TESTS
+from pytest_tfperf.measuring import guard
+from pytest_tfperf.measuring.attempts import TRIES, Spoilt
+from pytest_tfperf.measuring.windows import Plan
 from pytest_tfperf.record import Record
 from pytest_tfperf.settings import Settings, Update
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
-from pytest_tfperf.verdict import Outcome
-from pytest_tfperf.windows import Plan
 from pytest_tfperf.workload import Workload
 
 WORKLOAD = Workload(model="trivial", batch_size=1)

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from measurements import attempt, baseline, record, throughput
 
 from pytest_tfperf.baseline import Provenance
-from pytest_tfperf.night import Shift
-from pytest_tfperf.noise import Noise
+from pytest_tfperf.judging.judge import judge
+from pytest_tfperf.judging.night import Shift
+from pytest_tfperf.judging.noise import Noise
+from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.record import Record
 from pytest_tfperf.reports.message import headline, message
 from pytest_tfperf.trial import Attempt, Trial
-from pytest_tfperf.verdict import Outcome, Tolerance, Verdict, judge
 
 TEST = "perf_tests/test_multigpu.py::test_resnet50_synthetic[8-replicated]"
 NOISE = Noise(0.012, 36, "9 rows of this machine")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.canary import Moved
-from pytest_tfperf.night import NO_SHIFT, Cause, Level, Night, Shift, level_of, prefix_drop, shift_of
+from pytest_tfperf.judging.night import NO_SHIFT, Cause, Level, Night, Shift, level_of, prefix_drop, shift_of
+from pytest_tfperf.machine.canary import Moved
 from pytest_tfperf.trial import Attempt, Window
 
 

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 
 from pytest_tfperf.baseline import Baseline, Key, Provenance
-from pytest_tfperf.noise import PUBLISHED_SPREAD, Noise, noise_of, without_spells
+from pytest_tfperf.judging.noise import PUBLISHED_SPREAD, Noise, noise_of, without_spells
 
 spreads = st.floats(0.002, 0.5)
 

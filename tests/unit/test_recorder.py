@@ -7,7 +7,8 @@ from pathlib import Path
 
 from measurements import WORKLOAD, attempt, record
 
-from pytest_tfperf.attempts import Spoilt
+from pytest_tfperf.measuring.attempts import Spoilt
+from pytest_tfperf.measuring.windows import Plan
 from pytest_tfperf.recorder import Recorder, Taking
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.settings import Settings
@@ -15,7 +16,6 @@ from pytest_tfperf.stores import trial_file
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.trial import Trial
-from pytest_tfperf.windows import Plan
 
 TOPOLOGY = Topology(
     host=Host(cpu_model="a CPU", usable_cores=1, total_cores=1),

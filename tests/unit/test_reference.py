@@ -12,9 +12,9 @@ from measurements import baseline
 
 from pytest_tfperf.baseline import Baseline, Key, Provenance
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.reference import Reference, floor_rate, reference_for, refuse_other_devices
+from pytest_tfperf.gate.reference import Reference, floor_rate, reference_for, refuse_other_devices
+from pytest_tfperf.judging.verdict import Tolerance
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.verdict import Tolerance
 
 KEY = Key("resnet50-b64-replicated-device", "1x8")
 H200_TFLOPS = 67.0

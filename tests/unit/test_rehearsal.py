@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from measurements import record, throughput
 
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.rehearsal import baseline_of, runs_wanted
+from pytest_tfperf.gate.new_baseline import baseline_of, runs_wanted
 from pytest_tfperf.throughput import RunValue
 
 CALM = [1000.0, 1010.0, 990.0, 1005.0, 995.0]

@@ -23,7 +23,7 @@ from pytest_tfperf.hardware.host_samples import HostWatch
 from pytest_tfperf.hardware.processes import own_processes, read_process
 from pytest_tfperf.hardware.sampler import Sampler
 from pytest_tfperf.hardware.software import host_facts
-from pytest_tfperf.telemetry import GpuProcess, GpuSample, Sample, Throttle
+from pytest_tfperf.machine.telemetry import GpuProcess, GpuSample, Sample, Throttle
 
 PYTEST, SERVER, WORKER, NEIGHBOUR, INIT = 100, 110, 111, 4711, 1
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -12,12 +12,12 @@ from measurements import baseline, comparison, record
 
 from pytest_tfperf.baseline import Baseline, Provenance
 from pytest_tfperf.errors import NotEnoughDevices, TfperfError
+from pytest_tfperf.judging.verdict import Outcome, Verdict
 from pytest_tfperf.live import LiveLine
 from pytest_tfperf.session import Session
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.topology import Topology
-from pytest_tfperf.verdict import Outcome, Verdict
 
 MARKS = {"for_cpus": (True, False), "for_gpus": (False, True), "for_both": (True, True), "unmarked": (False, False)}
 NO_GPU = load("no-gpu")

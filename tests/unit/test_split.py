@@ -12,17 +12,17 @@ from workers import Played
 
 from pytest_tfperf.baseline import Key
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.judging.verdict import Outcome
 from pytest_tfperf.launchers import Job, Progress
 from pytest_tfperf.live import LiveLine
 from pytest_tfperf.measure import Bench
+from pytest_tfperf.measuring.windows import Plan
 from pytest_tfperf.parts import Input, Parts
 from pytest_tfperf.record import Record
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
-from pytest_tfperf.verdict import Outcome
-from pytest_tfperf.windows import Plan
 from pytest_tfperf.workload import Workload
 
 WORKLOAD = Workload(model="trivial", batch_size=1, input_pipeline="host")

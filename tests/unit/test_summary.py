@@ -9,12 +9,12 @@ import pytest
 from measurements import baseline, record, throughput
 
 from pytest_tfperf.baseline import Baseline, Change
-from pytest_tfperf.canary import Moved
-from pytest_tfperf.night import Cause, Shift
+from pytest_tfperf.judging.night import Cause, Shift
+from pytest_tfperf.judging.verdict import Outcome, Verdict
+from pytest_tfperf.machine.canary import Moved
 from pytest_tfperf.record import Record
 from pytest_tfperf.reports.summary import before, skips, summary
 from pytest_tfperf.settings import Settings, Update
-from pytest_tfperf.verdict import Outcome, Verdict
 
 SETTINGS = Settings(root=Path("/home/u/project"), baselines=Path("/home/u/project/baselines"))
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from measurements import WORKLOAD, baseline, record, throughput
 
+from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.record import Record
 from pytest_tfperf.reports.table import counts, outcome, table
-from pytest_tfperf.verdict import Outcome, Tolerance, Verdict
 
 
 def judged(kind: Outcome, change: float, floor: bool = False) -> Record:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.frozen_json import build
-from pytest_tfperf.telemetry import (
+from pytest_tfperf.machine.telemetry import (
     GpuProcess,
     GpuSample,
     Limits,

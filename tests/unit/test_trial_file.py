@@ -17,15 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from measurements import WORKLOAD, attempt, baseline
 
-from pytest_tfperf.conditions import Conditions, GpuConditions
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.night import Night
-from pytest_tfperf.noise import Noise
+from pytest_tfperf.judging.night import Night
+from pytest_tfperf.judging.noise import Noise
+from pytest_tfperf.judging.verdict import Tolerance
+from pytest_tfperf.machine.conditions import Conditions, GpuConditions
 from pytest_tfperf.parts import Input, Parts
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.stores import trial_file
 from pytest_tfperf.trial import Attempt, Trial, Window
-from pytest_tfperf.verdict import Tolerance
 from pytest_tfperf.workload import Workload
 
 

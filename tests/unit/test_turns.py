@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 import pytest
 from workers import PlayedRun
 
-from pytest_tfperf import windows
 from pytest_tfperf.breakdown import Bound, Breakdown
+from pytest_tfperf.compare import Cap, Side, compare
 from pytest_tfperf.comparison import How
-from pytest_tfperf.contest import Cap, Side, compare
 from pytest_tfperf.errors import MeasurementError, TfperfError, WorkloadError
-from pytest_tfperf.guard import Seen
+from pytest_tfperf.judging.verdict import Outcome, Tolerance
 from pytest_tfperf.launchers import Job, Progress
+from pytest_tfperf.measuring import windows
+from pytest_tfperf.measuring.guard import Seen
+from pytest_tfperf.measuring.turns import TURNS, may_take_turns, pair_of_runs, take_turns
+from pytest_tfperf.measuring.windows import Plan
 from pytest_tfperf.parts import Input
 from pytest_tfperf.reports.comparisons import message
 from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.trial import Attempt, Window
-from pytest_tfperf.turns import TURNS, may_take_turns, pair_of_runs, take_turns
-from pytest_tfperf.verdict import Outcome, Tolerance
-from pytest_tfperf.windows import Plan
 from pytest_tfperf.workload import Workload
 
 PLAN = Plan(steps=100, warmup_steps=10)

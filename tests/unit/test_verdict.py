@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from measurements import baseline, throughput
 
 from pytest_tfperf.baseline import Provenance
-from pytest_tfperf.canary import Moved
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.night import Cause, Night, Shift
-from pytest_tfperf.noise import Noise
-from pytest_tfperf.verdict import Outcome, Tolerance, Verdict, judge, loss_seen, may_stop
+from pytest_tfperf.judging.judge import judge, may_stop
+from pytest_tfperf.judging.limits import loss_seen
+from pytest_tfperf.judging.night import Cause, Night, Shift
+from pytest_tfperf.judging.noise import Noise
+from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
+from pytest_tfperf.machine.canary import Moved
 
 QUIET = Noise(0.001, math.inf, "quiet")
 ONE_PERCENT = Noise(0.01, math.inf, "1 %")

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from pytest_tfperf.baseline import Baseline, Key, Provenance
-from pytest_tfperf.noise import Noise, noise_of
-from pytest_tfperf.verdict import Tolerance, resolvable
+from pytest_tfperf.judging.limits import resolvable
+from pytest_tfperf.judging.noise import Noise, noise_of
+from pytest_tfperf.judging.verdict import Tolerance
 
 _SLACK = 1e-9
 

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 
-from pytest_tfperf.canary import Canaries
+from pytest_tfperf.machine.canary import Canaries
 
 AGAIN_AFTER_SECONDS = 30.0
 """A look costs about 1.5 s: 5 % of the time."""

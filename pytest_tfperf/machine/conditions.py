@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from pytest_tfperf.telemetry import GpuSample, Sample
+from pytest_tfperf.machine.telemetry import GpuSample, Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from pytest_tfperf.baseline import Baseline, Key
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.noise import Noise, noise_of
+from pytest_tfperf.judging.noise import Noise, noise_of
+from pytest_tfperf.judging.verdict import Tolerance
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.topology import DeviceKind, Topology
-from pytest_tfperf.verdict import Tolerance
 from pytest_tfperf.workload import Workload
 
 

@@ -16,9 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_tfperf.data import BOX, IMAGE, LABEL, TEXT
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.tfrecord import Value, example, framed
+from pytest_tfperf.images.data import BOX, IMAGE, LABEL, TEXT
+from pytest_tfperf.images.tfrecord import Value, example, framed
 
 if TYPE_CHECKING:
     from PIL.Image import Image

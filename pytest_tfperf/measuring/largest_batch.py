@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from pytest_tfperf.errors import MeasurementError, OutOfMemory
-from pytest_tfperf.gpu import gib
 from pytest_tfperf.hardware.host import address_space_limit_bytes
 from pytest_tfperf.launchers import Job, Launcher
+from pytest_tfperf.machine.gpu import gib
+from pytest_tfperf.measuring.windows import SMOKE, Plan, Watch, run_attempt
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt
-from pytest_tfperf.windows import SMOKE, Plan, Watch, run_attempt
 
 GRAIN = 8
 """Above this, only its multiples are tried: nobody asks for a batch of 97."""

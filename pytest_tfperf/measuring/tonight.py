@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pytest_tfperf.baseline import Baseline, Key
-from pytest_tfperf.canary import Canaries, moved
-from pytest_tfperf.controls import Controls
-from pytest_tfperf.looks import Looks
-from pytest_tfperf.night import Cause, Shift, prefix_drop, shift_of
+from pytest_tfperf.judging.night import Cause, Shift, prefix_drop, shift_of
+from pytest_tfperf.machine.canary import Canaries, moved
+from pytest_tfperf.measuring.controls import Controls
+from pytest_tfperf.measuring.looks import Looks
 from pytest_tfperf.record import environment_of
 from pytest_tfperf.trial import Attempt
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from pytest_tfperf.errors import MeasurementError, NoData
-from pytest_tfperf.tfrecord import NotTFRecords, features, records
+from pytest_tfperf.images.tfrecord import NotTFRecords, features, records
 
 IMAGE = "image/encoded"
 LABEL = "image/class/label"

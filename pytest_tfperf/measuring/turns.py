@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.launchers import Progress, TrainingRun
+from pytest_tfperf.measuring.windows import LEAST_WINDOWS, Plan, window_steps
 from pytest_tfperf.throughput import robust_mean, run_value
 from pytest_tfperf.trial import Attempt, Window
-from pytest_tfperf.windows import LEAST_WINDOWS, Plan, window_steps
 from pytest_tfperf.workload import Workload
 
 TURNS = LEAST_WINDOWS

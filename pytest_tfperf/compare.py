@@ -10,23 +10,23 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from pytest_tfperf import catalogue
-from pytest_tfperf.attempts import TRIES
 from pytest_tfperf.breakdown import Breakdown, breakdown
 from pytest_tfperf.comparison import LEAST_PAIRS, Comparison, Finding, How, Measured, SetAside, decide
-from pytest_tfperf.data import Data
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
-from pytest_tfperf.examiner import Examiner, brief
-from pytest_tfperf.guard import Guard, Seen
-from pytest_tfperf.largest_batch import LargestBatch
+from pytest_tfperf.images.data import Data
+from pytest_tfperf.judging.verdict import Outcome, Tolerance
 from pytest_tfperf.launchers import Job, Launcher, Progress, TrainingRun
+from pytest_tfperf.machine.telemetry import remedy
+from pytest_tfperf.measuring.attempts import TRIES
+from pytest_tfperf.measuring.examiner import Examiner, brief
+from pytest_tfperf.measuring.guard import Guard, Seen
+from pytest_tfperf.measuring.largest_batch import LargestBatch
+from pytest_tfperf.measuring.turns import Pair, may_take_turns, pair_of_runs, take_turns
+from pytest_tfperf.measuring.windows import Plan, Watch, run_attempt
 from pytest_tfperf.parts import Input
-from pytest_tfperf.telemetry import remedy
 from pytest_tfperf.throughput import run_value, summarise
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt, Trial
-from pytest_tfperf.turns import Pair, may_take_turns, pair_of_runs, take_turns
-from pytest_tfperf.verdict import Outcome, Tolerance
-from pytest_tfperf.windows import Plan, Watch, run_attempt
 from pytest_tfperf.workload import Workload
 
 MOST_PAIRS = 20

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from pytest_tfperf.baseline import Baseline, Provenance
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.noise import without_spells
+from pytest_tfperf.judging.limits import TOO_NOISY_TO_GATE, loss_seen
+from pytest_tfperf.judging.noise import without_spells
 from pytest_tfperf.record import Record
 from pytest_tfperf.throughput import RunValue, hodges_lehmann
-from pytest_tfperf.verdict import TOO_NOISY_TO_GATE, loss_seen
 
 
 def runs_wanted(runs: Sequence[RunValue], least: int) -> int:

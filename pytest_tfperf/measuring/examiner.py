@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.launchers import Job, TrainingRun
+from pytest_tfperf.measuring.windows import Plan
 from pytest_tfperf.parts import Input, Parts
 from pytest_tfperf.topology import DeviceKind, Devices
-from pytest_tfperf.windows import Plan
 
 SPLIT_SECONDS = 2.0
 """Timed at most, after a regression: it is there to tell which part slowed down, not by how much."""

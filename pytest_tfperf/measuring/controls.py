@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable
 
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.measuring.windows import Plan
 from pytest_tfperf.throughput import run_value
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt
-from pytest_tfperf.windows import Plan
 from pytest_tfperf.workload import Workload
 
 SLOWER = -math.log1p(-0.03)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from pytest_tfperf.conditions import Conditions, kept_of
 from pytest_tfperf.hardware.sampler import Sampler
-from pytest_tfperf.telemetry import Limits, disturbance, power_facts
+from pytest_tfperf.machine.conditions import Conditions, kept_of
+from pytest_tfperf.machine.telemetry import Limits, disturbance, power_facts
 
 
 @dataclass(slots=True)

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from pytest_tfperf import catalogue
 from pytest_tfperf.errors import MeasurementError, OutOfMemory
-from pytest_tfperf.examiner import Examiner
-from pytest_tfperf.guard import Guard
-from pytest_tfperf.largest_batch import LargestBatch
 from pytest_tfperf.launchers import Job, Launcher
+from pytest_tfperf.measuring.examiner import Examiner
+from pytest_tfperf.measuring.guard import Guard
+from pytest_tfperf.measuring.largest_batch import LargestBatch
+from pytest_tfperf.measuring.windows import SMOKE, Enough, Plan, Watch, run_attempt
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt
-from pytest_tfperf.windows import SMOKE, Enough, Plan, Watch, run_attempt
 from pytest_tfperf.workload import Workload
 
 TRIES = 3

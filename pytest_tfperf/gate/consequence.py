@@ -6,9 +6,9 @@ from enum import StrEnum
 from typing import Final
 
 from pytest_tfperf.comparison import Comparison
+from pytest_tfperf.judging.verdict import Outcome
 from pytest_tfperf.record import Record
 from pytest_tfperf.settings import Settings
-from pytest_tfperf.verdict import Outcome
 
 EXIT_GREEN: Final = 0
 EXIT_REGRESSED: Final = 1

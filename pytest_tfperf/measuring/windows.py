@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.judging.settling import settled_from, unsettled
 from pytest_tfperf.launchers import TrainingRun
-from pytest_tfperf.settling import settled_from, unsettled
 from pytest_tfperf.trial import Attempt, Window
 
 WINDOW_SECONDS = 0.15  # long against the cost of a call, short against a neighbour's burst

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from pytest_tfperf.canary import Moved
+from pytest_tfperf.machine.canary import Moved
 from pytest_tfperf.throughput import hodges_lehmann
 from pytest_tfperf.trial import Attempt
 

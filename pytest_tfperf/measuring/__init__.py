@@ -1,0 +1,1 @@
+"""How one figure comes about: a worker driven, watched, taken again where it is worth nothing."""
