@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -46,6 +47,8 @@ _READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "CUDA_", "LD_LIBRARY_PATH", "OMP_", 
 _NO_MEMORY_IN_CPP = "std::bad_alloc"
 
 _LOGS_KEPT_SECONDS = 30 * 86_400.0
+# As `LocalLauncher` names them, to the letter: the folder may be a project's own `logs/`.
+_OUR_LOG = re.compile(r"(worker|server)-\d{8}-\d{6}-\d+-[0-9a-f]{4}(-\d+)?\.log")
 
 _SCRATCH = "tfperf-worker-"
 _SCRATCH_KEPT_SECONDS = 2 * 86_400.0  # longer than any worker lives
@@ -311,9 +314,9 @@ def _import_paths() -> list[str]:
 
 
 def _forget_old(logs: Path) -> None:
-    """Logs that nobody asked about for a month; temporary files of workers whose session was killed."""
+    """Logs of ours that nobody asked about for a month; temporary files of workers whose session was killed."""
     for log in logs.glob("*.log"):
-        if _older(log, _LOGS_KEPT_SECONDS):
+        if _OUR_LOG.fullmatch(log.name) and _older(log, _LOGS_KEPT_SECONDS):
             with suppress(OSError):
                 log.unlink()
     for scratch in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
@@ -322,7 +325,7 @@ def _forget_old(logs: Path) -> None:
 
 
 def _older(path: Path, seconds: float) -> bool:
-    """Whether it is ours and was last written to so long ago."""
+    """Whether it is this user's and was last written to so long ago."""
     try:
         found = path.stat()
     except OSError:
