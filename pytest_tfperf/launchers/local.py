@@ -152,12 +152,19 @@ class LocalLauncher:
         if self._listener is None or self._spawner is None:
             self._imported_under = now
             _forget_old(self._logs)
-            self._listener = Listener()
-            if self._fresh:
-                self._spawner = FreshInterpreters(self._python, self._listener)
-            else:
-                self._spawner = ForkServer(self._python, self._listener, self._logs / f"server-{self._session}.log")
+            listener = Listener()
+            try:
+                self._spawner = self._make_spawner(listener)
+            except BaseException:
+                listener.close()
+                raise
+            self._listener = listener
         return self._listener, self._spawner
+
+    def _make_spawner(self, listener: Listener) -> Spawner:
+        if self._fresh:
+            return FreshInterpreters(self._python, listener)
+        return ForkServer(self._python, listener, self._logs / f"server-{self._session}.log")
 
 
 class LocalRun:
@@ -241,14 +248,14 @@ class LocalRun:
         deadline = time.monotonic() + self._silence_seconds
         while time.monotonic() < deadline:
             try:
-                channel = listener.accept(0.2)
-                if channel.receive(5).get("number") == number:
-                    return channel
+                channel, hello = listener.greet(0.2)
             except Silence:
                 if (status := self._process.exit_status(0.001)) is not None:
                     raise self._died(status) from None
-            except ConnectionLost:
-                continue  # a stranger on the port, or a worker that was killed meanwhile
+                continue
+            if hello.get("number") == number:
+                return channel
+            channel.close()  # a worker that was given up meanwhile
         raise self._hung()
 
     def _next(self) -> dict[str, Any]:

@@ -62,10 +62,14 @@ class ForkServer:
         self._process = _run_module(python, "pytest_tfperf.training.server", listener, log)
         try:
             self._channel = self._await_call(listener)
+        except BaseException:
+            _end(self._process)
+            raise
+        try:
             self.environment: dict[str, str] = self._await("ready", _IMPORT_SECONDS)["environment"]
         except BaseException:
-            kill_group(self._process.pid)
-            self._process.wait()
+            self._channel.close()
+            _end(self._process)
             raise
 
     def spawn(self, job: dict[str, Any]) -> _Forked:
@@ -102,21 +106,16 @@ class ForkServer:
         try:
             self._process.wait(timeout=0.5)
         except subprocess.TimeoutExpired:
-            kill_group(self._process.pid)
-            with suppress(subprocess.TimeoutExpired):  # one that hangs in a driver dies when the driver lets it
-                self._process.wait(5)
+            _end(self._process)
 
     def _await_call(self, listener: Listener) -> Channel:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
-                channel = listener.accept(0.2)
-                channel.receive(5)
+                channel, _ = listener.greet(0.2)
             except Silence:
                 if self._process.poll() is not None:
                     raise self._gone() from None
-            except ConnectionLost:
-                continue  # a stranger on the port
             else:
                 return channel
         raise self._gone()
@@ -130,8 +129,8 @@ class ForkServer:
             except Silence:
                 # Were it to wake up and answer now, each later answer would be taken for that of the next request.
                 error = self._gone()
-                kill_group(self._process.pid)
                 self._lost = True
+                _end(self._process)
                 raise error from None
             if key in message:
                 return message[key]
@@ -213,6 +212,14 @@ def kill_group(pid: int) -> None:
             kill(pid, signal.SIGKILL)
 
 
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill it and what it started, unless it has ended: its number may be a stranger's by then."""
+    if process.poll() is None:
+        kill_group(process.pid)
+        with suppress(subprocess.TimeoutExpired):  # one that hangs in a driver dies when the driver lets it
+            process.wait(5)
+
+
 def describe_exit(status: int) -> str:
     """An exit code in words; negative codes are signals."""
     if status >= 0:
@@ -255,9 +262,8 @@ def _run_module(python: str, module: str, listener: Listener, log: Path, stdin: 
             start_new_session=True,  # Ctrl-C in the terminal is pytest's to handle
         )
     assert process.stdin is not None
-    with suppress(BrokenPipeError):
+    with suppress(BrokenPipeError), process.stdin:  # who reads it may have ended
         process.stdin.write(stdin.encode())
-        process.stdin.close()
     return process
 
 
