@@ -282,6 +282,7 @@ def _end_in_order(*_: object) -> None:
 
 
 def _register_names(config: pytest.Config) -> None:
+    config.add_cleanup(catalogue.forget())
     for room, hook in (
         ("models", config.hook.pytest_tfperf_models),
         ("pipelines", config.hook.pytest_tfperf_pipelines),
