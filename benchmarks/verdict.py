@@ -100,6 +100,7 @@ class SimulatedRun:
     source: Iterator[Window]
     images_per_step: int = IMAGES
     compile_seconds: float = 0.0
+    fetches: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     log: str = ""
 

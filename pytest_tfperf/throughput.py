@@ -12,6 +12,7 @@ from pytest_tfperf.trial import Attempt, Trial, Window
 
 _TRIM = 0.2  # of the windows at either end: a neighbour's burst on a shared machine spoils several windows in a row
 _MAX_AUTOCORRELATION = 0.8
+_LEAST_TO_TELL = 3  # values, for an error of their mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class RunValue:
     """One worker's throughput.
 
     Args:
-        log_rate: natural logarithm of images per second: the 20 % trimmed mean over windows.
+        log_rate: natural logarithm of images per second: the 20 % trimmed mean over windows; where steps fetch their
+            batches all images over all seconds.
         error: standard error of `log_rate` from the windows alone, corrected for their autocorrelation; what differs
             between worker processes is not in it. inf where there are too few windows to tell.
         windows: how many were timed.
@@ -40,7 +42,7 @@ class Throughput:
     """What is judged, shown and recorded of a trial.
 
     Args:
-        images_per_sec: over all devices: the run's trimmed mean; over several runs their Hodges-Lehmann median.
+        images_per_sec: over all devices: the run's value (`run_value`); over several runs their Hodges-Lehmann median.
         low, high: 95 % interval. From one run it covers the windows' noise only; from several, the runs' too.
         runs: one value for each fresh worker, in order.
         mean_images_per_sec, uncertainty, jitter: as tf_cnn_benchmarks defines them, but over windows where it has steps
@@ -97,12 +99,26 @@ def _loss(windows: Sequence[Window]) -> float | None:
 
 
 def run_value(attempt: Attempt) -> RunValue:
-    """One worker's value: a log's own total where it states one, else the robust mean of its windows' log rates."""
+    """One worker's value: a log's own total where it states one, else the robust mean of its windows' log rates.
+
+    Where steps fetch their batches it is the plain total: an input pipeline that gives a file's batches at once and
+    then waits for the next file stalls in few windows, and a trimmed mean would leave just these out.
+    """
     rates = [math.log(attempt.images_per_step * w.steps / w.seconds) for w in attempt.windows]
-    value, error = robust_mean(rates)
+    value, error = _total(attempt) if attempt.fetches else robust_mean(rates)
     if attempt.stated_images_per_sec is not None:
         value = math.log(attempt.stated_images_per_sec)
     return RunValue(value, error, len(rates))
+
+
+def _total(attempt: Attempt) -> tuple[float, float]:
+    """All images over all seconds, as a logarithm, and its standard error: that of the mean time of a step."""
+    steps, seconds = (sum(getattr(w, name) for w in attempt.windows) for name in ("steps", "seconds"))
+    value = math.log(attempt.images_per_step * steps / seconds)
+    if len(attempt.windows) < _LEAST_TO_TELL:
+        return value, math.inf
+    relative = [w.seconds / w.steps * steps / seconds for w in attempt.windows]
+    return value, statistics.stdev(relative) / math.sqrt(len(relative)) * _inflation(relative)
 
 
 def robust_mean(values: Sequence[float]) -> tuple[float, float]:
@@ -136,12 +152,17 @@ def hodges_lehmann(values: Sequence[float]) -> float:
 
 def _error(rates: Sequence[float], sorted_rates: Sequence[float], cut: int) -> float:
     n = len(rates)
-    if n < 3:
+    if n < _LEAST_TO_TELL:
         return math.inf
     low, high = sorted_rates[cut], sorted_rates[n - 1 - cut]
     winsorised = [min(max(rate, low), high) for rate in rates]
-    r = min(max(_autocorrelation(winsorised) + 1 / n, 0.0), _MAX_AUTOCORRELATION)
-    return statistics.stdev(winsorised) * math.sqrt((1 + r) / (1 - r) * n) / (n - 2 * cut)
+    return statistics.stdev(winsorised) * _inflation(winsorised) * math.sqrt(n) / (n - 2 * cut)
+
+
+def _inflation(values: Sequence[float]) -> float:
+    """What a mean's standard error grows by where values resemble their neighbours."""
+    r = min(max(_autocorrelation(values) + 1 / len(values), 0.0), _MAX_AUTOCORRELATION)
+    return math.sqrt((1 + r) / (1 - r))
 
 
 def _kept(windows: int) -> int:

@@ -36,12 +36,15 @@ def settled_from(windows: Sequence[Window]) -> int:
     return best
 
 
-def unsettled(windows: Sequence[Window]) -> str:
-    """Why a run's timed windows are no steady state, in one sentence; "" where they are one."""
+def unsettled(windows: Sequence[Window], *, fetches: bool = False) -> str:
+    """Why a run's timed windows are no steady state, in one sentence; "" where they are one.
+
+    Steps that fetch their batches may well have two speeds, with a batch that lay ready and without.
+    """
     rates = _rates(windows)
     if len(rates) < LEAST_WINDOWS:
         return ""
-    return _drift(rates) or _two_modes(rates)
+    return _drift(rates) or ("" if fetches else _two_modes(rates))
 
 
 def _drift(rates: Sequence[float]) -> str:

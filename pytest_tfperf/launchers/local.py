@@ -193,6 +193,7 @@ class LocalRun:
         self.log = str(log)
         self.images_per_step = 0
         self.compile_seconds = 0.0
+        self.fetches = False
         self.environment: Mapping[str, str] = {}
 
     def prepare(self, listener: Listener, number: int, progress: Progress) -> None:
@@ -207,6 +208,7 @@ class LocalRun:
                 ready = message["ready"]
                 self.images_per_step = ready["images_per_step"]
                 self.compile_seconds = ready["compile_seconds"]
+                self.fetches = ready["fetches"]
                 self.environment = ready["environment"]
                 self._phase = "steps"
                 return

@@ -101,7 +101,7 @@ def settled(attempt: Attempt) -> Attempt:
         attempt,
         warmup=attempt.warmup + attempt.windows[:cut],
         windows=attempt.windows[cut:],
-        unsettled=unsettled(attempt.windows[cut:]),
+        unsettled=unsettled(attempt.windows[cut:], fetches=attempt.fetches),
     )
 
 
@@ -113,6 +113,7 @@ def _attempt(run: TrainingRun, warmup: Sequence[Window], windows: Sequence[Windo
         compile_seconds=run.compile_seconds,
         environment=run.environment,
         log=run.log,
+        fetches=run.fetches,
     )
 
 

@@ -139,6 +139,34 @@ def test_a_burst_in_a_fifth_of_the_windows_moves_no_value_out_of_the_rest(
     assert min(rest) - 1e-9 <= value <= max(rest) + 1e-9
 
 
+# Steps that fetch their batches: what a stall costs, and the batches that lay ready after it, belong together
+
+
+@given(windows)
+def test_where_batches_are_fetched_a_run_is_all_images_over_all_seconds(some: list[Window]) -> None:
+    run = Attempt(windows=tuple(some), images_per_step=64, fetches=True)
+    total = 64 * sum(w.steps for w in some) / sum(w.seconds for w in some)
+    assert run_value(run).images_per_sec == pytest.approx(total)
+
+
+def test_a_loader_that_gives_a_file_at_once_is_read_at_its_own_rate() -> None:
+    file = [Window(1, 0.001)] * 9 + [Window(1, 1.0)]
+    run = Attempt(windows=tuple(file * 3), images_per_step=1, fetches=True)
+    assert run_value(run).images_per_sec == pytest.approx(10, rel=0.01)
+
+
+def test_the_error_of_a_total_is_that_of_the_mean_step() -> None:
+    rng = np.random.default_rng(5)
+    seconds = 0.1 * rng.normal(1, 0.05, 400).clip(0.5)
+    run = Attempt(windows=tuple(Window(2, s) for s in seconds), images_per_step=1, fetches=True)
+    assert run_value(run).error == pytest.approx(seconds.std(ddof=1) / 20 / seconds.mean(), rel=0.1)
+
+
+def test_a_total_of_two_windows_has_no_known_error() -> None:
+    run = Attempt(windows=(Window(1, 0.1), Window(1, 0.2)), images_per_step=1, fetches=True)
+    assert math.isinf(run_value(run).error)
+
+
 def test_a_logs_own_total_is_its_value() -> None:
     assert run_value(attempt([0.1, 0.2, 0.3], stated_images_per_sec=56.57)).images_per_sec == pytest.approx(56.57)
 

@@ -229,7 +229,7 @@ def test_a_damaged_file_is_an_error_or_a_recording(text: bytes, at: int, length:
         pytest.param(b"\xff\xfe{", "not JSON", id="not-utf-8"),
         pytest.param("[" * 100_000, "not JSON", id="deep"),
         pytest.param(changed(kind="a trial"), "it lacks kind", id="another-kind"),
-        pytest.param(changed(format=3), "format 3 comes from a newer pytest-tfperf; this one reads", id="newer"),
+        pytest.param(changed(format=4), "format 4 comes from a newer pytest-tfperf; this one reads", id="newer"),
         pytest.param(changed(format=0), "format 0 never was", id="format-0"),
         pytest.param(changed(format="1"), "it lacks kind", id="format-text"),
         pytest.param(changed(speed=1), "unknown field 'speed'", id="unknown-field"),
@@ -288,7 +288,14 @@ def test_a_file_of_the_first_format_is_read() -> None:
     old = json.loads(WHOLE) | {"format": 1}
     del old["device_data_images_per_sec"]
     for attempt_then in old["trial"]["attempts"]:
-        del attempt_then["conditions"], attempt_then["parts"]
+        del attempt_then["conditions"], attempt_then["parts"], attempt_then["fetches"]
+    assert parse(json.dumps(old)) == recording()
+
+
+def test_a_file_of_the_second_format_is_read() -> None:
+    old = json.loads(WHOLE) | {"format": 2}
+    for attempt_then in old["trial"]["attempts"]:
+        del attempt_then["fetches"]
     assert parse(json.dumps(old)) == recording()
 
 

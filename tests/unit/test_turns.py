@@ -376,7 +376,7 @@ def test_pairs_before_the_machine_was_taken_are_still_shown() -> None:
 
 
 def test_a_pair_of_runs_that_never_settled_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "unsettled", lambda timed: "it never settles" if timed[0].seconds > 0.5 else "")
+    monkeypatch.setattr(windows, "unsettled", lambda timed, **_: "it never settles" if timed[0].seconds > 0.5 else "")
     launchers = two(lambda n: 1.0 if n == 1 else 0.01 + n * 1e-5)
     sides = (Side(workload=HOST, launcher=launcher) for launcher in launchers)
     found = compare(*sides, TOPOLOGY, PLAN, Tolerance(), Silent(), guard=ScriptedGuard([]))  # type: ignore[arg-type]

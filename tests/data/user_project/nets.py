@@ -132,6 +132,18 @@ def buffered(spec):
     return _throttled(spec, 0.1).prefetch(16)
 
 
+def in_files(spec):
+    """40 batches at once, each half second: 80 batches a second."""
+
+    def batches():
+        batch = spec.synthetic()
+        while True:
+            time.sleep(0.5)
+            yield from [batch] * 40
+
+    return _dataset(spec, batches)
+
+
 def stalling(spec):
     """Three batches, a file `stalled`, and then nothing any more."""
 
