@@ -84,7 +84,8 @@ AS_GOOD_AS_A_GPU = """
 def fill(project: Project) -> None:
     project.write("test_it.py", TESTS)
     project.write("conftest.py", AS_GOOD_AS_A_GPU)
-    project.write("paces", "0.06 0.06 0.015 0.06 0.015 0.06 0.06 0.015")  # five slow runs of eight: too few
+    # By the workers' own, played clocks: five slow runs of eight, which are too few.
+    project.write("uneven", "0.06 0.06 0.015 0.06 0.015 0.06 0.06 0.015")
     project.baseline("nets:tiny-b1-replicated-device", **WHATEVER_IT_IS)
     project.baseline("nets:tiny-b2-replicated-device", reference=0.001)
     project.baseline("nets:tiny-b3-replicated-device", reference=1e12, environment="tensorflow=1.3.0", source="a test")

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_SECONDS, running
 
 from pytest_tfperf.baseline import Baseline, Key, Provenance
 from pytest_tfperf.errors import BaselineError
@@ -239,13 +240,9 @@ def test_the_lock_of_a_killed_session_is_free(tmp_path: Path) -> None:
         "with BaselineStore(pathlib.Path(sys.argv[1]), None).lock():\n"
         "    print('held', flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as holder:
+    with running(code, tmp_path, stdin=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        holder.kill()
-        holder.wait()
     with store(tmp_path).lock():
         pass
 
@@ -254,5 +251,7 @@ def test_the_store_can_be_imported_without_any_heavy_package() -> None:
     code = (
         "import sys, pytest_tfperf.stores.baselines; print(sorted({'numpy', 'pandas', 'tensorflow'} & {*sys.modules}))"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
+    )
     assert shown.stdout == "[]\n"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from measurements import WORKLOAD, attempt, baseline
+from patience import running
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.judging.night import Night
@@ -327,7 +326,7 @@ def test_checking_a_folder_leaves_nothing_in_it(tmp_path: Path) -> None:
 WRITER = f"""
 import itertools, sys
 from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path[:0] = {[str(folder) for folder in Path(__file__).parents[:2]]!r}
 from test_trial_file import recording
 from pytest_tfperf.stores import trial_file
 for i in itertools.count():
@@ -337,11 +336,11 @@ for i in itertools.count():
 
 
 def test_a_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    for _ in range(20):
-        said = process.stdout.readline()
-    process.send_signal(signal.SIGKILL)
-    rest, _ = process.communicate()
+    with running(WRITER, tmp_path) as process:
+        assert process.stdout is not None
+        for _ in range(20):
+            said = process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+        rest, _ = process.communicate()
     finished = int([said, *rest.splitlines()][-1])
     assert trial_file.read(tmp_path / trial_file.name_of(recording())).seconds >= finished
