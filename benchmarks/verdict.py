@@ -175,16 +175,18 @@ class Memory:
     def nights(self, baseline: Baseline) -> tuple[Night, ...]:
         return tuple(self.past[baseline.key])
 
-    def append(self, record: Record) -> None:
+    def append(self, record: Record, *, replaces: int | None = None) -> int:
+        del replaces  # a test has one night
         verdict = record.verdict
-        if verdict.baseline is None:  # INVALID
-            return
+        if verdict.baseline is None or verdict.waits:  # INVALID
+            return 0
         drops = [r.log_rate - math.log(verdict.baseline.reference) - verdict.credited for r in record.throughput.runs]
         self.tonight[record.key] = Night(
             tuple(drops),
             doubtful=verdict.outcome is Outcome.INCONCLUSIVE,
             good=verdict.outcome is Outcome.PASS,
         )
+        return 0
 
     def end_night(self) -> None:
         for key, night in self.tonight.items():

@@ -40,6 +40,7 @@ class Baseline:
         date: ISO date of the measurement (of the document, as far as it says).
         runs: fresh runs behind the reference.
         spread: standard deviation between the runs' log throughputs; None where one run can't tell.
+        prefix: how far a run's first windows lie above the whole run, in log throughputs: clocks fall under load.
         gpu: the GPUs' name, "" on CPUs.
         gpu_fp32_tflops: one GPU's peak FP32 rate, for floors; None on CPUs and where it isn't known.
         canaries: what the machine gave by itself meanwhile; None on GPUs, and where it isn't known.
@@ -60,6 +61,7 @@ class Baseline:
     date: str = ""
     runs: int = 1
     spread: float | None = None
+    prefix: float = 0.0
     gpu: str = ""
     gpu_fp32_tflops: float | None = None
     canaries: Canaries | None = None
@@ -86,6 +88,8 @@ class Baseline:
             raise BaselineError(f"runs {self.runs!r}: a reference rests on at least one run")
         if self.spread is not None and not (math.isfinite(self.spread) and self.spread >= 0):
             raise BaselineError(f"spread {self.spread!r}: a standard deviation is 0 or more")
+        if not math.isfinite(self.prefix):
+            raise BaselineError(f"prefix {self.prefix!r}: a difference of log throughputs is a number; empty for none")
 
 
 @dataclass(frozen=True, slots=True)

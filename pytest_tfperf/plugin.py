@@ -232,7 +232,6 @@ def pytest_runtest_makereport(
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """End the workers and set the exit status."""
     state = session.config.stash[_SESSION]
-    state.keep_interrupted()
     state.close()
     session.exitstatus = state.exit_status(int(session.exitstatus), failures=session.testsfailed)
 

@@ -88,13 +88,23 @@ def environment_of(baseline: Baseline) -> dict[str, str]:
     return dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part)
 
 
+SETTINGS = ("threads", "tf32", "xla_flags", "injected_slowdown")
+"""Names in an environment that are absent where nobody set them, so that setting one is a change; so are capitals'."""
+
+
 def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[str]:
-    """What differs between a baseline's software and today's: "tensorflow 1.3.0 -> 2.21.0", sorted by name."""
+    """What differs between a baseline's software and today's: "tensorflow 1.3.0 -> 2.21.0", sorted by name.
+
+    Of a version that only one of the two knows nothing is said; a setting that only one has was set, or unset.
+    """
     then = environment_of(baseline)
+    names = then.keys() & environment.keys()
+    if then:
+        names |= {name for name in then.keys() ^ environment.keys() if name in SETTINGS or name.isupper()}
     return [
-        f"{name} {then[name]} -> {environment[name]}"
-        for name in sorted(then.keys() & environment.keys())
-        if then[name] != environment[name]
+        f"{name} {then.get(name, '(unset)')} -> {environment.get(name, '(unset)')}"
+        for name in sorted(names)
+        if then.get(name) != environment.get(name)
     ]
 
 

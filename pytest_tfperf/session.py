@@ -256,12 +256,6 @@ class Session:
         except TfperfError as error:
             self._not_kept = self._not_kept or str(error)
 
-    def keep_interrupted(self) -> None:
-        """In the history what a session that was cut off leaves in doubt: the next night must know of it."""
-        for record in self._unsettled:
-            if record.undecided and record.verdict is not None and not record.verdict.waits:
-                self.bench.keep(record)
-
     def summary(self, *, skips: bool) -> list[str]:
         """What to say after the last test; a test that was to be run again, and was not, is in doubt.
 

@@ -265,6 +265,9 @@ class Settings:
                 self.update_baselines and self.max_time < math.inf
             ),
             "--update-baselines with --tfperf-coverage: nothing is run": self.update_baselines and self.coverage,
+            "--tfperf-hold with --tfperf-strict: what is held is INCONCLUSIVE, which strict fails on the first night": (
+                self.hold and self.strict
+            ),
             "--tfperf-against with --tfperf-hold: a comparison knows no night before": self.against and self.hold,
             "--tfperf-against with --tfperf-save-trials: a comparison is no trial that could be replayed": (
                 self.against and self.save_trials

@@ -138,12 +138,13 @@ def _decide(
 
 
 def _shows(night: Night, limits: Limits, times: float = 1.0) -> bool:
-    """Whether a night shows the drop: its centre beyond the line, and every run (from five on all but one) half as far.
+    """Whether a night shows the drop: its centre beyond the line, and every run (of eight all but one) half as far.
 
-    One lucky run must not hide a loss, as one slow one must not make one.
+    One lucky run must not hide a loss, as one slow one must not make one. Five have no such excuse: where a worker is
+    slow in one start of four, five slow ones in a row are rare, and four of five are not.
     """
     line = times * limits.drop(len(night.drops))
-    excused = 1 if len(night.drops) >= RUNS_TO_CONFIRM[1] else 0
+    excused = 1 if len(night.drops) > RUNS_TO_CONFIRM[1] else 0
     return night.centre < -line and sorted(night.drops)[-1 - excused] < -line / 2
 
 
@@ -152,7 +153,7 @@ def _shows_over_nights(nights: Sequence[Night], limits: Limits) -> bool:
     if len(nights) <= _NIGHTS_BEFORE:
         return False
     together = Night(tuple(drop for night in nights for drop in night.drops))
-    line = limits.drop(len(together.drops))
+    line = limits.drop(len(together.drops), len(nights))
     return together.centre < -line and all(night.centre < -line / 2 for night in nights)
 
 

@@ -96,7 +96,7 @@ def run_attempt(run: TrainingRun, plan: Plan, watch: Watch, enough: Enough = lam
 
 def settled(attempt: Attempt) -> Attempt:
     """The attempt with its unsettled first windows counted as warm-up, and the reason where it never settled."""
-    cut = settled_from(attempt.windows)
+    cut = settled_from(attempt.windows, fetches=attempt.fetches)
     return replace(
         attempt,
         warmup=attempt.warmup + attempt.windows[:cut],

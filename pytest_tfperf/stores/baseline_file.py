@@ -29,6 +29,7 @@ COLUMNS: Final = (
     "unit",
     "runs",
     "spread",
+    "prefix",
     "provenance",
     "source",
     "date",
@@ -38,6 +39,9 @@ COLUMNS: Final = (
     "environment",
     "note",
 )
+_OPTIONAL: Final = ("prefix",)
+"""Columns that rows of recorded trials lack; empty there."""
+
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf", re.ASCII)
 _TOPOLOGY = re.compile(r"[1-9]\d{0,5}x[1-9]\d{0,5}", re.ASCII)
 _CONFLICT = ("<<<<<<<", "|||||||", "=======", ">>>>>>>")
@@ -153,13 +157,13 @@ def _header(line: str) -> list[str]:
 
 
 def _check_columns(header: list[str]) -> None:
-    missing = [column for column in COLUMNS if column not in header]
+    missing = [column for column in COLUMNS if column not in header and column not in _OPTIONAL]
     unknown = [column for column in header if column not in COLUMNS]
     if missing:
         raise BaselineError(f"no column {', '.join(missing)}: the first line must name {','.join(COLUMNS)}")
     if unknown:
         raise BaselineError(one_of("column", unknown[0], COLUMNS))
-    if len(header) != len(COLUMNS):
+    if len(header) != len(set(header)):
         twice = next(column for column in COLUMNS if header.count(column) > 1)
         raise BaselineError(f"column {twice} is there twice: keep one")
 
@@ -196,6 +200,7 @@ def _row(cell: Mapping[str, str], machine: str) -> Baseline:
         date=cell["date"],
         runs=_count(cell["runs"]),
         spread=_number(cell, "spread"),
+        prefix=_number(cell, "prefix") or 0.0,
         gpu=cell["gpu"],
         gpu_fp32_tflops=peak,
         canaries=Canaries.parse(cell["canaries"]) if cell["canaries"] else None,
@@ -212,7 +217,7 @@ def _key(workload: str, topology: str) -> Key:
 
 
 def _number(cell: Mapping[str, str], column: str) -> float | None:
-    text = cell[column]
+    text = cell.get(column, "") if column in _OPTIONAL else cell[column]
     if not text:
         return None
     if not _NUMBER.fullmatch(text):
@@ -234,6 +239,8 @@ def _text(row: Baseline, column: str) -> str:
             return UNIT
         case "reference" | "lower" | "upper" | "runs" | "spread" | "gpu_fp32_tflops":
             return plain(getattr(row, column))
+        case "prefix":
+            return plain(row.prefix or None)
         case "canaries":
             return str(row.canaries or "")
         case _:

@@ -14,11 +14,11 @@ from pytest_tfperf.stores import baseline_file
 from pytest_tfperf.workload import AllReduce, Precision, Trainer, VariableUpdate, Workload
 
 HEADER = (
-    "workload,topology,reference,lower,upper,unit,runs,spread,provenance,source,date,gpu,gpu_fp32_tflops,"
+    "workload,topology,reference,lower,upper,unit,runs,spread,prefix,provenance,source,date,gpu,gpu_fp32_tflops,"
     "canaries,environment,note"
 )
 ROW = (
-    'resnet50-b64-replicated-device,1x8,1612,-0.05,0.05,images/s,1,,published,"a.md, row 1",2017,Tesla P100,10.6,,'
+    'resnet50-b64-replicated-device,1x8,1612,-0.05,0.05,images/s,1,,,published,"a.md, row 1",2017,Tesla P100,10.6,,'
     "tensorflow=1.3.0,"
 )
 KEY = Key("resnet50-b64-replicated-device", "1x8")
@@ -55,6 +55,12 @@ def test_a_row_is_written_as_people_write_it() -> None:
         environment="tensorflow=1.3.0",
     )
     assert baseline_file.render([published]) == f"{HEADER}\n{ROW}\n".encode()
+
+
+def test_rows_of_old_trials_lack_the_prefix() -> None:
+    cells = baseline_file.to_cells(row(prefix=0.01))
+    del cells["prefix"]
+    assert baseline_file.from_cells(cells, "box") == row()
 
 
 def test_rows_are_sorted_as_people_count() -> None:
@@ -156,7 +162,7 @@ def test_no_file_that_was_cut_off_within_a_line_is_read(cut: int) -> None:
         pytest.param(f"{HEADER}\n{ROW}", 2, "cut off", id="no-line-end"),
         pytest.param(f"{HEADER}\n{ROW}\nresnet50-b64-rep\n", 3, "1 fields", id="too-few-fields"),
         pytest.param(f"{HEADER}\n\n{ROW}\n", 2, "0 fields", id="blank-line"),
-        pytest.param(f"{HEADER}\n{ROW},\n", 2, "17 fields", id="too-many-fields"),
+        pytest.param(f"{HEADER}\n{ROW},\n", 2, "18 fields", id="too-many-fields"),
         pytest.param(f"{HEADER}\n{ROW}\n{ROW}\n", 3, "stands on line 2 already", id="duplicate-key"),
         pytest.param(f'{HEADER}\n"{ROW}\n', 2, "not a CSV line", id="broken-quotes"),
         pytest.param(f"{HEADER}\n<<<<<<< HEAD\n{ROW}\n", 2, "an unfinished merge", id="merge-conflict"),

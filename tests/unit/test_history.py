@@ -125,6 +125,23 @@ def test_preparing_finds_out_that_the_file_can_not_be_made(path: Path) -> None:
         History(path).prepare()
 
 
+# Records of tests that wait for further runs
+
+
+def test_a_record_that_replaces_an_earlier_one_is_the_only_one(path: Path) -> None:
+    number = History(path).append(record(test="a", seconds=1.0))
+    History(path).append(record(test="b"))
+    History(path).append(record(test="a", seconds=2.0), replaces=number)
+    assert list(History(path).frame()["test"]) == ["b", "a"]
+
+
+def test_what_waits_for_the_other_tests_counts_for_no_night(path: Path) -> None:
+    waits = Verdict(outcome=Outcome.PASS, baseline=baseline(), shift=Shift(waits=True))
+    History(path).append(judged(990.0, days_ago=1, verdict=waits))
+    assert History(path).nights(baseline()) == ()
+    assert list(History(path).frame()["outcome"]) == [None]
+
+
 # How long tests take
 
 

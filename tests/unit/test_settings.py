@@ -151,6 +151,10 @@ def test_a_home_is_found_in_each_folder(option: str) -> None:
             "--update-baselines with --tfperf-coverage: nothing is run",
         ),
         (
+            {"tfperf_hold": "true", "tfperf_strict": "true"},
+            "--tfperf-hold with --tfperf-strict: what is held is INCONCLUSIVE, which strict fails on the first night",
+        ),
+        (
             {"tfperf_against": sys.executable, "tfperf_hold": "true"},
             "--tfperf-against with --tfperf-hold: a comparison knows no night before",
         ),

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from pytest_tfperf.attempts import Attempts
-from pytest_tfperf.contest import Side, compare
-from pytest_tfperf.verdict import Tolerance
-from pytest_tfperf.windows import Plan
 
+from pytest_tfperf.compare import Side, compare
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.judging.verdict import Tolerance
 from pytest_tfperf.launchers import Job, Progress
 from pytest_tfperf.live import LiveLine
+from pytest_tfperf.measuring.attempts import Attempts
+from pytest_tfperf.measuring.windows import Plan
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.workload import Workload

@@ -112,8 +112,13 @@ def test_a_drop_that_noise_explains_is_in_doubt() -> None:
     assert verdict(*[-0.06] * 5, noise=Noise(0.05, math.inf, "")).outcome is Outcome.INCONCLUSIVE
 
 
-def test_one_lucky_run_of_five_hides_nothing() -> None:
-    assert verdict(-0.13, -0.13, -0.13, -0.13, 0.0).outcome is Outcome.REGRESSED
+def test_one_lucky_run_of_five_wants_eight() -> None:
+    """A worker that is slow in one start of four gives four slow ones of five in one night of a hundred."""
+    assert verdict(-0.13, -0.13, -0.13, -0.13, 0.0).runs_wanted == 8
+
+
+def test_one_lucky_run_of_eight_hides_nothing() -> None:
+    assert verdict(*[-0.13] * 7, 0.0).outcome is Outcome.REGRESSED
 
 
 def test_two_runs_that_are_not_half_as_bad_leave_it_in_doubt() -> None:
@@ -316,6 +321,28 @@ def test_what_would_be_suspected_never_stops_early(night: dict[str, Any], change
     assume(verdict(0.5, error=error, **night).runs_wanted == 0)  # else three begin, whatever one shows
     assume(may_stop(now, night["base"], night["tolerance"], night["noise"]))
     assert verdict(change, error=error, **night).outcome is not Outcome.INCONCLUSIVE
+
+
+# Nights that differ, where nothing tells what a night does to all tests
+
+
+RESTLESS = replace(ONE_PERCENT, between_nights=0.01)
+
+
+def test_what_nights_differ_by_widens_the_threshold_as_the_formula_says() -> None:
+    found = verdict(*[-0.01] * 5, tolerance=0.001, noise=RESTLESS)
+    error = math.sqrt(0.01**2 * (1 / 5 + 1.07 / 5) + 0.01**2 * 2)
+    assert found.threshold == pytest.approx(1 - math.exp(-scipy.stats.norm.ppf(1 - 0.03 / 2) * error))
+
+
+def test_a_drop_that_nights_explain_is_no_regression() -> None:
+    assert verdict(*[-0.028] * 8, tolerance=0.02, noise=ONE_PERCENT).outcome is Outcome.REGRESSED
+    assert verdict(*[-0.028] * 8, tolerance=0.02, noise=RESTLESS).outcome is Outcome.INCONCLUSIVE
+
+
+def test_what_nights_differ_by_hides_part_of_a_loss() -> None:
+    still, restless = (verdict(0.0, noise=noise).smallest_loss or 0 for noise in (ONE_PERCENT, RESTLESS))
+    assert restless > still
 
 
 # Runs of too few windows to have an error of their own
