@@ -33,7 +33,7 @@ class Record:
         throughput: what came of them.
         verdict: what it was judged to be; None where it was only measured.
         runs_wanted: fresh runs in all that it takes, for a verdict or for a baseline.
-        document: a published figure for the same workload and topology, to show beside it.
+        document: a published figure for the same workload and topology, maybe of another machine, to show beside it.
         canaries: what the machine gave by itself meanwhile; None where nobody looked.
         breakdown: where the time went; None where no worker was asked.
         environment: software of the worker and the machine, name -> version.

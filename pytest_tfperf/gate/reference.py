@@ -21,7 +21,8 @@ class Reference:
         baseline: the row; None where there is none.
         floor: the row is a document's figure for a weaker machine.
         noise: between-run spread to reckon with; None without a baseline.
-        document: a published figure for the same workload and topology, whatever its machine; only shown.
+        document: a published figure for the same workload and topology, this machine's own where it has one, else the
+            highest of any machine; only shown.
     """
 
     baseline: Baseline | None
@@ -46,7 +47,7 @@ def reference_for(store: BaselineStore, machine: str, key: Key, *, gpu_fp32_tflo
     """
     rows = store.load(machine)
     published = store.published_like(key)
-    document = max(published, key=lambda row: row.reference, default=None)
+    document = max(published, key=lambda row: (row.machine == machine, row.reference), default=None)
     own, floor = rows.get(key), False
     if own is None and gpu_fp32_tflops is not None and Workload.parse(key.workload).input_pipeline == "device":
         weaker = [r for r in published if r.gpu_fp32_tflops is not None and r.gpu_fp32_tflops <= gpu_fp32_tflops]

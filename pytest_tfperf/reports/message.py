@@ -58,8 +58,8 @@ def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
             yield from machine(record.trial.attempts or record.trial.set_aside)
         else:
             yield from where(record)
-        if record.document is not None:
-            yield "document", f"{rate(record.document.reference)} images/s: {record.document.source}"
+        if (row := record.document) is not None:
+            yield "document", f"{rate(row.reference)} images/s on {row.machine}: {row.source}"
         return
     yield "bounds", _bounds(verdict)
     yield "baseline", _provenance(verdict)

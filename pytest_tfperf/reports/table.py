@@ -20,7 +20,7 @@ _COLUMNS: Sequence[tuple[str, str, Callable[[Record], str]]] = (
     ("detects", ">", lambda r: _detects(r)),
     ("limit", "<", limit),
     ("outcome", "<", lambda r: outcome(r)),
-    ("document", ">", lambda r: rate(r.document.reference) if r.document else "-"),
+    ("document", "<", lambda r: _document(r)),
 )
 
 
@@ -50,6 +50,14 @@ def _fails_at(record: Record) -> str:
         return "-"
     asked = -verdict.tolerance.lower
     return percent(asked) if verdict.fails_at <= asked + 1e-9 else f"{percent(verdict.fails_at)} ({percent(asked)})"
+
+
+def _document(record: Record) -> str:
+    """A document's figure; another machine's says whose it is, or somebody takes it for this one's."""
+    row = record.document
+    if row is None:
+        return "-"
+    return rate(row.reference) if row.machine == record.machine else f"{rate(row.reference)} ({row.machine})"
 
 
 def _detects(record: Record) -> str:

@@ -108,7 +108,7 @@ def test_a_missing_baseline_says_how_to_record_one() -> None:
     found = record(test=TEST, verdict=judge(throughput(1.0), None, Tolerance()), document=DOCUMENT)
     assert message(found) == says("""
         resnet50-b64-replicated-device on 8x Tesla P100 (box): 1,000 images/s (95 % CI 995.0 to 1,005); there is no baseline for this workload on this machine
-          document    1,612 images/s: tensorpack-multigpu-dgx1.md, replicated, 8 GPUs
+          document    1,612 images/s on dgx1-p100: tensorpack-multigpu-dgx1.md, replicated, 8 GPUs
           record one  pytest 'perf_tests/test_multigpu.py::test_resnet50_synthetic[8-replicated]' --update-baselines
     """)  # noqa: E501
 

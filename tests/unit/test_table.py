@@ -47,9 +47,14 @@ def test_a_documents_figure_has_a_column_where_there_is_one() -> None:
     with_document = record(throughput(1402.0), document=baseline(1612.0))
     assert table([with_document, UNKNOWN]) == [
         "workload                        topology  images/s  +/-   outcome      document",
-        "resnet50-b64-replicated-device  1x8          1,402  1.50  measured        1,612",
-        "resnet50-b64-replicated-device  1x1           7.25  0.01  NO_BASELINE         -",
+        "resnet50-b64-replicated-device  1x8          1,402  1.50  measured     1,612",
+        "resnet50-b64-replicated-device  1x1           7.25  0.01  NO_BASELINE  -",
     ]
+
+
+def test_another_machines_document_says_whose_it_is() -> None:
+    (_, line) = table([record(throughput(1402.0), document=baseline(1612.0, machine="dgx1-p100"))])
+    assert line.endswith("  1,612 (dgx1-p100)")
 
 
 def test_no_line_ends_in_blanks() -> None:
