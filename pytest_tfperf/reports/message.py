@@ -109,8 +109,9 @@ def _bounds(verdict: Verdict) -> str:
     accepted = verdict.tolerance.lower
     text = f"{lower} .. {upper}    (reference {_level(verdict)}, tolerance "
     text += "none" if accepted is None else percent(accepted)
-    if accepted is not None and verdict.threshold is not None and verdict.threshold > -accepted + 1e-9:
-        text += f", widened to {percent(verdict.threshold)} by noise"
+    widened = None if verdict.threshold is None else percent(verdict.threshold)
+    if accepted is not None and widened not in (None, percent(accepted)):
+        text += f", widened to {widened} by noise"
     if abs(verdict.credited) >= _WORTH_SAYING:
         text += f", all {change(math.expm1(verdict.credited))} tonight"
     return text + ")"

@@ -48,8 +48,8 @@ def _fails_at(record: Record) -> str:
     verdict = record.verdict
     if verdict is None or verdict.fails_at is None or verdict.tolerance is None or verdict.tolerance.lower is None:
         return "-"
-    asked = -verdict.tolerance.lower
-    return percent(asked) if verdict.fails_at <= asked + 1e-9 else f"{percent(verdict.fails_at)} ({percent(asked)})"
+    asked, widened = percent(verdict.tolerance.lower), percent(verdict.fails_at)
+    return asked if widened == asked else f"{widened} ({asked})"
 
 
 def _document(record: Record) -> str:

@@ -104,6 +104,10 @@ def test_a_doubt_shows_all_runs_and_why() -> None:
     )
 
 
+def test_what_rounds_to_the_tolerance_widens_nothing() -> None:
+    assert "tolerance 5 %)" in message(told(Outcome.PASS, 1600.0, threshold=0.0503))
+
+
 def test_a_missing_baseline_says_how_to_record_one() -> None:
     found = record(test=TEST, verdict=judge(throughput(1.0), None, Tolerance()), document=DOCUMENT)
     assert message(found) == says("""
