@@ -22,7 +22,8 @@ class Record:
     """A workload measured on a topology.
 
     Args:
-        test: pytest's node id, or the log that was replayed.
+        test: pytest's node id; "" of a log.
+        file: the log or the recorded trial that was replayed; "" where it was measured.
         workload: what was trained.
         topology: nodes x devices per node, as in "1x4".
         machine: the machine's key.
@@ -51,6 +52,7 @@ class Record:
     throughput: Throughput
     gpu: str = ""
     gpu_fp32_tflops: float | None = None
+    file: str = ""
     verdict: Verdict | None = None
     document: Baseline | None = None
     runs_wanted: int = 0

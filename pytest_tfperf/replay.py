@@ -22,6 +22,8 @@ from pytest_tfperf.throughput import summarise
 from pytest_tfperf.trial import Trial
 from pytest_tfperf.workload import Workload
 
+_RUNS = "the log's one run"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
@@ -78,14 +80,15 @@ def replay(log: Path, of: Replay, store: BaselineStore, *, tests: int = 1) -> Re
     found = reference_for(store, of.machine, Key(of.workload.id, of.topology), gpu_fp32_tflops=None)
     accepted = found.tolerance(of.tolerance, Tolerance())
     return Record(
-        test=str(log),
+        test="",
+        file=str(log),
         workload=of.workload,
         topology=of.topology,
         machine=of.machine,
         devices=of.topology,
         trial=trial,
         throughput=throughput,
-        verdict=judge(throughput, found.baseline, accepted, found.noise, tests=tests, most_runs=1),
+        verdict=judge(throughput, found.baseline, accepted, found.noise, tests=tests, most_runs=1, runs_are=_RUNS),
         document=found.document,
     )
 
@@ -133,6 +136,7 @@ def replay_trial(
     throughput = summarise(trial if trial.attempts else Trial(trial.set_aside))
     return Record(
         test=recorded.test,
+        file=str(path),
         workload=recorded.workload,
         topology=recorded.topology,
         machine=machine,

@@ -37,9 +37,10 @@ def _labelled(lines: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def headline(record: Record) -> str:
-    """Workload, devices, machine, throughput, and what it was held against, in one line."""
+    """Workload, devices, machine, throughput, and what it was held against, in one line; of a file, its name first."""
     t, verdict = record.throughput, record.verdict
-    text = (
+    text = f"{record.file}: " if record.file else ""
+    text += (
         f"{record.workload.id} on {record.devices} ({record.machine}): {rate(t.images_per_sec)} images/s{_interval(t)}"
     )
     if verdict is None:

@@ -21,6 +21,7 @@ _COLUMNS: Sequence[tuple[str, str, Callable[[Record], str]]] = (
     ("limit", "<", limit),
     ("outcome", "<", lambda r: outcome(r)),
     ("document", "<", lambda r: _document(r)),
+    ("file", "<", lambda r: r.file or "-"),
 )
 
 

@@ -29,10 +29,13 @@ TESTS = {
 }
 
 
-def replay(log: Path, machine: str, topology: str, workload: str = "resnet50-b64-horovod-device", *more: str) -> int:
-    return cli.main(
-        ["replay", str(log), f"--machine={machine}", f"--topology={topology}", f"--workload={workload}", *more]
-    )
+WORKLOAD = "resnet50-b64-horovod-device"
+
+
+def replay(log: Path, machine: str, topology: str, workload: str = WORKLOAD, *more: str) -> int:
+    """Further arguments may be further logs."""
+    of = (f"--machine={machine}", f"--topology={topology}", f"--workload={workload}")
+    return cli.main(["replay", *of, str(log), *more])
 
 
 def stretched(log: Path, folder: Path, factor: float) -> Path:
@@ -53,6 +56,22 @@ def test_an_azure_log_passes_against_its_own_document(name: str, capsys: pytest.
     assert (status, "1 PASS" in capsys.readouterr().out) == (0, True)
 
 
+def test_of_several_logs_it_is_said_which_regressed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slow = stretched(LOGS / "azure-test1.log", tmp_path, 1.2)
+    replay(slow, *TESTS["azure-test1"], WORKLOAD, str(LOGS / "azure-test1.log"))
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("resnet50")]
+    assert [(row[-3], row[-1]) for row in rows] == [
+        ("REGRESSED", str(slow)),
+        ("PASS", str(LOGS / "azure-test1.log")),
+    ]
+
+
+def test_a_log_that_regressed_claims_no_worker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    replay(stretched(LOGS / "azure-test1.log", tmp_path, 1.2), *TESTS["azure-test1"])
+    said = capsys.readouterr().out
+    assert ("shown by the log's one run alone, beyond what noise explains\n" in said, "worker" in said) == (True, False)
+
+
 @pytest.mark.parametrize("name", TESTS)
 def test_an_azure_log_that_is_20_percent_slower_fails_and_names_its_row(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -70,9 +89,7 @@ def test_a_log_of_an_unknown_machine_could_not_be_judged(capsys: pytest.CaptureF
 def test_a_folder_of_ones_own_baselines_can_be_given(tmp_path: Path) -> None:
     header, row, *_ = (REPOSITORY / "baselines" / "azure-nc6-dsvm.csv").read_text().splitlines()
     (tmp_path / "mine.csv").write_text(f"{header}\n{row}\n")
-    assert (
-        replay(LOGS / "azure-test1.log", "mine", "1x1", "resnet50-b64-horovod-device", f"--baselines={tmp_path}") == 0
-    )
+    assert replay(LOGS / "azure-test1.log", "mine", "1x1", WORKLOAD, f"--baselines={tmp_path}") == 0
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,12 @@ def test_what_rounds_to_the_tolerance_widens_nothing() -> None:
     assert "tolerance 5 %)" in message(told(Outcome.PASS, 1600.0, threshold=0.0503))
 
 
+def test_what_was_replayed_begins_with_its_file() -> None:
+    assert message(record(file="night/azure.log", verdict=Verdict(outcome=Outcome.PASS))).startswith(
+        "night/azure.log: resnet50-b64-replicated-device on "
+    )
+
+
 def test_a_missing_baseline_says_how_to_record_one() -> None:
     found = record(test=TEST, verdict=judge(throughput(1.0), None, Tolerance()), document=DOCUMENT)
     assert message(found) == says("""
@@ -143,8 +149,8 @@ def test_a_log_without_a_baseline_records_none() -> None:
 
 
 def test_one_run_that_was_all_there_is_confirms_nothing() -> None:
-    found = told(Outcome.REGRESSED, 1402.0, reason="confirmed in 1 fresh worker")
-    assert "\n  runs        1,402: confirmed in 1 fresh worker\n" in message(found)
+    found = told(Outcome.REGRESSED, 1402.0, reason="shown by 1 fresh worker alone")
+    assert "\n  runs        1,402: shown by 1 fresh worker alone\n" in message(found)
 
 
 def test_a_floor_says_what_it_is() -> None:

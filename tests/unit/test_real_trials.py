@@ -50,7 +50,7 @@ def test_a_recording_comes_to(name: str, status: int, outcome: str, capsys: pyte
 @pytest.mark.parametrize(
     "part",
     [
-        "nets:sleeping-b4-replicated-device on * (recorded): * images/s (95 % CI *), 10.8 % slower than 177.8",
+        "*-by-10-percent.json: nets:sleeping-b4-replicated-device on * (recorded): *, 10.8 % slower than 177.8",
         "  bounds      * .. *    (reference 177.8, tolerance 2 %, widened to 4.5 % by noise)",
         "  baseline    measured, --update-baselines (2026-11-21), 5 runs",
         "  confirmed   5 of 5 fresh workers: 162.9  158.6  158.9  158.6  134.1",

@@ -57,6 +57,11 @@ def test_another_machines_document_says_whose_it_is() -> None:
     assert line.endswith("  1,612 (dgx1-p100)")
 
 
+def test_what_was_replayed_names_its_file() -> None:
+    (heading, *lines) = table([record(file="night/azure.log"), record()])
+    assert (heading.split()[-1], [line.split()[-1] for line in lines]) == ("file", ["night/azure.log", "-"])
+
+
 def test_no_line_ends_in_blanks() -> None:
     assert all(line == line.rstrip() for line in table([judged(Outcome.PASS, 0.0), judged(Outcome.REGRESSED, 0.0)]))
 
