@@ -18,13 +18,15 @@ _WORTH_SAYING = 0.001
 _BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)
 
 
-def message(record: Record, again: str = "") -> str:
+def message(record: Record, again: str = "", hint: str = "") -> str:
     """A judged record in a few lines, the first of which can stand alone.
 
-    `again` is what a command that measures it again needs after the test's name (`Settings.again`).
+    `again` is what a command that measures it again needs after the test's name (`Settings.again`); `hint` is what else
+    comes next.
     """
     assert record.verdict is not None, "only what was judged has a message"
-    return "\n".join([headline(record), *_labelled([*_lines(record, record.verdict), *_next(record, again)])])
+    further = [("next", hint)] if hint else []
+    return "\n".join([headline(record), *_labelled([*_lines(record, record.verdict), *further, *_next(record, again)])])
 
 
 def spoilt(reason: str, attempts: Sequence[Attempt]) -> str:

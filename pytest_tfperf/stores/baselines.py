@@ -66,6 +66,12 @@ class BaselineStore:
         """The machines that have a file, the published ones included."""
         return sorted({name for folder in self._folders() for name in _machines(folder)}, key=baseline_file.natural)
 
+    @property
+    def places(self) -> str:
+        """The folders that are read, in words."""
+        folders = dict.fromkeys(folder.resolve() for folder in reversed(self._folders()))
+        return " and ".join(map(str, folders))
+
     def published(self) -> list[Baseline]:
         """Every published row, machine by machine; raises as `load` does."""
         keys = {key: None for machine in self.machines() for key in self.load(machine)}

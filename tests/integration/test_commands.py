@@ -86,6 +86,35 @@ def test_a_log_of_an_unknown_machine_could_not_be_judged(capsys: pytest.CaptureF
     assert (status, "NO_BASELINE" in capsys.readouterr().out) == (6, True)
 
 
+@pytest.mark.parametrize(
+    ("machine", "topology", "workload", "said"),
+    [
+        (
+            "azure-nc6-dsvn",
+            "1x1",
+            WORKLOAD,
+            "unknown machine 'azure-nc6-dsvn'. Did you mean 'azure-nc6-dsvm'? Known: ",
+        ),
+        ("no-such-machine", "1x1", WORKLOAD, "/baselines: give one of them, or another folder with --baselines=DIR"),
+        ("azure-nc6-dsvm", "1x4", WORKLOAD, "has this workload on 1x1, 2x1: give one as --topology, or record the row"),
+        ("azure-nc6-dsvm", "1x1", f"{WORKLOAD}-xla", f"the nearest are {WORKLOAD}: give one as --workload, or record"),
+    ],
+    ids=["machine", "places", "topology", "workload"],
+)
+def test_where_a_log_has_no_baseline_it_is_said_what_there_is(
+    machine: str, topology: str, workload: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replay(LOGS / "azure-test1.log", machine, topology, workload)
+    assert said in capsys.readouterr().out
+
+
+def test_a_model_that_the_machines_rows_name_is_known(tmp_path: Path) -> None:
+    header, row, *_ = (REPOSITORY / "baselines" / "azure-nc6-dsvm.csv").read_text().splitlines()
+    (tmp_path / "mine.csv").write_text(f"{header}\n{row.replace('resnet50-b64', 'ournet-b64')}\n")
+    own = WORKLOAD.replace("resnet50", "ournet")
+    assert replay(LOGS / "azure-test1.log", "mine", "1x1", own, f"--baselines={tmp_path}") == 0
+
+
 def test_a_folder_of_ones_own_baselines_can_be_given(tmp_path: Path) -> None:
     header, row, *_ = (REPOSITORY / "baselines" / "azure-nc6-dsvm.csv").read_text().splitlines()
     (tmp_path / "mine.csv").write_text(f"{header}\n{row}\n")
@@ -97,6 +126,9 @@ def test_a_folder_of_ones_own_baselines_can_be_given(tmp_path: Path) -> None:
     [
         ("4", "resnet50-b64-horovod-device", "topology '4': write nodes x devices per node, as in 2x4"),
         ("0x1", "resnet50-b64-horovod-device", "topology '0x1': write nodes x devices per node"),
+        ("1x1", "resnet5-b64-horovod-device", "unknown model 'resnet5'. Did you mean 'resnet56'? Known: alexnet, "),
+        ("1x1", "resnet50-b64-horovod-devise", "unknown input_pipeline 'devise'. Did you mean 'device'? Known: "),
+        ("1x1", "resnet50-b64-horovodd-device", "unknown variable_update 'horovodd'. Did you mean 'horovod'? Known: "),
         ("1x1", "resnet50", "'resnet50' is not a workload id: it reads model-bBATCH-VARIABLE_UPDATE-INPUT_PIPELINE"),
     ],
 )
