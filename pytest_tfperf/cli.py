@@ -20,7 +20,10 @@ _USAGE = 4  # pytest's status for a command line that can't be
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status: 0 green, 1 regressed, 4 wrong arguments, 6 could not measure."""
-    parsed = _parser().parse_args(arguments)
+    try:
+        parsed = _parser().parse_args(arguments)
+    except SystemExit as ended:  # argparse has said why, or helped
+        return _USAGE if ended.code else EXIT_GREEN
     try:
         status: int = parsed.run(parsed)
     except TfperfError as error:

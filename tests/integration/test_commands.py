@@ -139,6 +139,11 @@ def test_a_bad_argument_is_a_usage_error(
     assert (status, said in capsys.readouterr().err) == (4, True)
 
 
+def test_a_command_line_that_can_not_be_is_a_usage_error_too(capsys: pytest.CaptureFixture[str]) -> None:
+    status = cli.main(["replay", "--nope"])
+    assert (status, "the following arguments are required: FILE" in capsys.readouterr().err) == (4, True)
+
+
 @pytest.mark.parametrize(
     ("log", "said"),
     [
