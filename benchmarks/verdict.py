@@ -168,7 +168,7 @@ class Memory:
     def load(self, _machine: str) -> dict[Key, Baseline]:
         return self.rows
 
-    def published_like(self, _key: Key) -> list[Baseline]:
+    def published_like(self, _key: Key, **_: bool) -> list[Baseline]:
         return []
 
     def nights(self, baseline: Baseline) -> tuple[Night, ...]:

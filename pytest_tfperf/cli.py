@@ -113,6 +113,9 @@ def _replay(arguments: argparse.Namespace) -> int:
         hint = where_baselines_are(record, store if file in logs else of_trials)
         print(message(record, hint=hint), end="\n\n")
     print(*table(records), "", counts(records), sep="\n")
+    if logs or of_trials:
+        for fault in store.unreadable(*(record.machine for record in records)):
+            print(f"tfperf: passed over, as another machine's: {fault}", file=sys.stderr)
     outcomes = {record.verdict.outcome for record in records if record.verdict}
     if Outcome.REGRESSED in outcomes:
         return EXIT_REGRESSED

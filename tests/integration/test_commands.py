@@ -165,6 +165,15 @@ def test_a_log_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.Capture
     assert "missing.log can't be read: No such file or directory" in capsys.readouterr().err
 
 
+def test_a_broken_file_of_another_machine_is_passed_over_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dgx2.csv").write_text("garbage\n")
+    status = replay(LOGS / "azure-test1.log", *TESTS["azure-test1"], WORKLOAD, f"--baselines={tmp_path}")
+    said = capsys.readouterr().err
+    assert (status, said.count(f"passed over, as another machine's: {tmp_path}/dgx2.csv, line 1: ")) == (0, 1)
+
+
 def test_the_documents_give_the_committed_baselines(tmp_path: Path) -> None:
     assert cli.main(["documents", str(REPOSITORY / "tests" / "data" / "documents"), f"--baselines={tmp_path}"]) == 0
     names = sorted(path.name for path in tmp_path.glob("*.csv"))

@@ -155,6 +155,20 @@ def test_the_highest_document_is_shown_whatever_its_gpu(shelf: Shelf) -> None:
     assert document.machine == "future"
 
 
+def test_another_machines_broken_file_costs_no_figure_of_a_third(shelf: Shelf) -> None:
+    shelf.publish("dgx1-p100", 1612)
+    (shelf.store.folder).mkdir()
+    (shelf.store.folder / "dgx2.csv").write_text("garbage\n")
+    assert reference(shelf.find()) == 1612
+
+
+def test_this_machines_broken_file_is_an_error(shelf: Shelf) -> None:
+    (shelf.store.folder).mkdir()
+    (shelf.store.folder / "h200.csv").write_text("garbage\n")
+    with pytest.raises(BaselineError, match=r"h200\.csv, line 1: "):
+        shelf.find()
+
+
 def test_this_machines_own_document_is_shown_before_a_higher_one(shelf: Shelf) -> None:
     shelf.publish("azure-nc6", 109.7)
     shelf.publish("azure-nc12", 106.4)
