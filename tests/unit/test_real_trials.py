@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import statistics
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,18 @@ def test_a_folder_is_as_bad_as_its_worst(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_quiet_folder_is_green(capsys: pytest.CaptureFixture[str]) -> None:
     assert replay("quiet", capsys)[0] == GREEN
+
+
+def test_the_benchmark_of_verdicts_judges_them_by_the_recorded_machines_rows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(TRIALS.parents[2] / "benchmarks"))
+    import_module("verdict").recorded(TRIALS)
+    assert re.findall(r"^\d .*\nexit status \d", capsys.readouterr().out, re.MULTILINE) == [
+        "3 INVALID, 2 REGRESSED, 1 PASS\nexit status 1",
+        "3 PASS\nexit status 0",
+        "1 INCONCLUSIVE, 1 REGRESSED\nexit status 1",
+    ]
 
 
 def test_the_noisy_row_is_that_of_its_ten_runs() -> None:
