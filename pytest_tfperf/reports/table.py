@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from pytest_tfperf.record import Record
 from pytest_tfperf.reports.numbers import change, percent, rate
@@ -37,6 +38,8 @@ def table(records: Iterable[Record]) -> list[str]:
     """Aligned lines under a heading; a column that says nothing in any row is left out."""
     rows = list(records)
     cells = {name: [text(r) for r in rows] for name, _, text in _COLUMNS}
+    if len({Path(record.file).parent for record in rows if record.file}) == 1:  # which the messages name
+        cells["file"] = [Path(record.file).name or "-" for record in rows]
     shown = [(name, side) for name, side, _ in _COLUMNS if any(cell != "-" for cell in cells[name])]
     widths = {name: max(map(len, [name, *cells[name]])) for name, _ in shown}
     heading = "  ".join(f"{name:{side}{widths[name]}}" for name, side in shown)

@@ -57,9 +57,17 @@ def test_another_machines_document_says_whose_it_is() -> None:
     assert line.endswith("  1,612 (dgx1-p100)")
 
 
-def test_what_was_replayed_names_its_file() -> None:
-    (heading, *lines) = table([record(file="night/azure.log"), record()])
-    assert (heading.split()[-1], [line.split()[-1] for line in lines]) == ("file", ["night/azure.log", "-"])
+@pytest.mark.parametrize(
+    ("files", "shown"),
+    [
+        (["night/a.log", "night/b.log", ""], ["a.log", "b.log", "-"]),
+        (["monday/a.log", "tuesday/a.log"], ["monday/a.log", "tuesday/a.log"]),
+    ],
+    ids=["of one folder", "of two"],
+)
+def test_what_was_replayed_names_its_file(files: list[str], shown: list[str]) -> None:
+    (heading, *lines) = table([record(file=file) for file in files])
+    assert (heading.split()[-1], [line.split()[-1] for line in lines]) == ("file", shown)
 
 
 def test_no_line_ends_in_blanks() -> None:
