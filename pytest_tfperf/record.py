@@ -22,7 +22,8 @@ class Record:
     """A workload measured on a topology.
 
     Args:
-        test: pytest's node id, or the log that was replayed.
+        test: pytest's node id; "" of a log.
+        file: the log or the recorded trial that was replayed; "" where it was measured.
         workload: what was trained.
         topology: nodes x devices per node, as in "1x4".
         machine: the machine's key.
@@ -33,7 +34,7 @@ class Record:
         throughput: what came of them.
         verdict: what it was judged to be; None where it was only measured.
         runs_wanted: fresh runs in all that it takes, for a verdict or for a baseline.
-        document: a published figure for the same workload and topology, to show beside it.
+        document: a published figure for the same workload and topology, maybe of another machine, to show beside it.
         canaries: what the machine gave by itself meanwhile; None where nobody looked.
         breakdown: where the time went; None where no worker was asked.
         environment: software of the worker and the machine, name -> version.
@@ -51,6 +52,7 @@ class Record:
     throughput: Throughput
     gpu: str = ""
     gpu_fp32_tflops: float | None = None
+    file: str = ""
     verdict: Verdict | None = None
     document: Baseline | None = None
     runs_wanted: int = 0

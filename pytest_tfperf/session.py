@@ -71,7 +71,8 @@ class Session:
         """Before anything runs: what can be refused now must not be found out after a night's measuring.
 
         Raises:
-            BaselineError: `--update-baselines` where the folder can't be written or another session holds it.
+            BaselineError: `--update-baselines` where the folder can't be written or another session holds it;
+                `--tfperf-coverage`, which counts every row, where a file can't be read whole.
             TfperfError: `--tfperf-against` names a Python that can't train; `--tfperf-save-trials` a folder that can't
                 be written.
         """
@@ -81,6 +82,8 @@ class Session:
             require_tensorflow(self.settings.against)
         if self.settings.save_trials is not None:
             self.recorder.prepare()
+        if self.settings.coverage:
+            assert self._published is not None
         if self.settings.update_baselines:
             self.baselines.check_writable()
             self._open.enter_context(self.baselines.lock())
@@ -193,9 +196,12 @@ class Session:
         Raises:
             TfperfError: the history can't be written; with `--tfperf-strict` a tolerance that was asked for and that no
                 verdict could keep.
+            BaselineError: a file of this machine's that can't be read whole.
         """
-        if self.tests:
-            self.history.prepare()
+        if not self.tests:
+            return
+        self.history.prepare()
+        if self.settings.against is None:  # which needs no baselines
             self._remarks = self._of_baselines()
 
     def before(self) -> list[str]:
@@ -208,14 +214,12 @@ class Session:
     def _of_baselines(self) -> list[str]:
         """What this machine's baselines can't keep, or don't know, of what they are asked for; as `check`."""
         settings = self.settings
-        if settings.update_baselines or settings.smoke or settings.against is not None:
-            return []
-        lines: list[str] = []
-        for machine in sorted({self.topology_for(cpu=cpu, gpu=gpu).machine for cpu, gpu in self.marks.values()}):
-            try:
-                rows = list(self.baselines.load(machine).values())
-            except BaselineError:  # each test that needs it will say so
-                continue
+        machines = sorted({self.topology_for(cpu=cpu, gpu=gpu).machine for cpu, gpu in self.marks.values()})
+        tables = [list(self.baselines.load(machine).values()) for machine in machines]
+        lines = [f"passed over, as another machine's: {fault}" for fault in self.baselines.unreadable(*machines)]
+        if settings.update_baselines or settings.smoke:
+            return lines
+        for rows in tables:
             found = list(rows_too_tight(rows, Tolerance.of(settings.tolerance), len(self.runnable)))
             asked = [one for one in found if one.own or settings.tolerance_asked]
             if asked and settings.strict:

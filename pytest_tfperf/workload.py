@@ -67,6 +67,8 @@ _ID = re.compile(
     rf"-(?P<input_pipeline>{_NAME}?)"  # lazy: "packs4" is no part of the name
     rf"(?:-packs(?P<num_packs>[1-9][0-9]{{0,2}}))?"
 )
+# What stands where an id has its variable update, whatever it is.
+_UPDATE_PLACE = re.compile(rf"(?:{_NAME}?)-b[1-9][0-9]{{0,8}}-(?P<word>[^-]{{1,40}})(?:-.*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,8 +198,8 @@ class Workload:
         workload = cls._from_id(rest, choices)
         if workload is None:
             raise WorkloadError(
-                f"{id[:80]!r} is not a workload id: it reads model-bBATCH-VARIABLE_UPDATE-INPUT_PIPELINE, "
-                "then what is not the default, as in 'resnet50-b64-replicated-device'"
+                f"{id[:80]!r} is not a workload id: {_unknown_update(id) or 'it'} reads model-bBATCH-"
+                "VARIABLE_UPDATE-INPUT_PIPELINE, then what is not the default, as in 'resnet50-b64-replicated-device'"
             )
         if workload.id != id:  # "copy" spelt out, or words out of their order: two rows for one workload
             raise WorkloadError(
@@ -249,6 +251,14 @@ _SUFFIXES: dict[str, dict[str, Any]] = {
 
 # Words that a pipeline's name must not hold, or two workloads would have one id.
 _RESERVED = frozenset(_SUFFIXES) | frozenset(AllReduce)
+
+
+def _unknown_update(id: str) -> str:
+    """Where it is this word that makes no id: what is wrong with it, up to the words "an id"; else ""."""
+    match = re.fullmatch(_UPDATE_PLACE, id)
+    if match is None or match["word"] in list(VariableUpdate):
+        return ""
+    return one_of("variable_update", match["word"], VariableUpdate).rstrip(".") + "; an id"
 
 
 def _is_reserved(word: str) -> bool:

@@ -32,6 +32,7 @@ def judge(
     shift: Shift = NO_SHIFT,
     nights: Sequence[Night] = (),
     hold: bool = False,
+    runs_are: str = "",
 ) -> Verdict:
     """Hold a throughput against a baseline.
 
@@ -55,6 +56,7 @@ def judge(
         nights: earlier nights of this workload, oldest first. The last two count with tonight, so that a small loss
             shows in three; the first good ones make the reference more exact (`night.level_of`).
         hold: REGRESSED only where one of the last two nights shows it as well.
+        runs_are: what the runs are in the verdict's reason; "": fresh workers, and how many.
     """
     if throughput.loss is not None and not math.isfinite(throughput.loss):
         return Verdict(outcome=Outcome.INVALID, reason=f"the loss is {throughput.loss}: what it trains is not a model")
@@ -68,7 +70,9 @@ def judge(
     *before, tonight = (night.against(level) for night in [*nights[-_NIGHTS_BEFORE:], now])
     limits = Limits(throughput.runs, level, tolerance, noise, tests)
     stages = [stage if most_runs is None else min(stage, most_runs) for stage in RUNS_TO_CONFIRM]
-    outcome, reason, wanted = _decide(tonight, before, limits, stages, hold=hold)
+    count = len(tonight.drops)
+    fresh = runs_are or f"{count} fresh worker{'s' if count > 1 else ''}"
+    outcome, reason, wanted = _decide(tonight, before, limits, stages, fresh, hold=hold)
     runs, centre = tonight.drops, baseline.reference * math.exp(level.offset + shift.credited)
     if outcome is Outcome.REGRESSED and tonight.centre + shift.credited > -_ITSELF * limits.accepted:
         outcome, reason = Outcome.INCONCLUSIVE, "slower than the other tests tonight, and hardly than its baseline"
@@ -108,10 +112,9 @@ def may_stop(
 
 
 def _decide(
-    tonight: Night, before: Sequence[Night], limits: Limits, stages: Sequence[int], *, hold: bool
+    tonight: Night, before: Sequence[Night], limits: Limits, stages: Sequence[int], fresh: str, *, hold: bool
 ) -> tuple[Outcome, str, int]:
     count = len(tonight.drops)
-    fresh = f"{count} fresh worker{'s' if count > 1 else ''}"
     lately = _shows_over_nights([*before, tonight], limits)
     clear = count in stages[1:] and _shows(tonight, limits, times=_CLEAR)
     if not clear and (more := [stage for stage in stages if stage > count]):
@@ -133,8 +136,11 @@ def _decide(
         return Outcome.INCONCLUSIVE, f"too few of {fresh} show the drop", 0
     if hold and not any(_shows(night, limits) for night in before):
         return Outcome.INCONCLUSIVE, f"held: {fresh} show the drop, none of the nights before does", 0
-    over = "" if _shows(tonight, limits) else f" and over {len(before) + 1} nights"
-    return Outcome.REGRESSED, f"confirmed in {fresh}{over}", 0
+    if not _shows(tonight, limits):
+        return Outcome.REGRESSED, f"confirmed in {fresh} and over {len(before) + 1} nights", 0
+    if count == 1:  # all that a log or a file holds
+        return Outcome.REGRESSED, f"shown by {fresh} alone, beyond what noise explains", 0
+    return Outcome.REGRESSED, f"confirmed in {fresh}", 0
 
 
 def _shows(night: Night, limits: Limits, times: float = 1.0) -> bool:

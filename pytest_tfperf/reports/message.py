@@ -18,13 +18,15 @@ _WORTH_SAYING = 0.001
 _BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)
 
 
-def message(record: Record, again: str = "") -> str:
+def message(record: Record, again: str = "", hint: str = "") -> str:
     """A judged record in a few lines, the first of which can stand alone.
 
-    `again` is what a command that measures it again needs after the test's name (`Settings.again`).
+    `again` is what a command that measures it again needs after the test's name (`Settings.again`); `hint` is what else
+    comes next.
     """
     assert record.verdict is not None, "only what was judged has a message"
-    return "\n".join([headline(record), *_labelled([*_lines(record, record.verdict), *_next(record, again)])])
+    further = [("next", hint)] if hint else []
+    return "\n".join([headline(record), *_labelled([*_lines(record, record.verdict), *further, *_next(record, again)])])
 
 
 def spoilt(reason: str, attempts: Sequence[Attempt]) -> str:
@@ -37,9 +39,10 @@ def _labelled(lines: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def headline(record: Record) -> str:
-    """Workload, devices, machine, throughput, and what it was held against, in one line."""
+    """Workload, devices, machine, throughput, and what it was held against, in one line; of a file, its name first."""
     t, verdict = record.throughput, record.verdict
-    text = (
+    text = f"{record.file}: " if record.file else ""
+    text += (
         f"{record.workload.id} on {record.devices} ({record.machine}): {rate(t.images_per_sec)} images/s{_interval(t)}"
     )
     if verdict is None:
@@ -58,8 +61,8 @@ def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
             yield from machine(record.trial.attempts or record.trial.set_aside)
         else:
             yield from where(record)
-        if record.document is not None:
-            yield "document", f"{rate(record.document.reference)} images/s: {record.document.source}"
+        if (row := record.document) is not None:
+            yield "document", f"{rate(row.reference)} images/s on {row.machine}: {row.source}"
         return
     yield "bounds", _bounds(verdict)
     yield "baseline", _provenance(verdict)
@@ -109,8 +112,9 @@ def _bounds(verdict: Verdict) -> str:
     accepted = verdict.tolerance.lower
     text = f"{lower} .. {upper}    (reference {_level(verdict)}, tolerance "
     text += "none" if accepted is None else percent(accepted)
-    if accepted is not None and verdict.threshold is not None and verdict.threshold > -accepted + 1e-9:
-        text += f", widened to {percent(verdict.threshold)} by noise"
+    widened = None if verdict.threshold is None else percent(verdict.threshold)
+    if accepted is not None and widened not in (None, percent(accepted)):
+        text += f", widened to {widened} by noise"
     if abs(verdict.credited) >= _WORTH_SAYING:
         text += f", all {change(math.expm1(verdict.credited))} tonight"
     return text + ")"

@@ -39,11 +39,18 @@ COLUMNS: Final = (
     "environment",
     "note",
 )
-_OPTIONAL: Final = ("prefix",)
-"""Columns that rows of recorded trials lack; empty there."""
+_LATER: Final = ("prefix",)
+"""Columns that the rows of older recorded trials lack; a file has all."""
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf", re.ASCII)
 _TOPOLOGY = re.compile(r"[1-9]\d{0,5}x[1-9]\d{0,5}", re.ASCII)
+_EXAMPLES = {
+    "reference": "1612 or 789.51",
+    "lower": "-0.05 for 5 %",
+    "upper": "0.05 for 5 %",
+    "spread": "0.013 for 1.3 %",
+    "gpu_fp32_tflops": "10.6",
+}
 _CONFLICT = ("<<<<<<<", "|||||||", "=======", ">>>>>>>")
 
 
@@ -109,6 +116,7 @@ def from_cells(cells: Mapping[str, str], machine: str) -> Baseline:
     Raises:
         BaselineError, WorkloadError: a column that is missing or unknown, or a text that can't be its value.
     """
+    cells = dict.fromkeys(_LATER, "") | dict(cells)
     _check_columns(list(cells))
     return _row(cells, machine)
 
@@ -142,28 +150,37 @@ def _lines(data: bytes, name: str) -> list[str]:
 
 
 def _split(line: str) -> list[str]:
+    if not line.strip():
+        raise BaselineError("an empty line: delete it")
+    if line.lstrip().startswith("#"):
+        raise BaselineError("a comment: delete it; what a reader must know of a row stands in its column note")
     if line.startswith(_CONFLICT):
         raise BaselineError(f"an unfinished merge ({line[:7]}): keep one side of the conflict")
     try:
-        return next(csv.reader([line], strict=True), [])
+        cells = next(csv.reader([line], strict=True), [])
     except csv.Error as error:
         raise BaselineError(f"not a CSV line ({error}): mend its quotes") from None
+    if len(cells) == 1 and (separator := next((c for c in ";\t|" if c in line), "")):
+        raise BaselineError(f"separator {separator!r}: it is ',': save the file with commas, or restore it with git")
+    return cells
 
 
 def _header(line: str) -> list[str]:
     header = _split(line)
+    if not set(header) & set(COLUMNS):
+        raise BaselineError(f"no header: the first line must be {','.join(COLUMNS)}")
     _check_columns(header)
     return header
 
 
 def _check_columns(header: list[str]) -> None:
-    missing = [column for column in COLUMNS if column not in header and column not in _OPTIONAL]
+    missing = [column for column in COLUMNS if column not in header]
     unknown = [column for column in header if column not in COLUMNS]
     if missing:
         raise BaselineError(f"no column {', '.join(missing)}: the first line must name {','.join(COLUMNS)}")
     if unknown:
         raise BaselineError(one_of("column", unknown[0], COLUMNS))
-    if len(header) != len(set(header)):
+    if len(header) != len(COLUMNS):
         twice = next(column for column in COLUMNS if header.count(column) > 1)
         raise BaselineError(f"column {twice} is there twice: keep one")
 
@@ -186,6 +203,11 @@ def _row(cell: Mapping[str, str], machine: str) -> Baseline:
     reference = _number(cell, "reference")
     if reference is None:
         raise BaselineError(f"no reference: write {UNIT}, or delete the row where nothing was measured")
+    if not 0 < reference < float("inf"):
+        raise BaselineError(
+            f"reference {cell['reference']} is no throughput, which is above 0: delete the row, or record it anew with "
+            "--update-baselines"
+        )
     peak = _number(cell, "gpu_fp32_tflops")
     if peak is not None and not 0 < peak < float("inf"):
         raise BaselineError(f"gpu_fp32_tflops {cell['gpu_fp32_tflops']} is not a rate: leave it empty if not known")
@@ -217,11 +239,11 @@ def _key(workload: str, topology: str) -> Key:
 
 
 def _number(cell: Mapping[str, str], column: str) -> float | None:
-    text = cell.get(column, "") if column in _OPTIONAL else cell[column]
+    text = cell[column]
     if not text:
         return None
     if not _NUMBER.fullmatch(text):
-        raise BaselineError(f"{column} {text!r} is not a number: write it plainly, as 1612 or 789.51")
+        raise BaselineError(f"{column} {text!r} is not a number: write it plainly, as {_EXAMPLES[column]}")
     return float(text)
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import time
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, final
 
@@ -62,23 +62,41 @@ class BaselineStore:
         """The machines that have a file, the published ones included."""
         return sorted({name for folder in self._folders() for name in _machines(folder)}, key=baseline_file.natural)
 
+    @property
+    def places(self) -> str:
+        """The folders that are read, in words."""
+        folders = dict.fromkeys(folder.resolve() for folder in reversed(self._folders()))
+        return " and ".join(map(str, folders))
+
     def published(self) -> list[Baseline]:
         """Every published row, machine by machine; raises as `load` does."""
         keys = {key: None for machine in self.machines() for key in self.load(machine)}
         return [row for key in keys for row in self.published_like(key)]
 
-    def published_like(self, key: Key) -> list[Baseline]:
-        """The published rows with this key, of every machine: for floors, and to show the document's figure.
+    def published_like(self, key: Key, *, readable: bool = False) -> list[Baseline]:
+        """The published rows with this key, of every machine; a measured row hides none of them.
 
-        A measured row hides none of them. Raises as `load` does.
+        Raises as `load` does; with `readable` files that can't be read are passed over (`unreadable` tells of them).
         """
         found: dict[str, Baseline] = {}
         for folder in self._folders():
             for machine in _machines(folder):
-                row = self._rows(folder, machine).get(key)
-                if row is not None and row.provenance is Provenance.PUBLISHED:
-                    found[machine] = row
+                with suppress(BaselineError) if readable else nullcontext():
+                    row = self._rows(folder, machine).get(key)
+                    if row is not None and row.provenance is Provenance.PUBLISHED:
+                        found[machine] = row
         return [found[machine] for machine in sorted(found, key=baseline_file.natural)]
+
+    def unreadable(self, *but: str) -> list[str]:
+        """What is wrong with the files that can't be read, those of the machines in `but` left out."""
+        faults = []
+        for machine in self.machines():
+            try:
+                if machine not in but:
+                    self.load(machine)
+            except BaselineError as error:
+                faults.append(str(error))
+        return faults
 
     def update(self, machine: str, rows: Mapping[Key, Baseline]) -> tuple[Change, ...]:
         """Write these rows into the machine's file, leave its other rows as they are, and say what changed.

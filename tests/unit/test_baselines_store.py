@@ -136,6 +136,13 @@ def test_a_measured_row_does_not_hide_the_documents_figure(tmp_path: Path) -> No
     assert found.reference == 1612
 
 
+def test_files_that_can_not_be_read_are_told_but_for_those_that_are_asked_for(tmp_path: Path) -> None:
+    for machine in ("mine", "yours", "theirs"):
+        (tmp_path / f"{machine}.csv").write_text("" if machine != "theirs" else f"{HEADER}\n")
+    (fault,) = store(tmp_path).unreadable("mine")
+    assert fault.startswith(f"{tmp_path / 'yours.csv'}, line 1: the file is empty")
+
+
 def test_machines_are_those_with_a_file_in_either_folder(tmp_path: Path) -> None:
     store(tmp_path / "shipped").update("gpus-10", {KEY: row(machine="gpus-10")})
     store(tmp_path / "mine").update("gpus-9", {KEY: row(machine="gpus-9")})

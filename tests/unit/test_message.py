@@ -104,11 +104,21 @@ def test_a_doubt_shows_all_runs_and_why() -> None:
     )
 
 
+def test_what_rounds_to_the_tolerance_widens_nothing() -> None:
+    assert "tolerance 5 %)" in message(told(Outcome.PASS, 1600.0, threshold=0.0503))
+
+
+def test_what_was_replayed_begins_with_its_file() -> None:
+    assert message(record(file="night/azure.log", verdict=Verdict(outcome=Outcome.PASS))).startswith(
+        "night/azure.log: resnet50-b64-replicated-device on "
+    )
+
+
 def test_a_missing_baseline_says_how_to_record_one() -> None:
     found = record(test=TEST, verdict=judge(throughput(1.0), None, Tolerance()), document=DOCUMENT)
     assert message(found) == says("""
         resnet50-b64-replicated-device on 8x Tesla P100 (box): 1,000 images/s (95 % CI 995.0 to 1,005); there is no baseline for this workload on this machine
-          document    1,612 images/s: tensorpack-multigpu-dgx1.md, replicated, 8 GPUs
+          document    1,612 images/s on dgx1-p100: tensorpack-multigpu-dgx1.md, replicated, 8 GPUs
           record one  pytest 'perf_tests/test_multigpu.py::test_resnet50_synthetic[8-replicated]' --update-baselines
     """)  # noqa: E501
 
@@ -139,8 +149,8 @@ def test_a_log_without_a_baseline_records_none() -> None:
 
 
 def test_one_run_that_was_all_there_is_confirms_nothing() -> None:
-    found = told(Outcome.REGRESSED, 1402.0, reason="confirmed in 1 fresh worker")
-    assert "\n  runs        1,402: confirmed in 1 fresh worker\n" in message(found)
+    found = told(Outcome.REGRESSED, 1402.0, reason="shown by 1 fresh worker alone")
+    assert "\n  runs        1,402: shown by 1 fresh worker alone\n" in message(found)
 
 
 def test_a_floor_says_what_it_is() -> None:
