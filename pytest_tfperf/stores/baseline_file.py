@@ -49,6 +49,7 @@ _EXAMPLES = {
     "lower": "-0.05 for 5 %",
     "upper": "0.05 for 5 %",
     "spread": "0.013 for 1.3 %",
+    "prefix": "0.004 for 0.4 %",
     "gpu_fp32_tflops": "10.6",
 }
 _CONFLICT = ("<<<<<<<", "|||||||", "=======", ">>>>>>>")

@@ -166,7 +166,7 @@ def test_no_worker_was_started_for_a_bad_argument(bad_calls: Finished, shared: P
 
 
 HEADER = ",".join(baseline_file.COLUMNS)
-ROW = "nets:tiny-b1-replicated-device,1x1,1000,,,images/s,1,,measured,,,,,,,"
+ROW = "nets:tiny-b1-replicated-device,1x1,1000,,,images/s,1,,,measured,,,,,,,"
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.stores.baselines import BaselineStore, published_folder
 
 HEADER = (
-    "workload,topology,reference,lower,upper,unit,runs,spread,provenance,source,date,gpu,gpu_fp32_tflops,"
+    "workload,topology,reference,lower,upper,unit,runs,spread,prefix,provenance,source,date,gpu,gpu_fp32_tflops,"
     "canaries,environment,note"
 )
 ROW = (
-    'resnet50-b64-replicated-device,1x8,1612,-0.05,0.05,images/s,1,,published,"a.md, row 1",2017,Tesla P100,10.6,,'
+    'resnet50-b64-replicated-device,1x8,1612,-0.05,0.05,images/s,1,,,published,"a.md, row 1",2017,Tesla P100,10.6,,'
     "tensorflow=1.3.0,"
 )
 KEY = Key("resnet50-b64-replicated-device", "1x8")
