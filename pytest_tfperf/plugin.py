@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
 
-from pytest_tfperf import catalogue, place, settings
+from pytest_tfperf import catalogue, parameters, place, settings
 from pytest_tfperf.errors import (
     BaselineError,
     MeasurementError,
@@ -22,6 +22,7 @@ from pytest_tfperf.errors import (
     NotBuiltYet,
     NotEnoughDevices,
     TfperfError,
+    WorkloadError,
 )
 from pytest_tfperf.gate.coverage import key_of
 from pytest_tfperf.live import LiveLine
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
 
 _SESSION = pytest.StashKey[Session]()
 _FIXTURE: pytest.StashKey[ThroughputFixture] = pytest.StashKey()
-
-_NAMING = ("model", "input_pipeline", "variable_update")
-"""Parameters whose values are a workload's words."""
 
 _MARKERS = (
     "gpu: a performance test that needs NVIDIA GPUs",
@@ -72,6 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         _register_names(config)
         session = config.stash[_SESSION] = Session(settings.Settings.from_config(config), LiveLine())
+        session.runs_nothing = session.settings.coverage or config.option.collectonly
         if session.settings.coverage and getattr(config.option, "dist", "no") != "no":
             raise TfperfError("--tfperf-coverage reads the tests that this process collects: run it without -n")
         catalogue.resolve_pipeline(session.settings.input_pipeline)
@@ -100,13 +99,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Check names, give pytest-benchmark our clock, narrow to what failed."""
+    """Give pytest-benchmark our clock, narrow to what failed."""
     session = config.stash[_SESSION]
     if session.settings.update_baselines is settings.Update.FAILED:
         _keep_failed(config, items)
     for item in items:
         if "throughput" in getattr(item, "fixturenames", ()):
-            _check_names(item)
             _set_clock(item)
 
 
@@ -116,10 +114,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     state = session.config.stash[_SESSION]
     ours = [item for item in session.items if "throughput" in getattr(item, "fixturenames", ())]
     state.tests = [item.nodeid for item in ours]
+    state.refused = {item.nodeid: found for item in ours if (found := parameters.faults(_parameters(item)))}
     state.marks = {item.nodeid: (_marked(item, "cpu"), _marked(item, "gpu")) for item in ours}
     if state.settings.coverage:
         state.keys = set(filter(None, map(_key_of, ours)))
-    elif not session.config.option.collectonly and not _in_xdist(session.config):
+    elif not state.runs_nothing and not _in_xdist(session.config):
         try:
             state.check()
         except TfperfError as error:
@@ -127,8 +126,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """How many tests, and how long about."""
-    return [] if config.option.collectonly or _in_xdist(config) else config.stash[_SESSION].before()
+    """How many tests, how long about, and which of them can't be."""
+    return [] if _in_xdist(config) else config.stash[_SESSION].before()
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -169,6 +168,9 @@ def throughput(request: pytest.FixtureRequest, benchmark: Any) -> Iterator[Throu
             "a test that asks for `throughput` while it runs can't be run again where it is in doubt: "
             "name the fixture among its arguments"
         )
+    if found := session.refused.get(request.node.nodeid):
+        benchmark.skipped = True  # as above
+        raise WorkloadError("\n".join(found))
     fixture = request.node.stash[_FIXTURE] = ThroughputFixture(session, request.node.nodeid)
     session.live.test = request.node.nodeid
     yield fixture
@@ -342,27 +344,13 @@ def _keep_failed(config: pytest.Config, items: list[pytest.Item]) -> None:
     config.hook.pytest_deselected(items=dropped)
 
 
-def _check_names(item: pytest.Item) -> None:
-    """Parameters that name workloads, models or pipelines are checked at collection, without TensorFlow."""
-    params: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
-    named = {name: params[name] for name in _NAMING if isinstance(params.get(name), str)}
-    try:
-        if named:
-            example: dict[str, Any] = {"model": "trivial", "batch_size": 1, **named}
-            catalogue.check(Workload(**example))
-        for value in params.values():
-            if isinstance(value, Workload):
-                catalogue.check(value)
-    except NotBuiltYet:
-        return  # the test skips with the reason
-    except TfperfError as error:
-        raise pytest.UsageError(f"{item.nodeid}: {error}") from None
+def _parameters(item: pytest.Item) -> Mapping[str, Any]:
+    return item.callspec.params if hasattr(item, "callspec") else {}
 
 
 def _key_of(item: pytest.Item) -> Key | None:
     """What a test on GPUs would measure."""
-    params = item.callspec.params if hasattr(item, "callspec") else {}
-    return key_of(params) if item.get_closest_marker("gpu") else None
+    return key_of(_parameters(item)) if item.get_closest_marker("gpu") else None
 
 
 def _set_clock(item: pytest.Item) -> None:

@@ -11,6 +11,7 @@ from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores import baseline_file
 
 USAGE_ERROR = 4
+NOT_MEASURED = 6
 
 ONE_TEST = """
     import pytest
@@ -40,14 +41,67 @@ def parametrised(name: str, value: str, indirect: bool = False) -> str:
         (parametrised("input_pipeline", "'devise'", True), "unknown input_pipeline 'devise'. Did you mean 'device'?"),
         (parametrised("variable_update", "'replicate'"), "unknown variable_update 'replicate'. Did you mean 'repl"),
         (parametrised("w", "Workload(model='resnet500', batch_size=1)"), "unknown model 'resnet500'. Did you mean"),
+        (parametrised("batch_size", "0"), "batch_size=0: images per replica must be a whole number from 1"),
     ],
-    ids=["model", "input_pipeline", "variable_update", "workload"],
+    ids=["model", "input_pipeline", "variable_update", "workload", "batch_size"],
 )
-def test_an_unknown_parameter_is_refused_at_collection(pytester: pytest.Pytester, test: str, said: str) -> None:
+def test_a_parameter_that_can_not_be_is_told_at_collection(pytester: pytest.Pytester, test: str, said: str) -> None:
     pytester.makepyfile(test_it=test)
     result = pytester.runpytest("--collect-only")
-    errors = result.stderr.str()
-    assert (result.ret, said in errors, "test_it.py::test_it[" in errors) == (USAGE_ERROR, True, True)
+    told = result.stdout.str().partition("= throughput =")[2]
+    assert (result.ret, said in told, "test_it.py::test_it[" in told) == (USAGE_ERROR, True, True)
+
+
+MATRIX = """
+    import pytest
+
+    @pytest.mark.parametrize("model", ["resnet500", "trivial", "vgg"])
+    @pytest.mark.parametrize("precision", ["float32", "float16"])
+    def test_it(throughput, model, precision):
+        pass
+"""
+
+
+def test_bad_names_keep_no_other_test_from_running(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=MATRIX)
+    result = pytester.runpytest()
+    result.assert_outcomes(passed=1, errors=5)
+    assert result.ret == NOT_MEASURED
+
+
+def test_all_bad_names_are_told_before_the_first_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=MATRIX)
+    before = pytester.runpytest().stdout.str().partition("\ntest_it.py ")[0]
+    assert "5 of 6 throughput tests ask for what can't be, and will be errors:" in before
+    assert [name for name in ("model 'resnet500'", "model 'vgg'", "precision 'float16'") if name not in before] == []
+
+
+def test_a_bad_name_is_an_error_in_one_line_that_begins_with_its_place(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=MATRIX)
+    result = pytester.runpytest("-k", "vgg and float32")
+    result.stdout.re_match_lines(
+        ["_* ERROR at setup of .*", r"test_it\.py:3: unknown model 'vgg'\. .*", "=+ throughput"]
+    )
+
+
+def test_each_bad_name_is_told_once_at_the_end(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=MATRIX)
+    told = pytester.runpytest().stdout.str().partition("= throughput =")[2].partition("= short")[0]
+    assert (told.count("unknown "), told.count("were errors"), "::test_it[float32-vgg] and 1 more:" in told) == (
+        3,
+        1,
+        True,
+    )
+
+
+def test_a_bad_name_of_a_test_that_is_skipped_is_no_error(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=MATRIX.replace("def test_it", "@pytest.mark.skip\n    def test_it"))
+    pytester.runpytest().assert_outcomes(skipped=6)
+
+
+def test_collecting_lists_tests_beside_bad_names(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=MATRIX)
+    assert "test_it.py::test_it[float32-trivial]" in pytester.runpytest("--collect-only", "-q").stdout.str()
 
 
 def test_a_workload_that_can_not_be_stops_collection(pytester: pytest.Pytester) -> None:
