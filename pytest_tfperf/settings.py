@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from dataclasses import field as dataclass_field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.images.data import Data, OnCorrupt
@@ -37,6 +37,25 @@ class WorkerStart(StrEnum):
 
     FORK = "fork"
     FRESH = "fresh"
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What a command needs that measures a test again.
+
+    Args:
+        options: what the command line said of what is measured; shell words, each after a space.
+        root: pytest's rootdir, which node ids are relative to.
+        folder: where pytest was called, which a command's paths are relative to.
+    """
+
+    options: str = ""
+    root: Path = Path()
+    folder: Path = Path()
+
+
+AS_IT_STANDS: Final = Again()
+"""A node id from rootdir, and no options."""
 
 
 class _Refused(ValueError):
@@ -126,7 +145,7 @@ class Settings:
 
     root: Path = Path()
     tolerance_asked: bool = False
-    again: str = ""  # the command line's options that say what is measured, for a command that measures it again
+    again: Again = AS_IT_STANDS
     update_baselines: Update | None = None
     baselines: Path = _option(
         Path("baselines"), _folder, "folder of the baselines, one CSV for each machine (under rootdir)", "DIR"
@@ -229,7 +248,7 @@ class Settings:
             root=config.rootpath,
             update_baselines=Update(update) if update else None,
             tolerance_asked=given["tolerance"] is not None,
-            again=_again(given),
+            again=Again(_pytests(config) + _again(given), config.rootpath, config.invocation_params.dir),
             **values,
         )
         settings._refuse_contradictions()
@@ -326,6 +345,16 @@ def _given(config: pytest.Config, name: str, environment: Mapping[str, str]) -> 
 _OF_ONE_SESSION = (
     "require_baseline", "strict", "hold", "coverage", "smoke", "save_trials", "inject_slowdown", "max_time"
 )  # fmt: skip
+
+
+def _pytests(config: pytest.Config) -> str:
+    """The same of pytest's own options that say where rootdir and the ini file are, and what that holds."""
+    once = tuple(f"tfperf_{name}=" for name in _OF_ONE_SESSION)
+    words = ["-c", str(file)] if (file := config.getoption("inifilename")) else []
+    words += [f"--rootdir={folder}"] if (folder := config.getoption("rootdir")) else []
+    for line in dict.fromkeys(config.getoption("override_ini") or ()):
+        words += [] if line.startswith(once) else ["-o", line]
+    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def _again(given: Mapping[str, tuple[str, str] | None]) -> str:

@@ -10,6 +10,7 @@ from pytest_tfperf.judging.verdict import Outcome
 from pytest_tfperf.reports.commands import rerun
 from pytest_tfperf.reports.numbers import change, duration, percent, rate
 from pytest_tfperf.reports.where import parts
+from pytest_tfperf.settings import AS_IT_STANDS, Again
 
 _TOLD_APART_BY = ("tensorflow", "python")
 
@@ -52,7 +53,7 @@ def table(comparisons: Iterable[Comparison]) -> list[str]:
     return ["  ".join(f"{cells[i][line]:{columns[i][1]}{widths[i]}}" for i in shown).rstrip() for line in lines]
 
 
-def message(comparison: Comparison, again: str = "") -> str:
+def message(comparison: Comparison, again: Again = AS_IT_STANDS) -> str:
     """A comparison in a few lines, the first of which can stand alone; `again` as for a record's."""
     return "\n".join([headline(comparison), *(f"  {label:<11} {text}" for label, text in _lines(comparison, again))])
 
@@ -69,7 +70,7 @@ def headline(comparison: Comparison) -> str:
     return f"{what}{b} {word} {a} on {c.devices} ({c.machine}): ratio {c.ratio:.3f}, 95 % CI {_interval(c)}"
 
 
-def _lines(c: Comparison, again: str) -> Iterator[tuple[str, str]]:
+def _lines(c: Comparison, again: Again) -> Iterator[tuple[str, str]]:
     for name, side, shown in zip("ab", (c.a, c.b), sides(c), strict=True):
         yield name, f"{rate(side.throughput.images_per_sec)} images/s{'' if shown == name else f': {shown}'}"
     lower = c.tolerance.lower

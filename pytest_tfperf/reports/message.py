@@ -11,6 +11,7 @@ from pytest_tfperf.record import Record, changed_since
 from pytest_tfperf.reports.commands import rerun
 from pytest_tfperf.reports.numbers import change, duration, percent, rate
 from pytest_tfperf.reports.where import machine, where
+from pytest_tfperf.settings import AS_IT_STANDS, Again
 from pytest_tfperf.throughput import Throughput, run_value
 from pytest_tfperf.trial import Attempt
 
@@ -18,10 +19,10 @@ _WORTH_SAYING = 0.001
 _BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)
 
 
-def message(record: Record, again: str = "") -> str:
+def message(record: Record, again: Again = AS_IT_STANDS) -> str:
     """A judged record in a few lines, the first of which can stand alone.
 
-    `again` is what a command that measures it again needs after the test's name (`Settings.again`).
+    `again` is what a command that measures it again needs (`Settings.again`).
     """
     assert record.verdict is not None, "only what was judged has a message"
     return "\n".join([headline(record), *_labelled([*_lines(record, record.verdict), *_next(record, again)])])
@@ -79,7 +80,7 @@ def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
         yield "environment", ", ".join(changed)
 
 
-def _next(record: Record, again: str) -> Iterator[tuple[str, str]]:
+def _next(record: Record, again: Again) -> Iterator[tuple[str, str]]:
     """The commands that come next; nothing where it was no test of pytest's."""
     verdict = record.verdict
     if not record.is_test or verdict is None:

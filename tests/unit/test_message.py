@@ -17,6 +17,7 @@ from pytest_tfperf.judging.noise import Noise
 from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.record import Record
 from pytest_tfperf.reports.message import headline, message
+from pytest_tfperf.settings import Again
 from pytest_tfperf.trial import Attempt, Trial
 
 TEST = "perf_tests/test_multigpu.py::test_resnet50_synthetic[8-replicated]"
@@ -123,7 +124,7 @@ def test_an_invalid_result_is_not_to_be_recorded() -> None:
 
 def test_a_command_names_the_same_machine() -> None:
     found = record(test=TEST, verdict=judge(throughput(1.0), None, Tolerance()))
-    line = message(found, " --tfperf-machine=h200").splitlines()[-1]
+    line = message(found, Again(" --tfperf-machine=h200")).splitlines()[-1]
     assert line.endswith("[8-replicated]' --tfperf-machine=h200 --update-baselines")
 
 
