@@ -47,6 +47,10 @@ _MARKERS = (
 )
 
 
+class ThroughputNotMeasured(AssertionError):
+    """The nightly gate wants a measurement, and was called so that there can be none."""
+
+
 class ThroughputWarning(pytest.PytestWarning):
     """A drop in throughput was suspected and not confirmed."""
 
@@ -325,7 +329,7 @@ def _refuse_xdist(config: pytest.Config, benchmark: Any) -> None:
         "throughput is not measured under pytest-xdist: its workers would share the machine. Run these tests without -n"
     )
     if config.stash[_SESSION].settings.require_baseline:
-        pytest.fail(reason, pytrace=False)
+        raise ThroughputNotMeasured(reason)
     pytest.skip(reason)
 
 
@@ -386,7 +390,7 @@ def _word(report: pytest.TestReport, item: pytest.Item, error: BaseException) ->
     fixture = item.stash.get(_FIXTURE, None)
     if isinstance(error, TfperfError):
         _word_error(report, item, error, fixture)
-    elif isinstance(error, FAILURES):
+    elif isinstance(error, (*FAILURES, ThroughputNotMeasured)):
         report.when = (
             "call" if report.when == "setup" else report.when
         )  # measured by a fixture, and a failure all the same
