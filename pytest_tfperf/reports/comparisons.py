@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pytest_tfperf.comparison import Comparison
+from pytest_tfperf.judging.loss import advice, no_number
 from pytest_tfperf.judging.verdict import Outcome
 from pytest_tfperf.reports.commands import rerun
 from pytest_tfperf.reports.numbers import change, duration, percent, rate
@@ -63,6 +64,8 @@ def headline(comparison: Comparison) -> str:
     c = comparison
     a, b = sides(c)
     what = "" if c.a.workload != c.b.workload else f"{c.a.workload.id}, "
+    if c.outcome is Outcome.INVALID:  # a ratio of it would be read as one
+        return f"{what}{b} against {a} on {c.devices} ({c.machine}): {c.reason}"
     if abs(c.ratio - 1) < 0.0005:
         word = "is level with"
     else:
@@ -75,7 +78,8 @@ def _lines(c: Comparison, again: Again) -> Iterator[tuple[str, str]]:
         yield name, f"{rate(side.throughput.images_per_sec)} images/s{'' if shown == name else f': {shown}'}"
     lower = c.tolerance.lower
     yield "tolerance", "any drop" if lower is None else f"{percent(lower)}: down to a ratio of {1 + lower:g}"
-    yield "pairs", f"{'  '.join(change(math.expm1(x)) for x in c.log_ratios)}: {c.reason}"
+    reason = "" if c.outcome is Outcome.INVALID else f": {c.reason}"
+    yield "pairs", "  ".join(change(math.expm1(x)) for x in c.log_ratios) + reason
     for pair in c.set_aside:
         yield "set aside", f"{change(math.expm1(pair.log_ratio))}: {pair.disturbance}"
     yield "spent", f"{c.how.value}, {duration(c.seconds)}"
@@ -83,6 +87,10 @@ def _lines(c: Comparison, again: Again) -> Iterator[tuple[str, str]]:
     yield from parts(b.breakdown, b.workload, b.throughput.images_per_sec, slower_than)
     if differs := _differs(c):
         yield "environment", ", ".join(differs)
+    for side in (c.a, c.b):
+        if no_number(side.throughput):
+            yield "next", advice(side.workload)
+            break
     if "::" in c.test and c.outcome is not Outcome.PASS:
         yield "rerun", rerun(c.test, again)
 

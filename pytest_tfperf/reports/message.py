@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_tfperf.baseline import Provenance
+from pytest_tfperf.judging.loss import advice, no_number
 from pytest_tfperf.judging.verdict import Outcome, Verdict
 from pytest_tfperf.record import Record, changed_since
 from pytest_tfperf.reports.commands import rerun
@@ -46,7 +47,8 @@ def headline(record: Record) -> str:
     if verdict is None:
         return text
     if verdict.baseline is None or verdict.change is None:
-        return f"{text}; {verdict.reason}"
+        word = "INVALID: " if verdict.outcome is Outcome.INVALID else ""
+        return f"{text}; {word}{verdict.reason.removeprefix(word)}"
     against = f"{'the floor of ' if verdict.floor else ''}{rate(verdict.baseline.reference)}"
     if abs(verdict.change) < 0.0005:
         return f"{text}, level with {against}"
@@ -81,8 +83,10 @@ def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
 
 
 def _next(record: Record, again: Again) -> Iterator[tuple[str, str]]:
-    """The commands that come next; nothing where it was no test of pytest's."""
+    """What to look at, and the commands that come next; none of these where it was no test of pytest's."""
     verdict = record.verdict
+    if no_number(record.throughput):
+        yield "next", advice(record.workload)
     if not record.is_test or verdict is None:
         return
     command = rerun(record.test, again)

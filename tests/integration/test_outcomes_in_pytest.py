@@ -203,7 +203,7 @@ def test_a_doubt_is_told_in_the_summary(plain: Finished) -> None:
 
 
 def test_a_loss_that_is_no_number_says_so(plain: Finished) -> None:
-    assert "the loss is nan" in plain.cases["test_trains_to_nan"].text
+    assert "; INVALID: the loss is nan by step 1, in the warm-up: " in plain.cases["test_trains_to_nan"].text
 
 
 def test_too_few_devices_say_what_is_needed(plain: Finished) -> None:
