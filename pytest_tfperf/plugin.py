@@ -55,9 +55,14 @@ class ThroughputWarning(pytest.PytestWarning):
     """A drop in throughput was suspected and not confirmed."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the `tfperf` group."""
     settings.add_options(parser)
+    config: Any = pluginmanager.get_plugin("pytestconfig")
+    try:
+        settings.refuse_unknown_update(config.invocation_params.args)
+    except TfperfError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -77,7 +82,6 @@ def pytest_configure(config: pytest.Config) -> None:
         session.runs_nothing = session.settings.coverage or config.option.collectonly
         if session.settings.coverage and getattr(config.option, "dist", "no") != "no":
             raise TfperfError("--tfperf-coverage reads the tests that this process collects: run it without -n")
-        catalogue.resolve_pipeline(session.settings.input_pipeline)
         if not config.option.collectonly and not _in_xdist(config):
             session.prepare()
     except TfperfError as error:
@@ -343,9 +347,12 @@ def _keep_failed(config: pytest.Config, items: list[pytest.Item]) -> None:
     if cache is None:
         raise pytest.UsageError("--update-baselines=failed needs pytest's cache plugin, which is switched off")
     failed = cache.get("cache/lastfailed", {})
-    dropped = [item for item in items if item.nodeid not in failed]
-    items[:] = [item for item in items if item.nodeid in failed]
-    config.hook.pytest_deselected(items=dropped)
+    kept = [item for item in items if item.nodeid in failed]
+    if items and not kept:
+        last = f"none of the {len(failed)} that failed last time is selected" if failed else "no test failed last time"
+        config.stash[_SESSION].nothing_to_record = f"--update-baselines=failed: {last}, as pytest's cache has it (--lf)"
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in failed])
+    items[:] = kept
 
 
 def _parameters(item: pytest.Item) -> Mapping[str, Any]:

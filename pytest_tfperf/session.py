@@ -26,7 +26,7 @@ from pytest_tfperf.record import Record
 from pytest_tfperf.reports import resolution, summary
 from pytest_tfperf.reports.coverage import coverage
 from pytest_tfperf.settings import Settings, WorkerStart
-from pytest_tfperf.stores.baselines import BaselineStore, check_name
+from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.workload import Workload
@@ -62,11 +62,10 @@ class Session:
         self.keys: set[Key] = set()
         self.skipped: Counter[str] = Counter()
         self.not_measured: list[tuple[str, str]] = []  # each test that errored so, and why
+        self.nothing_to_record = ""  # why --update-baselines=failed selects no test
         self._remarks: list[str] = []  # of the baselines, for before the first test
         self._not_kept = ""  # why the history lacks a comparison
         self.baselines = BaselineStore(settings.baselines)
-        if settings.machine:
-            check_name(settings.machine)
         self.history = History(settings.dir / "history.sqlite")
         self._open = ExitStack()
 
@@ -204,6 +203,8 @@ class Session:
 
     def before(self) -> list[str]:
         """What to say before the first test."""
+        if self.nothing_to_record:
+            return [f"tfperf: {self.nothing_to_record}. --update-baselines records every selected test"]
         if not self.tests or self.runs_nothing:
             return []
         said = summary.before(self.topology.machine, len(self.runnable), *self.expected_seconds(), self.settings)
