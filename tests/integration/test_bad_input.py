@@ -187,6 +187,8 @@ def test_an_option_wins_over_the_environment_and_that_over_the_ini_file(
         ("throughput.compare(W, W, on=gpu_topology.take(1), max_seconds=0)", "max_seconds=0 must be above 0"),
         ("throughput.compare(W, W, on=gpu_topology.take(1), tolerance=2)", "give a fraction between 0 and 1"),
         ("throughput.compare(W, W, on=gpu_topology.take(1), steps=0)", "at least one step must be timed"),
+        ("throughput.check(W.with_(all_reduce='nccl'), on=gpu_topology.take(1))", "all_reduce='nccl' needs GPUs, and"),
+        ("throughput.compare(W, W.with_(all_reduce='nccl'), on=gpu_topology.take(1))", "all_reduce='nccl' needs GPUs"),
         ("throughput.check(W.with_(batch_size=0), on=gpu_topology.take(1))", "batch_size=0: images per replica must"),
     ],
 )
@@ -202,8 +204,9 @@ CALLS: dict[str, int] = {
 }
 
 
-def test_a_machine_of_which_nothing_was_taken_is_no_place_to_train(project: Project) -> None:
-    project.write("test_it.py", ONE_TEST.replace("mark.cpu", "mark.gpu").replace(".take(1)", ""))
+@pytest.mark.parametrize("mark", ["cpu", "gpu"])
+def test_a_machine_of_which_nothing_was_taken_is_no_place_to_train(project: Project, mark: str) -> None:
+    project.write("test_it.py", ONE_TEST.replace("mark.cpu", f"mark.{mark}").replace(".take(1)", ""))
     assert "on=gpu_topology.take(n)" in project.run().cases["test_it"].message
 
 
