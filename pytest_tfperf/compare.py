@@ -15,6 +15,7 @@ from pytest_tfperf.breakdown import Breakdown, breakdown
 from pytest_tfperf.comparison import LEAST_PAIRS, Comparison, Finding, How, Measured, SetAside, decide
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
 from pytest_tfperf.images.data import Data
+from pytest_tfperf.judging.loss import no_number
 from pytest_tfperf.judging.verdict import Outcome, Tolerance
 from pytest_tfperf.launchers import Job, Launcher, Progress, TrainingRun
 from pytest_tfperf.machine.telemetry import remedy
@@ -25,6 +26,7 @@ from pytest_tfperf.measuring.largest_batch import LargestBatch
 from pytest_tfperf.measuring.turns import Pair, may_take_turns, pair_of_runs, take_turns
 from pytest_tfperf.measuring.windows import Plan, Watch, run_attempt
 from pytest_tfperf.parts import Input
+from pytest_tfperf.possible import require_possible
 from pytest_tfperf.throughput import run_value, summarise
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt, Trial
@@ -103,12 +105,14 @@ def compare(
         test: pytest's node id.
 
     Raises:
-        WorkloadError: a name that nobody has.
+        WorkloadError: a name that nobody has, or what these devices can't train.
         NoData, MeasurementError: real images are to be read, and there are none.
         MeasurementError: a worker died, hung or raised; `OutOfMemory` names the largest batch that fits.
     """
+    assert topology.devices is not None, "take() says which devices"
     for side in (a, b):
         catalogue.check(side.workload)
+        require_possible(side.workload, topology.devices)
         catalogue.check_data(side.workload, side.data)
     cap = cap or Cap()
     started = time.monotonic()
@@ -288,11 +292,9 @@ def _finding(pairs: list[Pair], tolerance: Tolerance, most: int) -> Finding:
     errors = [pair.error for pair in pairs if math.isfinite(pair.error)]
     window_error = math.sqrt(statistics.fmean(error**2 for error in errors)) if errors else 0.0
     finding = decide([pair.log_ratio for pair in pairs], tolerance, most, window_error=window_error)
-    losses = {"a": summarise(Trial((pairs[-1].a,))).loss, "b": summarise(Trial((pairs[-1].b,))).loss}
-    for name, loss in losses.items():
-        if loss is not None and not math.isfinite(loss):
-            reason = f"{name}'s loss is {loss}: what it trains is not a model"
-            return finding.instead(Outcome.INVALID, reason)
+    for name, run in (("a", pairs[-1].a), ("b", pairs[-1].b)):
+        if diverged := no_number(summarise(Trial((run,))), f"{name}'s"):
+            return finding.instead(Outcome.INVALID, f"INVALID: {diverged}")
     return finding
 
 

@@ -15,6 +15,7 @@ from pytest_tfperf.gate.new_baseline import baseline_of, runs_wanted
 from pytest_tfperf.gate.reference import Reference, floor_rate, reference_for, refuse_other_devices
 from pytest_tfperf.hardware.canaries import look
 from pytest_tfperf.judging.judge import judge, may_stop
+from pytest_tfperf.judging.loss import advice, no_number
 from pytest_tfperf.judging.night import LEAST_TESTS, NO_SHIFT, Night, Shift, nights_differ
 from pytest_tfperf.judging.noise import Noise
 from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
@@ -336,6 +337,7 @@ class Bench:
         )
         if not self._settings.smoke:  # one window tells neither a throughput nor a time
             self._keep(record, earlier)
-        if verdict is None and not math.isfinite(record.throughput.loss or 0.0):
-            raise MeasurementError(f"{workload.id} on {record.devices}: the loss is {record.throughput.loss}")
+        if verdict is None and (diverged := no_number(record.throughput)):
+            said = f"{workload.id} on {record.devices}: INVALID: {diverged}"
+            raise MeasurementError(f"{said}\n  next        {advice(workload)}")
         return record

@@ -37,6 +37,21 @@ class RunValue:
         return math.exp(self.log_rate)
 
 
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A window of a trial.
+
+    Args:
+        run: which worker, from 1.
+        window: which of its timed windows, from 1; 0: one of its warm-up.
+        step: the window's last step, counted from the first of the warm-up.
+    """
+
+    run: int
+    window: int
+    step: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
     """What is judged, shown and recorded of a trial.
@@ -51,6 +66,7 @@ class Throughput:
         images_per_step: batch size times replicas.
         compile_seconds: the first run's first call; None in a log.
         loss: the last timed step's loss, or the first window's that is not finite; None in a log without one.
+        diverged: where the loss first was not finite, warm-up included; None where it is finite.
     """
 
     images_per_sec: float
@@ -64,6 +80,7 @@ class Throughput:
     images_per_step: int
     compile_seconds: float | None = None
     loss: float | None = None
+    diverged: Spot | None = None
 
     @property
     def windows(self) -> int:
@@ -77,6 +94,7 @@ def summarise(trial: Trial) -> Throughput:
     centre = hodges_lehmann([run.log_rate for run in runs])
     half = _half_interval(runs)
     windows = [(w, a.images_per_step) for a in trial.attempts for w in a.windows]
+    loss = _loss([w for w, _ in windows])
     mean, uncertainty, jitter = window_statistics([w for w, _ in windows], windows[0][1])
     return Throughput(
         images_per_sec=math.exp(centre),
@@ -89,13 +107,24 @@ def summarise(trial: Trial) -> Throughput:
         steps=sum(w.steps for w, _ in windows),
         images_per_step=windows[0][1],
         compile_seconds=trial.attempts[0].compile_seconds,
-        loss=_loss([w for w, _ in windows]),
+        loss=loss,
+        diverged=_diverged(trial) if loss is not None and not math.isfinite(loss) else None,
     )
 
 
 def _loss(windows: Sequence[Window]) -> float | None:
     """The last loss, but the first that is no number where there is one: NaN is not mended by what comes after."""
     return next((w.loss for w in windows if w.loss is not None and not math.isfinite(w.loss)), windows[-1].loss)
+
+
+def _diverged(trial: Trial) -> Spot | None:
+    for run, attempt in enumerate(trial.attempts, 1):
+        steps = 0
+        for place, window in enumerate((*attempt.warmup, *attempt.windows), 1 - len(attempt.warmup)):
+            steps += window.steps
+            if window.loss is not None and not math.isfinite(window.loss):
+                return Spot(run, max(place, 0), steps)
+    return None
 
 
 def run_value(attempt: Attempt) -> RunValue:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pytest_tfperf.baseline import Baseline
 from pytest_tfperf.judging.limits import RUNS_TO_CONFIRM, Limits
+from pytest_tfperf.judging.loss import no_number
 from pytest_tfperf.judging.night import NO_SHIFT, Night, Shift, level_of
 from pytest_tfperf.judging.noise import Noise
 from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
@@ -58,8 +59,8 @@ def judge(
         hold: REGRESSED only where one of the last two nights shows it as well.
         runs_are: what the runs are in the verdict's reason; "": fresh workers, and how many.
     """
-    if throughput.loss is not None and not math.isfinite(throughput.loss):
-        return Verdict(outcome=Outcome.INVALID, reason=f"the loss is {throughput.loss}: what it trains is not a model")
+    if diverged := no_number(throughput):
+        return Verdict(outcome=Outcome.INVALID, reason=diverged)
     if baseline is None or noise is None:
         return Verdict(outcome=Outcome.NO_BASELINE, reason="there is no baseline for this workload on this machine")
     if shift.unfit:

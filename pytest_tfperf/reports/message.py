@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_tfperf.baseline import Provenance
+from pytest_tfperf.judging.loss import advice, no_number
 from pytest_tfperf.judging.verdict import Outcome, Verdict
 from pytest_tfperf.record import Record, changed_since
 from pytest_tfperf.reports.commands import rerun
 from pytest_tfperf.reports.numbers import change, duration, percent, rate
 from pytest_tfperf.reports.where import machine, where
+from pytest_tfperf.settings import AS_IT_STANDS, Again
 from pytest_tfperf.throughput import Throughput, run_value
 from pytest_tfperf.trial import Attempt
 
@@ -18,10 +20,10 @@ _WORTH_SAYING = 0.001
 _BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)
 
 
-def message(record: Record, again: str = "", hint: str = "") -> str:
+def message(record: Record, again: Again = AS_IT_STANDS, hint: str = "") -> str:
     """A judged record in a few lines, the first of which can stand alone.
 
-    `again` is what a command that measures it again needs after the test's name (`Settings.again`); `hint` is what else
+    `again` is what a command that measures it again needs (`Settings.again`); `hint` is what else
     comes next.
     """
     assert record.verdict is not None, "only what was judged has a message"
@@ -48,7 +50,8 @@ def headline(record: Record) -> str:
     if verdict is None:
         return text
     if verdict.baseline is None or verdict.change is None:
-        return f"{text}; {verdict.reason}"
+        word = "INVALID: " if verdict.outcome is Outcome.INVALID else ""
+        return f"{text}; {word}{verdict.reason.removeprefix(word)}"
     against = f"{'the floor of ' if verdict.floor else ''}{rate(verdict.baseline.reference)}"
     if abs(verdict.change) < 0.0005:
         return f"{text}, level with {against}"
@@ -82,9 +85,11 @@ def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
         yield "environment", ", ".join(changed)
 
 
-def _next(record: Record, again: str) -> Iterator[tuple[str, str]]:
-    """The commands that come next; nothing where it was no test of pytest's."""
+def _next(record: Record, again: Again) -> Iterator[tuple[str, str]]:
+    """What to look at, and the commands that come next; none of these where it was no test of pytest's."""
     verdict = record.verdict
+    if no_number(record.throughput):
+        yield "next", advice(record.workload)
     if not record.is_test or verdict is None:
         return
     command = rerun(record.test, again)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import time
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -13,13 +12,11 @@ from typing import IO, TYPE_CHECKING, Final, final
 
 from pytest_tfperf.baseline import Baseline, Change, Key, Provenance
 from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.machine.key import check_name, is_name
 from pytest_tfperf.stores import atomic, baseline_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-# A machine's name is a file's name and an option's value on three systems: no separators, no leading dot or dash.
-_MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}")
 
 
 def published_folder() -> Path | None:
@@ -182,20 +179,11 @@ class BaselineStore:
         return {key: row for key, row in rows.items() if row.provenance is Provenance.PUBLISHED}
 
 
-def check_name(machine: str) -> None:
-    """Raise BaselineError where `machine` can't name a file of baselines."""
-    if not _MACHINE.fullmatch(machine):
-        raise BaselineError(
-            f"{machine!r} can't be a machine's name, because a file is named after it: use letters, digits, "
-            "'.', '_', '+' and '-', starting with a letter or digit, 200 characters at most"
-        )
-
-
 def _machines(folder: Path) -> list[str]:
     """The machines of one folder; a file that no machine's name can reach is none of them."""
     if not folder.is_dir():
         return []
-    return [file.stem for file in folder.glob("*.csv") if _MACHINE.fullmatch(file.stem)]
+    return [file.stem for file in folder.glob("*.csv") if is_name(file.stem)]
 
 
 def _replace(path: Path, data: bytes) -> None:
@@ -262,7 +250,9 @@ def _holder(file: IO[str]) -> str:
 
 
 def _unwritable(path: Path, error: OSError) -> BaselineError:
+    in_the_way = isinstance(error, (FileExistsError, NotADirectoryError))
+    fact, mend = ("a file is in its way", "Move that") if in_the_way else (error.strerror, "Make it writable")
     return BaselineError(
-        f"{path} can't be written: {error.strerror}. Make it writable, or name another folder with "
-        "the ini value tfperf_baselines"
+        f"{path} can't be written: {fact}. {mend}, or name another folder with --tfperf-baselines=DIR "
+        "(or the ini value tfperf_baselines)"
     )

@@ -11,10 +11,11 @@ import keras
 import tensorflow as tf
 
 from pytest_tfperf.errors import MeasurementError, WorkloadError
+from pytest_tfperf.possible import require_fit
 from pytest_tfperf.training.inputs import Batch, dataset_ended, placed
 from pytest_tfperf.training.losses import WEIGHT_DECAY
 from pytest_tfperf.training.optimizers import LEARNING_RATE, MOMENTUM
-from pytest_tfperf.workload import Optimizer, VariableUpdate, Workload
+from pytest_tfperf.workload import Optimizer, Workload
 
 
 class FitLoop:
@@ -44,7 +45,7 @@ class FitLoop:
         inputs: tf.data.Dataset | Batch,
         workload: Workload,
     ) -> None:
-        _require_possible(strategy, workload)
+        require_fit(workload, strategy.num_replicas_in_sync)
         self.images_per_step = workload.batch_size * strategy.num_replicas_in_sync
         self._model = model
         self._workload = workload
@@ -150,16 +151,3 @@ def _form(strategy: tf.distribute.Strategy, model: keras.Model) -> tf.data.Datas
     replicas = strategy.num_replicas_in_sync
     images, labels = tf.zeros((replicas, *model.input_shape[1:])), tf.zeros(replicas, tf.int32)
     return tf.data.Dataset.from_tensors((images, labels)).repeat()
-
-
-def _require_possible(strategy: tf.distribute.Strategy, workload: Workload) -> None:
-    if workload.forward_only:
-        raise WorkloadError(f"{workload.id}: model.fit trains; use trainer='loop' with forward_only")
-    if workload.variable_update is VariableUpdate.INDEPENDENT:
-        raise WorkloadError(
-            f"{workload.id}: model.fit has all replicas exchange their gradients; use trainer='loop' with 'independent'"
-        )
-    if workload.xla and strategy.num_replicas_in_sync > 1:
-        raise WorkloadError(
-            f"{workload.id}: model.fit compiles the update too, and replicas can't meet inside XLA; use trainer='loop'"
-        )

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from pytest_tfperf.errors import MeasurementError, WorkloadError
+from pytest_tfperf.possible import require_devices
 from pytest_tfperf.workload import AllReduce, ParameterDevice, VariableUpdate, Workload
 
 
@@ -30,22 +31,12 @@ def strategy_for(workload: Workload, devices: list[str]) -> tf.distribute.Strate
 
 
 def _make(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
-    if workload.all_reduce is AllReduce.NCCL and not all("GPU" in d for d in devices):
-        raise WorkloadError(
-            f"{workload.id}: all_reduce='nccl' needs GPUs, and the devices are {', '.join(devices)}; "
-            "on CPUs use all_reduce='copy' or 'hierarchical'"
-        )
-    if workload.all_reduce is AllReduce.NCCL and len(devices) > len(tf.config.get_visible_devices("GPU")):
-        raise WorkloadError(
-            f"{workload.id}: all_reduce='nccl' needs a GPU of its own for each replica, and one is split here; "
-            "leave out --tfperf-split-gpu, or use all_reduce='copy' or 'hierarchical'"
-        )
-    if workload.all_reduce is AllReduce.HIERARCHICAL and len(devices) > 1 and len(devices) % 2:
-        # TensorFlow's cross_device_utils adds up two halves of n // 2 replicas each, and says nothing of the last.
-        raise WorkloadError(
-            f"{workload.id}: all_reduce='hierarchical' needs an even number of devices, and there are {len(devices)}: "
-            "TensorFlow would leave one's gradients out; use all_reduce='copy' or 'nccl'"
-        )
+    require_devices(
+        workload,
+        on_gpus=all("GPU" in device for device in devices),
+        replicas=len(devices),
+        gpus=len(tf.config.get_visible_devices("GPU")),
+    )
     if workload.variable_update is VariableUpdate.HOROVOD:
         raise WorkloadError(
             f"{workload.id}: variable_update='horovod' is for published figures and replayed logs; "
@@ -63,11 +54,6 @@ def _parameter_device(workload: Workload, devices: list[str]) -> str:
     """The CPU, as tf_cnn_benchmarks' default has it, or the first GPU (where it deals them out over all GPUs)."""
     if workload.local_parameter_device is ParameterDevice.CPU:
         return "CPU:0"
-    if "GPU" not in devices[0]:
-        raise WorkloadError(
-            f"{workload.id}: local_parameter_device='gpu' needs GPUs, and the devices are {', '.join(devices)}; "
-            "leave it out to keep the parameters on the CPU"
-        )
     return devices[0]
 
 

@@ -137,9 +137,24 @@ def test_failed_measures_those_that_failed_last_time_only(pytester: pytest.Pytes
     pytester.runpytest("--update-baselines=failed", ".").assert_outcomes(passed=1, deselected=1)
 
 
+@pytest.mark.parametrize(
+    ("select", "said"),
+    [
+        ("fine", "no test failed last time, as pytest's cache has it"),
+        ("body", "none of the 1 that failed last time is selected"),
+    ],
+)
+def test_failed_says_why_it_selects_nothing(pytester: pytest.Pytester, select: str, said: str) -> None:
+    pytester.makepyfile(test_it=ONE_FAILS)
+    pytester.runpytest("-k", select)
+    result = pytester.runpytest("--update-baselines=failed", "-k", "fine")
+    assert f"tfperf: --update-baselines=failed: {said}" in result.stdout.str()
+
+
 def test_a_folder_that_can_not_be_written_is_refused_before_the_run(pytester: pytest.Pytester) -> None:
     (pytester.path / "baselines").write_text("a file where the folder should be")
-    with pytest.raises(pytest.UsageError, match="baselines can't be written"):
+    said = "baselines can't be written: a file is in its way.*--tfperf-baselines=DIR"
+    with pytest.raises(pytest.UsageError, match=said):
         pytester.parseconfigure("--update-baselines")
 
 

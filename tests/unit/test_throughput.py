@@ -13,6 +13,7 @@ from measurements import attempt
 
 from pytest_tfperf.throughput import (
     RunValue,
+    Spot,
     Throughput,
     hodges_lehmann,
     run_value,
@@ -302,3 +303,25 @@ def test_compiling_is_that_of_the_first_run() -> None:
 
 def test_a_runs_value_reads_in_images_per_second() -> None:
     assert RunValue(math.log(1402), 0.0, 1).images_per_sec == pytest.approx(1402)
+
+
+@pytest.mark.parametrize(
+    ("warmup", "timed", "spot"),
+    [
+        ([1.0, math.nan], [math.nan], Spot(run=1, window=0, step=10)),
+        ([1.0, 1.0], [1.0, math.inf, math.nan], Spot(run=1, window=2, step=20)),
+        ([1.0], [1.0, 1.0], None),
+        ([], [None, math.nan], Spot(run=1, window=2, step=10)),
+    ],
+    ids=["warm-up", "timed", "never", "a log"],
+)
+def test_where_a_loss_stopped_to_be_a_number_is_known(
+    warmup: list[float], timed: list[float], spot: Spot | None
+) -> None:
+    windows = [tuple(Window(5, 0.1, loss) for loss in losses) for losses in (timed, warmup)]
+    assert of(Attempt(windows[0], 64, windows[1])).diverged == spot
+
+
+def test_where_a_loss_stopped_to_be_a_number_is_known_over_several_runs() -> None:
+    fine, lost = (Attempt((Window(5, 0.1, loss),), 64) for loss in (1.0, math.nan))
+    assert summarise(Trial((fine, lost, fine))).diverged == Spot(run=2, window=1, step=5)

@@ -294,7 +294,16 @@ def test_no_pair_is_begun_that_would_end_too_late() -> None:
 def test_a_loss_that_is_no_number_is_invalid() -> None:
     found = contest(*two(loss=math.nan))
     assert found.outcome is Outcome.INVALID
-    assert "a's loss is nan" in found.reason
+    assert found.reason.startswith("INVALID: a's loss is nan by step 1, in the warm-up")
+
+
+def test_a_comparison_that_is_invalid_says_no_ratio_in_its_first_line() -> None:
+    said = message(contest(*two(loss=math.nan))).splitlines()
+    assert said[0].endswith(": INVALID: a's loss is nan by step 1, in the warm-up: what it trains is not a model")
+
+
+def test_a_comparison_of_a_loss_that_is_no_number_has_a_next_step() -> None:
+    assert "\n  next        the pipeline: a NaN" in message(contest(*two(loss=math.nan)))
 
 
 def test_what_is_not_judged_takes_one_pair_and_has_no_outcome() -> None:

@@ -19,6 +19,7 @@ from pytest_tfperf.judging.night import Cause, Night, Shift
 from pytest_tfperf.judging.noise import Noise
 from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.machine.canary import Moved
+from pytest_tfperf.throughput import Spot
 
 QUIET = Noise(0.001, math.inf, "quiet")
 ONE_PERCENT = Noise(0.01, math.inf, "1 %")
@@ -135,6 +136,20 @@ def test_an_infinite_loss_is_invalid() -> None:
 
 def test_a_loss_that_is_no_number_is_invalid_also_without_a_baseline() -> None:
     assert judge(throughput(1.0, loss=math.nan), None, Tolerance()).outcome is Outcome.INVALID
+
+
+@pytest.mark.parametrize(
+    ("runs", "since", "place"),
+    [
+        (1, Spot(run=1, window=0, step=7), " by step 7, in the warm-up"),
+        (1, Spot(run=1, window=3, step=1200), " by step 1,200, in window 3"),
+        (3, Spot(run=2, window=3, step=45), " by step 45, in window 3 of run 2"),
+        (1, None, ""),
+    ],
+)
+def test_a_loss_that_is_no_number_says_since_when(runs: int, since: Spot | None, place: str) -> None:
+    now = throughput(*[1.0] * runs, loss=math.nan, diverged=since)
+    assert judge(now, None, Tolerance()).reason == f"the loss is nan{place}: what it trains is not a model"
 
 
 def test_a_finite_loss_says_nothing() -> None:
