@@ -32,7 +32,6 @@ from pytest_tfperf.launchers.processes import (
     Spawner,
     WorkerProcess,
     describe_exit,
-    kill_group,
     log_tail,
     no_tensorflow,
 )
@@ -240,8 +239,7 @@ class LocalRun:
         """See `TrainingRun.close`."""
         if self._channel is not None:
             self._channel.close()
-        kill_group(self._process.pid)
-        self._process.exit_status(5)
+        self._process.end()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _await_call(self, listener: Listener, number: int) -> Channel:
@@ -286,9 +284,10 @@ class LocalRun:
         return kind(f"the worker (pid {self._process.pid}) {how} in phase {self._phase!r}\n{self._tail()}")
 
     def _hung(self) -> MeasurementError:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(self._process.pid, signal.SIGUSR1)  # faulthandler writes every thread's stack to the log
-            time.sleep(0.3)
+        if self._process.exit_status(0.001) is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(self._process.pid, signal.SIGUSR1)  # faulthandler writes every thread's stack to the log
+                time.sleep(0.3)
         self._on_hang()
         return Hung(
             f"the worker (pid {self._process.pid}) said nothing for {self._silence_seconds:g} s in phase "

@@ -1,19 +1,14 @@
-"""What a launcher holds open: nothing of a start that failed, of a stranger, or of a worker that was given up.
-
-Pythons that are played call as server or worker do, and import no TensorFlow.
-"""
+"""What a launcher holds open: nothing of a start that failed, of a stranger, or of a worker that was given up."""
 
 from __future__ import annotations
 
 import socket
-import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pythons import played
 
-import pytest_tfperf
 from pytest_tfperf.connection import Listener, Silence, connect
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.launchers import Job
@@ -23,22 +18,6 @@ from pytest_tfperf.workload import Workload
 
 JOB = Job(workload=Workload(model="trivial", batch_size=1), devices=Devices(kind=DeviceKind.CPU, count=1))
 PATIENT = 60
-
-
-def played(folder: Path, script: str) -> str:
-    """A Python that runs this script, whatever it is asked to run; `call()` is its channel to the driver."""
-    path = folder / "python"
-    begin = f"""\
-        #!{sys.executable} -P
-        import os, sys
-        sys.path.insert(0, {str(Path(pytest_tfperf.__file__).parents[1])!r})
-        from pytest_tfperf.connection import Address, connect
-        def call():
-            return connect(Address.parse(os.environ["TFPERF_ADDRESS"]))
-        """
-    path.write_text(textwrap.dedent(begin) + textwrap.dedent(script))
-    path.chmod(0o755)
-    return str(path)
 
 
 def open_sockets() -> set[str]:
@@ -73,7 +52,6 @@ def test_a_server_that_can_not_start_leaves_nothing_open(tmp_path: Path, server:
 
 
 CALLS_TWICE = """
-    import json
     job = json.load(sys.stdin)
     late = call()
     late.send({'hello': 'worker', 'number': job['number'] - 1})
