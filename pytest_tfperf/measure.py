@@ -63,7 +63,6 @@ class Bench:
         tests: int = 1,
         look: Callable[[], Canaries | None] = look,
     ) -> None:
-        self._launcher = launcher
         self._attempts = Attempts(launcher, settings, watch)
         self._baselines = baselines
         self._history = history
@@ -179,10 +178,6 @@ class Bench:
             row = replace(row, lower=old.lower, upper=old.upper)  # someone wrote these by hand
         (change,) = self._baselines.update(record.machine, {row.key: row})
         return change
-
-    def close(self) -> None:
-        """End all workers."""
-        self._launcher.close()
 
     def _tonight(self, topology: Topology) -> Tonight:
         """What is known of this machine's night."""

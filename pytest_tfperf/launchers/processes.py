@@ -71,7 +71,7 @@ class ForkServer:
             _end(self._process)
             raise
         try:
-            self.environment: dict[str, str] = self._await("ready", _IMPORT_SECONDS)["environment"]
+            self._await("ready", _IMPORT_SECONDS)
         except BaseException:
             self._channel.close()
             _end(self._process)

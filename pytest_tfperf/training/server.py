@@ -11,7 +11,6 @@ import os
 import select
 import signal
 import socket
-import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
@@ -28,16 +27,15 @@ def main() -> None:
     address = Address.parse(os.environ.pop("TFPERF_ADDRESS"))
     channel = connect(address)
     channel.send({"hello": "server", "pid": os.getpid()})
-    started = time.perf_counter()
     compile_only_what_is_asked()
     try:
-        from pytest_tfperf.training import worker
+        from pytest_tfperf.training import worker  # noqa: F401  # and so TensorFlow, once for all workers
     except ImportError as error:
         channel.send({"failed": f"{type(error).__name__}: {error}"})
         return
     gc.collect()
     gc.freeze()  # what is imported stays shared with every worker instead of being copied by a collection
-    channel.send({"ready": {"seconds": time.perf_counter() - started, "environment": worker.versions()}})
+    channel.send({"ready": True})
     server = _Server(channel, address)
     die_with_parent(driver, signal.SIGHUP)  # from now on there are workers, whose children no one else would end
     server.serve()

@@ -22,7 +22,6 @@ def call():
 _SERVER = """
 import types
 worker = types.ModuleType("pytest_tfperf.training.worker")
-worker.versions = dict
 worker.work = work
 sys.modules["pytest_tfperf.training.worker"] = worker
 from pytest_tfperf.training import server

@@ -40,7 +40,7 @@ FRESH = WORK + "    sys.exit(work(None, json.load(sys.stdin)))\n"
 ONE_PID_FOR_ALL = """
     channel = call()
     channel.send({"hello": "server"})
-    channel.send({"ready": {"environment": {}}})
+    channel.send({"ready": True})
     job = channel.receive()
     channel.send({"forked": 4711})
     channel.send({"exited": job["number"], "status": 3})
