@@ -6,6 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -253,14 +254,13 @@ class _Pairs:
             raise named from None
 
     def _run(self, name: str, side: Side, plan: Plan, examiner: Examiner | None = None) -> Attempt:
-        run = self._start(side, self._progress(name))
         try:
-            attempt = run_attempt(run, plan, self._watch)
-            if examiner is None:
-                return attempt
-            return replace(attempt, parts=examiner.parts(run, self._job(side), self._topology.host.usable_cores))
+            with closing(self._start(side, self._progress(name))) as run:
+                attempt = run_attempt(run, plan, self._watch)
+                if examiner is None:
+                    return attempt
+                return replace(attempt, parts=examiner.parts(run, self._job(side), self._topology.host.usable_cores))
         finally:
-            run.close()
             self._watch.done()
 
     def _in_order(self, b_first: bool) -> list[tuple[str, Side]]:

@@ -67,7 +67,6 @@ class Bench:
         look: Callable[[], Canaries | None] = look,
         largest_batch: LargestBatch | None = None,
     ) -> None:
-        self._launcher = launcher
         self._attempts = Attempts(launcher, settings, watch, largest_batch)
         self._watch = watch
         self._baselines = baselines
@@ -184,10 +183,6 @@ class Bench:
             row = replace(row, lower=old.lower, upper=old.upper)  # someone wrote these by hand
         (change,) = self._baselines.update(record.machine, {row.key: row})
         return change
-
-    def close(self) -> None:
-        """End all workers."""
-        self._launcher.close()
 
     def _tonight(self, topology: Topology) -> Tonight:
         """What is known of this machine's night."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from pytest_tfperf import catalogue
@@ -95,15 +96,14 @@ class Attempts:
 
     def _watched(self, job: Job, plan: Plan, enough: Enough, cores: int) -> Attempt:
         """One worker's attempt, with what else went on while it ran."""
-        run = self._launcher.start(job, self._watch.phase)
         try:
-            with self._guard.watching(job.devices.gpu_uuids) as seen:
-                attempt = run_attempt(run, plan, self._watch, enough)
-            if not attempt.unsettled and plan != SMOKE:
-                self._watch.phase("parts")
-                attempt = replace(attempt, parts=self._examiner.parts(run, job, cores))
+            with closing(self._launcher.start(job, self._watch.phase)) as run:
+                with self._guard.watching(job.devices.gpu_uuids) as seen:
+                    attempt = run_attempt(run, plan, self._watch, enough)
+                if not attempt.unsettled and plan != SMOKE:
+                    self._watch.phase("parts")
+                    attempt = replace(attempt, parts=self._examiner.parts(run, job, cores))
         finally:
-            run.close()
             self._watch.done()
         known = replace(attempt, environment={**attempt.environment, **seen.environment}, conditions=seen.conditions)
         return known.disturbed_by(seen.disturbance)

@@ -58,10 +58,6 @@ class BaselineStore:
             rows |= self._rows(folder, machine)
         return rows
 
-    def find(self, machine: str, key: Key) -> Baseline | None:
-        """The machine's row for this key; raises as `load` does."""
-        return self.load(machine).get(key)
-
     def machines(self) -> list[str]:
         """The machines that have a file, the published ones included."""
         return sorted({name for folder in self._folders() for name in _machines(folder)}, key=baseline_file.natural)

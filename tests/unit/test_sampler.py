@@ -20,7 +20,7 @@ from nvml_stand_in import NOT_FOUND, NOT_SUPPORTED, UNKNOWN, Now, Slice, StandIn
 from pytest_tfperf.frozen_json import build
 from pytest_tfperf.hardware import sampler as sampler_module
 from pytest_tfperf.hardware.host_samples import HostWatch
-from pytest_tfperf.hardware.processes import own_processes, read_process
+from pytest_tfperf.hardware.processes import family, read_process, read_processes
 from pytest_tfperf.hardware.sampler import Sampler
 from pytest_tfperf.hardware.software import host_facts
 from pytest_tfperf.machine.telemetry import GpuProcess, GpuSample, Sample, Throttle
@@ -233,8 +233,8 @@ def test_counters_that_are_all_zero_are_none(machine):
 # Whose process
 
 
-def test_own_processes_are_the_roots_and_all_below(machine):
-    assert own_processes({PYTEST}, machine.root / "proc") == {PYTEST, SERVER, WORKER}
+def test_a_family_is_the_roots_and_all_below(machine):
+    assert family({PYTEST}, read_processes(machine.root / "proc").values()) == {PYTEST, SERVER, WORKER}
 
 
 def test_a_process_that_is_gone_is_none():
