@@ -27,8 +27,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 $(VENV)/bin/python:
+	@$(PYTHON) -V >/dev/null 2>&1 || \
+	  { echo "there is no Python that runs at $(PYTHON); pytest-tfperf needs 3.11 or newer, try: make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "pytest-tfperf needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V); try: make PYTHON=python3.12"; exit 1; }
+	  { echo "pytest-tfperf needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V 2>&1); try: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
