@@ -42,8 +42,12 @@ from pytest_tfperf.trial import Window
 # What TensorFlow, Keras and XLA read once, when they are imported: a server that imported under other values is no use.
 _READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "CUDA_", "LD_LIBRARY_PATH", "OMP_", "MKL_", "ONEDNN_", "PYTHON")
 
-# The last words of native code that catches no failed allocation; TensorFlow's own allocators raise instead.
-_NO_MEMORY_IN_CPP = "std::bad_alloc"
+# The last words of native code that a failed allocation ended: TensorFlow's kernels, CUDA's libraries and NCCL check
+# for it and abort, or don't and crash. An allocator also warns where it could do with less: that is no failure.
+_NO_MEMORY_IN_CPP = re.compile(
+    r"std::bad_alloc|out of memory(?!.*not a failure)|RESOURCE_EXHAUSTED|_ALLOC_FAILED", re.IGNORECASE
+)
+_LAST_WORDS_BYTES = 256 * 1024  # the stacks of all threads follow them
 
 _LOGS_KEPT_SECONDS = 30 * 86_400.0
 # As `LocalLauncher` names them, to the letter: the folder may be a project's own `logs/`.
@@ -279,7 +283,7 @@ class LocalRun:
         kind = MeasurementError
         if status == -signal.SIGKILL and _out_of_memory_kills() > self._out_of_memory_kills:
             kind, how = OutOfMemory, "was ended by the kernel's out-of-memory killer"
-        elif status == -signal.SIGABRT and _NO_MEMORY_IN_CPP in log_tail(Path(self.log)):
+        elif status in (-signal.SIGABRT, -signal.SIGSEGV) and _NO_MEMORY_IN_CPP.search(self._said()):
             kind = OutOfMemory
         return kind(f"the worker (pid {self._process.pid}) {how} in phase {self._phase!r}\n{self._tail()}")
 
@@ -296,6 +300,12 @@ class LocalRun:
 
     def _tail(self) -> str:
         return f"the end of its log ({self.log}):\n{log_tail(Path(self.log))}"
+
+    def _said(self) -> str:
+        try:
+            return Path(self.log).read_bytes()[-_LAST_WORDS_BYTES:].decode(errors="replace")
+        except OSError:
+            return ""
 
 
 def _environment(job: Job) -> dict[str, str]:

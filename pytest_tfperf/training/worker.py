@@ -22,19 +22,13 @@ from pytest_tfperf.training.devices import configure, keep_to_quota
 from pytest_tfperf.training.examination import examine
 from pytest_tfperf.training.inputs import InputSpec
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
+from pytest_tfperf.training.out_of_memory import out_of_memory, who_has_it
 from pytest_tfperf.training.precision import tf32_in_use
 from pytest_tfperf.training.records import naming_corrupt
 from pytest_tfperf.training.skipped import Skipped
 from pytest_tfperf.training.strategies import strategy_for
 from pytest_tfperf.training.trainers import Windows, trainer_for
 from pytest_tfperf.workload import Workload
-
-# CUDA and its libraries may run out where TensorFlow's allocator does not; it passes on what they say.
-_OUT_OF_MEMORY = ("CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
-
-# What is left to say where cuBLAS and cuDNN find no room for their handles beside another process's memory.
-_NO_HANDLE = ("DNN library", "cuBLAS handle", "CUDNN_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_NOT_INITIALIZED")
-_TAKEN = ". Often another process holds the GPU's memory: nvidia-smi shows which"
 
 
 def work(channel: Channel, job: dict[str, Any]) -> int:
@@ -57,22 +51,11 @@ def work(channel: Channel, job: dict[str, Any]) -> int:
         return 0  # the driver has what it wants
     except BaseException as error:  # the driver reports whatever it was
         traceback.print_exc()
-        text = str(error)[:2000] + (_TAKEN if any(words in str(error) for words in _NO_HANDLE) else "")
-        fault = {"type": type(error).__name__, "message": text, "out_of_memory": _out_of_memory(error)}
+        text = str(error)[:2000] + who_has_it(error)
+        fault = {"type": type(error).__name__, "message": text, "out_of_memory": out_of_memory(error)}
         channel.send({"error": fault})
         return 1
     return 0
-
-
-def _out_of_memory(error: BaseException | None) -> bool:
-    """Whether this, or what led to it in a user's function, is a lack of memory."""
-    while error is not None:
-        if isinstance(error, (MemoryError, tf.errors.ResourceExhaustedError)):
-            return True
-        if isinstance(error, tf.errors.OpError) and any(words in str(error) for words in _OUT_OF_MEMORY):
-            return True
-        error = error.__cause__
-    return False
 
 
 def versions() -> dict[str, str]:
