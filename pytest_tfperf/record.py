@@ -83,6 +83,10 @@ class Record:
         return plain | {"workload": self.workload.id}
 
 
+# These said what TensorFlow was built with, and read as if they were what it runs with.
+_RENAMED = {"cuda": "cuda_build", "cudnn": "cudnn_build"}
+
+
 def environment_of(baseline: Baseline) -> dict[str, str]:
     """A baseline's software, name to version."""
     return dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part)
@@ -90,12 +94,14 @@ def environment_of(baseline: Baseline) -> dict[str, str]:
 
 def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[str]:
     """What differs between a baseline's software and today's: "tensorflow 1.3.0 -> 2.21.0", sorted by name."""
-    then = environment_of(baseline)
+    then, now = _by_todays_names(environment_of(baseline)), _by_todays_names(environment)
     return [
-        f"{name} {then[name]} -> {environment[name]}"
-        for name in sorted(then.keys() & environment.keys())
-        if then[name] != environment[name]
+        f"{name} {then[name]} -> {now[name]}" for name in sorted(then.keys() & now.keys()) if then[name] != now[name]
     ]
+
+
+def _by_todays_names(environment: Mapping[str, str]) -> dict[str, str]:
+    return {_RENAMED.get(name, name): value for name, value in environment.items()}
 
 
 def _plain(value: Any) -> Any:

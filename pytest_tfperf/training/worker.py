@@ -21,6 +21,7 @@ from pytest_tfperf.topology import DeviceKind, Devices
 from pytest_tfperf.training.devices import configure, keep_to_quota
 from pytest_tfperf.training.examination import examine
 from pytest_tfperf.training.inputs import InputSpec
+from pytest_tfperf.training.libraries import loaded
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
 from pytest_tfperf.training.out_of_memory import out_of_memory, who_has_it
 from pytest_tfperf.training.precision import tf32_in_use
@@ -28,6 +29,7 @@ from pytest_tfperf.training.records import naming_corrupt
 from pytest_tfperf.training.skipped import Skipped
 from pytest_tfperf.training.strategies import strategy_for
 from pytest_tfperf.training.trainers import Windows, trainer_for
+from pytest_tfperf.training.variables import speed_variables
 from pytest_tfperf.workload import Workload
 
 
@@ -66,21 +68,22 @@ def versions() -> dict[str, str]:
         "tensorflow": tf.__version__,
         "keras": keras.__version__,
         "numpy": np.__version__,
-        "cuda": build.get("cuda_version", ""),
-        "cudnn": build.get("cudnn_version", ""),
+        "cuda_build": build.get("cuda_version", ""),
+        "cudnn_build": build.get("cudnn_version", ""),
     }
     return {name: version for name, version in found.items() if version}
 
 
 def _settings() -> dict[str, str]:
-    """What decides on speed beside the versions; asks devices, and so is nothing for the fork server."""
+    """What decides on speed beside the versions, after the first step; asks devices: nothing for the fork server."""
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     found = {
         "threads": str(threads or ""),
         "tf32": tf32_in_use(),
         "xla_flags": os.environ.get("XLA_FLAGS", "").strip().replace(" ", "_"),
+        "variables": speed_variables(os.environ),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in found.items() if value} | loaded()
 
 
 class _Ready(NamedTuple):
