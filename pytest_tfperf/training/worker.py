@@ -18,6 +18,7 @@ from pytest_tfperf import catalogue
 from pytest_tfperf.connection import Channel, ConnectionLost
 from pytest_tfperf.images.data import Data, OnCorrupt
 from pytest_tfperf.topology import DeviceKind, Devices
+from pytest_tfperf.training.architectures import advice
 from pytest_tfperf.training.devices import configure, keep_to_quota
 from pytest_tfperf.training.examination import examine
 from pytest_tfperf.training.inputs import InputSpec
@@ -53,7 +54,7 @@ def work(channel: Channel, job: dict[str, Any]) -> int:
         return 0  # the driver has what it wants
     except BaseException as error:  # the driver reports whatever it was
         traceback.print_exc()
-        text = str(error)[:2000] + who_has_it(error)
+        text = str(error)[:2000] + (who_has_it(error) or advice(error))
         fault = {"type": type(error).__name__, "message": text, "out_of_memory": out_of_memory(error)}
         channel.send({"error": fault})
         return 1
