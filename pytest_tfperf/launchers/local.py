@@ -37,6 +37,7 @@ from pytest_tfperf.launchers.processes import (
 )
 from pytest_tfperf.launchers.wedged import PROBE, Wedged
 from pytest_tfperf.parts import Parts
+from pytest_tfperf.topology import DeviceKind
 from pytest_tfperf.trial import Window
 
 # What TensorFlow, Keras and XLA read once, when they are imported: a server that imported under other values is no use.
@@ -48,6 +49,9 @@ _NO_MEMORY_IN_CPP = re.compile(
     r"std::bad_alloc|out of memory(?!.*not a failure)|RESOURCE_EXHAUSTED|_ALLOC_FAILED", re.IGNORECASE
 )
 _LAST_WORDS_BYTES = 256 * 1024  # the stacks of all threads follow them
+
+# A killed process ends when the driver has freed its memory, and the next worker wants that memory.
+_GPU_FREED_SECONDS = 60.0
 
 _LOGS_KEPT_SECONDS = 30 * 86_400.0
 # As `LocalLauncher` names them, to the letter: the folder may be a project's own `logs/`.
@@ -115,8 +119,15 @@ class LocalLauncher:
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
-        hung = partial(self._wedged.suspect, job.devices)
-        run = LocalRun(process, log, scratch, self._silence_seconds, self._python, hung)
+        run = LocalRun(
+            process,
+            log,
+            scratch,
+            self._silence_seconds,
+            self._python,
+            on_hang=partial(self._wedged.suspect, job.devices),
+            on_cpus=job.devices.kind is DeviceKind.CPU,
+        )
         try:
             run.prepare(listener, self._started, progress)
         except BaseException:
@@ -184,9 +195,12 @@ class LocalRun:
         scratch: Path,
         silence_seconds: float,
         python: str,
+        *,
         on_hang: Callable[[], None] = lambda: None,
+        on_cpus: bool = False,
     ) -> None:
         self._process = process
+        self._on_cpus = on_cpus
         self._scratch = scratch
         self._python = python
         self._silence_seconds = silence_seconds
@@ -244,6 +258,8 @@ class LocalRun:
         if self._channel is not None:
             self._channel.close()
         self._process.end()
+        if not self._on_cpus:
+            self._process.exit_status(_GPU_FREED_SECONDS)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _await_call(self, listener: Listener, number: int) -> Channel:

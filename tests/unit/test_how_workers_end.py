@@ -38,6 +38,19 @@ class Ended:
     def exit_status(self, timeout_seconds: float) -> int:
         return self._status
 
+    def end(self) -> None:
+        pass
+
+
+class Lingering(Ended):
+    """One that was killed, and that the driver of its GPU holds for a while."""
+
+    waited_seconds = 0.0
+
+    def exit_status(self, timeout_seconds: float) -> int:
+        self.waited_seconds += timeout_seconds
+        return super().exit_status(timeout_seconds)
+
 
 class Last:
     """A channel on which one more message comes, or none."""
@@ -115,3 +128,10 @@ def test_a_worker_says_itself_whether_it_ran_out_of_memory(
 ) -> None:
     error = {"type": "InternalError", "message": "no", "out_of_memory": flag}
     assert type(end(tmp_path, message={"error": error})) is kind
+
+
+@pytest.mark.parametrize(("on_cpus", "seconds"), [(True, 0.0), (False, 60.0)])
+def test_a_worker_on_gpus_is_waited_for_until_its_memory_is_free(tmp_path: Path, on_cpus: bool, seconds: float) -> None:
+    process = Lingering(-signal.SIGKILL)
+    LocalRun(process, tmp_path / "worker.log", tmp_path / "scratch", 5.0, "python", on_cpus=on_cpus).close()
+    assert process.waited_seconds == seconds
