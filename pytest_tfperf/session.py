@@ -52,6 +52,7 @@ class Session:
         self.live = live
         self.tests: list[str] = []
         self.marks: dict[str, tuple[bool, bool]] = {}  # whether a test is marked `cpu`, and `gpu`
+        self.reading: set[str] = set()  # the tests whose parameters name a pipeline that reads photographs
         self.records: list[Record] = []
         self.comparisons: dict[str, list[Comparison]] = {}
         self.deferred: dict[str, list[Record]] = {}
@@ -103,10 +104,11 @@ class Session:
 
     @property
     def runnable(self) -> list[str]:
-        """The tests that this machine can run, as far as marks tell: all but those for GPUs where there are none."""
-        if self.topology.gpus:
-            return self.tests
-        return [test for test in self.tests if self.marks.get(test) != (False, True)]
+        """The tests that can run here, as far as marks and parameters tell: GPUs and data that they need are there."""
+        lacking = set() if self.settings.data_dir else self.reading
+        if not self.topology.gpus:
+            lacking = lacking | {test for test in self.tests if self.marks.get(test) == (False, True)}
+        return [test for test in self.tests if test not in lacking]
 
     def fault(self, error: NoData | NotEnoughDevices | NotBuiltYet | NoBaseline) -> str:
         """Why what else skips a test is an error to a nightly gate, of which nothing may pass unmeasured; else ""."""
@@ -203,6 +205,8 @@ class Session:
         if not self.tests or self.settings.coverage:
             return []
         said = summary.before(self.topology.machine, len(self.runnable), *self.expected_seconds(), self.settings)
+        if self.settings.data_dir and self.reading.isdisjoint(self.runnable):
+            said.append(summary.nothing_reads(self.settings.data_dir))
         return [*said, *(f"tfperf: {line}" for line in self._remarks)]
 
     def _of_baselines(self) -> list[str]:

@@ -41,6 +41,14 @@ def before(machine: str, tests: int, seconds: float, unknown: int, settings: Set
     return lines
 
 
+def nothing_reads(folder: Path) -> str:
+    """A data folder of which no test has a use, as far as parameters tell."""
+    return (
+        f"tfperf: no selected test that can run here names an input pipeline that reads {folder} among its parameters; "
+        "perf_tests has some: pytest perf_tests -k imagenet"
+    )
+
+
 def summary(
     records: Sequence[Record],
     changes: Sequence[Change],

@@ -52,3 +52,10 @@ def test_what_is_missing_is_said_once_for_each_reason() -> None:
 def test_workers_of_xdist_would_each_read_their_own_tests() -> None:
     status, _ = tried("--tfperf-coverage", "-n2", *DOCUMENTS)
     assert status == 4
+
+
+def test_photographs_have_tests_that_need_no_gpu() -> None:
+    reading = ["perf_tests/test_cpu.py", "-m", "cpu and not slow", "-k", "imagenet"]
+    _, lines = tried(*reading)
+    assert [line.partition(":")[0] for line in lines if " skipped: " in line] == ["2 skipped"]
+    assert any("tfperf make-imagenet DIR" in line for line in lines)
