@@ -14,7 +14,7 @@ from pytest_tfperf.baseline import Baseline, Change, Key
 from pytest_tfperf.comparison import Comparison
 from pytest_tfperf.errors import BaselineError, NoBaseline, NoData, NotBuiltYet, NotEnoughDevices, TfperfError
 from pytest_tfperf.gate.consequence import EXIT_REGRESSED, exit_status
-from pytest_tfperf.gate.coverage import unmeasured
+from pytest_tfperf.gate.coverage import not_built, unmeasured
 from pytest_tfperf.gate.reference import floor_rate, reference_for
 from pytest_tfperf.gate.resolution import rows_too_tight, too_tight, without_spread
 from pytest_tfperf.judging.noise import noise_of
@@ -272,7 +272,7 @@ class Session:
         `skips`: count also what kept tests from measuring.
         """
         if self.settings.coverage:
-            return coverage(self._published, unmeasured(self._published, self.keys))
+            return coverage(self._published, unmeasured(self._published, self.keys), not_built(self._published))
         compared = [comparison for found in self.comparisons.values() for comparison in found]
         parts = (
             summary.comparisons(compared),
