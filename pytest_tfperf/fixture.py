@@ -264,6 +264,12 @@ class ThroughputFixture:
         against = (Consequence.FAILS, Consequence.WARNS)
         return self._messages([j for j in self._judged if consequence(j, settings) in against])
 
+    def failed(self) -> str:
+        """What fails the test although it came to no end: the regressions that were confirmed before that; else ""."""
+        settings = self.session.settings
+        decided = [j for j in self._judged if not (isinstance(j, Record) and j.undecided)]
+        return self._messages([j for j in decided if consequence(j, settings) is Consequence.FAILS])
+
     def _refuse(self, *topologies: Topology) -> None:
         if self._over:
             raise TfperfError(

@@ -7,12 +7,13 @@ import threading
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
 
-from pytest_tfperf import catalogue, settings
+from pytest_tfperf import catalogue, place, settings
 from pytest_tfperf.errors import (
     BaselineError,
     MeasurementError,
@@ -223,8 +224,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Tell "could not measure" (an error) from "regressed" (a failure), and say either without a traceback."""
     report = yield
-    if _FIXTURE in item.stash and call.excinfo is not None:
-        _word(report, item, item.stash[_FIXTURE], call.excinfo.value)
+    if report.failed and call.excinfo is not None and item.nodeid in item.config.stash[_SESSION].tests:
+        _word(report, item, call.excinfo.value)
     return report
 
 
@@ -391,17 +392,41 @@ def _warn(item: pytest.Item, text: str) -> None:
     )
 
 
-def _word(report: pytest.TestReport, item: pytest.Item, fixture: ThroughputFixture, error: BaseException) -> None:
+def _word(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> None:
     from pytest_tfperf.fixture import FAILURES
 
-    if not report.failed:
-        return  # skipped, or a mark expected it
-    if isinstance(error, (MeasurementError, BaselineError)):
-        # JUnit and pytest's summary call "error" what fails outside of the call: nothing was tested.
-        report.when = "setup" if report.when == "call" else report.when
-        report.longrepr = str(error)
-        fixture.session.not_measured.append((item.nodeid, report.longrepr.partition("\n")[0]))
+    fixture = item.stash.get(_FIXTURE, None)
+    if isinstance(error, TfperfError):
+        _word_error(report, item, error, fixture)
     elif isinstance(error, FAILURES):
+        report.when = (
+            "call" if report.when == "setup" else report.when
+        )  # measured by a fixture, and a failure all the same
         report.longrepr = str(error)
-    elif missed := fixture.unsaid():
+    elif fixture is not None and (missed := fixture.unsaid()):
         report.sections.append(("throughput", missed))
+
+
+def _word_error(
+    report: pytest.TestReport, item: pytest.Item, error: TfperfError, fixture: ThroughputFixture | None
+) -> None:
+    """What could not be measured is an error; but no error hides a regression that the test had measured before it."""
+    said = str(error)
+    if not isinstance(error, (MeasurementError, BaselineError)):  # what is to be mended is the test
+        said = f"{_line(item, error)}: {said}"
+    if report.when != "teardown" and fixture is not None and (failed := fixture.failed()):
+        report.when, report.longrepr = "call", f"{failed}\n\n{said}"
+        return
+    # JUnit and pytest's summary call "error" what fails outside of the call: nothing was tested.
+    report.when = "setup" if report.when == "call" else report.when
+    report.longrepr = said
+    item.config.stash[_SESSION].not_measured.append((item.nodeid, said.partition("\n")[0]))
+    if fixture is not None and (missed := fixture.unsaid()):
+        report.sections.append(("throughput", missed))
+
+
+def _line(item: pytest.Item, error: TfperfError) -> str:
+    """Where the test made the call that was refused, or where the test begins."""
+    folder = item.config.invocation_params.dir
+    path, line, _ = item.reportinfo()
+    return place.line_of(error, folder) or place.shown(Path(path), (line or 0) + 1, folder)

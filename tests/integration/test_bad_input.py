@@ -123,16 +123,17 @@ def test_an_option_wins_over_the_environment_and_that_over_the_ini_file(
         ("throughput.compare(W, W, on=gpu_topology.take(1), max_seconds=0)", "max_seconds=0 must be above 0"),
         ("throughput.compare(W, W, on=gpu_topology.take(1), tolerance=2)", "give a fraction between 0 and 1"),
         ("throughput.compare(W, W, on=gpu_topology.take(1), steps=0)", "at least one step must be timed"),
+        ("throughput.check(W.with_(batch_size=0), on=gpu_topology.take(1))", "batch_size=0: images per replica must"),
     ],
 )
-def test_a_bad_argument_fails_the_test_before_a_worker_starts(bad_calls: Finished, call: str, said: str) -> None:
+def test_a_bad_argument_ends_the_test_before_a_worker_starts(bad_calls: Finished, call: str, said: str) -> None:
     case = bad_calls.cases[f"test_it[{CALLS[call]}]"]
-    assert said in case.message
+    assert said in case.text
 
 
 CALLS: dict[str, int] = {
     mark.args[1][i][0]: i
-    for mark in test_a_bad_argument_fails_the_test_before_a_worker_starts.pytestmark
+    for mark in test_a_bad_argument_ends_the_test_before_a_worker_starts.pytestmark
     for i in range(len(mark.args[1]))
 }
 
@@ -159,6 +160,17 @@ def bad_calls(shared: Project) -> Finished:
         """,
     )
     return shared.run()
+
+
+def test_a_bad_argument_is_no_regression(bad_calls: Finished) -> None:
+    assert (set(bad_calls.kinds.values()), bad_calls.status) == ({"error"}, 6)
+
+
+@pytest.mark.parametrize("call", ["steps=0", "batch_size=0"])  # the second raises inside of dataclasses
+def test_a_bad_argument_is_told_in_one_line_that_begins_with_its_place(bad_calls: Finished, call: str) -> None:
+    number = next(number for text, number in CALLS.items() if call in text)
+    said = bad_calls.cases[f"test_it[{number}]"].text
+    assert re.fullmatch(rf"test_it\.py:10: {call}: .*", said), said
 
 
 def test_no_worker_was_started_for_a_bad_argument(bad_calls: Finished, shared: Project) -> None:
