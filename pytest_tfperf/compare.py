@@ -24,6 +24,7 @@ from pytest_tfperf.measuring.largest_batch import LargestBatch
 from pytest_tfperf.measuring.turns import Pair, may_take_turns, pair_of_runs, take_turns
 from pytest_tfperf.measuring.windows import Plan, Watch, run_attempt
 from pytest_tfperf.parts import Input
+from pytest_tfperf.possible import require_possible
 from pytest_tfperf.throughput import run_value, summarise
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt, Trial
@@ -102,12 +103,14 @@ def compare(
         test: pytest's node id.
 
     Raises:
-        WorkloadError: a name that nobody has.
+        WorkloadError: a name that nobody has, or what these devices can't train.
         NoData, MeasurementError: real images are to be read, and there are none.
         MeasurementError: a worker died, hung or raised; `OutOfMemory` names the largest batch that fits.
     """
+    assert topology.devices is not None, "take() says which devices"
     for side in (a, b):
         catalogue.check(side.workload)
+        require_possible(side.workload, topology.devices)
         catalogue.check_data(side.workload, side.data)
     cap = cap or Cap()
     started = time.monotonic()

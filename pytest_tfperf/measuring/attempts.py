@@ -12,6 +12,7 @@ from pytest_tfperf.measuring.examiner import Examiner
 from pytest_tfperf.measuring.guard import Guard
 from pytest_tfperf.measuring.largest_batch import LargestBatch
 from pytest_tfperf.measuring.windows import SMOKE, Enough, Plan, Watch, run_attempt
+from pytest_tfperf.possible import require_possible
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt
@@ -65,7 +66,7 @@ class Attempts:
         """An attempt that settled; says what disturbed it, if anything did, and what its step is made of.
 
         Raises:
-            WorkloadError: a name that nobody has.
+            WorkloadError: a name that nobody has, or what these devices can't train.
             NoData, MeasurementError: the workload reads real images, and there are none.
             MeasurementError: the worker died, hung or raised; `Spoilt`: the throughput never settled; `OutOfMemory`,
                 which names the largest batch that fits.
@@ -73,6 +74,7 @@ class Attempts:
         catalogue.check(workload)
         catalogue.check_data(workload, self._data)
         assert topology.devices is not None, "take() says which devices"
+        require_possible(workload, topology.devices)
         job = Job(
             workload=workload,
             devices=topology.devices,

@@ -15,7 +15,7 @@ from pytest_tfperf.training.inputs import Batch, dataset_ended, placed
 from pytest_tfperf.training.losses import WEIGHT_DECAY
 from pytest_tfperf.training.optimizers import LEARNING_RATE, MOMENTUM
 from pytest_tfperf.training.precision import loss_scale
-from pytest_tfperf.workload import Optimizer, VariableUpdate, Workload
+from pytest_tfperf.workload import Optimizer, Workload
 
 
 class FitLoop:
@@ -34,9 +34,6 @@ class FitLoop:
 
     Args:
         as `TrainingLoop`; the model is compiled here.
-
-    Raises:
-        WorkloadError: a workload that `fit` has no way to train.
     """
 
     def __init__(
@@ -46,7 +43,6 @@ class FitLoop:
         inputs: tf.data.Dataset | Batch,
         workload: Workload,
     ) -> None:
-        _require_possible(strategy, workload)
         self.images_per_step = workload.batch_size * strategy.num_replicas_in_sync
         self._model = model
         self._workload = workload
@@ -174,16 +170,3 @@ def _form(strategy: tf.distribute.Strategy, model: keras.Model) -> tf.data.Datas
     replicas = strategy.num_replicas_in_sync
     images, labels = tf.zeros((replicas, *model.input_shape[1:])), tf.zeros(replicas, tf.int32)
     return tf.data.Dataset.from_tensors((images, labels)).repeat()
-
-
-def _require_possible(strategy: tf.distribute.Strategy, workload: Workload) -> None:
-    if workload.forward_only:
-        raise WorkloadError(f"{workload.id}: model.fit trains; use trainer='loop' with forward_only")
-    if workload.variable_update is VariableUpdate.INDEPENDENT:
-        raise WorkloadError(
-            f"{workload.id}: model.fit has all replicas exchange their gradients; use trainer='loop' with 'independent'"
-        )
-    if workload.xla and strategy.num_replicas_in_sync > 1:
-        raise WorkloadError(
-            f"{workload.id}: model.fit compiles the update too, and replicas can't meet inside XLA; use trainer='loop'"
-        )

@@ -125,19 +125,6 @@ def test_xla_is_off_where_it_was_not_asked_for(cpus: list[str], fit: Callable[..
     assert fit(cpus[:1])[1].jit_compile is False
 
 
-@pytest.mark.parametrize(
-    ("workload", "message"),
-    [
-        ({"forward_only": True}, "use trainer='loop' with forward_only"),
-        ({"variable_update": "independent"}, "use trainer='loop' with 'independent'"),
-        ({"xla": True}, "replicas can't meet inside XLA"),
-    ],
-)
-def test_what_fit_cannot_train_says_so(cpus: list[str], workload: dict[str, Any], message: str) -> None:
-    with pytest.raises(WorkloadError, match=message):
-        build(cpus[:2], trainer="keras", **workload)
-
-
 def test_a_window_of_no_steps_is_refused(cpus: list[str], fit: Callable[..., Built]) -> None:
     with pytest.raises(WorkloadError, match="at least 1 step"):
         fit(cpus[:1])[0].run(0)
