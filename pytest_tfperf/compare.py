@@ -261,7 +261,8 @@ class _Pairs:
             attempt = run_attempt(run, plan, self._watch)
             if examiner is None:
                 return attempt
-            return replace(attempt, parts=examiner.parts(run, self._job(side), self._topology.host.usable_cores))
+            cores, images_per_sec = self._topology.host.usable_cores, run_value(attempt).images_per_sec
+            return replace(attempt, parts=examiner.parts(run, self._job(side), cores, images_per_sec))
         finally:
             run.close()
             self._watch.done()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pytest_tfperf.breakdown import TRAINING_PASSES, Bound, Breakdown, Slower, slower_part
+from pytest_tfperf.breakdown import Bound, Breakdown, Slower, passes, slower_part
 from pytest_tfperf.judging.verdict import Outcome
 from pytest_tfperf.machine.conditions import Conditions, GpuConditions, merged
 from pytest_tfperf.parts import Input
@@ -78,9 +78,9 @@ def _input(found: Breakdown) -> str:
 def _compute(found: Breakdown, workload: Workload) -> str:
     assert found.products_fraction is not None
     assert found.multiply_adds_per_image is not None
-    passes = 1 if workload.forward_only else TRAINING_PASSES
-    work = f"{passes} x 2 x " if passes > 1 else "2 x "
-    giga = found.multiply_adds_per_image / passes / 1e9
+    times = passes(workload)
+    work = f"{times} x 2 x " if times > 1 else "2 x "
+    giga = found.multiply_adds_per_image / times / 1e9
     text = f"{percent(found.products_fraction)} of the rate of matrix products ({work}{giga:.4g} GMAC an image)"
     return f"{text}: the machine was slower when those were timed" if found.products_fraction > 1 else text
 
