@@ -18,7 +18,7 @@ _COLUMNS: Sequence[tuple[str, str, Callable[[Record], str]]] = (
     ("change", ">", lambda r: change(r.verdict.change) if r.verdict and r.verdict.change is not None else "-"),
     ("fails at", ">", lambda r: _fails_at(r)),
     ("detects", ">", lambda r: _detects(r)),
-    ("limit", "<", limit),
+    ("limit", "<", lambda r: limit(r.breakdown)),
     ("outcome", "<", lambda r: outcome(r)),
     ("document", ">", lambda r: rate(r.document.reference) if r.document else "-"),
 )

@@ -19,9 +19,8 @@ _HARMLESS = "idle"  # a GPU that waits for its input
 _WORTH_SAYING = 0.005
 
 
-def limit(record: Record) -> str:
+def limit(found: Breakdown | None) -> str:
     """For a table: "input 3 %", "compute 87 %", "compute" where the share isn't known, "-" where the limit isn't."""
-    found = record.breakdown
     if found is None or found.bound is None:
         return "-"
     word, share = found.bound.value.removesuffix("-bound"), found.products_fraction
