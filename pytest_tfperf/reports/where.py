@@ -110,6 +110,7 @@ def _gpu(gpu: GpuConditions) -> str:
     told = (
         None if gpu.temperature_celsius_max is None else f"{gpu.temperature_celsius_max} C",
         None if gpu.sm_clock_mhz_median is None else f"{gpu.sm_clock_mhz_median:,.0f} MHz",
+        None if gpu.memory_clock_mhz_median is None else f"memory {gpu.memory_clock_mhz_median:,.0f} MHz",
         None if gpu.power_watts_mean is None else f"{gpu.power_watts_mean:.0f} W",
         _share(gpu.utilisation_fraction_mean, "used {} of the time", always=True),
         None if gpu.memory_used_bytes_max is None else f"{gpu.memory_used_bytes_max / _GIB:.1f} GiB",

@@ -25,6 +25,7 @@ GPU = GpuConditions(
     uuid="GPU-1",
     temperature_celsius_max=68,
     sm_clock_mhz_median=1755.0,
+    memory_clock_mhz_median=3201.0,
     power_watts_mean=290.4,
     utilisation_fraction_mean=0.97,
     memory_used_bytes_max=12 * 2**30,
@@ -119,7 +120,8 @@ def test_the_host_is_told_in_one_line() -> None:
 
 def test_a_gpu_is_told_in_one_line() -> None:
     assert said("GPU 0", in_weather(Conditions(seconds=1.0, gpus=(GPU,)))) == (
-        "68 C, 1,755 MHz, 290 W, used 97 % of the time, 12.0 GiB, power cap 40 % of the time, beside python (pid 4711)"
+        "68 C, 1,755 MHz, memory 3,201 MHz, 290 W, used 97 % of the time, 12.0 GiB, "
+        "power cap 40 % of the time, beside python (pid 4711)"
     )
 
 
