@@ -314,8 +314,11 @@ def _end(pairs: int, aside: int, seconds: float, cap: Cap, most: int) -> str | N
     """Why no further pair is begun."""
     if pairs >= cap.pairs:
         return f"; max_pairs={cap.pairs} is reached"
-    if pairs >= most or seconds * (1 + 1 / (pairs + aside)) > cap.seconds:
+    if seconds * (1 + 1 / (pairs + aside)) > cap.seconds:
         return f"; the next pair would end after max_seconds={cap.seconds:g}"
+    if pairs >= most:
+        room = f"the first {LEAST_PAIRS} pairs left room for {most} in max_seconds={cap.seconds:g}"
+        return f"; {room}, and the looks were planned for so many"
     return None
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from workers import PlayedRun
 
+from pytest_tfperf import compare as compare_module
 from pytest_tfperf.breakdown import Bound, Breakdown
 from pytest_tfperf.compare import Cap, Side, compare
 from pytest_tfperf.comparison import How
@@ -306,6 +307,18 @@ def test_no_pair_is_begun_that_would_end_too_late() -> None:
     assert found.outcome is Outcome.INCONCLUSIVE
     assert len(found.log_ratios) == 1
     assert "max_seconds" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("pairs", "seconds", "said"),
+    [
+        (4, 55.0, "the next pair would end after max_seconds=60"),
+        (4, 40.0, "the first 3 pairs left room for 4 in max_seconds=60, and the looks were planned for so many"),
+        (9, 40.0, "max_pairs=9 is reached"),
+    ],
+)
+def test_an_end_says_what_it_came_by(pairs: int, seconds: float, said: str) -> None:
+    assert compare_module._end(pairs, 0, seconds, Cap(pairs=9, seconds=60.0), 4) == f"; {said}"
 
 
 def test_a_loss_that_is_no_number_is_invalid() -> None:
