@@ -8,7 +8,7 @@ collection must not. Users' own names are added by `register` (the plugin's hook
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -37,14 +37,25 @@ def register(room: str, names: Mapping[str, str]) -> None:
     """Add users' own names to `room` ("models" or "pipelines").
 
     Raises:
-        WorkloadError: a name that is ours already, or a target that is not "package.module:function".
+        WorkloadError: a name that is ours already or was given to another target, or a target that is not
+            "package.module:function".
     """
     for name, target in names.items():
         if name in _functions(room):
             raise WorkloadError(f"{name!r} is one of pytest-tfperf's own {room}: give yours another name")
         if ":" not in target:
             raise WorkloadError(f"{name!r} = {target!r}: write the function as 'package.module:function'")
-        _registered[room][name] = target
+        known = _registered[room].setdefault(name, target)
+        if known != target:
+            raise WorkloadError(f"{name!r} names two {room}, {known!r} and {target!r}: give one of them another name")
+
+
+def forget() -> Callable[[], None]:
+    """Forget users' names, and return what brings today's back: pytest sessions run in one process, even nested."""
+    before = registered()
+    for names in _registered.values():
+        names.clear()
+    return lambda: _registered.update(before)
 
 
 def resolve_model(name: str) -> str:

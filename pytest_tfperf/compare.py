@@ -6,6 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -14,6 +15,7 @@ from pytest_tfperf.breakdown import breakdown
 from pytest_tfperf.comparison import LEAST_PAIRS, Comparison, Finding, How, Measured, SetAside, decide
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
 from pytest_tfperf.images.data import Data
+from pytest_tfperf.judging.loss import no_number
 from pytest_tfperf.judging.verdict import Outcome, Tolerance
 from pytest_tfperf.launchers import Job, Launcher, Progress, TrainingRun
 from pytest_tfperf.machine.telemetry import remedy
@@ -263,12 +265,11 @@ class _Pairs:
             raise named from None
 
     def _run(self, name: str, side: Side, plan: Plan, *, examined: bool = False) -> Attempt:
-        run = self._start(side, self._progress(name))
         try:
-            attempt = run_attempt(run, plan, self._watch)
-            return self._examined(name, side, run, attempt) if examined else attempt
+            with closing(self._start(side, self._progress(name))) as run:
+                attempt = run_attempt(run, plan, self._watch)
+                return self._examined(name, side, run, attempt) if examined else attempt
         finally:
-            run.close()
             self._watch.done()
 
     def _examined(self, name: str, side: Side, run: TrainingRun, attempt: Attempt) -> Attempt:
@@ -302,11 +303,9 @@ def _finding(pairs: list[Pair], tolerance: Tolerance, most: int) -> Finding:
     errors = [pair.error for pair in pairs if math.isfinite(pair.error)]
     window_error = math.sqrt(statistics.fmean(error**2 for error in errors)) if errors else 0.0
     finding = decide([pair.log_ratio for pair in pairs], tolerance, most, window_error=window_error)
-    losses = {"a": summarise(Trial((pairs[-1].a,))).loss, "b": summarise(Trial((pairs[-1].b,))).loss}
-    for name, loss in losses.items():
-        if loss is not None and not math.isfinite(loss):
-            reason = f"{name}'s loss is {loss}: what it trains is not a model"
-            return finding.instead(Outcome.INVALID, reason)
+    for name, run in (("a", pairs[-1].a), ("b", pairs[-1].b)):
+        if diverged := no_number(summarise(Trial((run,))), f"{name}'s"):
+            return finding.instead(Outcome.INVALID, f"INVALID: {diverged}")
     return finding
 
 

@@ -19,6 +19,8 @@ _LENGTH = struct.Struct(">I")
 _DIGEST_BYTES = 32
 _MAX_BYTES = 64 * 1024 * 1024  # a frame longer than any message of ours is noise, not a reason to allocate
 
+_HELLO_SECONDS = 5.0  # who calls says so at once
+
 
 class ConnectionLost(Exception):
     """The other side is gone, or what arrived was not from someone who has the key."""
@@ -139,6 +141,23 @@ class Listener:
         except TimeoutError:
             raise Silence(f"nobody called within {timeout_seconds:g} s") from None
         return Channel(sock, self._key, ours=b"driver", theirs=b"worker")
+
+    def greet(self, timeout_seconds: float) -> tuple[Channel, dict[str, Any]]:
+        """The next caller's channel, and the message that says who called.
+
+        Raises:
+            Silence: nobody called within `timeout_seconds`; or somebody who has not the key, or says nothing, and was
+                hung up on.
+        """
+        channel = self.accept(timeout_seconds)
+        try:
+            return channel, channel.receive(_HELLO_SECONDS)
+        except ConnectionLost as error:
+            channel.close()
+            raise Silence(f"a stranger called: {error}") from None
+        except BaseException:
+            channel.close()
+            raise
 
     def close(self) -> None:
         """Stop listening; open channels stay."""

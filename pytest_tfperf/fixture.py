@@ -276,7 +276,7 @@ class ThroughputFixture:
                 "throughput: the test's body is through, and what is measured now could not fail it. "
                 "Measure in the test, or in a fixture before its yield"
             )
-        if any(on.devices is None for on in topologies):
+        if any(not on.is_taken for on in topologies):
             raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")
 
     def _earlier(self, workload: Workload, on: Topology) -> Record | None:

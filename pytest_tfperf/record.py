@@ -22,7 +22,8 @@ class Record:
     """A workload measured on a topology.
 
     Args:
-        test: pytest's node id, or the log that was replayed.
+        test: pytest's node id; "" of a log.
+        file: the log or the recorded trial that was replayed; "" where it was measured.
         workload: what was trained.
         topology: nodes x devices per node, as in "1x4".
         machine: the machine's key.
@@ -33,7 +34,7 @@ class Record:
         throughput: what came of them.
         verdict: what it was judged to be; None where it was only measured.
         runs_wanted: fresh runs in all that it takes, for a verdict or for a baseline.
-        document: a published figure for the same workload and topology, to show beside it.
+        document: a published figure for the same workload and topology, maybe of another machine, to show beside it.
         canaries: what the machine gave by itself meanwhile; None where nobody looked.
         breakdown: where the time went; None where no worker was asked.
         environment: software of the worker and the machine, name -> version.
@@ -51,6 +52,7 @@ class Record:
     throughput: Throughput
     gpu: str = ""
     gpu_fp32_tflops: float | None = None
+    file: str = ""
     verdict: Verdict | None = None
     document: Baseline | None = None
     runs_wanted: int = 0
@@ -88,11 +90,21 @@ def environment_of(baseline: Baseline) -> dict[str, str]:
     return dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part)
 
 
+SETTINGS = ("threads", "tf32", "xla_flags", "injected_slowdown")
+"""Names in an environment that are absent where nobody set them, so that setting one is a change; so are capitals'."""
+
+
 def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[str]:
-    """What differs between a baseline's software and today's: "tensorflow 1.3.0 -> 2.21.0", sorted by name."""
+    """What differs between a baseline's software and today's: "tensorflow 1.3.0 -> 2.21.0", sorted by name.
+
+    Of a version that only one of the two knows nothing is said; a setting that only one has was set, or unset.
+    """
     then = environment_of(baseline)
+    names = then.keys() & environment.keys()
+    if then:
+        names |= {name for name in then.keys() ^ environment.keys() if name in SETTINGS or name.isupper()}
     return [
-        f"{name} {then[name]} -> {environment[name]}"
-        for name in sorted(then.keys() & environment.keys())
-        if then[name] != environment[name]
+        f"{name} {then.get(name, '(unset)')} -> {environment.get(name, '(unset)')}"
+        for name in sorted(names)
+        if then.get(name) != environment.get(name)
     ]

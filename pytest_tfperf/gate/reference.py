@@ -21,7 +21,8 @@ class Reference:
         baseline: the row; None where there is none.
         floor: the row is a document's figure for a weaker machine.
         noise: between-run spread to reckon with; None without a baseline.
-        document: a published figure for the same workload and topology, whatever its machine; only shown.
+        document: a published figure for the same workload and topology, this machine's own where it has one, else the
+            highest of any machine; only shown.
     """
 
     baseline: Baseline | None
@@ -39,14 +40,15 @@ def reference_for(store: BaselineStore, machine: str, key: Key, *, gpu_fp32_tflo
 
     Only synthetic device data makes a floor, because what a real pipeline gives depends on the host.
     `gpu_fp32_tflops` is the peak rate of one GPU here, None where no floor can hold (CPUs, a split or partial GPU, a
-    rate that isn't known).
+    rate that isn't known). Other machines' files that can't be read are passed over: they must not cost this machine's
+    verdict.
 
     Raises:
-        BaselineError: a file that can't be read whole.
+        BaselineError: this machine's file can't be read whole.
     """
     rows = store.load(machine)
-    published = store.published_like(key)
-    document = max(published, key=lambda row: row.reference, default=None)
+    published = store.published_like(key, readable=True)
+    document = max(published, key=lambda row: (row.machine == machine, row.reference), default=None)
     own, floor = rows.get(key), False
     if own is None and gpu_fp32_tflops is not None and Workload.parse(key.workload).input_pipeline == "device":
         weaker = [r for r in published if r.gpu_fp32_tflops is not None and r.gpu_fp32_tflops <= gpu_fp32_tflops]

@@ -54,13 +54,8 @@ def read_processes(proc: Path = PROC) -> dict[int, Process]:
     return {pid: process for pid in pids if (process := read_process(pid, proc))}
 
 
-def own_processes(roots: Collection[int], proc: Path = PROC) -> frozenset[int]:
-    """The roots, what they started, and what belongs to a session that one of these leads."""
-    return family(roots, read_processes(proc).values())
-
-
 def belongs(process: Process, roots: Collection[int], proc: Path = PROC) -> bool:
-    """Whether it is one of `own_processes`, by its parents alone: cheap where there are many processes."""
+    """Whether it is of the roots' `family`, by its parents alone: cheap where there are many processes."""
     next_up: Process | None = process
     while next_up is not None:
         if next_up.pid in roots or next_up.session in roots:
@@ -70,7 +65,7 @@ def belongs(process: Process, roots: Collection[int], proc: Path = PROC) -> bool
 
 
 def family(roots: Collection[int], processes: Iterable[Process]) -> frozenset[int]:
-    """The pids of `roots` and of all their descendants.
+    """The pids of `roots`, of what they started, and of what belongs to a session that one of these leads.
 
     An orphan has lost its parent, but not the session in which it was started.
     """

@@ -56,6 +56,10 @@ class TrainingRun(Protocol):
         """The first call: tracing, compiling and one step."""
 
     @property
+    def fetches(self) -> bool:
+        """Whether each step fetches its batch."""
+
+    @property
     def environment(self) -> Mapping[str, str]:
         """Versions of what the worker runs on."""
 

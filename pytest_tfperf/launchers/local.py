@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -31,7 +32,6 @@ from pytest_tfperf.launchers.processes import (
     Spawner,
     WorkerProcess,
     describe_exit,
-    kill_group,
     log_tail,
     no_tensorflow,
 )
@@ -46,6 +46,8 @@ _READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "CUDA_", "LD_LIBRARY_PATH", "OMP_", 
 _NO_MEMORY_IN_CPP = "std::bad_alloc"
 
 _LOGS_KEPT_SECONDS = 30 * 86_400.0
+# As `LocalLauncher` names them, to the letter: the folder may be a project's own `logs/`.
+_OUR_LOG = re.compile(r"(worker|server)-\d{8}-\d{6}-\d+-[0-9a-f]{4}(-\d+)?\.log")
 
 _SCRATCH = "tfperf-worker-"
 _SCRATCH_KEPT_SECONDS = 2 * 86_400.0  # longer than any worker lives
@@ -149,12 +151,19 @@ class LocalLauncher:
         if self._listener is None or self._spawner is None:
             self._imported_under = now
             _forget_old(self._logs)
-            self._listener = Listener()
-            if self._fresh:
-                self._spawner = FreshInterpreters(self._python, self._listener)
-            else:
-                self._spawner = ForkServer(self._python, self._listener, self._logs / f"server-{self._session}.log")
+            listener = Listener()
+            try:
+                self._spawner = self._make_spawner(listener)
+            except BaseException:
+                listener.close()
+                raise
+            self._listener = listener
         return self._listener, self._spawner
+
+    def _make_spawner(self, listener: Listener) -> Spawner:
+        if self._fresh:
+            return FreshInterpreters(self._python, listener)
+        return ForkServer(self._python, listener, self._logs / f"server-{self._session}.log")
 
 
 class LocalRun:
@@ -184,6 +193,7 @@ class LocalRun:
         self.log = str(log)
         self.images_per_step = 0
         self.compile_seconds = 0.0
+        self.fetches = False
         self.environment: Mapping[str, str] = {}
 
     def prepare(self, listener: Listener, number: int, progress: Progress) -> None:
@@ -198,6 +208,7 @@ class LocalRun:
                 ready = message["ready"]
                 self.images_per_step = ready["images_per_step"]
                 self.compile_seconds = ready["compile_seconds"]
+                self.fetches = ready["fetches"]
                 self.environment = ready["environment"]
                 self._phase = "steps"
                 return
@@ -230,22 +241,21 @@ class LocalRun:
         """See `TrainingRun.close`."""
         if self._channel is not None:
             self._channel.close()
-        kill_group(self._process.pid)
-        self._process.exit_status(5)
+        self._process.end()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _await_call(self, listener: Listener, number: int) -> Channel:
         deadline = time.monotonic() + self._silence_seconds
         while time.monotonic() < deadline:
             try:
-                channel = listener.accept(0.2)
-                if channel.receive(5).get("number") == number:
-                    return channel
+                channel, hello = listener.greet(0.2)
             except Silence:
                 if (status := self._process.exit_status(0.001)) is not None:
                     raise self._died(status) from None
-            except ConnectionLost:
-                continue  # a stranger on the port, or a worker that was killed meanwhile
+                continue
+            if hello.get("number") == number:
+                return channel
+            channel.close()  # a worker that was given up meanwhile
         raise self._hung()
 
     def _next(self) -> dict[str, Any]:
@@ -276,9 +286,10 @@ class LocalRun:
         return kind(f"the worker (pid {self._process.pid}) {how} in phase {self._phase!r}\n{self._tail()}")
 
     def _hung(self) -> MeasurementError:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(self._process.pid, signal.SIGUSR1)  # faulthandler writes every thread's stack to the log
-            time.sleep(0.3)
+        if self._process.exit_status(0.001) is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(self._process.pid, signal.SIGUSR1)  # faulthandler writes every thread's stack to the log
+                time.sleep(0.3)
         self._on_hang()
         return Hung(
             f"the worker (pid {self._process.pid}) said nothing for {self._silence_seconds:g} s in phase "
@@ -311,9 +322,9 @@ def _import_paths() -> list[str]:
 
 
 def _forget_old(logs: Path) -> None:
-    """Logs that nobody asked about for a month; temporary files of workers whose session was killed."""
+    """Logs of ours that nobody asked about for a month; temporary files of workers whose session was killed."""
     for log in logs.glob("*.log"):
-        if _older(log, _LOGS_KEPT_SECONDS):
+        if _OUR_LOG.fullmatch(log.name) and _older(log, _LOGS_KEPT_SECONDS):
             with suppress(OSError):
                 log.unlink()
     for scratch in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
@@ -322,7 +333,7 @@ def _forget_old(logs: Path) -> None:
 
 
 def _older(path: Path, seconds: float) -> bool:
-    """Whether it is ours and was last written to so long ago."""
+    """Whether it is this user's and was last written to so long ago."""
     try:
         found = path.stat()
     except OSError:

@@ -27,6 +27,8 @@ runpy.run_module(sys.argv[2], run_name="__main__")
 
 _IMPORT_SECONDS = 300  # importing TensorFlow from a cold network disk has been seen to take minutes
 
+_DEATH_SECONDS = 5  # one that hangs in a driver dies when the driver lets it
+
 
 class WorkerProcess(Protocol):
     """A worker as a process: it can be waited for and killed."""
@@ -35,6 +37,9 @@ class WorkerProcess(Protocol):
 
     def exit_status(self, timeout_seconds: float) -> int | None:
         """Its exit code, negative for a signal; None while it runs."""
+
+    def end(self) -> None:
+        """Kill it, unless it has ended, and what it left in its group; never raises."""
 
 
 class Spawner(Protocol):
@@ -57,15 +62,19 @@ class ForkServer:
     def __init__(self, python: str, listener: Listener, log: Path) -> None:
         self._python = python
         self._log = log
-        self._statuses: dict[int, int] = {}
+        self._statuses: dict[int, int] = {}  # by the job's number: pids are used again
         self._lost = False
         self._process = _run_module(python, "pytest_tfperf.training.server", listener, log)
         try:
             self._channel = self._await_call(listener)
-            self.environment: dict[str, str] = self._await("ready", _IMPORT_SECONDS)["environment"]
         except BaseException:
-            kill_group(self._process.pid)
-            self._process.wait()
+            _end(self._process)
+            raise
+        try:
+            self._await("ready", _IMPORT_SECONDS)
+        except BaseException:
+            self._channel.close()
+            _end(self._process)
             raise
 
     def spawn(self, job: dict[str, Any]) -> _Forked:
@@ -78,23 +87,31 @@ class ForkServer:
             self._channel.send(job)
         except ConnectionLost:
             raise self._gone() from None
-        return _Forked(self, int(self._await("forked", 60)))
+        return _Forked(self, int(self._await("forked", 60)), job["number"])
 
     @property
     def gone(self) -> bool:
         """Whether the server has ended, killed by somebody or by the kernel for its memory, or fell silent."""
         return self._lost or self._process.poll() is not None
 
-    def status_of(self, pid: int, timeout_seconds: float) -> int | None:
-        """The exit code of a worker that the server forked."""
+    def status_of(self, number: int, timeout_seconds: float) -> int | None:
+        """The exit code of the worker that the server forked for this job; None too where the server is gone."""
         deadline = time.monotonic() + timeout_seconds
-        while pid not in self._statuses:
+        while number not in self._statuses:
             try:
                 message = self._channel.receive(max(0.001, deadline - time.monotonic()))
             except (Silence, ConnectionLost):
                 return None
             self._note_exit(message)
-        return self._statuses[pid]
+        return self._statuses[number]
+
+    def kill(self, number: int) -> None:
+        """Have the server kill this job's worker and its group: it alone knows whether the pid is still the worker's.
+
+        What a worker that has ended left in its group was killed then.
+        """
+        with suppress(ConnectionLost):
+            self._channel.send({"kill": number})
 
     def close(self) -> None:
         """Hang up: the server kills its workers and leaves; one that does not is killed."""
@@ -102,21 +119,16 @@ class ForkServer:
         try:
             self._process.wait(timeout=0.5)
         except subprocess.TimeoutExpired:
-            kill_group(self._process.pid)
-            with suppress(subprocess.TimeoutExpired):  # one that hangs in a driver dies when the driver lets it
-                self._process.wait(5)
+            _end(self._process)
 
     def _await_call(self, listener: Listener) -> Channel:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
-                channel = listener.accept(0.2)
-                channel.receive(5)
+                channel, _ = listener.greet(0.2)
             except Silence:
                 if self._process.poll() is not None:
                     raise self._gone() from None
-            except ConnectionLost:
-                continue  # a stranger on the port
             else:
                 return channel
         raise self._gone()
@@ -130,8 +142,8 @@ class ForkServer:
             except Silence:
                 # Were it to wake up and answer now, each later answer would be taken for that of the next request.
                 error = self._gone()
-                kill_group(self._process.pid)
                 self._lost = True
+                _end(self._process)
                 raise error from None
             if key in message:
                 return message[key]
@@ -160,15 +172,15 @@ class FreshInterpreters:
     def __init__(self, python: str, listener: Listener) -> None:
         self._python = python
         self._listener = listener
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._workers: list[_Fresh] = []
 
     def spawn(self, job: dict[str, Any]) -> _Fresh:
         """Start an interpreter that will import TensorFlow and then work."""
         process = _run_module(
             self._python, "pytest_tfperf.training.fresh", self._listener, Path(job["log"]), json.dumps(job)
         )
-        self._processes.append(process)
-        return _Fresh(process)
+        self._workers.append(_Fresh(process))
+        return self._workers[-1]
 
     @property
     def gone(self) -> bool:
@@ -177,21 +189,27 @@ class FreshInterpreters:
 
     def close(self) -> None:
         """Kill what still runs."""
-        for process in self._processes:
-            if process.poll() is None:  # the number of one that ended may be a stranger's by now
-                kill_group(process.pid)
-                with suppress(subprocess.TimeoutExpired):  # one that hangs in a driver dies when the driver lets it
-                    process.wait(5)
-        self._processes.clear()
+        for worker in self._workers:
+            worker.end()
+        self._workers.clear()
 
 
 class _Forked:
-    def __init__(self, server: ForkServer, pid: int) -> None:
+    def __init__(self, server: ForkServer, pid: int, number: int) -> None:
         self._server = server
+        self._number = number
         self.pid = pid
 
     def exit_status(self, timeout_seconds: float) -> int | None:
-        return self._server.status_of(self.pid, timeout_seconds)
+        return self._server.status_of(self._number, timeout_seconds)
+
+    def end(self) -> None:
+        if self.exit_status(0.001) is not None:
+            return
+        self._server.kill(self._number)
+        if self.exit_status(_DEATH_SECONDS) is None:
+            # The server is gone, and its workers with it, or it hangs. Nobody else kills what the worker left.
+            kill_group(self.pid)
 
 
 class _Fresh:
@@ -200,10 +218,28 @@ class _Fresh:
         self.pid = process.pid
 
     def exit_status(self, timeout_seconds: float) -> int | None:
-        try:
-            return self._process.wait(timeout_seconds)
-        except subprocess.TimeoutExpired:
-            return None
+        deadline = time.monotonic() + timeout_seconds
+        while (status := self._ended()) is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        return status
+
+    def end(self) -> None:
+        if self._ended() is None:
+            kill_group(self.pid)
+            self.exit_status(_DEATH_SECONDS)
+
+    def _ended(self) -> int | None:
+        """Its exit code, None while it runs. What it left in its group is killed before it is waited for.
+
+        Until then its pid, and so its group's, is nobody else's.
+        """
+        if self._process.returncode is None:
+            with suppress(ChildProcessError):  # somebody else in this process has waited for it
+                if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                    return None
+                kill_group(self.pid)
+            self._process.wait()
+        return self._process.returncode
 
 
 def kill_group(pid: int) -> None:
@@ -211,6 +247,14 @@ def kill_group(pid: int) -> None:
     for kill in (os.killpg, os.kill):  # the group is missing while a worker has not yet made its own
         with suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill it and what it started, unless it has ended: its number may be a stranger's by then."""
+    if process.poll() is None:
+        kill_group(process.pid)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_DEATH_SECONDS)
 
 
 def describe_exit(status: int) -> str:
@@ -255,9 +299,8 @@ def _run_module(python: str, module: str, listener: Listener, log: Path, stdin: 
             start_new_session=True,  # Ctrl-C in the terminal is pytest's to handle
         )
     assert process.stdin is not None
-    with suppress(BrokenPipeError):
+    with suppress(BrokenPipeError), process.stdin:  # who reads it may have ended
         process.stdin.write(stdin.encode())
-        process.stdin.close()
     return process
 
 

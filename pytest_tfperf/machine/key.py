@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from pytest_tfperf.errors import BaselineError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -23,6 +25,24 @@ _CPU_NOISE = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+
+
+# A machine's name is a file's name and an option's value on three systems: no separators, no leading dot or dash.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}")
+
+
+def is_name(machine: str) -> bool:
+    """Whether `machine` can name a file of baselines."""
+    return _NAME.fullmatch(machine) is not None
+
+
+def check_name(machine: str) -> None:
+    """Raise BaselineError where `machine` can't name a file of baselines."""
+    if not is_name(machine):
+        raise BaselineError(
+            f"{machine!r} can't be a machine's name, because a file is named after it: use letters, digits, "
+            "'.', '_', '+' and '-', starting with a letter or digit, 200 characters at most"
+        )
 
 
 def host_part(cpu_model: str, usable_cores: int) -> str:

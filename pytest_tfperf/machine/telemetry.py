@@ -7,7 +7,7 @@ disturbance; above them no figure is worth having, and the windows are taken aga
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
@@ -124,11 +124,6 @@ class Limits:
     swap_bytes_per_sec: float = MIB
     gpu_utilisation_fraction: float = 0.05
     gpu_samples_fraction: float = 0.25
-
-
-def overlapping(samples: Iterable[Sample], start: float, end: float) -> tuple[Sample, ...]:
-    """The samples that cover any of the time from `start` to `end`, by time.monotonic()."""
-    return tuple(s for s in samples if s.monotonic_seconds > start and s.monotonic_seconds - s.seconds < end)
 
 
 def disturbance(samples: Sequence[Sample], limits: Limits = Limits()) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from pytest_tfperf import catalogue
@@ -73,9 +74,9 @@ class Attempts:
                 which names the largest batch that fits.
         """
         catalogue.check(workload)
-        catalogue.check_data(workload, self._data)
         assert topology.devices is not None, "take() says which devices"
         require_possible(workload, topology.devices)
+        catalogue.check_data(workload, self._data)
         job = Job(
             workload=workload,
             devices=topology.devices,
@@ -98,16 +99,15 @@ class Attempts:
 
     def _watched(self, job: Job, plan: Plan, enough: Enough, cores: int) -> Attempt:
         """One worker's attempt, with what else went on while it ran."""
-        run = self._launcher.start(job, self._watch.phase)
         try:
-            with self._guard.watching(job.devices.gpu_uuids) as seen:
-                attempt = run_attempt(run, plan, self._watch, enough)
-            if not attempt.unsettled and plan != SMOKE:
-                self._watch.phase("parts")
-                images_per_sec = run_value(attempt).images_per_sec
-                attempt = replace(attempt, parts=self._examiner.parts(run, job, cores, images_per_sec))
+            with closing(self._launcher.start(job, self._watch.phase)) as run:
+                with self._guard.watching(job.devices.gpu_uuids) as seen:
+                    attempt = run_attempt(run, plan, self._watch, enough)
+                if not attempt.unsettled and plan != SMOKE:
+                    self._watch.phase("parts")
+                    images_per_sec = run_value(attempt).images_per_sec
+                    attempt = replace(attempt, parts=self._examiner.parts(run, job, cores, images_per_sec))
         finally:
-            run.close()
             self._watch.done()
         known = replace(attempt, environment={**attempt.environment, **seen.environment}, conditions=seen.conditions)
         return known.disturbed_by(seen.disturbance)

@@ -41,6 +41,24 @@ def before(machine: str, tests: int, seconds: float, unknown: int, settings: Set
     return lines
 
 
+def refused(faults: Mapping[str, Sequence[str]], tests: int, what: str) -> list[str]:
+    """The tests whose parameters ask for what can't be: each fault once, with the first test that has it.
+
+    `faults`: test -> what is wrong with it; `tests`: of how many; `what`: becomes of them.
+    """
+    if not faults:
+        return []
+    having: dict[str, list[str]] = {}
+    for test, found in faults.items():
+        for fault in found:
+            having.setdefault(fault, []).append(test)
+    lines = [f"tfperf: {len(faults)} of {tests} throughput tests ask for what can't be, and {what}:"]
+    for fault, named in having.items():
+        more = f" and {len(named) - 1} more" if len(named) > 1 else ""
+        lines.append(f"  {named[0]}{more}: {fault}")
+    return lines
+
+
 def summary(
     records: Sequence[Record],
     changes: Sequence[Change],

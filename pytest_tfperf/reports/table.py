@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from pytest_tfperf.record import Record
 from pytest_tfperf.reports.numbers import change, percent, rate
@@ -22,7 +23,8 @@ _COLUMNS: Sequence[tuple[str, str, Callable[[Record], str]]] = (
     ("detects", ">", lambda r: _detects(r)),
     ("limit", "<", lambda r: limit(r.breakdown)),
     ("outcome", "<", lambda r: outcome(r)),
-    ("document", ">", lambda r: rate(r.document.reference) if r.document else "-"),
+    ("document", "<", lambda r: _document(r)),
+    ("file", "<", lambda r: r.file or "-"),
 )
 
 
@@ -38,6 +40,8 @@ def table(records: Iterable[Record]) -> list[str]:
     """Aligned lines under a heading; a column that says nothing in any row is left out."""
     rows = list(records)
     cells = {name: [text(r) for r in rows] for name, _, text in _COLUMNS}
+    if len({Path(record.file).parent for record in rows if record.file}) == 1:  # which the messages name
+        cells["file"] = [Path(record.file).name or "-" for record in rows]
     shown = [(name, side) for name, side, _ in _COLUMNS if any(cell != "-" for cell in cells[name])]
     widths = {name: max(map(len, [name, *cells[name]])) for name, _ in shown}
     heading = "  ".join(f"{name:{side}{widths[name]}}" for name, side in shown)
@@ -56,8 +60,16 @@ def _fails_at(record: Record) -> str:
     verdict = record.verdict
     if verdict is None or verdict.fails_at is None or verdict.tolerance is None or verdict.tolerance.lower is None:
         return "-"
-    asked = -verdict.tolerance.lower
-    return percent(asked) if verdict.fails_at <= asked + 1e-9 else f"{percent(verdict.fails_at)} ({percent(asked)})"
+    asked, widened = percent(verdict.tolerance.lower), percent(verdict.fails_at)
+    return asked if widened == asked else f"{widened} ({asked})"
+
+
+def _document(record: Record) -> str:
+    """A document's figure; another machine's says whose it is, or somebody takes it for this one's."""
+    row = record.document
+    if row is None:
+        return "-"
+    return rate(row.reference) if row.machine == record.machine else f"{rate(row.reference)} ({row.machine})"
 
 
 def _detects(record: Record) -> str:

@@ -46,7 +46,7 @@ class FitLoop:
         self.images_per_step = workload.batch_size * strategy.num_replicas_in_sync
         self._model = model
         self._workload = workload
-        self._asked: SimpleQueue[int | None] = SimpleQueue()
+        self._asked: SimpleQueue[int] = SimpleQueue()
         self._answers: SimpleQueue[float | Exception] = SimpleQueue()
         self._window_ends = 0
         _compile(strategy, model, workload)
@@ -77,20 +77,12 @@ class FitLoop:
             raise answer
         return answer
 
-    def close(self) -> None:
-        """End `fit` before its next step."""
-        if self._thread.is_alive():
-            self._asked.put(None)
-            self._thread.join()
-
     def _fit(self) -> None:
         """The thread: what `fit` raises is the answer to the window that it was raised in."""
         windows = keras.callbacks.LambdaCallback(on_train_batch_begin=self._before_step)
         try:
             self._model.fit(self._form, shuffle=False, verbose=0, callbacks=[windows])
             raise MeasurementError(f"{self._workload.id}: model.fit ended by itself")
-        except _Closed:
-            return
         except Exception as error:
             self._answers.put(dataset_ended(self._workload, error) or error)
 
@@ -104,14 +96,8 @@ class FitLoop:
             tf.test.experimental.sync_devices()
             self._answers.put(loss)
         steps = self._asked.get()
-        if steps is None:
-            raise _Closed
         self._model.reset_metrics()
         self._window_ends = step + steps
-
-
-class _Closed(Exception):
-    """Ends `fit` from within."""
 
 
 class _OverAndOver:

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.training.inputs import Alone, feed
+from pytest_tfperf.training.inputs import Alone, feed, naming_its_end
 from pytest_tfperf.workload import Workload
 
 
@@ -24,6 +24,7 @@ class InputLoop:
     def __init__(self, strategy: tf.distribute.Strategy, source: Alone | Callable[[], Any], workload: Workload) -> None:
         self.images_per_step = workload.batch_size * strategy.num_replicas_in_sync
         self._strategy = strategy
+        self._workload = workload
         self._next_batch = feed(strategy, source.inputs) if isinstance(source, Alone) else source
         self.fetch: Callable[[], Any] | None = self._next_batch
         self._window = tf.function(self._steps, autograph=False)
@@ -32,11 +33,12 @@ class InputLoop:
         """Take `steps` batches for each replica; there is no loss. Returns when the last ones are on their devices.
 
         Raises:
-            WorkloadError: fewer than 1 step.
+            WorkloadError: fewer than 1 step, or a dataset that ended.
         """
         if steps < 1:
             raise WorkloadError(f"steps={steps}: a window has at least 1 step")
-        self._window(tf.constant(steps)).numpy()
+        with naming_its_end(self._workload):
+            self._window(tf.constant(steps)).numpy()
         tf.test.experimental.sync_devices()
 
     def _steps(self, steps: tf.Tensor) -> tf.Tensor:

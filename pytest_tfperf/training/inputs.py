@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,6 +108,21 @@ def feed(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> C
     # CPU devices share the host's memory; tf.distribute's iterator would fetch all the same, for 0.15 ms a step.
     ahead = iter(inputs.prefetch(strategy.num_replicas_in_sync))
     return lambda: strategy.experimental_distribute_values_from_function(lambda _: next(ahead))
+
+
+@contextmanager
+def naming_its_end(workload: Workload) -> Iterator[None]:
+    """Where a `checked` dataset ends in the block, say so in place of TensorFlow.
+
+    Raises:
+        WorkloadError: it ended.
+    """
+    try:
+        yield
+    except tf.errors.FailedPreconditionError as error:
+        if (ended := dataset_ended(workload, error)) is None:
+            raise
+        raise ended from error
 
 
 def dataset_ended(workload: Workload, error: Exception) -> WorkloadError | None:

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.training.inputs import Batch, dataset_ended, feed
+from pytest_tfperf.training.inputs import Batch, feed, naming_its_end
 from pytest_tfperf.training.losses import cross_entropy, weight_penalty
 from pytest_tfperf.training.optimizers import Descent
 from pytest_tfperf.training.precision import loss_scale
@@ -65,12 +65,8 @@ class TrainingLoop:
         """
         if steps < 1:
             raise WorkloadError(f"steps={steps}: a window has at least 1 step")
-        try:
+        with naming_its_end(self._workload):
             loss = float(self._window(tf.constant(steps)))
-        except tf.errors.FailedPreconditionError as e:
-            if (ended := dataset_ended(self._workload, e)) is None:
-                raise
-            raise ended from e
         # The loss is known before the last update is done.
         tf.test.experimental.sync_devices()
         return loss

@@ -11,7 +11,6 @@ import os
 import select
 import signal
 import socket
-import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
@@ -28,16 +27,15 @@ def main() -> None:
     address = Address.parse(os.environ.pop("TFPERF_ADDRESS"))
     channel = connect(address)
     channel.send({"hello": "server", "pid": os.getpid()})
-    started = time.perf_counter()
     compile_only_what_is_asked()
     try:
-        from pytest_tfperf.training import worker
+        from pytest_tfperf.training import worker  # noqa: F401  # and so TensorFlow, once for all workers
     except ImportError as error:
         channel.send({"failed": f"{type(error).__name__}: {error}"})
         return
     gc.collect()
     gc.freeze()  # what is imported stays shared with every worker instead of being copied by a collection
-    channel.send({"ready": {"seconds": time.perf_counter() - started, "environment": worker.versions()}})
+    channel.send({"ready": True})
     server = _Server(channel, address)
     die_with_parent(driver, signal.SIGHUP)  # from now on there are workers, whose children no one else would end
     server.serve()
@@ -59,27 +57,39 @@ class _Server:
     def __init__(self, channel: Channel, address: Address) -> None:
         self._channel = channel
         self._address = address
-        self._workers: set[int] = set()
+        self._workers: dict[int, int] = {}  # pid -> the job's number; a pid may be another worker's some day
+        self._driver_died = False
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_writer.setblocking(False)
         signal.set_wakeup_fd(self._wake_writer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # only so that the wake-up descriptor is written
-        signal.signal(signal.SIGHUP, _hang_up)
+        signal.signal(signal.SIGHUP, self._note_death)
+
+    def _note_death(self, *_: object) -> None:
+        # Raising here could break off the killing below: a driver that is killed closes its connection first.
+        self._driver_died = True
 
     def serve(self) -> None:
-        try:
-            while True:
+        with suppress(ConnectionLost):
+            while not self._driver_died:
                 ends: list[Channel | socket.socket] = [self._channel, self._wake_reader]
                 ready, _, _ = select.select(ends, [], [])
                 if self._wake_reader in ready:
                     self._wake_reader.recv(4096)
                     self._reap()
                 if self._channel in ready:
-                    self._fork(self._channel.receive())
-        except ConnectionLost:
-            for pid in self._workers:
-                with suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGKILL)
+                    self._do(self._channel.receive())
+        for pid in self._workers:
+            _kill(pid)
+
+    def _do(self, message: dict[str, Any]) -> None:
+        """A job, or the number of one whose worker is to be killed; it may have ended meanwhile."""
+        if "kill" not in message:
+            self._fork(message)
+            return
+        for pid, number in self._workers.items():
+            if number == message["kill"]:
+                _kill(pid)
 
     def _fork(self, job: dict[str, Any]) -> None:
         if held := open_accelerators():
@@ -91,7 +101,7 @@ class _Server:
         pid = os.fork()
         if pid == 0:
             self._become(job, server)
-        self._workers.add(pid)
+        self._workers[pid] = job["number"]
         self._channel.send({"forked": pid})
 
     def _become(self, job: dict[str, Any], server: int) -> None:
@@ -114,21 +124,21 @@ class _Server:
             os._exit(status)
 
     def _reap(self) -> None:
-        while self._workers:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            self._workers.discard(pid)
-            with suppress(ProcessLookupError):  # what the worker itself started goes with it
-                os.killpg(pid, signal.SIGKILL)
-            self._channel.send({"exited": pid, "status": os.waitstatus_to_exitcode(status)})
+        for pid, number in list(self._workers.items()):
+            # Waited for, a worker's pid is free; and that of its group too, when the group has no one left.
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                continue
+            _kill(pid)  # what the worker itself started goes with it
+            del self._workers[pid]
+            _, status = os.waitpid(pid, 0)
+            self._channel.send({"exited": number, "status": os.waitstatus_to_exitcode(status)})
 
 
-def _hang_up(*_: object) -> None:
-    raise ConnectionLost("the driver is gone")
+def _kill(worker: int) -> None:
+    """SIGKILL to a worker that was not waited for yet, and to all in its group."""
+    for kill in (os.killpg, os.kill):  # the group is missing while a worker has not yet made its own
+        with suppress(ProcessLookupError, PermissionError):
+            kill(worker, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ def work(channel: Channel, job: dict[str, Any]) -> int:
                 "ready": {
                     "images_per_step": ready.loop.images_per_step,
                     "compile_seconds": ready.compile_seconds,
+                    "fetches": ready.loop.fetch is not None,
                     "environment": versions() | _settings(),
                 }
             }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf.training.inputs import InputSpec
+from pytest_tfperf.training.inputs import Alone, InputSpec
 
 
 def sliced(spec: InputSpec) -> tf.data.Dataset:
@@ -59,6 +59,10 @@ def generated(spec: InputSpec) -> tf.data.Dataset:
         yield from [spec.synthetic()] * 3
 
     return tf.data.Dataset.from_generator(batches, output_signature=spec.signature)
+
+
+def generated_alone(spec: InputSpec) -> Alone:
+    return Alone(generated(spec))
 
 
 def images_alone(spec: InputSpec) -> tf.data.Dataset:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
+from patience import SESSION_SECONDS
 
 from pytest_tfperf.errors import NotEnoughDevices
 from pytest_tfperf.topology import DeviceKind, Devices
@@ -60,7 +61,9 @@ def in_a_fresh_process(code: str) -> str:
         "from pytest_tfperf.topology import DeviceKind, Devices\n"
         "from pytest_tfperf.training.devices import configure, cores_for_threads, keep_to_quota\n"
     )
-    done = subprocess.run([sys.executable, "-c", start + code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", start + code], capture_output=True, text=True, timeout=SESSION_SECONDS, check=True
+    )
     return done.stdout.strip()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,7 +19,7 @@ Built = tuple[FitLoop, keras.Model]
 
 @pytest.fixture
 def fit() -> Iterator[Callable[..., Built]]:
-    """`build` with Keras' trainer; its threads end with the test."""
+    """`build` with Keras' trainer; its threads, which in a worker end with the process, end with the test."""
     made: list[FitLoop] = []
 
     def build_fit(devices: list[str], **workload: Any) -> Built:
@@ -30,7 +29,9 @@ def fit() -> Iterator[Callable[..., Built]]:
 
     yield build_fit
     for loop in made:
-        loop.close()
+        if loop._thread.is_alive():
+            loop._asked.put(None)  # type: ignore[arg-type]  # no number of steps: `fit` fails of it
+            loop._thread.join()
 
 
 UPDATES: list[dict[str, Any]] = [
@@ -143,8 +144,9 @@ def test_a_step_that_fails_is_told_to_its_window(cpus: list[str], fit: Callable[
 
 
 def test_after_its_end_fit_is_not_waited_for(cpus: list[str], fit: Callable[..., Built]) -> None:
-    loop, _ = fit(cpus[:1])
-    assert math.isfinite(loop.run(1))
-    loop.close()
+    loop, _ = fit(cpus[:1], model="nets:failing")
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        loop.run(1)
+    loop._thread.join()
     with pytest.raises(MeasurementError, match=r"model\.fit has ended"):
         loop.run(1)

@@ -50,9 +50,10 @@ def test_a_pipeline_that_cannot_be_used_says_why(cpus: list[str], pipeline: str,
         build(cpus[:1], input_pipeline=pipeline)
 
 
-def test_a_dataset_that_ends_while_training_says_so(cpus: list[str]) -> None:
-    loop, _ = build(cpus[:1], input_pipeline="feeds:generated")
-    with pytest.raises(WorkloadError, match=r"'feeds:generated': its dataset ended.*add .repeat\(\)"):
+@pytest.mark.parametrize("pipeline", ["feeds:generated", "feeds:generated_alone"])
+def test_a_dataset_that_ends_in_mid_run_says_so(cpus: list[str], pipeline: str) -> None:
+    loop, _ = build(cpus[:1], input_pipeline=pipeline)
+    with pytest.raises(WorkloadError, match=rf"'{pipeline}': its dataset ended.*add .repeat\(\)"):
         loop.run(4)
 
 

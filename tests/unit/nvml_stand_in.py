@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
+from patience import SESSION_SECONDS
 
 from pytest_tfperf.topology import Gpu, LinkKind, Topology
 
@@ -87,7 +88,8 @@ class StandIn:
             home.mkdir()
             (home / "nvml.c").write_text(source)
             library = home / "libnvidia-ml.so.1"
-            subprocess.run([compiler, "-shared", "-fPIC", "-w", "-o", library, home / "nvml.c"], check=True)
+            command = [compiler, "-shared", "-fPIC", "-w", "-o", library, home / "nvml.c"]
+            subprocess.run(command, timeout=SESSION_SECONDS, check=True)
         return home
 
     def source(self) -> str:

@@ -6,17 +6,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_SECONDS, running
 
 from pytest_tfperf.baseline import Baseline, Key, Provenance
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.stores.baselines import BaselineStore, published_folder
 
 HEADER = (
-    "workload,topology,reference,lower,upper,unit,runs,spread,provenance,source,date,gpu,gpu_fp32_tflops,"
+    "workload,topology,reference,lower,upper,unit,runs,spread,prefix,provenance,source,date,gpu,gpu_fp32_tflops,"
     "canaries,environment,note"
 )
 ROW = (
-    'resnet50-b64-replicated-device,1x8,1612,-0.05,0.05,images/s,1,,published,"a.md, row 1",2017,Tesla P100,10.6,,'
+    'resnet50-b64-replicated-device,1x8,1612,-0.05,0.05,images/s,1,,,published,"a.md, row 1",2017,Tesla P100,10.6,,'
     "tensorflow=1.3.0,"
 )
 KEY = Key("resnet50-b64-replicated-device", "1x8")
@@ -33,7 +34,7 @@ def store(folder: Path, published: Path | None = None) -> BaselineStore:
 def test_a_file_with_a_bad_line_gives_none_of_its_good_ones(tmp_path: Path) -> None:
     (tmp_path / "box.csv").write_text(f"{HEADER}\n{ROW}\nx\n")
     with pytest.raises(BaselineError, match=r"box\.csv, line 3"):
-        store(tmp_path).find("box", KEY)
+        store(tmp_path).load("box")
 
 
 def test_an_unknown_machine_has_no_baselines(tmp_path: Path) -> None:
@@ -112,8 +113,7 @@ def test_an_update_through_a_link_writes_the_file_that_it_points_to(tmp_path: Pa
 def test_the_users_row_wins_over_the_shipped_one(tmp_path: Path) -> None:
     store(tmp_path / "shipped").update("box", {KEY: row(provenance=Provenance.PUBLISHED)})
     store(tmp_path / "mine").update("box", {KEY: row(1700)})
-    found = store(tmp_path / "mine", tmp_path / "shipped").find("box", KEY)
-    assert found == row(1700)
+    assert store(tmp_path / "mine", tmp_path / "shipped").load("box") == {KEY: row(1700)}
 
 
 def test_a_measured_row_of_the_shipped_folder_is_nobody_elses_baseline(tmp_path: Path) -> None:
@@ -134,6 +134,13 @@ def test_a_measured_row_does_not_hide_the_documents_figure(tmp_path: Path) -> No
     store(tmp_path / "mine").update("box", {KEY: row(1700)})
     (found,) = store(tmp_path / "mine", tmp_path / "shipped").published_like(KEY)
     assert found.reference == 1612
+
+
+def test_files_that_can_not_be_read_are_told_but_for_those_that_are_asked_for(tmp_path: Path) -> None:
+    for machine in ("mine", "yours", "theirs"):
+        (tmp_path / f"{machine}.csv").write_text("" if machine != "theirs" else f"{HEADER}\n")
+    (fault,) = store(tmp_path).unreadable("mine")
+    assert fault.startswith(f"{tmp_path / 'yours.csv'}, line 1: the file is empty")
 
 
 def test_machines_are_those_with_a_file_in_either_folder(tmp_path: Path) -> None:
@@ -240,13 +247,9 @@ def test_the_lock_of_a_killed_session_is_free(tmp_path: Path) -> None:
         "with BaselineStore(pathlib.Path(sys.argv[1]), None).lock():\n"
         "    print('held', flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as holder:
+    with running(code, tmp_path, stdin=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        holder.kill()
-        holder.wait()
     with store(tmp_path).lock():
         pass
 
@@ -255,5 +258,7 @@ def test_the_store_can_be_imported_without_any_heavy_package() -> None:
     code = (
         "import sys, pytest_tfperf.stores.baselines; print(sorted({'numpy', 'pandas', 'tensorflow'} & {*sys.modules}))"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
+    )
     assert shown.stdout == "[]\n"

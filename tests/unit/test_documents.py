@@ -10,7 +10,7 @@ import pytest
 
 from pytest_tfperf.baseline import Baseline, Provenance
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.stores.documents import DOCUMENTS, azure, azure_logs, lambda_cpu, read, regenerate, tensorpack
+from pytest_tfperf.stores.documents import DOCUMENTS, azure, lambda_cpu, read, regenerate, tensorpack
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "data" / "documents"
@@ -271,4 +271,5 @@ def test_a_committed_log_is_the_pages_byte_for_byte(test: int) -> None:
 
 
 def test_the_page_has_the_seven_committed_logs() -> None:
-    assert azure_logs(TEXT[azure.NAME]) == {path.name: path.read_bytes().decode() for path in LOGS.glob("azure-*.log")}
+    logs = {f"azure-test{test}.log": section.text for test, section in azure._sections(TEXT[azure.NAME]).items()}
+    assert logs == {path.name: path.read_bytes().decode() for path in LOGS.glob("azure-*.log")}

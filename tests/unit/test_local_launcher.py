@@ -22,9 +22,9 @@ JOB = Job(workload=Workload(model="trivial", batch_size=1), devices=Devices(kind
 DAY_SECONDS = 86_400
 
 
-def start(logs: Path) -> None:
+def start(logs: Path, *, fresh: bool = True) -> None:
     """With an interpreter that isn't there."""
-    launcher = LocalLauncher(logs=logs, silence_seconds=1.0, fresh=True, python="/nonexistent/python")
+    launcher = LocalLauncher(logs=logs, silence_seconds=1.0, fresh=fresh, python="/nonexistent/python")
     try:
         launcher.start(JOB, lambda phase: None)
     finally:
@@ -67,17 +67,33 @@ def test_temporary_folders_of_killed_sessions_are_removed(
     assert left.exists() is kept
 
 
-@pytest.mark.parametrize(
-    ("name", "days", "kept"),
-    [("worker-1.log", 31, False), ("server-1.log", 31, False), ("worker-1.log", 29, True), ("notes.txt", 31, True)],
-)
-def test_logs_are_kept_for_a_month(tmp_path: Path, name: str, days: int, kept: bool) -> None:
-    (tmp_path / name).touch()
+def kept(folder: Path, name: str, days: int) -> bool:
+    """Whether a log of this name and age outlives the next session."""
+    (folder / name).touch()
     then = time.time() - days * DAY_SECONDS
-    os.utime(tmp_path / name, (then, then))
+    os.utime(folder / name, (then, then))
     with pytest.raises(MeasurementError):
-        start(tmp_path)
-    assert (tmp_path / name).exists() is kept
+        start(folder)
+    return (folder / name).exists()
+
+
+@pytest.mark.parametrize("name", ["worker-20260102-030405-678-9abc-1.log", "server-20260102-030405-678-9abc.log"])
+@pytest.mark.parametrize(("days", "stays"), [(31, False), (29, True)])
+def test_our_logs_are_kept_for_a_month(tmp_path: Path, name: str, days: int, stays: bool) -> None:
+    assert kept(tmp_path, name, days) is stays
+
+
+@pytest.mark.parametrize("fresh", [True, False], ids=["worker", "server"])
+def test_the_names_that_we_give_logs_are_known_as_ours(tmp_path: Path, fresh: bool) -> None:
+    with pytest.raises(MeasurementError):
+        start(tmp_path, fresh=fresh)
+    (log,) = tmp_path.glob("*.log")
+    assert not kept(tmp_path, log.name, 31)
+
+
+@pytest.mark.parametrize("name", ["django.log", "worker-1.log", "worker-20260102.log", "server-access.log"])
+def test_a_projects_own_logs_are_left_alone(tmp_path: Path, name: str) -> None:
+    assert kept(tmp_path, name, 400)
 
 
 # Where workers look for modules

@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.launchers import processes
-from pytest_tfperf.launchers.processes import FreshInterpreters, describe_exit, log_tail
+from pytest_tfperf.launchers.processes import describe_exit, log_tail
 
 
 def test_an_exit_status_is_given() -> None:
@@ -71,42 +68,3 @@ def test_bytes_that_are_no_text_are_shown_somehow(tmp_path: Path) -> None:
 def test_no_more_than_twenty_lines_are_shown(tmp_path: Path, count: int) -> None:
     (tmp_path / "a.log").write_text("x\n" * count)
     assert len(log_tail(tmp_path / "a.log").splitlines()) == min(count, 20)
-
-
-# The end of fresh interpreters
-
-
-class Interpreter:
-    """One that has ended with `status`, or that not even SIGKILL ends."""
-
-    pid = 4711
-
-    def __init__(self, status: int | None) -> None:
-        self._status = status
-
-    def poll(self) -> int | None:
-        return self._status
-
-    def wait(self, timeout: float) -> int:
-        raise subprocess.TimeoutExpired("python", timeout)
-
-
-def killed(monkeypatch: pytest.MonkeyPatch, status: int | None) -> list[int]:
-    """Whom closing kills, where the only interpreter is in this state."""
-    found: list[int] = []
-    monkeypatch.setattr(processes, "_run_module", lambda *_: Interpreter(status))
-    monkeypatch.setattr(processes, "kill_group", found.append)
-    nobody: Any = None
-    fresh = FreshInterpreters("python", nobody)
-    fresh.spawn({"log": "worker.log"})
-    fresh.close()
-    return found
-
-
-def test_the_number_of_an_interpreter_that_has_ended_is_not_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel may have given it to a stranger's process."""
-    assert killed(monkeypatch, 0) == []
-
-
-def test_an_interpreter_that_will_not_die_is_killed_and_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert killed(monkeypatch, None) == [4711]

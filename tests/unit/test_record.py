@@ -72,6 +72,16 @@ def test_what_only_one_side_knows_has_not_changed() -> None:
     assert changed_since(baseline(environment="tensorflow=1.3.0"), {"keras": "3"}) == []
 
 
+def test_a_setting_that_only_one_side_has_was_set_or_unset() -> None:
+    row = baseline(environment="tensorflow=2.21.0 xla_flags=--a")
+    found = changed_since(row, {"tensorflow": "2.21.0", "threads": "4", "NCCL_ALGO": "Ring"})
+    assert found == ["NCCL_ALGO (unset) -> Ring", "threads (unset) -> 4", "xla_flags --a -> (unset)"]
+
+
+def test_a_row_that_recorded_nothing_tells_of_no_change() -> None:
+    assert changed_since(baseline(environment=""), {"threads": "4"}) == []
+
+
 def test_a_value_may_hold_an_equals_sign() -> None:
     assert changed_since(baseline(environment="options=a=1"), {"options": "a=2"}) == ["options a=1 -> a=2"]
 

@@ -17,7 +17,6 @@ from pytest_tfperf.machine.telemetry import (
     Sample,
     Throttle,
     disturbance,
-    overlapping,
     power_facts,
     remedy,
 )
@@ -233,11 +232,6 @@ def test_what_the_driver_does_not_tell_of_power_is_not_recorded(samples):
 
 
 # Samples
-
-
-def test_samples_of_a_time_are_those_that_cover_any_of_it():
-    samples = [sample(at=at) for at in (1.0, 1.25, 1.5, 1.75)]
-    assert [s.monotonic_seconds for s in overlapping(samples, 1.1, 1.3)] == [1.25, 1.5]
 
 
 def test_a_sample_comes_back_from_json():

@@ -324,7 +324,16 @@ def test_an_end_says_what_it_came_by(pairs: int, seconds: float, said: str) -> N
 def test_a_loss_that_is_no_number_is_invalid() -> None:
     found = contest(*two(loss=math.nan))
     assert found.outcome is Outcome.INVALID
-    assert "a's loss is nan" in found.reason
+    assert found.reason.startswith("INVALID: a's loss is nan by step 1, in the warm-up")
+
+
+def test_a_comparison_that_is_invalid_says_no_ratio_in_its_first_line() -> None:
+    said = message(contest(*two(loss=math.nan))).splitlines()
+    assert said[0].endswith(": INVALID: a's loss is nan by step 1, in the warm-up: what it trains is not a model")
+
+
+def test_a_comparison_of_a_loss_that_is_no_number_has_a_next_step() -> None:
+    assert "\n  next        the pipeline: a NaN" in message(contest(*two(loss=math.nan)))
 
 
 def test_what_is_not_judged_takes_one_pair_and_has_no_outcome() -> None:
@@ -406,7 +415,7 @@ def test_pairs_before_the_machine_was_taken_are_still_shown() -> None:
 
 
 def test_a_pair_of_runs_that_never_settled_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "unsettled", lambda timed: "it never settles" if timed[0].seconds > 0.5 else "")
+    monkeypatch.setattr(windows, "unsettled", lambda timed, **_: "it never settles" if timed[0].seconds > 0.5 else "")
     launchers = two(lambda n: 1.0 if n == 1 else 0.01 + n * 1e-5)
     sides = (Side(workload=HOST, launcher=launcher) for launcher in launchers)
     found = compare(*sides, TOPOLOGY, PLAN, Tolerance(), Silent(), guard=ScriptedGuard([]))  # type: ignore[arg-type]

@@ -10,14 +10,13 @@ from pytest_tfperf.baseline import Change
 from pytest_tfperf.errors import DocumentError
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.documents import azure, lambda_cpu, tensorpack
-from pytest_tfperf.stores.documents.azure import azure_logs
 from pytest_tfperf.stores.documents.imported import Imported
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["DOCUMENTS", "Imported", "Report", "azure_logs", "read", "regenerate"]
+__all__ = ["DOCUMENTS", "Imported", "Report", "read", "regenerate"]
 
 DOCUMENTS: Final[dict[str, Callable[[str], Imported]]] = {
     azure.NAME: azure.read,

@@ -69,11 +69,6 @@ def read(text: str, name: str = NAME) -> Imported:
     return Imported(unambiguous(rows, name), tuple(not_measured))
 
 
-def azure_logs(text: str) -> dict[str, str]:
-    """The page's logs, byte for byte, under the names of files: "azure-test1.log" and so on."""
-    return {f"azure-test{test}.log": section.text for test, section in _sections(text).items()}
-
-
 def _sections(text: str) -> dict[str, Block]:
     headings = ((_HEADING.match(block.heading), block) for block in blocks(text))
     return {match["test"]: block for match, block in headings if match}

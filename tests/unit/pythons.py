@@ -1,0 +1,42 @@
+"""Pythons that are played: scripts that a launcher takes for its interpreter, and that import no TensorFlow."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest_tfperf
+
+_BEGIN = f"""\
+#!{sys.executable} -P
+import json, os, signal, subprocess, sys, time
+sys.path.insert(0, {str(Path(pytest_tfperf.__file__).parents[1])!r})
+from pytest_tfperf.connection import Address, connect
+
+def call():
+    return connect(Address.parse(os.environ["TFPERF_ADDRESS"]))
+
+"""
+
+_SERVER = """
+import types
+worker = types.ModuleType("pytest_tfperf.training.worker")
+worker.work = work
+sys.modules["pytest_tfperf.training.worker"] = worker
+from pytest_tfperf.training import server
+server.main()
+"""
+
+
+def played(folder: Path, script: str) -> str:
+    """One that runs this script, whatever it is asked to run; `call()` is its channel to the driver."""
+    path = folder.absolute() / "python"
+    path.write_text(_BEGIN + textwrap.dedent(script))
+    path.chmod(0o755)
+    return str(path)
+
+
+def serving(folder: Path, script: str) -> str:
+    """One that runs the true fork server; the script defines `work(channel, job)`, what its workers do."""
+    return played(folder, textwrap.dedent(script) + _SERVER)
