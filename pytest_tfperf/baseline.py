@@ -10,6 +10,9 @@ from typing import NamedTuple
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.machine.canary import Canaries
 
+PUBLISHED_TOLERANCE = 0.05
+"""What a published figure accepts both ways, where its row says nothing else."""
+
 
 class Provenance(StrEnum):
     """`published`: a document's figure; `measured`: recorded by `--update-baselines`."""

@@ -1,4 +1,4 @@
-"""Which workloads some devices can't train, known before a worker starts and TensorFlow is there to refuse them."""
+"""Which workloads these devices can't train: known before a worker starts, and without TensorFlow."""
 
 from __future__ import annotations
 
@@ -8,65 +8,60 @@ from pytest_tfperf.workload import AllReduce, ParameterDevice, Trainer, Variable
 
 
 def require_possible(workload: Workload, devices: Devices) -> None:
-    """All that is known beforehand.
+    """Return where `devices`, from `Topology.take`, can train `workload`.
 
     Raises:
-        WorkloadError: what these devices, or its trainer, can't do; says what can.
+        WorkloadError: an all-reduce, a place for the parameters or a use of XLA that isn't for them; says what is.
     """
-    on_gpus = devices.kind is DeviceKind.GPU
-    require_devices(workload, on_gpus=on_gpus, replicas=devices.count, gpus=1 if devices.split else devices.count)
-    if workload.trainer is Trainer.KERAS:
-        require_fit(workload, devices.count)
+    if why := _no_all_reduce(workload, devices) or _no_place(workload, devices) or _no_xla(workload, devices):
+        raise WorkloadError(f"{workload.id}: {why}")
 
 
-def require_devices(workload: Workload, *, on_gpus: bool, replicas: int, gpus: int) -> None:
-    """Of an exchange of gradients, and of a place for the parameters.
-
-    Args:
-        workload: what is to be trained.
-        on_gpus: on CPUs else.
-        replicas: logical devices.
-        gpus: physical GPUs that they are.
-
-    Raises:
-        WorkloadError: as `require_possible`.
-    """
-    if workload.all_reduce is AllReduce.NCCL and not on_gpus:
-        raise WorkloadError(
-            f"{workload.id}: all_reduce='nccl' needs GPUs, and {_cpus(replicas)}; "
+def _no_all_reduce(workload: Workload, devices: Devices) -> str:
+    if workload.all_reduce is AllReduce.NCCL and devices.kind is not DeviceKind.GPU:
+        return (
+            f"all_reduce='nccl' needs GPUs, and what is taken are {_cpus(devices)}; "
             "on CPUs use all_reduce='copy' or 'hierarchical'"
         )
-    if workload.all_reduce is AllReduce.NCCL and replicas > gpus:
-        raise WorkloadError(
-            f"{workload.id}: all_reduce='nccl' needs a GPU of its own for each replica, and one is split here; "
+    if workload.all_reduce is AllReduce.NCCL and devices.split and devices.count > 1:
+        return (
+            "all_reduce='nccl' needs a GPU of its own for each replica, and one is split here; "
             "leave out --tfperf-split-gpu, or use all_reduce='copy' or 'hierarchical'"
         )
-    if workload.all_reduce is AllReduce.HIERARCHICAL and replicas > 1 and replicas % 2:
+    if workload.all_reduce is AllReduce.HIERARCHICAL and devices.count > 1 and devices.count % 2:
         # TensorFlow's cross_device_utils adds up two halves of n // 2 replicas each, and says nothing of the last.
-        raise WorkloadError(
-            f"{workload.id}: all_reduce='hierarchical' needs an even number of devices, and there are {replicas}: "
+        return (
+            f"all_reduce='hierarchical' needs an even number of devices, and there are {devices.count}: "
             "TensorFlow would leave one's gradients out; use all_reduce='copy' or 'nccl'"
         )
-    if workload.local_parameter_device is ParameterDevice.GPU and not on_gpus:
-        raise WorkloadError(
-            f"{workload.id}: local_parameter_device='gpu' needs GPUs, and {_cpus(replicas)}; "
+    return ""
+
+
+def _no_place(workload: Workload, devices: Devices) -> str:
+    if workload.local_parameter_device is ParameterDevice.GPU and devices.kind is not DeviceKind.GPU:
+        return (
+            f"local_parameter_device='gpu' needs GPUs, and what is taken are {_cpus(devices)}; "
             "leave it out to keep the parameters on the CPU"
         )
+    return ""
 
 
-def require_fit(workload: Workload, replicas: int) -> None:
-    """Of Keras' `model.fit`; raises as `require_possible`."""
-    if workload.forward_only:
-        raise WorkloadError(f"{workload.id}: model.fit trains; use trainer='loop' with forward_only")
-    if workload.variable_update is VariableUpdate.INDEPENDENT:
-        raise WorkloadError(
-            f"{workload.id}: model.fit has all replicas exchange their gradients; use trainer='loop' with 'independent'"
+def _no_xla(workload: Workload, devices: Devices) -> str:
+    if not workload.xla:
+        return ""
+    if workload.variable_update is VariableUpdate.PARAMETER_SERVER and not _holds_its_parameters(workload, devices):
+        return (
+            "XLA can't compile a step whose variables lie on another device; use variable_update='replicated' with it"
         )
-    if workload.xla and replicas > 1:
-        raise WorkloadError(
-            f"{workload.id}: model.fit compiles the update too, and replicas can't meet inside XLA; use trainer='loop'"
-        )
+    if workload.trainer is Trainer.KERAS and devices.count > 1:
+        return "model.fit compiles the update too, and replicas can't meet inside XLA; use trainer='loop'"
+    return ""
 
 
-def _cpus(replicas: int) -> str:
-    return "there is one virtual CPU device" if replicas == 1 else f"there are {replicas} virtual CPU devices"
+def _holds_its_parameters(workload: Workload, devices: Devices) -> bool:
+    """Whether a parameter server is one device, that trains what it keeps."""
+    return devices.count == 1 and devices.kind.value.lower() == workload.local_parameter_device.value
+
+
+def _cpus(devices: Devices) -> str:
+    return f"{devices.count} virtual CPU devices" if devices.count > 1 else "the CPUs"

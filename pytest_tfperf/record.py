@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_tfperf.baseline import Baseline, Key
 from pytest_tfperf.breakdown import Breakdown
+from pytest_tfperf.frozen_json import plain
 from pytest_tfperf.judging.verdict import Verdict
 from pytest_tfperf.machine.canary import Canaries
 from pytest_tfperf.throughput import Throughput
@@ -80,9 +80,9 @@ class Record:
         return "::" in self.test
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; what is not a finite number becomes None, which JSON can hold."""
-        plain: dict[str, Any] = _plain(dataclasses.asdict(self))
-        return plain | {"workload": self.workload.id}
+        """Plain values, the workload as its id; numbers that JSON lacks become words, as in a `Comparison`."""
+        whole: dict[str, Any] = plain(dataclasses.asdict(self) | {"workload": self.workload.id})
+        return whole
 
 
 # These said what TensorFlow was built with, and read as if they were what it runs with.
@@ -116,13 +116,3 @@ def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[st
 
 def _by_todays_names(environment: Mapping[str, str]) -> dict[str, str]:
     return {_RENAMED.get(name, name): value for name, value in environment.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    return value

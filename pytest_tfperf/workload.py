@@ -93,7 +93,8 @@ class Workload:
         forward_only: inference instead of training.
 
     Raises:
-        WorkloadError: a choice that does not exist (the good ones are listed) or a batch below 1.
+        WorkloadError: a choice that does not exist (the good ones are listed), a batch below 1, or choices that
+            contradict each other.
     """
 
     model: str
@@ -117,6 +118,11 @@ class Workload:
             raise WorkloadError(
                 f"all_reduce={self.all_reduce.value!r} says how variable_update='replicated' sums gradients; "
                 f"{self.variable_update.value!r} has no such choice: leave it out"
+            )
+        if self.trainer is Trainer.KERAS and (self.forward_only or self.variable_update is VariableUpdate.INDEPENDENT):
+            raise WorkloadError(
+                "trainer='keras' trains, and has all replicas exchange their gradients; use trainer='loop' with "
+                f"{'forward_only' if self.forward_only else 'independent'!r}"
             )
         if self.forward_only and self.optimizer is not Optimizer.SGD:
             raise WorkloadError(

@@ -59,6 +59,7 @@ class GpuWatch:
             uuid=uuid,
             temperature_celsius=ask("nvmlDeviceGetTemperature", card, nvml.NVML_TEMPERATURE_GPU),
             sm_clock_mhz=ask("nvmlDeviceGetClockInfo", card, nvml.NVML_CLOCK_SM),
+            memory_clock_mhz=ask("nvmlDeviceGetClockInfo", card, nvml.NVML_CLOCK_MEM),
             power_watts=None if milliwatts is None else milliwatts / 1000,
             power_limit_watts=None if most_milliwatts is None else round(most_milliwatts / 1000),
             utilisation_fraction=None if used is None else used.gpu / 100,

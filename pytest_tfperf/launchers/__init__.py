@@ -81,7 +81,8 @@ class TrainingRun(Protocol):
     def examine(self, *, products: bool, multiply_adds: bool) -> Parts:
         """What its step is made of, after the last window that will be read: one that is still queued is dropped.
 
-        Where batches are fetched, fetches some without training. What the worker can't find out is None.
+        Where batches are fetched, fetches some without training. What the worker can't find out is None. May be asked
+        again.
 
         Args:
             products: time matrix products, too, on the first device alone.

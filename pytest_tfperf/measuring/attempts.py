@@ -15,6 +15,7 @@ from pytest_tfperf.measuring.largest_batch import LargestBatch
 from pytest_tfperf.measuring.windows import SMOKE, Enough, Plan, Watch, run_attempt
 from pytest_tfperf.possible import require_possible
 from pytest_tfperf.settings import Settings
+from pytest_tfperf.throughput import run_value
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt
 from pytest_tfperf.workload import Workload
@@ -104,7 +105,8 @@ class Attempts:
                     attempt = run_attempt(run, plan, self._watch, enough)
                 if not attempt.unsettled and plan != SMOKE:
                     self._watch.phase("parts")
-                    attempt = replace(attempt, parts=self._examiner.parts(run, job, cores))
+                    images_per_sec = run_value(attempt).images_per_sec
+                    attempt = replace(attempt, parts=self._examiner.parts(run, job, cores, images_per_sec))
         finally:
             self._watch.done()
         known = replace(attempt, environment={**attempt.environment, **seen.environment}, conditions=seen.conditions)

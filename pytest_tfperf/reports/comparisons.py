@@ -10,7 +10,7 @@ from pytest_tfperf.judging.loss import advice, no_number
 from pytest_tfperf.judging.verdict import Outcome
 from pytest_tfperf.reports.commands import rerun
 from pytest_tfperf.reports.numbers import change, duration, percent, rate
-from pytest_tfperf.reports.where import parts
+from pytest_tfperf.reports.where import limit, parts
 from pytest_tfperf.settings import AS_IT_STANDS, Again
 
 _TOLD_APART_BY = ("tensorflow", "python")
@@ -18,8 +18,10 @@ _TOLD_APART_BY = ("tensorflow", "python")
 _COLUMNS: Sequence[tuple[str, str, Callable[[Comparison], str]]] = (
     ("a", "<", lambda c: sides(c)[0]),
     ("images/s", ">", lambda c: rate(c.a.throughput.images_per_sec)),
+    ("limit", "<", lambda c: limit(c.a.breakdown)),
     ("b", "<", lambda c: sides(c)[1]),
     ("images/s", ">", lambda c: rate(c.b.throughput.images_per_sec)),
+    ("limit", "<", lambda c: limit(c.b.breakdown)),
     ("b / a", ">", lambda c: f"{c.ratio:.3f}"),
     ("95 % interval", "<", lambda c: _interval(c)),
     ("pairs", ">", lambda c: str(len(c.log_ratios))),
@@ -83,8 +85,10 @@ def _lines(c: Comparison, again: Again) -> Iterator[tuple[str, str]]:
     for pair in c.set_aside:
         yield "set aside", f"{change(math.expm1(pair.log_ratio))}: {pair.disturbance}"
     yield "spent", f"{c.how.value}, {duration(c.seconds)}"
-    b, slower_than = c.b, c.a.throughput.images_per_sec if c.outcome is Outcome.REGRESSED else None
-    yield from parts(b.breakdown, b.workload, b.throughput.images_per_sec, slower_than)
+    for name, side in (("a", c.a), ("b", c.b)):
+        slower_than = c.a.throughput.images_per_sec if side is c.b and c.outcome is Outcome.REGRESSED else None
+        for label, text in parts(side.breakdown, side.workload, side.throughput.images_per_sec, slower_than):
+            yield f"{name}'s {label}", text
     if differs := _differs(c):
         yield "environment", ", ".join(differs)
     for side in (c.a, c.b):

@@ -142,7 +142,8 @@ def _provenance(verdict: Verdict) -> str:
     if row.provenance is Provenance.MEASURED and (row.runs < 2 or row.spread is None):
         unsure = ", taken for as uncertain as any one run" if row.runs < 2 else ""
         runs = f", {row.runs} run{'s' if row.runs > 1 else ''} without a known spread{unsure}"
-    place = f"{row.provenance.value}, {row.source}" + (f" ({row.date})" if row.date else "") + runs
+    place = row.provenance.value + (f", {row.source}" if row.source else "") + (f" ({row.date})" if row.date else "")
+    place += runs
     if verdict.floor:
         place += f"; a floor: measured on the weaker {row.gpu or row.machine}"
     return place

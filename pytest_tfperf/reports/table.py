@@ -10,16 +10,18 @@ from pytest_tfperf.record import Record
 from pytest_tfperf.reports.numbers import change, percent, rate
 from pytest_tfperf.reports.where import limit
 
+_LEAST_WINDOWS = 3
+
 _COLUMNS: Sequence[tuple[str, str, Callable[[Record], str]]] = (
     ("workload", "<", lambda r: r.workload.id),
     ("topology", "<", lambda r: r.topology),
     ("images/s", ">", lambda r: rate(r.throughput.images_per_sec)),
-    ("+/-", "<", lambda r: rate(r.throughput.uncertainty)),
+    ("+/-", "<", lambda r: _uncertainty(r)),
     ("baseline", ">", lambda r: rate(r.verdict.baseline.reference) if r.verdict and r.verdict.baseline else "-"),
     ("change", ">", lambda r: change(r.verdict.change) if r.verdict and r.verdict.change is not None else "-"),
     ("fails at", ">", lambda r: _fails_at(r)),
     ("detects", ">", lambda r: _detects(r)),
-    ("limit", "<", limit),
+    ("limit", "<", lambda r: limit(r.breakdown)),
     ("outcome", "<", lambda r: outcome(r)),
     ("document", "<", lambda r: _document(r)),
     ("file", "<", lambda r: r.file or "-"),
@@ -45,6 +47,12 @@ def table(records: Iterable[Record]) -> list[str]:
     heading = "  ".join(f"{name:{side}{widths[name]}}" for name, side in shown)
     lines = ["  ".join(f"{cells[name][i]:{side}{widths[name]}}" for name, side in shown) for i in range(len(rows))]
     return [line.rstrip() for line in [heading, *lines]]
+
+
+def _uncertainty(record: Record) -> str:
+    """tf_cnn_benchmarks' +/-; of fewer than three windows, or beyond the figure itself, it says nothing."""
+    t = record.throughput
+    return rate(t.uncertainty) if t.windows >= _LEAST_WINDOWS and t.uncertainty <= t.images_per_sec else "-"
 
 
 def _fails_at(record: Record) -> str:

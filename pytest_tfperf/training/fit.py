@@ -11,10 +11,10 @@ import keras
 import tensorflow as tf
 
 from pytest_tfperf.errors import MeasurementError, WorkloadError
-from pytest_tfperf.possible import require_fit
 from pytest_tfperf.training.inputs import Batch, dataset_ended, placed
 from pytest_tfperf.training.losses import WEIGHT_DECAY
 from pytest_tfperf.training.optimizers import LEARNING_RATE, MOMENTUM
+from pytest_tfperf.training.precision import loss_scale
 from pytest_tfperf.workload import Optimizer, Workload
 
 
@@ -28,14 +28,12 @@ class FitLoop:
     would have Keras wait for the loss after each step, which `fit` by itself does not.
 
     Loss and optimizer are Keras' own, of the same formulas as `TrainingLoop`'s: sparse cross-entropy, an L2 regularizer
-    on each trainable variable, SGD. (Keras 3.3, of TensorFlow 2.16, adds up the gradients of several replicas where
-    later ones average them: the same work, another loss.)
+    on each trainable variable, SGD; with float16 the same constant loss scale, not the one that `fit` by itself would
+    adapt step by step. (Keras 3.3, of TensorFlow 2.16, adds up the gradients of several replicas where later ones
+    average them: the same work, another loss.)
 
     Args:
         as `TrainingLoop`; the model is compiled here.
-
-    Raises:
-        WorkloadError: a workload that `fit` has no way to train.
     """
 
     def __init__(
@@ -45,7 +43,6 @@ class FitLoop:
         inputs: tf.data.Dataset | Batch,
         workload: Workload,
     ) -> None:
-        require_fit(workload, strategy.num_replicas_in_sync)
         self.images_per_step = workload.batch_size * strategy.num_replicas_in_sync
         self._model = model
         self._workload = workload
@@ -123,9 +120,17 @@ def _compile(strategy: tf.distribute.Strategy, model: keras.Model, workload: Wor
     momentum = MOMENTUM if workload.optimizer is Optimizer.MOMENTUM else 0.0
     with strategy.scope():
         model.compile(
-            optimizer=keras.optimizers.SGD(LEARNING_RATE, momentum=momentum, nesterov=momentum > 0),
+            optimizer=keras.optimizers.SGD(
+                LEARNING_RATE,
+                momentum=momentum,
+                nesterov=momentum > 0,
+                loss_scale_factor=loss_scale(workload.precision),
+            ),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             jit_compile=workload.xla,  # never "auto", which depends on the model
+            # Keras' own scaler checks each gradient and branches each step, which would be other work than our loop's;
+            # and CentralStorageStrategy refuses its variables.
+            auto_scale_loss=False,
         )
 
 

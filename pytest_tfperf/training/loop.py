@@ -24,9 +24,6 @@ class TrainingLoop:
         model: made by `loading.load_model` for that strategy.
         inputs: made by `loading.load_pipeline`: a dataset of endless batches, or one batch for every step.
         workload: what the three were made for.
-
-    Raises:
-        WorkloadError: the workload asks for XLA where it can't work.
     """
 
     def __init__(
@@ -36,7 +33,6 @@ class TrainingLoop:
         inputs: tf.data.Dataset | Batch,
         workload: Workload,
     ) -> None:
-        _require_possible(strategy, workload)
         self.images_per_step = workload.batch_size * strategy.num_replicas_in_sync
         self._strategy = strategy
         self._model = model
@@ -119,12 +115,3 @@ class TrainingLoop:
         with tf.GradientTape() as tape:
             loss = cross_entropy(self._model(images, training=True), labels)
         return loss, self._descent.gradients(tape, loss)
-
-
-def _require_possible(strategy: tf.distribute.Strategy, workload: Workload) -> None:
-    shared = workload.variable_update is VariableUpdate.PARAMETER_SERVER
-    if workload.xla and shared and not isinstance(strategy, tf.distribute.OneDeviceStrategy):
-        raise WorkloadError(
-            f"{workload.id}: XLA can't compile a step whose variables lie on another device; "
-            "use variable_update='replicated' with it"
-        )

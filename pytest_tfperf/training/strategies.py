@@ -9,15 +9,16 @@ from typing import Any
 import tensorflow as tf
 
 from pytest_tfperf.errors import MeasurementError, WorkloadError
-from pytest_tfperf.possible import require_devices
 from pytest_tfperf.workload import AllReduce, ParameterDevice, VariableUpdate, Workload
 
 
 def strategy_for(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
     """The strategy that trains `workload` with one replica on each of `devices` (names as `configure` gives them).
 
+    That they can train it was seen before this worker started (`possible.require_possible`).
+
     Raises:
-        WorkloadError: an all-reduce, or a place for the parameters, that these devices don't have.
+        WorkloadError: Horovod.
         MeasurementError: TensorFlow made another number of replicas than was asked for.
     """
     strategy = _make(workload, devices)
@@ -31,12 +32,6 @@ def strategy_for(workload: Workload, devices: list[str]) -> tf.distribute.Strate
 
 
 def _make(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
-    require_devices(
-        workload,
-        on_gpus=all("GPU" in device for device in devices),
-        replicas=len(devices),
-        gpus=len(tf.config.get_visible_devices("GPU")),
-    )
     if workload.variable_update is VariableUpdate.HOROVOD:
         raise WorkloadError(
             f"{workload.id}: variable_update='horovod' is for published figures and replayed logs; "
@@ -46,7 +41,7 @@ def _make(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
         return _central_storage(devices, _parameter_device(workload, devices))
     if len(devices) == 1:
         return tf.distribute.OneDeviceStrategy(devices[0])
-    # `independent` has no use for the mirrored variables' exchange: `optimizers.descend` leaves it out.
+    # `independent` has no use for the mirrored variables' exchange: `optimizers.Descent` leaves it out.
     return tf.distribute.MirroredStrategy(devices, cross_device_ops=_cross_device_ops(workload))
 
 

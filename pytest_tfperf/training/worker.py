@@ -139,9 +139,10 @@ def _serve(channel: Channel, ready: _Ready, slowdown: float) -> None:
     gc.freeze()  # no collection in mid-window walks over all that TensorFlow has made
     while "steps" in (message := channel.receive()):
         channel.send({"window": _window(ready.loop, message["steps"], slowdown, ready.spec.skipped)})
-    parts = examine(ready.loop, ready.strategy, ready.model, ready.workload, **message["examine"])
-    channel.send({"parts": parts})
-    channel.receive()  # nothing comes: the driver hangs up
+    while True:
+        parts = examine(ready.loop, ready.strategy, ready.model, ready.workload, **message["examine"])
+        channel.send({"parts": parts})
+        message = channel.receive()  # mostly the driver hangs up
 
 
 def _window(loop: Windows, steps: int, slowdown: float, skipped: Skipped) -> dict[str, Any]:

@@ -178,6 +178,15 @@ def test_an_option_wins_over_the_environment_and_that_over_the_ini_file(
     [
         ("throughput.check(W, on=gpu_topology.take(1), steps=0)", "steps=0: at least one step must be timed"),
         ("throughput.check(W, on=gpu_topology.take(1), warmup_steps=-1)", "warmup_steps=-1: a number of steps from 0"),
+        ("throughput.compare(W, W.with_(xla=True, trainer='keras'), on=gpu_topology.take(2))", "can't meet inside XLA"),
+        (
+            "throughput.check(W.with_(forward_only=True, trainer='keras'), on=gpu_topology.take(1))",
+            "use trainer='loop'",
+        ),
+        (
+            "throughput.check(W.with_(input_pipeline='imagenet-only', optimizer='momentum'), on=gpu_topology.take(1))",
+            "nothing trained: leave out optimizer",
+        ),
         ("throughput.check(W, on=gpu_topology.take(0))", "take(0): ask for a whole number of devices from 1"),
         ("throughput.check(W, on=gpu_topology.take(1), tolerance=5)", "tolerance=5: give a fraction between 0 and 1"),
         ("throughput.check(W, on=gpu_topology.take(1), tolerance=(0.1, 0.1))", "tolerance: lower 0.1 must lie between"),

@@ -79,7 +79,7 @@ def test_what_can_not_be_told_passes_with_a_warning(plain: Finished) -> None:
 
 def test_the_table_shows_both_sides_and_the_ratio(plain: Finished) -> None:
     heading = next(line for line in plain.text.splitlines() if line.startswith("workload"))
-    columns = "workload topology a images/s b images/s b / a 95 % interval pairs outcome"
+    columns = "workload topology a images/s limit b images/s limit b / a 95 % interval pairs outcome"
     assert " ".join(heading.split()) == columns
 
 

@@ -20,11 +20,14 @@ TESTS = """
         def test_resnet(self, throughput, gpu_topology):
             throughput.check(Workload(model="resnet20", batch_size=8), on=gpu_topology.take(1))
 
+        def test_is_asked_twice(self, throughput, gpu_topology):
+            throughput.measure(Workload(model="nets:tiny", batch_size=8), on=gpu_topology.take(1))
+
         def test_dies_over_it(self, throughput, gpu_topology):
             throughput.check(Workload(model="nets:tiny", batch_size=4), on=gpu_topology.take(1))
 """
 
-# One test's worker dies when it is asked what its step is made of.
+# One test's worker dies when it is asked what its step is made of; another is asked once more.
 FAILING = """
     import os
     import signal
@@ -33,6 +36,8 @@ FAILING = """
     def examine(run, **asked):
         if "dies_over_it" in os.environ["PYTEST_CURRENT_TEST"]:
             os.kill(run._process.pid, signal.SIGKILL)
+        if "asked_twice" in os.environ["PYTEST_CURRENT_TEST"]:
+            examined(run, **asked)
         return examined(run, **asked)
 
     examined, LocalRun.examine = LocalRun.examine, examine
@@ -65,7 +70,7 @@ def test_a_slower_pipeline_is_named_after_the_regression(night: Finished) -> Non
 
 
 def test_the_split_is_no_further_result(shared: Project, night: Finished) -> None:
-    assert (night.status, len(shared.finished_results())) == (1, 3)
+    assert (night.status, len(shared.finished_results())) == (1, 4)
 
 
 def test_a_model_on_device_data_is_compute_bound(shared: Project, night: Finished) -> None:
@@ -80,6 +85,11 @@ def test_training_counts_three_times_the_references_forward_pass(shared: Project
 
 def test_the_table_says_the_share_of_the_matrix_products_rate(night: Finished) -> None:
     assert re.search(r"resnet20-b8\S+ .* compute >?\d+ % +PASS", night.text)
+
+
+def test_a_worker_answers_as_often_as_it_is_asked(shared: Project, night: Finished) -> None:
+    (record,) = shared.records("test_is_asked_twice")
+    assert record["breakdown"]["bound"] == "compute-bound"
 
 
 def test_a_regression_tells_of_the_machine(night: Finished) -> None:

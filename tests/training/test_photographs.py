@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.errors import MeasurementError, WorkloadError
 from pytest_tfperf.images.data import Data, OnCorrupt
 from pytest_tfperf.images.tfrecord import Value, example, features, framed, records
 from pytest_tfperf.training import photographs as module
@@ -22,6 +22,7 @@ from pytest_tfperf.training.input_loop import InputLoop
 from pytest_tfperf.training.inputs import Alone, InputSpec
 from pytest_tfperf.training.loading import load_pipeline
 from pytest_tfperf.training.pipelines import imagenet as pipelines
+from pytest_tfperf.training.trainers import trainer_for
 from pytest_tfperf.workload import Workload
 
 Images = np.ndarray[Any, Any]
@@ -135,6 +136,13 @@ def test_a_window_of_the_pipeline_alone_has_no_loss(spec: InputSpec) -> None:
     assert isinstance(alone, Alone)
     loop = InputLoop(tf.distribute.OneDeviceStrategy("CPU:0"), alone, workload)
     assert (loop.run(2), loop.images_per_step) == (None, 8)
+
+
+def test_a_users_own_pipeline_alone_takes_no_optimizer_either() -> None:
+    workload = Workload(model="trivial", batch_size=1, input_pipeline="mine:alone", optimizer="momentum")
+    alone = Alone((tf.zeros((1, 1, 1, 1)), tf.zeros(1, tf.int32)))
+    with pytest.raises(WorkloadError, match="nothing trained: leave out optimizer"):
+        trainer_for(tf.distribute.OneDeviceStrategy("CPU:0"), None, alone, workload)
 
 
 def test_a_window_of_the_pipeline_alone_takes_a_batch_each_step(cpus: list[str]) -> None:

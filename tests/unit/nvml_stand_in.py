@@ -250,7 +250,7 @@ _FUNCTIONS = {
     " *out = (h - 1000) / 10 + 1; return IS_SLICE(h) ? 0 : 2; }",
     "nvmlDeviceGetTemperature": "(handle h, int sensor, unsigned *out) { WHOLE(h); *out = D(h).celsius; return 0; }",
     "nvmlDeviceGetClockInfo": "(handle h, unsigned kind, unsigned *out) {"
-    " WHOLE(h); *out = D(h).mhz; return kind == 1 ? 0 : 2; }",
+    " WHOLE(h); *out = kind == 2 ? 3201 : D(h).mhz; return kind == 1 || kind == 2 ? 0 : 2; }",
     "nvmlDeviceGetPowerUsage": "(handle h, unsigned *out) { WHOLE(h); *out = D(h).milliwatts; return 0; }",
     "nvmlDeviceGetEnforcedPowerLimit": "(handle h, unsigned *out) { WHOLE(h); *out = 300000; return 0; }",
     "nvmlDeviceGetUtilizationRates": "(handle h, struct nvml_rates *out) {"

@@ -79,8 +79,10 @@ def test_a_text_that_utf_8_lacks_is_written_all_the_same() -> None:
 
 
 _texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), max_size=40)
+_hows = [{}, {"trainer": Trainer.KERAS}, {"forward_only": True}]  # not both: fit trains
 _workloads = st.builds(
-    Workload,
+    lambda how, **choices: Workload(**choices, **how),
+    how=st.sampled_from(_hows),
     model=st.sampled_from(["resnet50", "trivial", "mypkg.nets:build"]),
     batch_size=st.integers(1, 10**6),
     input_pipeline=st.sampled_from(["device", "host", "imagenet-distortions", "mypkg.data:images"]),
@@ -88,8 +90,6 @@ _workloads = st.builds(
     all_reduce=st.sampled_from(AllReduce),
     precision=st.sampled_from(Precision),
     xla=st.booleans(),
-    trainer=st.sampled_from(Trainer),
-    forward_only=st.booleans(),
 )
 _topologies = st.builds("{}x{}".format, st.integers(1, 999), st.integers(1, 999))
 _positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from patience import PATIENCE_SECONDS
@@ -121,6 +122,27 @@ def test_what_can_be_trained_passes() -> None:
 def test_an_unknown_pipeline_does_not_pass() -> None:
     with pytest.raises(WorkloadError, match="unknown input_pipeline"):
         catalogue.check(Workload(model="trivial", batch_size=1, input_pipeline="disk"))
+
+
+@pytest.mark.parametrize(
+    ("choice", "named"),
+    [
+        ({"optimizer": "momentum"}, "optimizer"),
+        ({"trainer": "keras", "xla": True}, "xla, trainer"),
+        ({"forward_only": True}, "forward_only"),
+        ({"precision": "mixed_bfloat16"}, "precision"),
+        ({"tf32": False}, "tf32"),
+        ({"all_reduce": "hierarchical"}, "all_reduce"),
+    ],
+)
+def test_what_says_how_to_train_is_left_out_of_a_pipeline_alone(choice: dict[str, Any], named: str) -> None:
+    with pytest.raises(WorkloadError, match=f"nothing trained: leave out {named}$"):
+        catalogue.check(Workload(model="trivial", batch_size=1, input_pipeline="imagenet-distortions-only", **choice))
+
+
+@pytest.mark.parametrize("name", [name for name in catalogue.pipelines() if name.endswith("-only")])
+def test_a_pipeline_alone_passes(name: str) -> None:
+    catalogue.check(Workload(model="trivial", batch_size=1, input_pipeline=name))
 
 
 def test_horovod_is_known_and_not_trained_yet() -> None:

@@ -92,6 +92,10 @@ def test_a_pass_says_what_it_passed() -> None:
     """)  # noqa: E501
 
 
+def test_a_row_that_names_no_source_leaves_no_gap() -> None:
+    assert "\n  baseline    measured, 5 runs\n" in message(told(Outcome.PASS, 1600.0, base=baseline(1612.0)))
+
+
 def test_what_the_night_was_credited_with_is_said() -> None:
     found = told(Outcome.PASS, 1600.0, shift=Shift(-0.012, tests=13), credited=-0.012)
     assert "  night       -1.2 % of it is what 13 tests have in common tonight, and not held against it\n" in message(

@@ -216,6 +216,52 @@ def test_load_clock_and_memory_are_kept(machine):
     assert (sample.load_average, sample.cpu_mhz, sample.memory_available_bytes) == (3.25, 2400, 2 * 2**20)
 
 
+def clock(machine, cpus):
+    watch = machine.watch(cpus=cpus)
+    machine.pass_time(1)
+    return watch.sample().cpu_mhz
+
+
+def test_the_clock_is_the_mean_over_usable_cores(machine):
+    for cpu, khz in enumerate((2_400_000, 1_200_000, 9_000_000)):
+        machine.put(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq", f"{khz}\n")
+    assert clock(machine, 2) == 1800
+
+
+CPUINFO = "".join(
+    f"processor\t: {cpu}\nvendor_id\t: x\ncpu MHz\t\t: {mhz}\ncache size\t: 1 KB\n\n"
+    for cpu, mhz in enumerate(("2400.000", "3200.123", "9000.000"))
+)
+
+
+def test_where_there_is_no_cpufreq_the_clock_is_what_cpuinfo_says(machine):
+    machine.put("proc/cpuinfo", CPUINFO)
+    assert clock(machine, 2) == 2800
+
+
+def test_a_core_of_which_cpuinfo_says_no_clock_has_none(machine):
+    machine.put("proc/cpuinfo", "processor\t: 0\nBogoMIPS\t: 50\n\n" + CPUINFO.partition("\n\n")[2])
+    assert clock(machine, 1) is None
+
+
+def test_a_long_cpuinfo_is_not_read_at_each_look(machine):
+    machine.put("proc/cpuinfo", CPUINFO)
+    watch = machine.watch()
+    clocks = []
+    for _ in range(9):
+        machine.pass_time(0.25)
+        clocks.append(watch.sample().cpu_mhz)
+    assert [told is not None for told in clocks] == [True, *[False] * 7, True]
+
+
+def test_of_hundreds_of_cores_few_are_asked_for_their_clock(machine):
+    for cpu in range(200):
+        machine.put(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq", f"{1_000_000 + 1000 * cpu}\n")
+    watch = machine.watch(cpus=200)
+    assert len(watch._clocked) <= 16
+    assert watch.sample().cpu_mhz == pytest.approx(1100, abs=10)
+
+
 def test_a_machine_that_tells_nothing_gives_a_sample_of_nothing(tmp_path):
     times = iter([1.0, 1.5])
     sample = HostWatch(lambda: (), tmp_path, {0}, lambda: next(times)).sample()
@@ -397,6 +443,7 @@ def test_a_gpus_dials_are_read(sample_gpus):
             uuid=UUID,
             temperature_celsius=87,
             sm_clock_mhz=1410,
+            memory_clock_mhz=3201,
             power_watts=250.5,
             power_limit_watts=300,
             utilisation_fraction=0.97,

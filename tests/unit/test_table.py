@@ -11,6 +11,7 @@ from measurements import WORKLOAD, baseline, record, throughput
 from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.record import Record
 from pytest_tfperf.reports.table import counts, outcome, table
+from pytest_tfperf.throughput import RunValue
 
 
 def judged(kind: Outcome, change: float, floor: bool = False) -> Record:
@@ -50,6 +51,16 @@ def test_a_documents_figure_has_a_column_where_there_is_one() -> None:
         "resnet50-b64-replicated-device  1x8          1,402  1.50  measured     1,612",
         "resnet50-b64-replicated-device  1x1           7.25  0.01  NO_BASELINE  -",
     ]
+
+
+def test_an_uncertainty_of_few_windows_is_left_out() -> None:
+    few = throughput(500.0, runs=(RunValue(math.log(500.0), 0.1, 2),))
+    assert table([record(few), UNKNOWN])[1].split()[2:4] == ["500.0", "-"]
+
+
+def test_an_uncertainty_beyond_the_figure_itself_is_left_out() -> None:
+    wild = throughput(523.9, uncertainty=725.4)
+    assert table([record(wild), UNKNOWN])[1].split()[2:4] == ["523.9", "-"]
 
 
 def test_another_machines_document_says_whose_it_is() -> None:
