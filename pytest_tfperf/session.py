@@ -109,7 +109,7 @@ class Session:
 
     @property
     def runnable(self) -> list[str]:
-        """The tests that can run here, as far as marks and parameters tell: they have GPUs and data, and are not refused."""
+        """The tests that can run here, as far as marks and parameters tell: with GPUs and data, and none is refused."""
         lacking = set(self.refused) | (set() if self.settings.data_dir else self.reading)
         if not self.topology.gpus:
             lacking |= {test for test in self.tests if self.marks.get(test) == (False, True)}
