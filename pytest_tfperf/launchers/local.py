@@ -26,17 +26,18 @@ from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
 from pytest_tfperf.frozen_json import build
 from pytest_tfperf.images.data import Data
 from pytest_tfperf.launchers import SKIPPED, Job, Progress
+from pytest_tfperf.launchers.last_words import cause, log_end, read_end, shows_the_users_code
 from pytest_tfperf.launchers.processes import (
     ForkServer,
     FreshInterpreters,
     Spawner,
     WorkerProcess,
     describe_exit,
-    log_tail,
     no_tensorflow,
 )
 from pytest_tfperf.launchers.wedged import PROBE, Wedged
 from pytest_tfperf.parts import Parts
+from pytest_tfperf.topology import DeviceKind
 from pytest_tfperf.trial import Window
 
 # What TensorFlow, Keras and XLA read once, when they are imported: a server that imported under other values is no use.
@@ -51,6 +52,9 @@ _OUR_LOG = re.compile(r"(worker|server)-\d{8}-\d{6}-\d+-[0-9a-f]{4}(-\d+)?\.log"
 
 _SCRATCH = "tfperf-worker-"
 _SCRATCH_KEPT_SECONDS = 2 * 86_400.0  # longer than any worker lives
+
+# A machine that is busy lets a worker write its stacks late; one that hangs in a driver writes none.
+_STACKS_SECONDS = 3.0
 
 # A pipeline that ends or stalls just now must not hold up the night: its windows are measured already.
 _PARTS_SECONDS = 60.0
@@ -111,8 +115,15 @@ class LocalLauncher:
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
-        hung = partial(self._wedged.suspect, job.devices)
-        run = LocalRun(process, log, scratch, self._silence_seconds, self._python, hung)
+        run = LocalRun(
+            process,
+            log,
+            scratch,
+            self._silence_seconds,
+            self._python,
+            on_hang=partial(self._wedged.suspect, job.devices),
+            on_cpus=job.devices.kind is DeviceKind.CPU,
+        )
         try:
             run.prepare(listener, self._started, progress)
         except BaseException:
@@ -180,9 +191,12 @@ class LocalRun:
         scratch: Path,
         silence_seconds: float,
         python: str,
+        *,
         on_hang: Callable[[], None] = lambda: None,
+        on_cpus: bool = False,
     ) -> None:
         self._process = process
+        self._on_cpus = on_cpus
         self._scratch = scratch
         self._python = python
         self._silence_seconds = silence_seconds
@@ -272,22 +286,26 @@ class LocalRun:
 
     def _raised(self, error: Mapping[str, Any]) -> MeasurementError:
         kind = OutOfMemory if error["out_of_memory"] else MeasurementError
-        return kind(f"the worker raised {error['type']} in phase {self._phase!r}: {error['message']}\n{self._tail()}")
+        if error["ours"]:  # written to be shown as it is; our own frames below it would say nothing
+            first, *more = error["message"].splitlines()
+            text = "\n".join([f"{first} (in phase {self._phase!r})", *more])
+            return kind(f"{text}\n{self._tail()}" if shows_the_users_code(self._tail()) else text)
+        why = cause(error["message"])
+        text = f"the worker raised {error['type']} in phase {self._phase!r}" + (f": {why}" if why else "")
+        return kind(f"{text}{error['hint']}\n{self._tail()}")
 
     def _died(self, status: int | None) -> MeasurementError:
         how = "closed its connection" if status is None else describe_exit(status)
         kind = MeasurementError
         if status == -signal.SIGKILL and _out_of_memory_kills() > self._out_of_memory_kills:
             kind, how = OutOfMemory, "was ended by the kernel's out-of-memory killer"
-        elif status == -signal.SIGABRT and _NO_MEMORY_IN_CPP in log_tail(Path(self.log)):
+        elif status == -signal.SIGABRT and _NO_MEMORY_IN_CPP in self._said():
             kind = OutOfMemory
         return kind(f"the worker (pid {self._process.pid}) {how} in phase {self._phase!r}\n{self._tail()}")
 
     def _hung(self) -> MeasurementError:
         if self._process.exit_status(0.001) is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(self._process.pid, signal.SIGUSR1)  # faulthandler writes every thread's stack to the log
-                time.sleep(0.3)
+            self._ask_for_stacks()
         self._on_hang()
         return Hung(
             f"the worker (pid {self._process.pid}) said nothing for {self._silence_seconds:g} s in phase "
@@ -295,7 +313,26 @@ class LocalRun:
         )
 
     def _tail(self) -> str:
-        return f"the end of its log ({self.log}):\n{log_tail(Path(self.log))}"
+        return f"the end of its log ({self.log}):\n{log_end(Path(self.log), on_cpus=self._on_cpus)}"
+
+    def _said(self) -> str:
+        try:
+            return read_end(Path(self.log))
+        except OSError:
+            return ""
+
+    def _ask_for_stacks(self) -> None:
+        """Have faulthandler write every thread's stack to the log; returns once nothing more comes."""
+        before = last = self._said()
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(self._process.pid, signal.SIGUSR1)
+        deadline = time.monotonic() + _STACKS_SECONDS
+        while time.monotonic() < deadline:
+            time.sleep(0.1)
+            now = self._said()
+            if now != before and now == last:
+                return
+            last = now
 
 
 def _environment(job: Job) -> dict[str, str]:

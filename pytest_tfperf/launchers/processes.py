@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from pytest_tfperf.connection import Channel, ConnectionLost, Listener, Silence
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.launchers.last_words import log_end
 
 _PACKAGE = Path(__file__).parent.parent
 
@@ -161,7 +162,7 @@ class ForkServer:
         status = self._process.poll()
         state = "does not answer" if status is None else describe_exit(status)
         return MeasurementError(
-            f"the fork server {state}; the end of its log ({self._log}):\n{log_tail(self._log)}\n"
+            f"the fork server {state}; the end of its log ({self._log}):\n{log_end(self._log)}\n"
             "Workers can start without it: --tfperf-worker=fresh"
         )
 
@@ -269,15 +270,6 @@ def describe_exit(status: int) -> str:
         signal.SIGABRT.value: "native code gave up",
     }.get(-status, "")
     return f"was ended by {name}" + (f" ({hint})" if hint else "")
-
-
-def log_tail(log: Path, lines: int = 20) -> str:
-    """The end of a log, each line set off; says so where there is none."""
-    try:
-        text = log.read_text(errors="replace").splitlines()[-lines:]
-    except OSError as error:
-        return f"  | (no log: {error.strerror})"
-    return "\n".join(f"  | {line}" for line in text) or "  | (empty)"
 
 
 def _run_module(python: str, module: str, listener: Listener, log: Path, stdin: str = "") -> subprocess.Popen[bytes]:

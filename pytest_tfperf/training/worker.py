@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from pytest_tfperf import catalogue
 from pytest_tfperf.connection import Channel, ConnectionLost
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.images.data import Data, OnCorrupt
 from pytest_tfperf.topology import DeviceKind, Devices
 from pytest_tfperf.training.devices import configure, keep_to_quota
@@ -35,6 +36,8 @@ _OUT_OF_MEMORY = ("CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED", "CUD
 # What is left to say where cuBLAS and cuDNN find no room for their handles beside another process's memory.
 _NO_HANDLE = ("DNN library", "cuBLAS handle", "CUDNN_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_NOT_INITIALIZED")
 _TAKEN = ". Often another process holds the GPU's memory: nvidia-smi shows which"
+
+_MOST_TEXT = 20_000  # TensorFlow's frames are long, and the cause stands below them
 
 
 def work(channel: Channel, job: dict[str, Any]) -> int:
@@ -56,12 +59,23 @@ def work(channel: Channel, job: dict[str, Any]) -> int:
     except ConnectionLost:
         return 0  # the driver has what it wants
     except BaseException as error:  # the driver reports whatever it was
-        traceback.print_exc()
-        text = str(error)[:2000] + (_TAKEN if any(words in str(error) for words in _NO_HANDLE) else "")
-        fault = {"type": type(error).__name__, "message": text, "out_of_memory": _out_of_memory(error)}
-        channel.send({"error": fault})
+        channel.send({"error": _told(error)})
         return 1
     return 0
+
+
+def _told(error: BaseException) -> dict[str, Any]:
+    """What the driver makes a message of; the log gets the traceback, of our own errors that of what led to them."""
+    ours = isinstance(error, TfperfError)
+    traceback.print_exception(error.__cause__ if ours and error.__cause__ else error)
+    text = str(error)
+    return {
+        "type": type(error).__name__,
+        "message": text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT // 2]}\n...\n{text[-_MOST_TEXT // 2 :]}",
+        "hint": _TAKEN if any(words in text for words in _NO_HANDLE) else "",
+        "ours": ours,
+        "out_of_memory": _out_of_memory(error),
+    }
 
 
 def _out_of_memory(error: BaseException | None) -> bool:

@@ -82,6 +82,11 @@ def test_native_code_that_could_not_allocate_is_out_of_memory(tmp_path: Path) ->
     assert type(end(tmp_path, -signal.SIGABRT, BAD_ALLOC)) is OutOfMemory
 
 
+def test_native_code_that_could_not_allocate_is_known_above_the_stacks(tmp_path: Path) -> None:
+    log = BAD_ALLOC + "Current thread 0x0 (most recent call first):\n" + '  File "/lib/f.py", line 1 in f\n' * 100
+    assert type(end(tmp_path, -signal.SIGABRT, log)) is OutOfMemory
+
+
 def test_native_code_that_gave_up_otherwise_is_not_out_of_memory(tmp_path: Path) -> None:
     assert type(end(tmp_path, -signal.SIGABRT, "check failed\n")) is MeasurementError
 
@@ -90,5 +95,40 @@ def test_native_code_that_gave_up_otherwise_is_not_out_of_memory(tmp_path: Path)
 def test_a_worker_says_itself_whether_it_ran_out_of_memory(
     tmp_path: Path, flag: bool, kind: type[MeasurementError]
 ) -> None:
-    error = {"type": "InternalError", "message": "no", "out_of_memory": flag}
-    assert type(end(tmp_path, message={"error": error})) is kind
+    assert type(end(tmp_path, message=raised("no", out_of_memory=flag))) is kind
+
+
+def raised(message: str, **more: Any) -> dict[str, Any]:
+    fault = {"type": "InternalError", "message": message, "hint": "", "ours": False, "out_of_memory": False}
+    return {"error": fault | more}
+
+
+ASSERTION = 'Graph execution error:\n\n  File "/lib/layer.py", line 3, in f\nassertion failed: [no]\n\t [[{{node A}}]]'
+
+
+def test_the_headline_names_the_cause(tmp_path: Path) -> None:
+    headline = str(end(tmp_path, message=raised(ASSERTION))).splitlines()[0]
+    assert headline == "the worker raised InternalError in phase 'start': assertion failed: [no]"
+
+
+def test_an_error_without_words_has_a_headline(tmp_path: Path) -> None:
+    assert str(end(tmp_path, message=raised(""))).splitlines()[0] == "the worker raised InternalError in phase 'start'"
+
+
+def test_what_may_be_behind_an_error_follows_its_cause(tmp_path: Path) -> None:
+    said = str(end(tmp_path, message=raised(ASSERTION, hint=". Look at nvidia-smi")))
+    assert "assertion failed: [no]. Look at nvidia-smi\n" in said
+
+
+NO_FUNCTION = "model 'nets:nosuch': 'nets' has no function 'nosuch'"
+OUR_FRAME = f'  File "{local.__file__}", line 3, in f\n'
+
+
+def test_an_error_of_ours_is_shown_as_it_is_without_our_frames(tmp_path: Path) -> None:
+    said = str(end(tmp_path, log=OUR_FRAME, message=raised(f"{NO_FUNCTION}\nKnown: tiny", ours=True)))
+    assert said == f"{NO_FUNCTION} (in phase 'start')\nKnown: tiny"
+
+
+def test_an_error_of_ours_shows_the_users_line_that_led_to_it(tmp_path: Path) -> None:
+    users = '  File "/home/me/nets.py", line 7, in tiny\n'
+    assert "  | " + users.strip("\n") in str(end(tmp_path, log=users, message=raised("it raised", ours=True)))
