@@ -27,6 +27,9 @@ TESTS = """
     def test_raises_in_the_pipeline(throughput, gpu_topology):
         measure(throughput, gpu_topology, "tiny", "nets:raising_pipeline")
 
+    def test_raises_in_the_steps(throughput, gpu_topology):
+        measure(throughput, gpu_topology, "tiny", "nets:burning")
+
     def test_is_killed(throughput, gpu_topology):
         measure(throughput, gpu_topology, "killed")
 
@@ -74,6 +77,8 @@ def faults(shared: Project) -> Finished:
         ("test_is_not_there", "model 'nets:absent': 'nets' has no function 'absent'"),
         ("test_raises_in_the_pipeline", "'nets:raising_pipeline' raised FileNotFoundError: /data/train-00000"),
         ("test_raises_in_the_pipeline", "in phase 'input pipeline'"),
+        ("test_raises_in_the_steps", "in phase 'steps': ValueError: disk on fire"),
+        ("test_raises_in_the_steps", "in batches"),
         (
             "test_is_killed",
             "was ended by SIGKILL (somebody's kill -9, or the kernel's out-of-memory killer: see dmesg)",
@@ -87,6 +92,7 @@ def faults(shared: Project) -> Finished:
         ("test_hangs_in_the_model", "a longer limit: --tfperf-timeout SECONDS"),
         ("test_hangs_in_the_model", "in hanging"),  # faulthandler's stack, in the log's end
         ("test_hangs_in_the_steps", "said nothing for 5 s in phase 'steps' and was killed"),
+        ("test_hangs_in_the_steps", "in batches"),  # a thread of TensorFlow's
         ("test_trains_to_nan", "the loss is nan"),
         ("test_kills_the_server", "in phase 'model'"),
     ],
@@ -124,9 +130,22 @@ def test_a_fault_is_an_error_and_no_failure(faults: Finished, name: str) -> None
     assert faults.cases[name].kind == "error"
 
 
-@pytest.mark.parametrize("name", [name for name in ERRORS if name != "test_trains_to_nan"])
-def test_a_fault_shows_the_end_of_the_workers_log(faults: Finished, name: str) -> None:
-    assert "the end of its log (" in faults.cases[name].text
+SAYS_ALL = ("test_trains_to_nan", "test_returns_something_else", "test_is_not_there")
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_a_fault_shows_the_end_of_the_workers_log_unless_it_says_all_itself(faults: Finished, name: str) -> None:
+    assert ("the end of its log (" in faults.cases[name].text) is (name not in SAYS_ALL)
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_a_fault_names_the_command_that_runs_its_test_again(faults: Finished, name: str) -> None:
+    assert f"  rerun       pytest test_it.py::{name}" in faults.cases[name].text
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_a_fault_on_cpus_says_nothing_of_cuda(faults: Finished, name: str) -> None:
+    assert "cuInit" not in faults.cases[name].text
 
 
 @pytest.mark.parametrize("name", ERRORS)
