@@ -98,7 +98,7 @@ def _photographs() -> list[tuple[str, Image]]:
     except ImportError:
         found = None
     if found is None or not found.submodule_search_locations:
-        raise TfperfError("the photographs come from scikit-image: pip install 'pytest-tfperf[data]'")
+        raise TfperfError("the photographs come from scikit-image: pip install pillow scikit-image")
     # Not imported: that takes a second, and only its files are wanted.
     folder = Path(found.submodule_search_locations[0]) / "data"
     there = [folder / name for name in _PHOTOGRAPHS if (folder / name).exists()]

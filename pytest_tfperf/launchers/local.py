@@ -26,6 +26,7 @@ from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
 from pytest_tfperf.frozen_json import build
 from pytest_tfperf.images.data import Data
 from pytest_tfperf.launchers import SKIPPED, Job, Progress
+from pytest_tfperf.launchers.interpreters import refuse_tensorflow
 from pytest_tfperf.launchers.last_words import cause, log_end, read_end, shows_the_users_code
 from pytest_tfperf.launchers.processes import (
     ForkServer,
@@ -33,7 +34,6 @@ from pytest_tfperf.launchers.processes import (
     Spawner,
     WorkerProcess,
     describe_exit,
-    no_tensorflow,
 )
 from pytest_tfperf.launchers.wedged import PROBE, Wedged
 from pytest_tfperf.parts import Parts
@@ -278,8 +278,7 @@ class LocalRun:
             raise self._hung() from None
         except ConnectionLost:
             raise self._died(self._process.exit_status(5)) from None
-        if "failed" in message:
-            raise no_tensorflow(message["failed"], self._python)
+        refuse_tensorflow(message, self._python)
         if "error" in message:
             raise self._raised(message["error"])
         return message
@@ -289,7 +288,7 @@ class LocalRun:
         if error["ours"]:  # written to be shown as it is; our own frames below it would say nothing
             first, *more = error["message"].splitlines()
             text = "\n".join([f"{first} (in phase {self._phase!r})", *more])
-            return kind(f"{text}\n{self._tail()}" if shows_the_users_code(self._tail()) else text)
+            return kind(f"{text}\n{self._tail() if shows_the_users_code(self._tail()) else f'its log: {self.log}'}")
         why = cause(error["message"])
         text = f"the worker raised {error['type']} in phase {self._phase!r}" + (f": {why}" if why else "")
         return kind(f"{text}{error['hint']}\n{self._tail()}")

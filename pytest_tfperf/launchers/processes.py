@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from pytest_tfperf.connection import Channel, ConnectionLost, Listener, Silence
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.launchers.interpreters import refuse_tensorflow
 from pytest_tfperf.launchers.last_words import log_end
 
 _PACKAGE = Path(__file__).parent.parent
@@ -148,8 +149,7 @@ class ForkServer:
                 raise error from None
             if key in message:
                 return message[key]
-            if "failed" in message:
-                raise no_tensorflow(message["failed"], self._python)
+            refuse_tensorflow(message, self._python)
             if "refused" in message:
                 raise MeasurementError(message["refused"] + "; use --tfperf-worker=fresh")
             self._note_exit(message)
@@ -294,12 +294,3 @@ def _run_module(python: str, module: str, listener: Listener, log: Path, stdin: 
     with suppress(BrokenPipeError), process.stdin:  # who reads it may have ended
         process.stdin.write(stdin.encode())
     return process
-
-
-def no_tensorflow(failure: str, python: str) -> MeasurementError:
-    """The error for an interpreter that has no TensorFlow, or one that can't be imported."""
-    return MeasurementError(
-        f"{python} can't import TensorFlow: {failure}\n"
-        "Install a build of it beside pytest-tfperf: pip install 'pytest-tfperf[tensorflow]' (CPU), "
-        "'pytest-tfperf[gpu]' (NVIDIA), or your own tensorflow-cpu, nightly or vendor's build."
-    )

@@ -42,7 +42,6 @@ _MOST_TEXT = 20_000  # TensorFlow's frames are long, and the cause stands below 
 
 def work(channel: Channel, job: dict[str, Any]) -> int:
     """Do a job for the driver at the other end; returns the process's exit status."""
-    channel.send({"hello": "worker", "number": job["number"], "pid": os.getpid()})
     try:
         ready = _prepare(channel, job)
         channel.send(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 from inner import Finished, Project
 
@@ -189,19 +192,24 @@ ONE_TEST = """
 """
 
 
+def fakes(project: Project) -> str:
+    """Where packages are found that stand in front of the installed ones."""
+    return os.pathsep.join([str(project.folder / "fake"), os.environ.get("PYTHONPATH", "")])
+
+
 @pytest.fixture(scope="module")
 def no_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     project = Project(tmp_path_factory.mktemp("no_tensorflow"))
     project.write("test_it.py", ONE_TEST)
-    fake = project.write("fake/tensorflow/__init__.py", "raise ImportError('libcudart.so.12: not found')")
-    return project.run(PYTHONPATH=str(fake.parents[1]))
+    project.write("fake/tensorflow/__init__.py", "raise ImportError('libcudart.so.12: not found')")
+    return project.run(PYTHONPATH=fakes(project))
 
 
 @pytest.mark.parametrize(
     "said",
     [
         "can't import TensorFlow: ImportError: libcudart.so.12: not found",
-        "pip install 'pytest-tfperf[tensorflow]' (CPU), 'pytest-tfperf[gpu]' (NVIDIA), or your own",
+        f"{sys.executable} -m pip install --upgrade tensorflow (",
     ],
 )
 def test_a_python_without_tensorflow_says(no_tensorflow: Finished, said: str) -> None:
@@ -214,6 +222,26 @@ def test_a_python_without_tensorflow_is_an_error(no_tensorflow: Finished) -> Non
 
 def test_a_fresh_interpreter_without_tensorflow_says_the_same(project: Project) -> None:
     project.write("test_it.py", ONE_TEST)
-    fake = project.write("fake/tensorflow/__init__.py", "raise ImportError('libcudart.so.12: not found')")
-    finished = project.run("--tfperf-worker=fresh", PYTHONPATH=str(fake.parents[1]))
-    assert "pip install 'pytest-tfperf[tensorflow]'" in finished.cases["test_it"].text
+    project.write("fake/tensorflow/__init__.py", "raise ImportError('libcudart.so.12: not found')")
+    finished = project.run("--tfperf-worker=fresh", PYTHONPATH=fakes(project))
+    assert f"{sys.executable} -m pip install --upgrade tensorflow (" in finished.cases["test_it"].text
+
+
+OLD = {"tensorflow": "2.15.1", "keras": "2.15.0"}
+
+
+@pytest.mark.parametrize("start", ["fork", "fresh"])
+@pytest.mark.parametrize("package", OLD)
+def test_a_tensorflow_or_keras_that_is_too_old_is_named(project: Project, package: str, start: str) -> None:
+    project.write("test_it.py", ONE_TEST)
+    for name, version in {"tensorflow": "2.21.0", "keras": "3.15.0", package: OLD[package]}.items():
+        project.write(f"fake/{name}/__init__.py", f"__version__ = '{version}'")
+    finished = project.run(f"--tfperf-worker={start}", PYTHONPATH=fakes(project))
+    assert f" {OLD[package]}; workers need TensorFlow 2.16 or newer, with Keras 3\n" in finished.cases["test_it"].text
+
+
+@pytest.mark.parametrize("start", ["fork", "fresh"])
+def test_workers_compute_with_tensorflow_whatever_keras_does_elsewhere(project: Project, start: str) -> None:
+    project.write("test_it.py", ONE_TEST)
+    finished = project.run(f"--tfperf-worker={start}", KERAS_BACKEND="torch")
+    assert finished.kinds == {"test_it": "skipped"}, finished.text

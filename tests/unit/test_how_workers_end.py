@@ -126,7 +126,7 @@ OUR_FRAME = f'  File "{local.__file__}", line 3, in f\n'
 
 def test_an_error_of_ours_is_shown_as_it_is_without_our_frames(tmp_path: Path) -> None:
     said = str(end(tmp_path, log=OUR_FRAME, message=raised(f"{NO_FUNCTION}\nKnown: tiny", ours=True)))
-    assert said == f"{NO_FUNCTION} (in phase 'start')\nKnown: tiny"
+    assert said == f"{NO_FUNCTION} (in phase 'start')\nKnown: tiny\nits log: {tmp_path / 'worker.log'}"
 
 
 def test_an_error_of_ours_shows_the_users_line_that_led_to_it(tmp_path: Path) -> None:
