@@ -46,6 +46,7 @@ def main() -> None:
     server = _Server(channel, address)
     die_with_parent(driver, signal.SIGHUP)  # from now on there are workers, whose children no one else would end
     server.serve()
+    os._exit(0)  # TensorFlow's exit handlers take seconds on a busy machine, and Ctrl-C waits for this
 
 
 def open_accelerators(descriptors: Path = Path("/proc/self/fd")) -> list[str]:
