@@ -17,7 +17,8 @@ _COLUMNS = 300
 _MOST_BYTES = 256 * 1024  # of a log that a worker has written for hours
 
 _FRAME = re.compile(r'(?P<indent>\s*)File "(?P<file>[^"]*)", line \d+')
-_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib(64)?/python\d+\.\d+/|^<|/__autograph_generated_")
+# Compiled modules name their files without a folder, as "numpy/random/_generator.pyx".
+_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib(64)?/python\d+\.\d+/|^[^/]|/__autograph_generated_")
 _THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$")
 # faulthandler's own, which tell nothing of the cause and are long.
 _OF_FAULTHANDLER = re.compile(r"Extension modules: |  Binary file |Current thread's C stack trace")

@@ -167,7 +167,14 @@ def test_the_innermost_frame_is_shown_wherever_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "users"), [("/home/me/nets.py", True), (f"{KERAS}/layer.py", False), (f"{OURS}/worker.py", False)]
+    ("file", "users"),
+    [
+        ("/home/me/nets.py", True),
+        (f"{KERAS}/layer.py", False),
+        (f"{OURS}/worker.py", False),
+        ("numpy/random/_generator.pyx", False),
+        ("<frozen runpy>", False),
+    ],
 )
 def test_the_users_code_is_known(tmp_path: Path, file: str, users: bool) -> None:
     assert shows_the_users_code(end(tmp_path, f'  File "{file}", line 3, in f\nValueError: no\n')) is users
