@@ -252,7 +252,7 @@ class _Pairs:
         try:
             return self._run(name, side, self._plan)
         except OutOfMemory as error:
-            named = self._largest_batch.named(error, side.launcher, self._job(side), self._topology)
+            named = self._largest_batch.named(error, side.launcher, self._job(side), self._topology, self._plan)
             raise named from None
 
     def _run(self, name: str, side: Side, plan: Plan, examiner: Examiner | None = None) -> Attempt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import secrets
@@ -22,7 +23,7 @@ from typing import Any
 
 from pytest_tfperf import catalogue
 from pytest_tfperf.connection import Channel, ConnectionLost, Listener, Silence
-from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
+from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, OutOfTime
 from pytest_tfperf.frozen_json import build
 from pytest_tfperf.images.data import Data
 from pytest_tfperf.launchers import SKIPPED, Job, Progress
@@ -123,6 +124,7 @@ class LocalLauncher:
             self._python,
             on_hang=partial(self._wedged.suspect, job.devices),
             on_cpus=job.devices.kind is DeviceKind.CPU,
+            max_seconds=job.max_seconds,
         )
         try:
             run.prepare(listener, self._started, progress)
@@ -194,7 +196,10 @@ class LocalRun:
         *,
         on_hang: Callable[[], None] = lambda: None,
         on_cpus: bool = False,
+        max_seconds: float = math.inf,
     ) -> None:
+        self._ends = time.monotonic() + max_seconds
+        self._max_seconds = max_seconds
         self._process = process
         self._on_cpus = on_cpus
         self._scratch = scratch
@@ -257,7 +262,7 @@ class LocalRun:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _await_call(self, listener: Listener, number: int) -> Channel:
-        deadline = time.monotonic() + self._silence_seconds
+        deadline = time.monotonic() + self._patience_seconds
         while time.monotonic() < deadline:
             try:
                 channel, hello = listener.greet(0.2)
@@ -268,14 +273,14 @@ class LocalRun:
             if hello.get("number") == number:
                 return channel
             channel.close()  # a worker that was given up meanwhile
-        raise self._hung()
+        raise self._silent()
 
     def _next(self) -> dict[str, Any]:
         assert self._channel is not None
         try:
-            message = self._channel.receive(self._silence_seconds)
+            message = self._channel.receive(self._patience_seconds)
         except Silence:
-            raise self._hung() from None
+            raise self._silent() from None
         except ConnectionLost:
             raise self._died(self._process.exit_status(5)) from None
         refuse_tensorflow(message, self._python)
@@ -301,6 +306,19 @@ class LocalRun:
         elif status == -signal.SIGABRT and _NO_MEMORY_IN_CPP in self._said():
             kind = OutOfMemory
         return kind(f"the worker (pid {self._process.pid}) {how} in phase {self._phase!r}\n{self._tail()}")
+
+    @property
+    def _patience_seconds(self) -> float:
+        """How long the next message may take."""
+        return max(0.001, min(self._silence_seconds, self._ends - time.monotonic()))
+
+    def _silent(self) -> MeasurementError:
+        if time.monotonic() < self._ends:
+            return self._hung()
+        return OutOfTime(
+            f"the worker (pid {self._process.pid}) was not through after {self._max_seconds:.0f} s, in phase "
+            f"{self._phase!r}, and was killed"
+        )
 
     def _hung(self) -> MeasurementError:
         if self._process.exit_status(0.001) is None:

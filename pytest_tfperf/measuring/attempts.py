@@ -88,7 +88,7 @@ class Attempts:
                 with naming(topology, workload):
                     attempt = self._watched(job, plan, enough, topology.host.usable_cores)
             except OutOfMemory as error:
-                raise self._largest_batch.named(error, self._launcher, job, topology) from None
+                raise self._largest_batch.named(error, self._launcher, job, topology, plan) from None
             if not attempt.unsettled:
                 return attempt
             tried.append(attempt)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_tfperf.connection import ConnectionLost
-from pytest_tfperf.errors import MeasurementError, OutOfMemory
+from pytest_tfperf.connection import ConnectionLost, Silence
+from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, OutOfTime
 from pytest_tfperf.launchers import local
 from pytest_tfperf.launchers.local import LocalRun
 
@@ -101,6 +102,27 @@ def test_a_worker_says_itself_whether_it_ran_out_of_memory(
 def raised(message: str, **more: Any) -> dict[str, Any]:
     fault = {"type": "InternalError", "message": message, "hint": "", "ours": False, "out_of_memory": False}
     return {"error": fault | more}
+
+
+class Mute:
+    """A channel on which nothing comes in time."""
+
+    def receive(self, timeout_seconds: float) -> dict[str, Any]:
+        raise Silence("nothing")
+
+
+@pytest.mark.parametrize(("max_seconds", "kind", "hung"), [(0.0, OutOfTime, []), (math.inf, Hung, ["hung"])])
+def test_a_worker_whose_time_is_over_did_not_hang(
+    tmp_path: Path, max_seconds: float, kind: type[MeasurementError], hung: list[str]
+) -> None:
+    told: list[str] = []
+    run = LocalRun(
+        Ended(0), tmp_path / "a", tmp_path, 5.0, "python", on_hang=lambda: told.append("hung"), max_seconds=max_seconds
+    )
+    run._channel = Mute()  # type: ignore[assignment]  # as above
+    with pytest.raises(kind):
+        run.receive()
+    assert told == hung
 
 
 ASSERTION = 'Graph execution error:\n\n  File "/lib/layer.py", line 3, in f\nassertion failed: [no]\n\t [[{{node A}}]]'
