@@ -193,7 +193,11 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if item.nodeid not in session.tests:
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    try:
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    except (KeyboardInterrupt, pytest.exit.Exception):
+        session.close()  # pytest takes its time to find out where it was interrupted, and workers would last as long
+        raise
     fixture = item.stash.get(_FIXTURE, None)
     if fixture is not None and fixture.undecided and not any(report.failed for report in reports):
         session.defer(item.nodeid, fixture.records)

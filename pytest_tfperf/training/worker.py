@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from pytest_tfperf import catalogue
 from pytest_tfperf.connection import Channel, ConnectionLost
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.images.data import Data, OnCorrupt
 from pytest_tfperf.topology import DeviceKind, Devices
 from pytest_tfperf.training.architectures import advice
@@ -33,10 +34,11 @@ from pytest_tfperf.training.trainers import Windows, trainer_for
 from pytest_tfperf.training.variables import speed_variables
 from pytest_tfperf.workload import Workload
 
+_MOST_TEXT = 20_000  # TensorFlow's frames are long, and the cause stands below them
+
 
 def work(channel: Channel, job: dict[str, Any]) -> int:
     """Do a job for the driver at the other end; returns the process's exit status."""
-    channel.send({"hello": "worker", "number": job["number"], "pid": os.getpid()})
     try:
         ready = _prepare(channel, job)
         channel.send(
@@ -54,12 +56,23 @@ def work(channel: Channel, job: dict[str, Any]) -> int:
     except ConnectionLost:
         return 0  # the driver has what it wants
     except BaseException as error:  # the driver reports whatever it was
-        traceback.print_exc()
-        text = str(error)[:2000] + (who_has_it(error) or advice(error))
-        fault = {"type": type(error).__name__, "message": text, "out_of_memory": out_of_memory(error)}
-        channel.send({"error": fault})
+        channel.send({"error": _told(error)})
         return 1
     return 0
+
+
+def _told(error: BaseException) -> dict[str, Any]:
+    """What the driver makes a message of; the log gets the traceback, of our own errors that of what led to them."""
+    ours = isinstance(error, TfperfError)
+    traceback.print_exception(error.__cause__ if ours and error.__cause__ else error)
+    text = str(error)
+    return {
+        "type": type(error).__name__,
+        "message": text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT // 2]}\n...\n{text[-_MOST_TEXT // 2 :]}",
+        "hint": who_has_it(error) or advice(error),
+        "ours": ours,
+        "out_of_memory": out_of_memory(error),
+    }
 
 
 def versions() -> dict[str, str]:

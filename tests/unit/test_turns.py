@@ -234,6 +234,12 @@ def test_a_pipeline_on_the_host_makes_whole_runs_alternate() -> None:
     assert "".join(starts).startswith("abba")
 
 
+def test_a_run_that_came_to_nothing_is_told_with_its_workload_and_devices() -> None:
+    with pytest.raises(MeasurementError) as caught:
+        contest(*two(room=0))
+    assert str(caught.value).startswith(f"{DEVICE.id} on 1 of 1 cores of a CPU: the worker raised Resource")
+
+
 def test_whole_runs_alternate_where_both_do_not_fit() -> None:
     a, b = two(room=1)
     found = contest(a, b)
