@@ -130,6 +130,14 @@ def test_tensorflow_reads_what_was_written(photographs: Path, spec: InputSpec) -
         assert tf.io.decode_jpeg(found["image/encoded"].bytes_list.value[0]).shape[-1] == 3
 
 
+@pytest.mark.parametrize("name", ["imagenet", "imagenet_distortions"])
+def test_a_pipeline_alone_gives_the_same_batches(spec: InputSpec, name: str) -> None:
+    alone = getattr(pipelines, f"{name}_only")(spec)
+    assert isinstance(alone, Alone)
+    assert isinstance(alone.inputs, tf.data.Dataset)
+    np.testing.assert_array_equal(batches(alone.inputs)[0], batches(getattr(pipelines, name)(spec))[0])
+
+
 def test_a_window_of_the_pipeline_alone_has_no_loss(spec: InputSpec) -> None:
     workload = Workload(model="trivial", batch_size=8, input_pipeline="imagenet-only")
     alone = load_pipeline(workload, spec)
