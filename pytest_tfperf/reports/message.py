@@ -57,6 +57,8 @@ def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
         if verdict.outcome in _BAD_NEWS:
             yield from machine(record.trial.attempts or record.trial.set_aside)
         else:
+            if record.throughput.compile_seconds is not None:
+                yield "spent", _spent(record)
             yield from where(record)
         if record.document is not None:
             yield "document", f"{rate(record.document.reference)} images/s: {record.document.source}"
