@@ -10,6 +10,9 @@ from typing import NamedTuple
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.machine.canary import Canaries
 
+PUBLISHED_TOLERANCE = 0.05
+"""What a published figure accepts both ways, where its row says nothing else."""
+
 
 class Provenance(StrEnum):
     """`published`: a document's figure; `measured`: recorded by `--update-baselines`."""
@@ -40,6 +43,7 @@ class Baseline:
         date: ISO date of the measurement (of the document, as far as it says).
         runs: fresh runs behind the reference.
         spread: standard deviation between the runs' log throughputs; None where one run can't tell.
+        prefix: how far a run's first windows lie above the whole run, in log throughputs: clocks fall under load.
         gpu: the GPUs' name, "" on CPUs.
         gpu_fp32_tflops: one GPU's peak FP32 rate, for floors; None on CPUs and where it isn't known.
         canaries: what the machine gave by itself meanwhile; None on GPUs, and where it isn't known.
@@ -60,6 +64,7 @@ class Baseline:
     date: str = ""
     runs: int = 1
     spread: float | None = None
+    prefix: float = 0.0
     gpu: str = ""
     gpu_fp32_tflops: float | None = None
     canaries: Canaries | None = None
@@ -75,17 +80,19 @@ class Baseline:
         if not (math.isfinite(self.reference) and self.reference > 0):
             raise BaselineError(f"reference {self.reference!r} is not a throughput: images/s must be above 0")
         if self.lower is not None and not self.lower < 0:
-            raise BaselineError(f"lower {self.lower!r}: write the accepted drop as a negative fraction, -0.05 for 5 %")
+            raise BaselineError(f"lower {self.lower:g}: write the accepted drop as a negative fraction, -0.05 for 5 %")
         if self.lower is not None and not (self.lower > -1 or math.isinf(self.lower)):
             raise BaselineError(
-                f"lower {self.lower!r}: no drop is larger than the whole; write -0.05 for 5 %, or -inf to accept any"
+                f"lower {self.lower:g}: no drop is larger than the whole; write -0.05 for 5 %, or -inf to accept any"
             )
         if self.upper is not None and not self.upper > 0:
-            raise BaselineError(f"upper {self.upper!r}: write the accepted rise as a positive fraction, 0.05 for 5 %")
+            raise BaselineError(f"upper {self.upper:g}: write the accepted rise as a positive fraction, 0.05 for 5 %")
         if self.runs < 1:
             raise BaselineError(f"runs {self.runs!r}: a reference rests on at least one run")
         if self.spread is not None and not (math.isfinite(self.spread) and self.spread >= 0):
-            raise BaselineError(f"spread {self.spread!r}: a standard deviation is 0 or more")
+            raise BaselineError(f"spread {self.spread:g}: a standard deviation is 0 or more, or empty where not known")
+        if not math.isfinite(self.prefix):
+            raise BaselineError(f"prefix {self.prefix!r}: a difference of log throughputs is a number; empty for none")
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,15 +70,28 @@ def breakdown(
         return None
     work = _median(known, lambda parts: parts.forward_multiply_adds)
     rate = _median(known, lambda parts: parts.products_multiply_adds_per_sec)
-    work = None if work is None else work * (1 if workload.forward_only else TRAINING_PASSES)
     return Breakdown(
         input=known[0].input,
         bound=_bound(known, images_per_sec),
         pipeline_images_per_sec=_median(known, lambda parts: parts.pipeline_images_per_sec),
         device_data_images_per_sec=device_data_images_per_sec,
-        multiply_adds_per_image=None if work is None else round(work),
-        products_fraction=None if work is None or rate is None else work * images_per_sec / rate,
+        multiply_adds_per_image=None if work is None else round(work * passes(workload)),
+        products_fraction=products_fraction(work, rate, images_per_sec, workload),
     )
+
+
+def passes(workload: Workload) -> int:
+    """How many times a step of it takes the multiply-adds of a forward pass."""
+    return 1 if workload.forward_only else TRAINING_PASSES
+
+
+def products_fraction(
+    forward_multiply_adds: float | None, rate: float | None, images_per_sec: float, workload: Workload
+) -> float | None:
+    """The share that `images_per_sec` takes of a rate of matrix products; None where either isn't known."""
+    if forward_multiply_adds is None or rate is None:
+        return None
+    return forward_multiply_adds * passes(workload) * images_per_sec / rate
 
 
 def slower_part(found: Breakdown, images_per_sec: float, reference: float) -> Slower | None:

@@ -20,7 +20,10 @@ _USAGE = 4  # pytest's status for a command line that can't be
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status: 0 green, 1 regressed, 4 wrong arguments, 6 could not measure."""
-    parsed = _parser().parse_args(arguments)
+    try:
+        parsed = _parser().parse_args(arguments)
+    except SystemExit as ended:  # argparse has said why, or helped
+        return _USAGE if ended.code else EXIT_GREEN
     try:
         status: int = parsed.run(parsed)
     except TfperfError as error:
@@ -88,7 +91,7 @@ def _topology(arguments: argparse.Namespace) -> int:
 
 def _replay(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.judging.verdict import Outcome, Tolerance
-    from pytest_tfperf.replay import files_of, replay, replay_trial
+    from pytest_tfperf.replay import files_of, replay, replay_trial, where_baselines_are
     from pytest_tfperf.reports.message import message
     from pytest_tfperf.reports.table import counts, table
     from pytest_tfperf.stores.baselines import BaselineStore
@@ -97,19 +100,22 @@ def _replay(arguments: argparse.Namespace) -> int:
     files = files_of(arguments.files)
     logs = [file for file in files if not is_trial(file)]
     of = _log_of(arguments, logs)
-    given = None if arguments.baselines is None else BaselineStore(arguments.baselines)
-    if of is None and arguments.machine is not None:
-        given = given or BaselineStore(Path("baselines"))
+    store = BaselineStore(arguments.baselines or Path("baselines"))
+    of_trials = store if arguments.baselines or (of is None and arguments.machine is not None) else None
     tolerance = None if arguments.tolerance is None else Tolerance.of(arguments.tolerance)
     records = [
-        replay(file, of, given or BaselineStore(Path("baselines")), tests=len(logs))
+        replay(file, of, store, tests=len(logs))
         if of is not None and file in logs
-        else replay_trial(file, given, machine=arguments.machine or "", tolerance=tolerance)
+        else replay_trial(file, of_trials, machine=arguments.machine or "", tolerance=tolerance)
         for file in files
     ]
-    for record in records:
-        print(message(record), end="\n\n")
+    for file, record in zip(files, records, strict=True):
+        hint = where_baselines_are(record, store if file in logs else of_trials)
+        print(message(record, hint=hint), end="\n\n")
     print(*table(records), "", counts(records), sep="\n")
+    if logs or of_trials:
+        for fault in store.unreadable(*(record.machine for record in records)):
+            print(f"tfperf: passed over, as another machine's: {fault}", file=sys.stderr)
     outcomes = {record.verdict.outcome for record in records if record.verdict}
     if Outcome.REGRESSED in outcomes:
         return EXIT_REGRESSED

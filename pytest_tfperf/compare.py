@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from pytest_tfperf import catalogue
-from pytest_tfperf.breakdown import Breakdown, breakdown
+from pytest_tfperf.breakdown import breakdown
 from pytest_tfperf.comparison import LEAST_PAIRS, Comparison, Finding, How, Measured, SetAside, decide
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
 from pytest_tfperf.images.data import Data
+from pytest_tfperf.judging.loss import no_number
 from pytest_tfperf.judging.verdict import Outcome, Tolerance
 from pytest_tfperf.launchers import Job, Launcher, Progress, TrainingRun
 from pytest_tfperf.machine.telemetry import remedy
@@ -26,6 +27,7 @@ from pytest_tfperf.measuring.naming import naming
 from pytest_tfperf.measuring.turns import Pair, may_take_turns, pair_of_runs, take_turns
 from pytest_tfperf.measuring.windows import Plan, Watch, run_attempt
 from pytest_tfperf.parts import Input
+from pytest_tfperf.possible import require_possible
 from pytest_tfperf.throughput import run_value, summarise
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt, Trial
@@ -104,12 +106,14 @@ def compare(
         test: pytest's node id.
 
     Raises:
-        WorkloadError: a name that nobody has.
+        WorkloadError: a name that nobody has, or what these devices can't train.
         NoData, MeasurementError: real images are to be read, and there are none.
         MeasurementError: a worker died, hung or raised; `OutOfMemory` names the largest batch that fits.
     """
+    assert topology.devices is not None, "take() says which devices"
     for side in (a, b):
         catalogue.check(side.workload)
+        require_possible(side.workload, topology.devices)
         catalogue.check_data(side.workload, side.data)
     cap = cap or Cap()
     started = time.monotonic()
@@ -119,7 +123,8 @@ def compare(
     aside: list[tuple[Pair, str]] = []
     most = cap.pairs
     while True:
-        spoilt = _add(source, pairs, aside)
+        # No decision comes before this pair, and mostly it is the last.
+        spoilt = _add(source, pairs, aside, examined=judged and len(pairs) == LEAST_PAIRS - 1)
         if len(pairs) == LEAST_PAIRS:
             most = cap.reached(LEAST_PAIRS, time.monotonic() - started)
         finding = _finding(pairs or [aside[-1][0]], tolerance, most)
@@ -131,11 +136,11 @@ def compare(
             finding = finding.instead(finding.outcome, f"{finding.reason}{end}")
             break
     pairs = pairs or [aside[-1][0]]
-    slower = source.breakdown(b) if finding.outcome is Outcome.REGRESSED else None
+    device_data = source.device_data(b, [pair.b for pair in pairs]) if finding.outcome is Outcome.REGRESSED else None
     return Comparison(
         test=test,
         a=_measured(a, [pair.a for pair in pairs]),
-        b=replace(_measured(b, [pair.b for pair in pairs]), breakdown=slower),
+        b=_measured(b, [pair.b for pair in pairs], device_data),
         log_ratios=tuple(pair.log_ratio for pair in pairs),
         ratio=finding.ratio,
         low=finding.low,
@@ -153,10 +158,10 @@ def compare(
     )
 
 
-def _add(source: _Pairs, pairs: list[Pair], aside: list[tuple[Pair, str]]) -> str:
+def _add(source: _Pairs, pairs: list[Pair], aside: list[tuple[Pair, str]], *, examined: bool) -> str:
     """Append the next pair that nothing disturbed to `pairs`, the others to `aside`; why there was none, or ""."""
     for _ in range(TRIES):
-        pair, seen = source.take()
+        pair, seen = source.take(examined=examined)
         if not seen.disturbance:
             pairs.append(pair)
             return ""
@@ -191,25 +196,30 @@ class _Pairs:
         self._guard = guard
         self._largest_batch = largest_batch
         self._taken = 0
+        # Another TensorFlow may multiply matrices at another rate.
+        self._examiners = {id(launcher): Examiner() for launcher in (a.launcher, b.launcher)}
         self.how = How.TURNS if may_take_turns(a.workload, b.workload) else How.RUNS
         self.remark = ""
 
-    def take(self) -> tuple[Pair, Seen]:
-        """A pair, and what makes it worth nothing: what went on beside it, or a run of it that never settled."""
+    def take(self, *, examined: bool) -> tuple[Pair, Seen]:
+        """A pair, and what makes it worth nothing: what went on beside it, or a run of it that never settled.
+
+        `examined`: each worker is asked what its step is made of, when it has taken its last.
+        """
         if self._guard is None:
-            return self._take(), Seen()
+            return self._take(examined), Seen()
         with self._guard.watching(self._devices.gpu_uuids) as seen:
-            pair = self._take()
+            pair = self._take(examined)
         seen.disturbance = seen.disturbance or pair.a.unsettled or pair.b.unsettled
         return pair, seen
 
-    def _take(self) -> Pair:
+    def _take(self, examined: bool) -> Pair:
         b_first = self._taken % 2 == 1
         self._taken += 1
         if self.how is How.RUNS:
-            return self._runs(b_first)
+            return self._runs(b_first, examined)
         try:
-            return self._turns(b_first)
+            return self._turns(b_first, examined)
         except MeasurementError as error:
             # Two at once need twice the memory, and running out of it has many faces. One at a time shows what it was.
             if self._taken > 1:
@@ -217,53 +227,58 @@ class _Pairs:
                     raise
             self.how = How.RUNS
             self.remark = f"; not in turns, because both at once failed: {str(error).splitlines()[0]}"
-            return self._runs(b_first)
+            return self._runs(b_first, examined)
         finally:
             self._watch.done()
 
-    def _turns(self, b_first: bool) -> Pair:
+    def _turns(self, b_first: bool, examined: bool) -> Pair:
         runs: dict[str, TrainingRun] = {}
         try:
             for name, side in self._in_order(b_first):
                 runs[name] = self._start(side, self._progress(name))
-            return take_turns(runs["a"], runs["b"], self._plan, self._progress(""), b_first=b_first)
+            pair = take_turns(runs["a"], runs["b"], self._plan, self._progress(""), b_first=b_first)
+            if not examined:
+                return pair
+            a = self._examined("a", self._a, runs["a"], pair.a)
+            return replace(pair, a=a, b=self._examined("b", self._b, runs["b"], pair.b))
         finally:
             for run in runs.values():
                 run.close()
 
-    def _runs(self, b_first: bool) -> Pair:
-        attempts = {name: self._alone(name, side) for name, side in self._in_order(b_first)}
+    def _runs(self, b_first: bool, examined: bool) -> Pair:
+        attempts = {name: self._alone(name, side, examined) for name, side in self._in_order(b_first)}
         return pair_of_runs(attempts["a"], attempts["b"])
 
-    def breakdown(self, side: Side) -> Breakdown | None:
-        """Where a side's time goes, from short runs of its own; None where it can't be told."""
-        plan = brief(self._plan)
+    def device_data(self, side: Side, attempts: Sequence[Attempt]) -> float | None:
+        """Images/s on data that lies on the devices, where the attempts fetched theirs; None where that fails."""
+        if not any(attempt.parts is not None and attempt.parts.input is Input.FETCHED for attempt in attempts):
+            return None
+        resident = replace(side, workload=side.workload.with_(input_pipeline="device"))
         try:
-            attempt = self._run("parts", side, plan, Examiner())
-            device_data = None
-            if attempt.parts is not None and attempt.parts.input is Input.FETCHED:
-                resident = replace(side, workload=side.workload.with_(input_pipeline="device"))
-                device_data = run_value(self._run("parts", resident, plan)).images_per_sec
+            return run_value(self._run("parts", resident, brief(self._plan))).images_per_sec
         except (TfperfError, OSError):
             return None
-        return breakdown(Trial((attempt,)), run_value(attempt).images_per_sec, side.workload, device_data)
 
-    def _alone(self, name: str, side: Side) -> Attempt:
+    def _alone(self, name: str, side: Side, examined: bool) -> Attempt:
         try:
-            return self._run(name, side, self._plan)
+            return self._run(name, side, self._plan, examined=examined)
         except OutOfMemory as error:
             named = self._largest_batch.named(error, side.launcher, self._job(side), self._topology, self._plan)
             raise named from None
 
-    def _run(self, name: str, side: Side, plan: Plan, examiner: Examiner | None = None) -> Attempt:
+    def _run(self, name: str, side: Side, plan: Plan, *, examined: bool = False) -> Attempt:
         try:
             with naming(self._topology, side.workload), closing(self._start(side, self._progress(name))) as run:
                 attempt = run_attempt(run, plan, self._watch)
-                if examiner is None:
-                    return attempt
-                return replace(attempt, parts=examiner.parts(run, self._job(side), self._topology.host.usable_cores))
+                return self._examined(name, side, run, attempt) if examined else attempt
         finally:
             self._watch.done()
+
+    def _examined(self, name: str, side: Side, run: TrainingRun, attempt: Attempt) -> Attempt:
+        self._progress(name)("parts")
+        cores, images_per_sec = self._topology.host.usable_cores, run_value(attempt).images_per_sec
+        examiner = self._examiners[id(side.launcher)]
+        return replace(attempt, parts=examiner.parts(run, self._job(side), cores, images_per_sec))
 
     def _in_order(self, b_first: bool) -> list[tuple[str, Side]]:
         sides = [("a", self._a), ("b", self._b)]
@@ -290,11 +305,9 @@ def _finding(pairs: list[Pair], tolerance: Tolerance, most: int) -> Finding:
     errors = [pair.error for pair in pairs if math.isfinite(pair.error)]
     window_error = math.sqrt(statistics.fmean(error**2 for error in errors)) if errors else 0.0
     finding = decide([pair.log_ratio for pair in pairs], tolerance, most, window_error=window_error)
-    losses = {"a": summarise(Trial((pairs[-1].a,))).loss, "b": summarise(Trial((pairs[-1].b,))).loss}
-    for name, loss in losses.items():
-        if loss is not None and not math.isfinite(loss):
-            reason = f"{name}'s loss is {loss}: what it trains is not a model"
-            return finding.instead(Outcome.INVALID, reason)
+    for name, run in (("a", pairs[-1].a), ("b", pairs[-1].b)):
+        if diverged := no_number(summarise(Trial((run,))), f"{name}'s"):
+            return finding.instead(Outcome.INVALID, f"INVALID: {diverged}")
     return finding
 
 
@@ -302,11 +315,20 @@ def _end(pairs: int, aside: int, seconds: float, cap: Cap, most: int) -> str | N
     """Why no further pair is begun."""
     if pairs >= cap.pairs:
         return f"; max_pairs={cap.pairs} is reached"
-    if pairs >= most or seconds * (1 + 1 / (pairs + aside)) > cap.seconds:
+    if seconds * (1 + 1 / (pairs + aside)) > cap.seconds:
         return f"; the next pair would end after max_seconds={cap.seconds:g}"
+    if pairs >= most:
+        room = f"the first {LEAST_PAIRS} pairs left room for {most} in max_seconds={cap.seconds:g}"
+        return f"; {room}, and the looks were planned for so many"
     return None
 
 
-def _measured(side: Side, attempts: list[Attempt]) -> Measured:
-    throughput = summarise(Trial(tuple(attempts)))
-    return Measured(workload=side.workload, throughput=throughput, environment=attempts[-1].environment)
+def _measured(side: Side, attempts: list[Attempt], device_data: float | None = None) -> Measured:
+    trial = Trial(tuple(attempts))
+    throughput = summarise(trial)
+    return Measured(
+        workload=side.workload,
+        throughput=throughput,
+        environment=attempts[-1].environment,
+        breakdown=breakdown(trial, throughput.images_per_sec, side.workload, device_data),
+    )

@@ -56,7 +56,7 @@ class Measured:
         workload: what was trained.
         throughput: over all of its workers.
         environment: what they ran on: "tensorflow" -> "2.21.0".
-        breakdown: where its time goes; asked of b where it regressed, else None.
+        breakdown: where its time goes, as the third pair's workers found out; None where there were fewer pairs.
     """
 
     workload: Workload

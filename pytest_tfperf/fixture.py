@@ -264,13 +264,19 @@ class ThroughputFixture:
         against = (Consequence.FAILS, Consequence.WARNS)
         return self._messages([j for j in self._judged if consequence(j, settings) in against])
 
+    def failed(self) -> str:
+        """What fails the test although it came to no end: the regressions that were confirmed before that; else ""."""
+        settings = self.session.settings
+        decided = [j for j in self._judged if not (isinstance(j, Record) and j.undecided)]
+        return self._messages([j for j in decided if consequence(j, settings) is Consequence.FAILS])
+
     def _refuse(self, *topologies: Topology) -> None:
         if self._over:
             raise TfperfError(
                 "throughput: the test's body is through, and what is measured now could not fail it. "
                 "Measure in the test, or in a fixture before its yield"
             )
-        if any(on.devices is None for on in topologies):
+        if any(not on.is_taken for on in topologies):
             raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")
 
     def _earlier(self, workload: Workload, on: Topology) -> Record | None:

@@ -15,7 +15,9 @@ from pytest_tfperf.gate.new_baseline import baseline_of, runs_wanted
 from pytest_tfperf.gate.reference import Reference, floor_rate, reference_for, refuse_other_devices
 from pytest_tfperf.hardware.canaries import look
 from pytest_tfperf.judging.judge import judge, may_stop
-from pytest_tfperf.judging.night import LEAST_TESTS, NO_SHIFT, Night, Shift
+from pytest_tfperf.judging.loss import advice, no_number
+from pytest_tfperf.judging.night import LEAST_TESTS, NO_SHIFT, Night, Shift, nights_differ
+from pytest_tfperf.judging.noise import Noise
 from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.launchers import Launcher
 from pytest_tfperf.machine.canary import Canaries
@@ -76,6 +78,7 @@ class Bench:
         self._look = look
         self._machines: dict[str, Tonight] = {}
         self._judged: set[tuple[str, Key]] = set()
+        self._kept: dict[int, tuple[Record, int]] = {}  # by identity: each record, and its number in the history
         self.not_kept = ""  # why the history is not whole
         self._all_ran = False
 
@@ -134,13 +137,13 @@ class Bench:
             trial, started = earlier.trial, started - earlier.seconds
             verdict = self._judge(trial, found, accepted, self._shift(tonight))
             if verdict.runs_wanted > len(trial.attempts):
-                trial = self._one_more_beside(earlier, workload, topology, plan, found.baseline)
+                trial = self._one_more(earlier.trial.believed(), workload, topology, plan, found.baseline)
                 verdict = self._judge(trial, found, accepted, tonight.shift)
         decided = not verdict.waits and verdict.runs_wanted <= len(trial.attempts)
         regressed = decided and verdict.outcome is Outcome.REGRESSED
         device_data = self._device_data(workload, topology, plan, trial) if regressed else None
         record = self._finish(
-            workload, topology, trial, started, test, verdict, found.document, device_data=device_data
+            workload, topology, trial, started, test, verdict, found.document, device_data=device_data, earlier=earlier
         )
         if verdict.outcome is Outcome.PASS and not record.undecided:
             tonight.controls.add(workload, topology, plan, trial.attempts[0])
@@ -164,10 +167,14 @@ class Bench:
             self.not_kept = self.not_kept or str(error)
             return ()
 
-    def keep(self, record: Record) -> None:
-        """In the history; a full disk must not cost the verdict that was just reached."""
+    def _keep(self, record: Record, earlier: Record | None) -> None:
+        """In the history, in the place of `earlier`: after each run, so that a kill costs none that ended.
+
+        A full disk must not cost the verdict that was just reached.
+        """
+        _, replaces = self._kept.pop(id(earlier), (None, None))
         try:
-            self._history.append(record)
+            self._kept[id(record)] = record, self._history.append(record, replaces=replaces)
         except TfperfError as error:
             self.not_kept = self.not_kept or str(error)
 
@@ -225,7 +232,7 @@ class Bench:
         trial = self._one_more(earlier.trial if earlier else Trial(()), workload, topology, plan)
         self._tonight(topology).look()
         wanted = runs_wanted([run_value(attempt) for attempt in trial.attempts], self._settings.runs)
-        return self._finish(workload, topology, trial, started, test, runs_wanted=wanted)
+        return self._finish(workload, topology, trial, started, test, runs_wanted=wanted, earlier=earlier)
 
     def _attempt(self, workload: Workload, topology: Topology, plan: Plan, enough: Enough = lambda _: False) -> Attempt:
         return self._attempts.one(workload, topology, plan, enough)
@@ -256,26 +263,24 @@ class Bench:
         advice = f"({tried}). {remedy(attempt.disturbance)}"
         raise Spoilt(workload, topology, attempt.disturbance, advice, aside[len(trial.set_aside) :])
 
-    def _one_more_beside(
-        self, earlier: Record, workload: Workload, topology: Topology, plan: Plan, baseline: Baseline | None
-    ) -> Trial:
-        """As `_one_more`; where it comes to nothing, the runs before it are kept: tomorrow must know of them."""
-        try:
-            return self._one_more(earlier.trial.believed(), workload, topology, plan, baseline)
-        except MeasurementError:
-            self.keep(earlier)
-            raise
+    def _noise(self, found: Reference, shift: Shift, nights: Sequence[Night]) -> Noise | None:
+        """Between runs; where too few tests tell what the night does to them all, between nights as well."""
+        row, noise = found.baseline, found.noise
+        if row is None or noise is None or not row.is_measured or shift.tests >= LEAST_TESTS:
+            return noise
+        return replace(noise, between_nights=nights_differ(nights, noise.spread))
 
     def _judge(self, trial: Trial, found: Reference, accepted: Tolerance, shift: Shift) -> Verdict:
+        nights = () if found.floor else self.nights(found.baseline)
         return judge(
             summarise(trial),
             found.baseline,
             accepted,
-            found.noise,
+            self._noise(found, shift, nights),
             floor=found.floor,
             tests=self.sharing,
             shift=NO_SHIFT if found.floor else shift,  # a document's figure says nothing of this machine's nights
-            nights=() if found.floor else self.nights(found.baseline),
+            nights=nights,
             hold=self._settings.hold and not found.floor,  # what is below a weaker GPU's figure needs no second night
         )
 
@@ -307,6 +312,7 @@ class Bench:
         document: Baseline | None = None,
         runs_wanted: int = 0,
         device_data: float | None = None,
+        earlier: Record | None = None,
     ) -> Record:
         throughput, worker, commit = summarise(trial), trial.attempts[-1].environment, commit_of(self._settings.root)
         record = Record(
@@ -329,8 +335,9 @@ class Bench:
             time=datetime.now().astimezone().isoformat(timespec="seconds"),
             seconds=time.monotonic() - started,
         )
-        if not (record.undecided or self._settings.smoke):  # one window tells neither a throughput nor a time
-            self.keep(record)
-        if verdict is None and not math.isfinite(record.throughput.loss or 0.0):
-            raise MeasurementError(f"{workload.id} on {record.devices}: the loss is {record.throughput.loss}")
+        if not self._settings.smoke:  # one window tells neither a throughput nor a time
+            self._keep(record, earlier)
+        if verdict is None and (diverged := no_number(record.throughput)):
+            said = f"{workload.id} on {record.devices}: INVALID: {diverged}"
+            raise MeasurementError(f"{said}\n  next        {advice(workload)}")
         return record

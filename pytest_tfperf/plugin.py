@@ -5,14 +5,15 @@ from __future__ import annotations
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
 
-from pytest_tfperf import catalogue, settings
+from pytest_tfperf import catalogue, parameters, place, settings
 from pytest_tfperf.errors import (
     BaselineError,
     MeasurementError,
@@ -21,6 +22,7 @@ from pytest_tfperf.errors import (
     NotBuiltYet,
     NotEnoughDevices,
     TfperfError,
+    WorkloadError,
 )
 from pytest_tfperf.gate.coverage import key_of
 from pytest_tfperf.live import LiveLine
@@ -37,9 +39,6 @@ if TYPE_CHECKING:
 _SESSION = pytest.StashKey[Session]()
 _FIXTURE: pytest.StashKey[ThroughputFixture] = pytest.StashKey()
 
-_NAMING = ("model", "input_pipeline", "variable_update")
-"""Parameters whose values are a workload's words."""
-
 _MARKERS = (
     "gpu: a performance test that needs NVIDIA GPUs",
     "cpu: a performance test that runs on virtual CPU devices (with `gpu` too: on GPUs where there are some)",
@@ -48,13 +47,22 @@ _MARKERS = (
 )
 
 
+class ThroughputNotMeasured(AssertionError):
+    """The nightly gate wants a measurement, and was called so that there can be none."""
+
+
 class ThroughputWarning(pytest.PytestWarning):
     """A drop in throughput was suspected and not confirmed."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the `tfperf` group."""
     settings.add_options(parser)
+    config: Any = pluginmanager.get_plugin("pytestconfig")
+    try:
+        settings.refuse_unknown_update(config.invocation_params.args)
+    except TfperfError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -71,9 +79,9 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         _register_names(config)
         session = config.stash[_SESSION] = Session(settings.Settings.from_config(config), LiveLine())
+        session.runs_nothing = session.settings.coverage or config.option.collectonly
         if session.settings.coverage and getattr(config.option, "dist", "no") != "no":
             raise TfperfError("--tfperf-coverage reads the tests that this process collects: run it without -n")
-        catalogue.resolve_pipeline(session.settings.input_pipeline)
         if not config.option.collectonly and not _in_xdist(config):
             session.prepare()
     except TfperfError as error:
@@ -99,13 +107,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Check names, give pytest-benchmark our clock, narrow to what failed."""
+    """Give pytest-benchmark our clock, narrow to what failed."""
     session = config.stash[_SESSION]
     if session.settings.update_baselines is settings.Update.FAILED:
         _keep_failed(config, items)
     for item in items:
         if "throughput" in getattr(item, "fixturenames", ()):
-            _check_names(item)
             _set_clock(item)
 
 
@@ -115,10 +122,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     state = session.config.stash[_SESSION]
     ours = [item for item in session.items if "throughput" in getattr(item, "fixturenames", ())]
     state.tests = [item.nodeid for item in ours]
+    state.refused = {item.nodeid: found for item in ours if (found := parameters.faults(_parameters(item)))}
     state.marks = {item.nodeid: (_marked(item, "cpu"), _marked(item, "gpu")) for item in ours}
+    state.reading = {item.nodeid for item in ours if _reads_data(item, state.settings.input_pipeline)}
     if state.settings.coverage:
         state.keys = set(filter(None, map(_key_of, ours)))
-    elif not session.config.option.collectonly and not _in_xdist(session.config):
+    elif not state.runs_nothing and not _in_xdist(session.config):
         try:
             state.check()
         except TfperfError as error:
@@ -126,8 +135,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """How many tests, and how long about."""
-    return [] if config.option.collectonly or _in_xdist(config) else config.stash[_SESSION].before()
+    """How many tests, how long about, and which of them can't be."""
+    return [] if _in_xdist(config) else config.stash[_SESSION].before()
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -168,6 +177,9 @@ def throughput(request: pytest.FixtureRequest, benchmark: Any) -> Iterator[Throu
             "a test that asks for `throughput` while it runs can't be run again where it is in doubt: "
             "name the fixture among its arguments"
         )
+    if found := session.refused.get(request.node.nodeid):
+        benchmark.skipped = True  # as above
+        raise WorkloadError("\n".join(found))
     fixture = request.node.stash[_FIXTURE] = ThroughputFixture(session, request.node.nodeid)
     session.live.test = request.node.nodeid
     yield fixture
@@ -227,8 +239,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Tell "could not measure" (an error) from "regressed" (a failure), and say either without a traceback."""
     report = yield
-    if _FIXTURE in item.stash and call.excinfo is not None:
-        _word(report, item, item.stash[_FIXTURE], call.excinfo.value)
+    if report.failed and call.excinfo is not None and item.nodeid in item.config.stash[_SESSION].tests:
+        _word(report, item, call.excinfo.value)
     return report
 
 
@@ -236,7 +248,6 @@ def pytest_runtest_makereport(
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """End the workers and set the exit status."""
     state = session.config.stash[_SESSION]
-    state.keep_interrupted()
     state.close()
     session.exitstatus = state.exit_status(int(session.exitstatus), failures=session.testsfailed)
 
@@ -270,7 +281,9 @@ def _skipping(item: pytest.Item) -> Iterator[None]:
             raise MeasurementError(fault) from None
         reason = str(error)
         if isinstance(error, NoData):
-            reason = reason.partition("\n")[0] + " Name one with --tfperf-data-dir=DIR"
+            reason = (
+                reason.partition("\n")[0] + " Name one with --tfperf-data-dir=DIR (tfperf make-imagenet DIR makes one)"
+            )
         if not isinstance(error, NoBaseline):  # of which the table tells
             session.skipped[reason] += 1
         raise pytest.skip.Exception(reason, _use_item_location=True) from None
@@ -286,6 +299,7 @@ def _end_in_order(*_: object) -> None:
 
 
 def _register_names(config: pytest.Config) -> None:
+    config.add_cleanup(catalogue.forget())
     for room, hook in (
         ("models", config.hook.pytest_tfperf_models),
         ("pipelines", config.hook.pytest_tfperf_pipelines),
@@ -326,7 +340,7 @@ def _refuse_xdist(config: pytest.Config, benchmark: Any) -> None:
         "throughput is not measured under pytest-xdist: its workers would share the machine. Run these tests without -n"
     )
     if config.stash[_SESSION].settings.require_baseline:
-        pytest.fail(reason, pytrace=False)
+        raise ThroughputNotMeasured(reason)
     pytest.skip(reason)
 
 
@@ -340,32 +354,30 @@ def _keep_failed(config: pytest.Config, items: list[pytest.Item]) -> None:
     if cache is None:
         raise pytest.UsageError("--update-baselines=failed needs pytest's cache plugin, which is switched off")
     failed = cache.get("cache/lastfailed", {})
-    dropped = [item for item in items if item.nodeid not in failed]
-    items[:] = [item for item in items if item.nodeid in failed]
-    config.hook.pytest_deselected(items=dropped)
+    kept = [item for item in items if item.nodeid in failed]
+    if items and not kept:
+        last = f"none of the {len(failed)} that failed last time is selected" if failed else "no test failed last time"
+        config.stash[_SESSION].nothing_to_record = f"--update-baselines=failed: {last}, as pytest's cache has it (--lf)"
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in failed])
+    items[:] = kept
 
 
-def _check_names(item: pytest.Item) -> None:
-    """Parameters that name workloads, models or pipelines are checked at collection, without TensorFlow."""
-    params: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
-    named = {name: params[name] for name in _NAMING if isinstance(params.get(name), str)}
-    try:
-        if named:
-            example: dict[str, Any] = {"model": "trivial", "batch_size": 1, **named}
-            catalogue.check(Workload(**example))
-        for value in params.values():
-            if isinstance(value, Workload):
-                catalogue.check(value)
-    except NotBuiltYet:
-        return  # the test skips with the reason
-    except TfperfError as error:
-        raise pytest.UsageError(f"{item.nodeid}: {error}") from None
+def _parameters(item: pytest.Item) -> Mapping[str, Any]:
+    return item.callspec.params if hasattr(item, "callspec") else {}
 
 
 def _key_of(item: pytest.Item) -> Key | None:
     """What a test on GPUs would measure."""
-    params = item.callspec.params if hasattr(item, "callspec") else {}
-    return key_of(params) if item.get_closest_marker("gpu") else None
+    return key_of(_parameters(item)) if item.get_closest_marker("gpu") else None
+
+
+def _reads_data(item: pytest.Item, default: str) -> bool:
+    """Whether a test's parameters, or `--tfperf-input-pipeline` where it has none, name a pipeline of photographs."""
+    params: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
+    names = [value.input_pipeline for value in params.values() if isinstance(value, Workload)]
+    if "input_pipeline" in getattr(item, "fixturenames", ()):
+        names.append(params.get("input_pipeline", default))
+    return any(isinstance(name, str) and catalogue.pipeline_reads_data(name) for name in names)
 
 
 def _set_clock(item: pytest.Item) -> None:
@@ -395,17 +407,41 @@ def _warn(item: pytest.Item, text: str) -> None:
     )
 
 
-def _word(report: pytest.TestReport, item: pytest.Item, fixture: ThroughputFixture, error: BaseException) -> None:
+def _word(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> None:
     from pytest_tfperf.fixture import FAILURES
 
-    if not report.failed:
-        return  # skipped, or a mark expected it
-    if isinstance(error, (MeasurementError, BaselineError)):
-        # JUnit and pytest's summary call "error" what fails outside of the call: nothing was tested.
-        report.when = "setup" if report.when == "call" else report.when
+    fixture = item.stash.get(_FIXTURE, None)
+    if isinstance(error, TfperfError):
+        _word_error(report, item, error, fixture)
+    elif isinstance(error, (*FAILURES, ThroughputNotMeasured)):
+        report.when = (
+            "call" if report.when == "setup" else report.when
+        )  # measured by a fixture, and a failure all the same
         report.longrepr = str(error)
-        fixture.session.not_measured.append((item.nodeid, report.longrepr.partition("\n")[0]))
-    elif isinstance(error, FAILURES):
-        report.longrepr = str(error)
-    elif missed := fixture.unsaid():
+    elif fixture is not None and (missed := fixture.unsaid()):
         report.sections.append(("throughput", missed))
+
+
+def _word_error(
+    report: pytest.TestReport, item: pytest.Item, error: TfperfError, fixture: ThroughputFixture | None
+) -> None:
+    """What could not be measured is an error; but no error hides a regression that the test had measured before it."""
+    said = str(error)
+    if not isinstance(error, (MeasurementError, BaselineError)):  # what is to be mended is the test
+        said = f"{_line(item, error)}: {said}"
+    if report.when != "teardown" and fixture is not None and (failed := fixture.failed()):
+        report.when, report.longrepr = "call", f"{failed}\n\n{said}"
+        return
+    # JUnit and pytest's summary call "error" what fails outside of the call: nothing was tested.
+    report.when = "setup" if report.when == "call" else report.when
+    report.longrepr = said
+    item.config.stash[_SESSION].not_measured.append((item.nodeid, said.partition("\n")[0]))
+    if fixture is not None and (missed := fixture.unsaid()):
+        report.sections.append(("throughput", missed))
+
+
+def _line(item: pytest.Item, error: TfperfError) -> str:
+    """Where the test made the call that was refused, or where the test begins."""
+    folder = item.config.invocation_params.dir
+    path, line, _ = item.reportinfo()
+    return place.line_of(error, folder) or place.shown(Path(path), (line or 0) + 1, folder)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_tfperf.baseline import Baseline, Key
 from pytest_tfperf.breakdown import Breakdown
+from pytest_tfperf.frozen_json import plain
 from pytest_tfperf.judging.verdict import Verdict
 from pytest_tfperf.machine.canary import Canaries
 from pytest_tfperf.throughput import Throughput
@@ -22,7 +22,8 @@ class Record:
     """A workload measured on a topology.
 
     Args:
-        test: pytest's node id, or the log that was replayed.
+        test: pytest's node id; "" of a log.
+        file: the log or the recorded trial that was replayed; "" where it was measured.
         workload: what was trained.
         topology: nodes x devices per node, as in "1x4".
         machine: the machine's key.
@@ -33,7 +34,7 @@ class Record:
         throughput: what came of them.
         verdict: what it was judged to be; None where it was only measured.
         runs_wanted: fresh runs in all that it takes, for a verdict or for a baseline.
-        document: a published figure for the same workload and topology, to show beside it.
+        document: a published figure for the same workload and topology, maybe of another machine, to show beside it.
         canaries: what the machine gave by itself meanwhile; None where nobody looked.
         breakdown: where the time went; None where no worker was asked.
         environment: software of the worker and the machine, name -> version.
@@ -51,6 +52,7 @@ class Record:
     throughput: Throughput
     gpu: str = ""
     gpu_fp32_tflops: float | None = None
+    file: str = ""
     verdict: Verdict | None = None
     document: Baseline | None = None
     runs_wanted: int = 0
@@ -78,9 +80,13 @@ class Record:
         return "::" in self.test
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; what is not a finite number becomes None, which JSON can hold."""
-        plain: dict[str, Any] = _plain(dataclasses.asdict(self))
-        return plain | {"workload": self.workload.id}
+        """Plain values, the workload as its id; numbers that JSON lacks become words, as in a `Comparison`."""
+        whole: dict[str, Any] = plain(dataclasses.asdict(self) | {"workload": self.workload.id})
+        return whole
+
+
+# These said what TensorFlow was built with, and read as if they were what it runs with.
+_RENAMED = {"cuda": "cuda_build", "cudnn": "cudnn_build"}
 
 
 def environment_of(baseline: Baseline) -> dict[str, str]:
@@ -88,21 +94,25 @@ def environment_of(baseline: Baseline) -> dict[str, str]:
     return dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part)
 
 
+SETTINGS = {"threads", "tf32", "xla_flags", "variables", "injected_slowdown"}
+"""Names in an environment that are absent where nobody set them, so that setting one is a change."""
+
+
 def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[str]:
-    """What differs between a baseline's software and today's: "tensorflow 1.3.0 -> 2.21.0", sorted by name."""
-    then = environment_of(baseline)
+    """What differs between a baseline's software and today's: "tensorflow 1.3.0 -> 2.21.0", sorted by name.
+
+    Of a version that only one of the two knows nothing is said; a setting that only one has was set, or unset.
+    """
+    then, now = _by_todays_names(environment_of(baseline)), _by_todays_names(environment)
+    names = then.keys() & now.keys()
+    if then:
+        names |= (then.keys() ^ now.keys()) & SETTINGS
     return [
-        f"{name} {then[name]} -> {environment[name]}"
-        for name in sorted(then.keys() & environment.keys())
-        if then[name] != environment[name]
+        f"{name} {then.get(name, '(unset)')} -> {now.get(name, '(unset)')}"
+        for name in sorted(names)
+        if then.get(name) != now.get(name)
     ]
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    return value
+def _by_todays_names(environment: Mapping[str, str]) -> dict[str, str]:
+    return {_RENAMED.get(name, name): value for name, value in environment.items()}

@@ -113,7 +113,7 @@ class Recorder:
             invalid=invalid or (verdict.reason if verdict and verdict.shift.unfit else ""),
             baseline=found.baseline,
             floor=found.floor,
-            noise=found.noise,
+            noise=verdict.noise if verdict and verdict.noise else found.noise,
             document=found.document,
             gpu_fp32_tflops=peak,
             tests=self._tests(),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
+from pytest_tfperf import catalogue
 from pytest_tfperf.baseline import Key
 from pytest_tfperf.breakdown import breakdown
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import TfperfError, WorkloadError, one_of
 from pytest_tfperf.gate.reference import Reference, reference_for
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.night import NO_SHIFT, Shift
@@ -21,6 +23,8 @@ from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.throughput import summarise
 from pytest_tfperf.trial import Trial
 from pytest_tfperf.workload import Workload
+
+_RUNS = "the log's one run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,24 +74,40 @@ def replay(log: Path, of: Replay, store: BaselineStore, *, tests: int = 1) -> Re
 
     Raises:
         DocumentError: no such log in the file; names file and line.
+        WorkloadError: a model or an input pipeline that neither we nor the machine's rows know.
         BaselineError: the machine's file can't be read.
     """
+    _check_names(of.workload, store.load(of.machine))
     parsed = tf_cnn_log.read(log)
     trial = Trial((parsed.attempt(of.workload.batch_size * of.nodes * of.devices),))
     throughput = summarise(trial)
     found = reference_for(store, of.machine, Key(of.workload.id, of.topology), gpu_fp32_tflops=None)
     accepted = found.tolerance(of.tolerance, Tolerance())
     return Record(
-        test=str(log),
+        test="",
+        file=str(log),
         workload=of.workload,
         topology=of.topology,
         machine=of.machine,
         devices=of.topology,
         trial=trial,
         throughput=throughput,
-        verdict=judge(throughput, found.baseline, accepted, found.noise, tests=tests, most_runs=1),
+        verdict=judge(throughput, found.baseline, accepted, found.noise, tests=tests, most_runs=1, runs_are=_RUNS),
         document=found.document,
     )
+
+
+def _check_names(workload: Workload, rows: Iterable[Key]) -> None:
+    """A log says nothing of its workload, so a name that nobody knows is a typing error.
+
+    Raises:
+        WorkloadError: no model or input pipeline of ours, and of none of the machine's rows; lists the known ones.
+    """
+    known = [Workload.parse(key.workload) for key in rows]  # users' names that their conftest.py registered
+    for field, ours in (("model", catalogue.models()), ("input_pipeline", catalogue.pipelines())):
+        name, good = getattr(workload, field), {*ours, *(getattr(row, field) for row in known)}
+        if ":" not in name and name not in good:
+            raise WorkloadError(f"{workload.id!r}: {one_of(field, name, good)}")
 
 
 def files_of(paths: Iterable[Path]) -> list[Path]:
@@ -133,6 +153,7 @@ def replay_trial(
     throughput = summarise(trial if trial.attempts else Trial(trial.set_aside))
     return Record(
         test=recorded.test,
+        file=str(path),
         workload=recorded.workload,
         topology=recorded.topology,
         machine=machine,
@@ -147,6 +168,27 @@ def replay_trial(
         time=recorded.time,
         seconds=recorded.seconds,
     )
+
+
+def where_baselines_are(record: Record, store: BaselineStore | None) -> str:
+    """The next step where a replay found no baseline; "" where it found one.
+
+    `store` is None where a trial was judged against what it had recorded.
+    """
+    if record.verdict is None or record.verdict.outcome is not Outcome.NO_BASELINE:
+        return ""
+    if store is None:
+        return "it was recorded without one: name a folder that has one with --baselines=DIR (and --machine=NAME)"
+    rows = store.load(record.machine)
+    if not rows:
+        found = one_of("machine", record.machine, store.machines())
+        return f"{found} They lie in {store.places}: give one of them, or another folder with --baselines=DIR"
+    found = f"{record.machine} has {len(rows)} rows in {store.places}, none of them {' '.join(record.key)}; "
+    anew = "or record the row there with --update-baselines"
+    if elsewhere := [key.topology for key in rows if key.workload == record.key.workload]:
+        return f"{found}it has this workload on {', '.join(elsewhere)}: give one as --topology, {anew}"
+    near = get_close_matches(record.key.workload, {key.workload for key in rows}, n=3, cutoff=0)
+    return f"{found}the nearest are {', '.join(near)}: give one as --workload, {anew}"
 
 
 def _judged(recorded: Recording, found: Reference, accepted: Tolerance) -> tuple[Trial, Verdict]:

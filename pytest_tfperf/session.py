@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
+from collections.abc import Collection
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING
 from pytest_tfperf.baseline import Baseline, Change, Key
 from pytest_tfperf.comparison import Comparison
 from pytest_tfperf.errors import BaselineError, NoBaseline, NoData, NotBuiltYet, NotEnoughDevices, TfperfError
-from pytest_tfperf.gate.consequence import EXIT_REGRESSED, exit_status
-from pytest_tfperf.gate.coverage import unmeasured
+from pytest_tfperf.gate.consequence import EXIT_REGRESSED, EXIT_USAGE, exit_status
+from pytest_tfperf.gate.coverage import not_built, unmeasured
 from pytest_tfperf.gate.reference import floor_rate, reference_for
 from pytest_tfperf.gate.resolution import rows_too_tight, too_tight, without_spread
 from pytest_tfperf.judging.noise import noise_of
@@ -25,7 +26,7 @@ from pytest_tfperf.record import Record
 from pytest_tfperf.reports import resolution, summary
 from pytest_tfperf.reports.coverage import coverage
 from pytest_tfperf.settings import Settings, WorkerStart
-from pytest_tfperf.stores.baselines import BaselineStore, check_name
+from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.workload import Workload
@@ -50,8 +51,11 @@ class Session:
     def __init__(self, settings: Settings, live: LiveLine) -> None:
         self.settings = settings
         self.live = live
+        self.runs_nothing = False  # with --collect-only or --tfperf-coverage
         self.tests: list[str] = []
+        self.refused: dict[str, list[str]] = {}  # tests whose parameters ask for what can't be, and why
         self.marks: dict[str, tuple[bool, bool]] = {}  # whether a test is marked `cpu`, and `gpu`
+        self.reading: set[str] = set()  # the tests whose parameters name a pipeline that reads photographs
         self.records: list[Record] = []
         self.comparisons: dict[str, list[Comparison]] = {}
         self.deferred: dict[str, list[Record]] = {}
@@ -59,11 +63,10 @@ class Session:
         self.keys: set[Key] = set()
         self.skipped: Counter[str] = Counter()
         self.not_measured: list[tuple[str, str]] = []  # each test that errored so, and why
+        self.nothing_to_record = ""  # why --update-baselines=failed selects no test
         self._remarks: list[str] = []  # of the baselines, for before the first test
         self._not_kept = ""  # why the history lacks a comparison
         self.baselines = BaselineStore(settings.baselines)
-        if settings.machine:
-            check_name(settings.machine)
         self.history = History(settings.dir / "history.sqlite")
         self._open = ExitStack()
 
@@ -71,7 +74,8 @@ class Session:
         """Before anything runs: what can be refused now must not be found out after a night's measuring.
 
         Raises:
-            BaselineError: `--update-baselines` where the folder can't be written or another session holds it.
+            BaselineError: `--update-baselines` where the folder can't be written or another session holds it;
+                `--tfperf-coverage`, which counts every row, where a file can't be read whole.
             TfperfError: `--tfperf-against` names a Python that can't train; `--tfperf-save-trials` a folder that can't
                 be written.
         """
@@ -81,6 +85,8 @@ class Session:
             require_tensorflow(self.settings.against)
         if self.settings.save_trials is not None:
             self.recorder.prepare()
+        if self.settings.coverage:
+            assert self._published is not None
         if self.settings.update_baselines:
             self.baselines.check_writable()
             self._open.enter_context(self.baselines.lock())
@@ -103,10 +109,11 @@ class Session:
 
     @property
     def runnable(self) -> list[str]:
-        """The tests that this machine can run, as far as marks tell: all but those for GPUs where there are none."""
-        if self.topology.gpus:
-            return self.tests
-        return [test for test in self.tests if self.marks.get(test) != (False, True)]
+        """The tests that can run here, as far as marks and parameters tell: with GPUs and data, and none is refused."""
+        lacking = set(self.refused) | (set() if self.settings.data_dir else self.reading)
+        if not self.topology.gpus:
+            lacking |= {test for test in self.tests if self.marks.get(test) == (False, True)}
+        return [test for test in self.tests if test not in lacking]
 
     def fault(self, error: NoData | NotEnoughDevices | NotBuiltYet | NoBaseline) -> str:
         """Why what else skips a test is an error to a nightly gate, of which nothing may pass unmeasured; else ""."""
@@ -193,29 +200,34 @@ class Session:
         Raises:
             TfperfError: the history can't be written; with `--tfperf-strict` a tolerance that was asked for and that no
                 verdict could keep.
+            BaselineError: a file of this machine's that can't be read whole.
         """
-        if self.tests:
-            self.history.prepare()
+        if not self.tests:
+            return
+        self.history.prepare()
+        if self.settings.against is None:  # which needs no baselines
             self._remarks = self._of_baselines()
 
     def before(self) -> list[str]:
         """What to say before the first test."""
-        if not self.tests or self.settings.coverage:
+        if self.nothing_to_record:
+            return [f"tfperf: {self.nothing_to_record}. --update-baselines records every selected test"]
+        if not self.tests or self.runs_nothing:
             return []
         said = summary.before(self.topology.machine, len(self.runnable), *self.expected_seconds(), self.settings)
-        return [*said, *(f"tfperf: {line}" for line in self._remarks)]
+        if self.settings.data_dir and self.reading.isdisjoint(self.runnable):
+            said.append(summary.nothing_reads(self.settings.data_dir))
+        return [*said, *(f"tfperf: {line}" for line in self._remarks), *self._refused("will be errors")]
 
     def _of_baselines(self) -> list[str]:
         """What this machine's baselines can't keep, or don't know, of what they are asked for; as `check`."""
         settings = self.settings
-        if settings.update_baselines or settings.smoke or settings.against is not None:
-            return []
-        lines: list[str] = []
-        for machine in sorted({self.topology_for(cpu=cpu, gpu=gpu).machine for cpu, gpu in self.marks.values()}):
-            try:
-                rows = list(self.baselines.load(machine).values())
-            except BaselineError:  # each test that needs it will say so
-                continue
+        machines = sorted({self.topology_for(cpu=cpu, gpu=gpu).machine for cpu, gpu in self.marks.values()})
+        tables = [list(self.baselines.load(machine).values()) for machine in machines]
+        lines = [f"passed over, as another machine's: {fault}" for fault in self.baselines.unreadable(*machines)]
+        if settings.update_baselines or settings.smoke:
+            return lines
+        for rows in tables:
             found = list(rows_too_tight(rows, Tolerance.of(settings.tolerance), len(self.runnable)))
             asked = [one for one in found if one.own or settings.tolerance_asked]
             if asked and settings.strict:
@@ -256,19 +268,13 @@ class Session:
         except TfperfError as error:
             self._not_kept = self._not_kept or str(error)
 
-    def keep_interrupted(self) -> None:
-        """In the history what a session that was cut off leaves in doubt: the next night must know of it."""
-        for record in self._unsettled:
-            if record.undecided and record.verdict is not None and not record.verdict.waits:
-                self.bench.keep(record)
-
     def summary(self, *, skips: bool) -> list[str]:
         """What to say after the last test; a test that was to be run again, and was not, is in doubt.
 
         `skips`: count also what kept tests from measuring.
         """
-        if self.settings.coverage:
-            return coverage(self._published, unmeasured(self._published, self.keys))
+        if self.runs_nothing:
+            return [*(self._coverage() if self.settings.coverage else []), *self._refused("would be errors")]
         compared = [comparison for found in self.comparisons.values() for comparison in found]
         parts = (
             summary.comparisons(compared),
@@ -276,14 +282,29 @@ class Session:
                 [*self.records, *self._unsettled],
                 self.changes,
                 self.settings,
-                not_measured=self.not_measured,
+                not_measured=[(test, why) for test, why in self.not_measured if test not in self.refused],
                 measured_nothing=self._measured_nothing,
                 shifts=self.bench.shifts if "bench" in vars(self) else {},
                 not_kept=self._not_kept or (self.bench.not_kept if "bench" in vars(self) else ""),
                 not_saved=self.recorder.not_kept if "recorder" in vars(self) else "",
             ),
         )
-        return [*parts[0], *([""] if all(parts) else []), *parts[1], *(summary.skips(self.skipped) if skips else [])]
+        refused = self._refused("were errors", {test for test, _ in self.not_measured})
+        return [
+            *parts[0],
+            *([""] if all(parts) else []),
+            *parts[1],
+            *refused,
+            *(summary.skips(self.skipped) if skips else []),
+        ]
+
+    def _coverage(self) -> list[str]:
+        return coverage(self._published, unmeasured(self._published, self.keys), not_built(self._published))
+
+    def _refused(self, what: str, came: Collection[str] | None = None) -> list[str]:
+        """What is said of the tests that ask for what can't be, and what becomes of them; of those that `came` up."""
+        faults = {test: found for test, found in self.refused.items() if came is None or test in came}
+        return summary.refused(faults, len(self.tests), what)
 
     @property
     def _unsettled(self) -> list[Record]:
@@ -295,6 +316,8 @@ class Session:
         """pytest's status, or our own where nothing failed and something could not be measured."""
         if self.settings.coverage and unmeasured(self._published, self.keys):
             return status or EXIT_REGRESSED
+        if self.runs_nothing and self.refused:
+            return status or EXIT_USAGE
         return exit_status(
             status,
             failed=failures - len(self.not_measured),

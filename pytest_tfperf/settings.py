@@ -9,16 +9,18 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from dataclasses import field as dataclass_field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
+from pytest_tfperf import catalogue
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.images.data import Data, OnCorrupt
 from pytest_tfperf.launchers.interpreters import find_python
+from pytest_tfperf.machine.key import check_name
 from pytest_tfperf.machine.telemetry import MIB, Limits
 
 if TYPE_CHECKING:
@@ -39,6 +41,25 @@ class WorkerStart(StrEnum):
     FRESH = "fresh"
 
 
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What a command needs that measures a test again.
+
+    Args:
+        options: what the command line said of what is measured; shell words, each after a space.
+        root: pytest's rootdir, which node ids are relative to.
+        folder: where pytest was called, which a command's paths are relative to.
+    """
+
+    options: str = ""
+    root: Path = Path()
+    folder: Path = Path()
+
+
+AS_IT_STANDS: Final = Again()
+"""A node id from rootdir, and no options."""
+
+
 class _Refused(ValueError):
     """A value of the right type that can't be; its text goes on after the value."""
 
@@ -46,14 +67,14 @@ class _Refused(ValueError):
 def _fraction(text: str) -> float:
     value = float(text)
     if not 0 <= value < 1:
-        raise _Refused("must be a fraction from 0 to below 1")
+        raise _Refused("must be a fraction from 0 to below 1, 0.4 for 40 %")
     return value
 
 
 def _share(text: str) -> float:
     value = float(text)
     if not 0 < value <= 1:
-        raise _Refused("must be a fraction above 0, up to 1")
+        raise _Refused("must be a fraction above 0, up to 1, 0.4 for 40 %")
     return value
 
 
@@ -116,6 +137,17 @@ def _folder(text: str) -> Path:
         raise _Refused("must be a folder, and nobody has that home") from None
 
 
+def _machine(text: str) -> str:
+    if text:
+        check_name(text)
+    return text
+
+
+def _pipeline(text: str) -> str:
+    catalogue.resolve_pipeline(text)
+    return text
+
+
 def _option(default: Any, parse: Callable[[str], Any], help: str, metavar: str | None = None) -> Any:
     return dataclass_field(default=default, metadata={"parse": parse, "help": help, "metavar": metavar})
 
@@ -126,7 +158,7 @@ class Settings:
 
     root: Path = Path()
     tolerance_asked: bool = False
-    again: str = ""  # the command line's options that say what is measured, for a command that measures it again
+    again: Again = AS_IT_STANDS
     update_baselines: Update | None = None
     baselines: Path = _option(
         Path("baselines"), _folder, "folder of the baselines, one CSV for each machine (under rootdir)", "DIR"
@@ -134,7 +166,9 @@ class Settings:
     dir: Path = _option(
         Path(".tfperf"), _folder, "folder of the local history and the workers' logs (under rootdir)", "DIR"
     )
-    machine: str = _option("", str, "name of this machine's baselines, instead of one made from its hardware", "NAME")
+    machine: str = _option(
+        "", _machine, "name of this machine's baselines, instead of one made from its hardware", "NAME"
+    )
     tolerance: float = _option(0.02, _tolerance, "accepted change where neither test nor baseline says", "FRACTION")
     steps: int = _option(100, _count(1), "the most steps that are timed, where the test doesn't say", "N")
     warmup_steps: int = _option(10, _count(0), "steps that run before them untimed, at least", "N")
@@ -175,7 +209,9 @@ class Settings:
     save_trials: Path | None = _option(
         None, _folder, "keep each measurement's whole trial as a file, for `tfperf replay` (under rootdir)", "DIR"
     )
-    input_pipeline: str = _option("device", str, "the input_pipeline fixture's value where not parametrised", "NAME")
+    input_pipeline: str = _option(
+        "device", _pipeline, "the input_pipeline fixture's value where not parametrised", "NAME"
+    )
     data_dir: Path | None = _option(
         None, _folder, "folder of the ImageNet TFRecords that the imagenet pipelines read (under rootdir)", "DIR"
     )
@@ -224,12 +260,14 @@ class Settings:
         for folder in ("baselines", "dir", "save_trials", "data_dir"):
             value = values.get(folder, cls.__dataclass_fields__[folder].default)
             values[folder] = None if value is None else config.rootpath / value
+            if (place := given[folder]) is not None and folder != "data_dir" and _is_file(values[folder]):
+                raise TfperfError(f"{place[0]}: {values[folder]} is a file. Name a folder, which need not be there yet")
         update = config.getoption("update_baselines")
         settings = cls(
             root=config.rootpath,
             update_baselines=Update(update) if update else None,
             tolerance_asked=given["tolerance"] is not None,
-            again=_again(given),
+            again=Again(_pytests(config) + _again(given), config.rootpath, config.invocation_params.dir),
             **values,
         )
         settings._refuse_contradictions()
@@ -265,6 +303,9 @@ class Settings:
                 self.update_baselines and self.max_time < math.inf
             ),
             "--update-baselines with --tfperf-coverage: nothing is run": self.update_baselines and self.coverage,
+            "--tfperf-hold with --tfperf-strict: what is held is INCONCLUSIVE, which strict fails on the first night": (
+                self.hold and self.strict
+            ),
             "--tfperf-against with --tfperf-hold: a comparison knows no night before": self.against and self.hold,
             "--tfperf-against with --tfperf-save-trials: a comparison is no trial that could be replayed": (
                 self.against and self.save_trials
@@ -308,6 +349,21 @@ def add_options(parser: pytest.Parser) -> None:
         parser.addini(f"tfperf_{name}", help=f"the same as --tfperf-{spelled}", default=None, type="string")
 
 
+def refuse_unknown_update(arguments: Sequence[str]) -> None:
+    """What argparse, for which a value and none are two options, says in words that name neither.
+
+    Raises:
+        TfperfError: `--update-baselines=` with anything but "failed".
+    """
+    for argument in arguments:
+        option, given, value = str(argument).partition("=")
+        if argument == "--":
+            return
+        if option == "--update-baselines" and given and value != Update.FAILED:
+            known = one_of("value", value, [Update.FAILED])
+            raise TfperfError(f"--update-baselines: {known} Without a value it records every selected test")
+
+
 def _options() -> dict[str, Any]:
     return {f.name: f for f in fields(Settings) if "parse" in f.metadata}
 
@@ -328,6 +384,16 @@ _OF_ONE_SESSION = (
 )  # fmt: skip
 
 
+def _pytests(config: pytest.Config) -> str:
+    """The same of pytest's own options that say where rootdir and the ini file are, and what that holds."""
+    once = tuple(f"tfperf_{name}=" for name in _OF_ONE_SESSION)
+    words = ["-c", str(file)] if (file := config.getoption("inifilename")) else []
+    words += [f"--rootdir={folder}"] if (folder := config.getoption("rootdir")) else []
+    for line in dict.fromkeys(config.getoption("override_ini") or ()):
+        words += [] if line.startswith(once) else ["-o", line]
+    return "".join(f" {shlex.quote(word)}" for word in words)
+
+
 def _again(given: Mapping[str, tuple[str, str] | None]) -> str:
     """What the command line said of machine, folders, limits and the like; shell words, each after a space."""
     flags = {name for name, option in _options().items() if option.metadata["parse"] is _flag}
@@ -346,7 +412,18 @@ def _parse(name: str, place: str, text: str) -> Any:
         return parse(text)
     except _Refused as error:
         raise TfperfError(f"{place}: {text!r} {error}") from None
+    except TfperfError as error:
+        raise TfperfError(f"{place}: {error}") from None
     except ValueError:
         if isinstance(parse, type) and issubclass(parse, StrEnum):
             raise TfperfError(f"{place}: {one_of('value', text, parse)}") from None
-        raise TfperfError(f"{place}: {text!r} is no number") from None
+        fraction = _options()[name].metadata["metavar"] == "FRACTION"
+        hint = ": write a fraction, 0.4 for 40 %" if fraction else ""
+        raise TfperfError(f"{place}: {text!r} is no number{hint}") from None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # who uses it will say
+        return False

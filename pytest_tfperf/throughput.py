@@ -12,6 +12,7 @@ from pytest_tfperf.trial import Attempt, Trial, Window
 
 _TRIM = 0.2  # of the windows at either end: a neighbour's burst on a shared machine spoils several windows in a row
 _MAX_AUTOCORRELATION = 0.8
+_LEAST_TO_TELL = 3  # values, for an error of their mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class RunValue:
     """One worker's throughput.
 
     Args:
-        log_rate: natural logarithm of images per second: the 20 % trimmed mean over windows.
+        log_rate: natural logarithm of images per second: the 20 % trimmed mean over windows; where steps fetch their
+            batches all images over all seconds.
         error: standard error of `log_rate` from the windows alone, corrected for their autocorrelation; what differs
             between worker processes is not in it. inf where there are too few windows to tell.
         windows: how many were timed.
@@ -35,12 +37,27 @@ class RunValue:
         return math.exp(self.log_rate)
 
 
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A window of a trial.
+
+    Args:
+        run: which worker, from 1.
+        window: which of its timed windows, from 1; 0: one of its warm-up.
+        step: the window's last step, counted from the first of the warm-up.
+    """
+
+    run: int
+    window: int
+    step: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
     """What is judged, shown and recorded of a trial.
 
     Args:
-        images_per_sec: over all devices: the run's trimmed mean; over several runs their Hodges-Lehmann median.
+        images_per_sec: over all devices: the run's value (`run_value`); over several runs their Hodges-Lehmann median.
         low, high: 95 % interval. From one run it covers the windows' noise only; from several, the runs' too.
         runs: one value for each fresh worker, in order.
         mean_images_per_sec, uncertainty, jitter: as tf_cnn_benchmarks defines them, but over windows where it has steps
@@ -49,6 +66,7 @@ class Throughput:
         images_per_step: batch size times replicas.
         compile_seconds: the first run's first call; None in a log.
         loss: the last timed step's loss, or the first window's that is not finite; None in a log without one.
+        diverged: where the loss first was not finite, warm-up included; None where it is finite.
     """
 
     images_per_sec: float
@@ -62,6 +80,7 @@ class Throughput:
     images_per_step: int
     compile_seconds: float | None = None
     loss: float | None = None
+    diverged: Spot | None = None
 
     @property
     def windows(self) -> int:
@@ -75,6 +94,7 @@ def summarise(trial: Trial) -> Throughput:
     centre = hodges_lehmann([run.log_rate for run in runs])
     half = _half_interval(runs)
     windows = [(w, a.images_per_step) for a in trial.attempts for w in a.windows]
+    loss = _loss([w for w, _ in windows])
     mean, uncertainty, jitter = window_statistics([w for w, _ in windows], windows[0][1])
     return Throughput(
         images_per_sec=math.exp(centre),
@@ -87,7 +107,8 @@ def summarise(trial: Trial) -> Throughput:
         steps=sum(w.steps for w, _ in windows),
         images_per_step=windows[0][1],
         compile_seconds=trial.attempts[0].compile_seconds,
-        loss=_loss([w for w, _ in windows]),
+        loss=loss,
+        diverged=_diverged(trial) if loss is not None and not math.isfinite(loss) else None,
     )
 
 
@@ -96,13 +117,37 @@ def _loss(windows: Sequence[Window]) -> float | None:
     return next((w.loss for w in windows if w.loss is not None and not math.isfinite(w.loss)), windows[-1].loss)
 
 
+def _diverged(trial: Trial) -> Spot | None:
+    for run, attempt in enumerate(trial.attempts, 1):
+        steps = 0
+        for place, window in enumerate((*attempt.warmup, *attempt.windows), 1 - len(attempt.warmup)):
+            steps += window.steps
+            if window.loss is not None and not math.isfinite(window.loss):
+                return Spot(run, max(place, 0), steps)
+    return None
+
+
 def run_value(attempt: Attempt) -> RunValue:
-    """One worker's value: a log's own total where it states one, else the robust mean of its windows' log rates."""
+    """One worker's value: a log's own total where it states one, else the robust mean of its windows' log rates.
+
+    Where steps fetch their batches it is the plain total: an input pipeline that gives a file's batches at once and
+    then waits for the next file stalls in few windows, and a trimmed mean would leave just these out.
+    """
     rates = [math.log(attempt.images_per_step * w.steps / w.seconds) for w in attempt.windows]
-    value, error = robust_mean(rates)
+    value, error = _total(attempt) if attempt.fetches else robust_mean(rates)
     if attempt.stated_images_per_sec is not None:
         value = math.log(attempt.stated_images_per_sec)
     return RunValue(value, error, len(rates))
+
+
+def _total(attempt: Attempt) -> tuple[float, float]:
+    """All images over all seconds, as a logarithm, and its standard error: that of the mean time of a step."""
+    steps, seconds = (sum(getattr(w, name) for w in attempt.windows) for name in ("steps", "seconds"))
+    value = math.log(attempt.images_per_step * steps / seconds)
+    if len(attempt.windows) < _LEAST_TO_TELL:
+        return value, math.inf
+    relative = [w.seconds / w.steps * steps / seconds for w in attempt.windows]
+    return value, statistics.stdev(relative) / math.sqrt(len(relative)) * _inflation(relative)
 
 
 def robust_mean(values: Sequence[float]) -> tuple[float, float]:
@@ -136,12 +181,17 @@ def hodges_lehmann(values: Sequence[float]) -> float:
 
 def _error(rates: Sequence[float], sorted_rates: Sequence[float], cut: int) -> float:
     n = len(rates)
-    if n < 3:
+    if n < _LEAST_TO_TELL:
         return math.inf
     low, high = sorted_rates[cut], sorted_rates[n - 1 - cut]
     winsorised = [min(max(rate, low), high) for rate in rates]
-    r = min(max(_autocorrelation(winsorised) + 1 / n, 0.0), _MAX_AUTOCORRELATION)
-    return statistics.stdev(winsorised) * math.sqrt((1 + r) / (1 - r) * n) / (n - 2 * cut)
+    return statistics.stdev(winsorised) * _inflation(winsorised) * math.sqrt(n) / (n - 2 * cut)
+
+
+def _inflation(values: Sequence[float]) -> float:
+    """What a mean's standard error grows by where values resemble their neighbours."""
+    r = min(max(_autocorrelation(values) + 1 / len(values), 0.0), _MAX_AUTOCORRELATION)
+    return math.sqrt((1 + r) / (1 - r))
 
 
 def _kept(windows: int) -> int:

@@ -39,7 +39,7 @@ class Devices:
 
     Args:
         kind: CPU or GPU.
-        count: logical devices (replicas) per node, at least 1.
+        count: logical devices (replicas) per node; 0 before `take` has said how many.
         gpu_uuids: the physical GPUs to make visible, in this order; empty on CPUs.
         split: True where one physical GPU is split into `count` logical ones.
     """
@@ -83,7 +83,7 @@ class Topology:
         links: row i, column j: the link between GPUs i and j; None on the diagonal.
         driver_version, cuda_version: of the NVIDIA driver, "" without one; CUDA as "12.4".
         nodes: machines like this one that train together.
-        devices: what is taken; None before `take`.
+        devices: what is taken; None before `take`, or of a count of 0 after `on_cpu` and `split`.
         why_no_gpus: the reason, where there are none.
         driver_fault: the reason is a driver that is installed and fails.
         notes: what else a reader must know: hidden, lost or unusable GPUs.
@@ -139,7 +139,13 @@ class Topology:
     @property
     def shape(self) -> str:
         """Nodes x devices per node, "1x4": the topology part of a baseline's key."""
-        return f"{self.nodes}x{self.devices.count if self.devices else max(1, len(self.gpus))}"
+        count = self.devices.count if self.devices else 0
+        return f"{self.nodes}x{count or max(1, len(self.gpus))}"
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether `take` has said how many devices."""
+        return self.devices is not None and self.devices.count > 0
 
     def take(self, n: int, *, nodes: int = 1, unequal: bool = False) -> Self:
         """The best linked `n` equal GPUs (any, where unequal); after `on_cpu` or `split`, `n` logical devices.
@@ -176,7 +182,7 @@ class Topology:
     def on_cpu(self) -> Self:
         """The same host without its GPUs: `take(n)` then gives n virtual CPU devices."""
         why = self.why_no_gpus or "only the CPUs were asked for"
-        return replace(self._only((), Devices(kind=DeviceKind.CPU, count=1)), why_no_gpus=why)
+        return replace(self._only((), Devices(kind=DeviceKind.CPU, count=0)), why_no_gpus=why)
 
     def split(self) -> Self:
         """The first GPU alone: `take(n)` then splits it into n logical ones, to try multi-GPU paths on one.
@@ -186,7 +192,7 @@ class Topology:
         """
         if not self.gpus:
             raise NotEnoughDevices(self._too_few(1, unequal=True))
-        return self._only((0,), Devices(kind=DeviceKind.GPU, count=1, gpu_uuids=(self.gpus[0].uuid,), split=True))
+        return self._only((0,), Devices(kind=DeviceKind.GPU, count=0, gpu_uuids=(self.gpus[0].uuid,), split=True))
 
     def showing(self, places: Sequence[int], why: str = "") -> Self:
         """Only these GPUs, in this order, on what stays the same machine; `why` the others are hidden."""
@@ -205,7 +211,7 @@ class Topology:
             cores = f"{self.host.usable_cores} of {self.host.total_cores} cores of {self.host.cpu_model}"
             several = self.devices is not None and self.devices.count > 1 and self.devices.count
             return f"{several} virtual CPU devices on {cores}" if several else cores
-        split = f", split into {self.devices.count}" if self.devices and self.devices.split else ""
+        split = f", split into {self.devices.count}" if self.is_taken and self.devices and self.devices.split else ""
         return count_names(self.gpus) + split
 
     def to_json(self) -> dict[str, Any]:

@@ -40,6 +40,7 @@ class Attempt:
         log: the worker's log file, or the log that was replayed.
         conditions: what the machine was like meanwhile; None where nobody looked.
         parts: what the worker's step is made of; None where it wasn't asked.
+        fetches: each step fetches its batch: a stall, and the batches that lay ready after it, belong together.
     """
 
     windows: tuple[Window, ...]
@@ -53,6 +54,7 @@ class Attempt:
     log: str = ""
     conditions: Conditions | None = None
     parts: Parts | None = None
+    fetches: bool = False
 
     def disturbed_by(self, disturbance: str) -> Attempt:
         """The same attempt, with what is known of its surroundings."""

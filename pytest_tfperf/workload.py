@@ -67,6 +67,8 @@ _ID = re.compile(
     rf"-(?P<input_pipeline>{_NAME}?)"  # lazy: "packs4" is no part of the name
     rf"(?:-packs(?P<num_packs>[1-9][0-9]{{0,2}}))?"
 )
+# What stands where an id has its variable update, whatever it is.
+_UPDATE_PLACE = re.compile(rf"(?:{_NAME}?)-b[1-9][0-9]{{0,8}}-(?P<word>[^-]{{1,40}})(?:-.*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,8 @@ class Workload:
         forward_only: inference instead of training.
 
     Raises:
-        WorkloadError: a choice that does not exist (the good ones are listed) or a batch below 1.
+        WorkloadError: a choice that does not exist (the good ones are listed), a batch below 1, or choices that
+            contradict each other.
     """
 
     model: str
@@ -109,41 +112,27 @@ class Workload:
     forward_only: bool = False
 
     def __post_init__(self) -> None:
-        for field, choices in _CHOICES.items():
-            object.__setattr__(self, field, _choice(field, choices, getattr(self, field)))
-        for field in ("model", "input_pipeline"):
-            if not isinstance(getattr(self, field), str) or not re.fullmatch(_NAME, getattr(self, field)):
-                raise WorkloadError(
-                    f"{field}={getattr(self, field)!r} is not a name: give a registered one such as "
-                    f"{'resnet50' if field == 'model' else 'device'!r}, or 'package.module:function'"
-                )
-        if ":" not in self.input_pipeline and (taken := set(filter(_is_reserved, self.input_pipeline.split("-")))):
-            raise WorkloadError(
-                f"input_pipeline={self.input_pipeline!r}: {', '.join(sorted(taken))} means something else "
-                "in a workload's id: give the pipeline a name without it"
-            )
-        if any(re.fullmatch(r"b[0-9]+", word) for word in self.model.split("-")[1:]):
-            raise WorkloadError(
-                f"model={self.model!r}: a word like 'b64' means the batch size in a workload's id: "
-                "give the model a name without it"
-            )
-        if type(self.batch_size) is not int or not 1 <= self.batch_size <= _MAX_BATCH:
-            raise WorkloadError(
-                f"batch_size={self.batch_size!r}: images per replica must be a whole number from 1 to {_MAX_BATCH:,}"
-            )
-        for field in ("tf32", "xla", "forward_only"):
-            if type(getattr(self, field)) is not bool:
-                raise WorkloadError(f"{field}={getattr(self, field)!r} must be True or False")
+        for field in fields(self):
+            object.__setattr__(self, field.name, checked(field.name, getattr(self, field.name)))
         if self.variable_update is not VariableUpdate.REPLICATED and self.all_reduce is not AllReduce.COPY:
             raise WorkloadError(
                 f"all_reduce={self.all_reduce.value!r} says how variable_update='replicated' sums gradients; "
                 f"{self.variable_update.value!r} has no such choice: leave it out"
             )
+        if self.trainer is Trainer.KERAS and (self.forward_only or self.variable_update is VariableUpdate.INDEPENDENT):
+            raise WorkloadError(
+                "trainer='keras' trains, and has all replicas exchange their gradients; use trainer='loop' with "
+                f"{'forward_only' if self.forward_only else 'independent'!r}"
+            )
         if self.forward_only and self.optimizer is not Optimizer.SGD:
             raise WorkloadError(
                 f"optimizer={self.optimizer.value!r} has nothing to do where forward_only=True: leave it out"
             )
-        self._require_possible_packs()
+        if self.num_packs and self.all_reduce is AllReduce.COPY:
+            raise WorkloadError(
+                f"num_packs={self.num_packs} packs what all_reduce='hierarchical' or 'nccl' sends; "
+                "'copy' sends each gradient by itself: choose one of them, or leave it out"
+            )
         if (
             self.local_parameter_device is not ParameterDevice.CPU
             and self.variable_update is not VariableUpdate.PARAMETER_SERVER
@@ -152,17 +141,6 @@ class Workload:
                 f"local_parameter_device={self.local_parameter_device.value!r} says where "
                 f"variable_update='parameter_server' keeps the variables; {self.variable_update.value!r} has no such "
                 "choice: leave it out"
-            )
-
-    def _require_possible_packs(self) -> None:
-        if type(self.num_packs) is not int or not 0 <= self.num_packs <= _MAX_PACKS:
-            raise WorkloadError(
-                f"num_packs={self.num_packs!r} must be a whole number from 0 (no packing) to {_MAX_PACKS}"
-            )
-        if self.num_packs and self.all_reduce is AllReduce.COPY:
-            raise WorkloadError(
-                f"num_packs={self.num_packs} packs what all_reduce='hierarchical' or 'nccl' sends; "
-                "'copy' sends each gradient by itself: choose one of them, or leave it out"
             )
 
     @property
@@ -196,8 +174,8 @@ class Workload:
         workload = cls._from_id(rest, choices)
         if workload is None:
             raise WorkloadError(
-                f"{id[:80]!r} is not a workload id: it reads model-bBATCH-VARIABLE_UPDATE-INPUT_PIPELINE, "
-                "then what is not the default, as in 'resnet50-b64-replicated-device'"
+                f"{id[:80]!r} is not a workload id: {_unknown_update(id) or 'it'} reads model-bBATCH-"
+                "VARIABLE_UPDATE-INPUT_PIPELINE, then what is not the default, as in 'resnet50-b64-replicated-device'"
             )
         if workload.id != id:  # "copy" spelt out, or words out of their order: two rows for one workload
             raise WorkloadError(
@@ -249,6 +227,55 @@ _SUFFIXES: dict[str, dict[str, Any]] = {
 
 # Words that a pipeline's name must not hold, or two workloads would have one id.
 _RESERVED = frozenset(_SUFFIXES) | frozenset(AllReduce)
+
+
+def _unknown_update(id: str) -> str:
+    """Where it is this word that makes no id: what is wrong with it, up to the words "an id"; else ""."""
+    match = re.fullmatch(_UPDATE_PLACE, id)
+    if match is None or match["word"] in list(VariableUpdate):
+        return ""
+    return one_of("variable_update", match["word"], VariableUpdate).rstrip(".") + "; an id"
+
+
+def checked(field: str, value: Any) -> Any:
+    """A field's value as a workload keeps it.
+
+    Raises:
+        WorkloadError: what the field can't hold, whatever the others say; lists or describes what it can.
+    """
+    if field in _CHOICES:
+        return _choice(field, _CHOICES[field], value)
+    if field in ("model", "input_pipeline"):
+        _require_name(field, value)
+    elif field == "batch_size":
+        if type(value) is not int or not 1 <= value <= _MAX_BATCH:
+            raise WorkloadError(
+                f"batch_size={value!r}: images per replica must be a whole number from 1 to {_MAX_BATCH:,}"
+            )
+    elif field == "num_packs":
+        if type(value) is not int or not 0 <= value <= _MAX_PACKS:
+            raise WorkloadError(f"num_packs={value!r} must be a whole number from 0 (no packing) to {_MAX_PACKS}")
+    elif type(value) is not bool:
+        raise WorkloadError(f"{field}={value!r} must be True or False")
+    return value
+
+
+def _require_name(field: str, value: Any) -> None:
+    if not isinstance(value, str) or not re.fullmatch(_NAME, value):
+        raise WorkloadError(
+            f"{field}={value!r} is not a name: give a registered one such as "
+            f"{'resnet50' if field == 'model' else 'device'!r}, or 'package.module:function'"
+        )
+    if field == "input_pipeline" and ":" not in value and (taken := set(filter(_is_reserved, value.split("-")))):
+        raise WorkloadError(
+            f"input_pipeline={value!r}: {', '.join(sorted(taken))} means something else "
+            "in a workload's id: give the pipeline a name without it"
+        )
+    if field == "model" and any(re.fullmatch(r"b[0-9]+", word) for word in value.split("-")[1:]):
+        raise WorkloadError(
+            f"model={value!r}: a word like 'b64' means the batch size in a workload's id: "
+            "give the model a name without it"
+        )
 
 
 def _is_reserved(word: str) -> bool:

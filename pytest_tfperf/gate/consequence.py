@@ -14,6 +14,9 @@ EXIT_GREEN: Final = 0
 EXIT_REGRESSED: Final = 1
 """pytest's own status for failed tests."""
 
+EXIT_USAGE: Final = 4
+"""pytest's own for what can't be asked for."""
+
 EXIT_NOT_MEASURED: Final = 6
 """Nothing regressed as far as is known, but something could not be measured; pytest itself uses 0 to 5."""
 

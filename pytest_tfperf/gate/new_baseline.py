@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from pytest_tfperf.baseline import Baseline, Provenance
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.limits import TOO_NOISY_TO_GATE, loss_seen
+from pytest_tfperf.judging.night import PREFIX_WINDOWS, prefix
 from pytest_tfperf.judging.noise import without_spells
 from pytest_tfperf.record import Record
-from pytest_tfperf.throughput import RunValue, hodges_lehmann
+from pytest_tfperf.throughput import RunValue, hodges_lehmann, run_value
 
 
 def runs_wanted(runs: Sequence[RunValue], least: int) -> int:
@@ -37,6 +38,8 @@ def baseline_of(record: Record) -> Baseline:
             f"gave {each} images/s, so that losses below {loss:.0%} would go unseen. Free the machine of other work, "
             "or give the test more steps, and record again"
         )
+    attempts = [attempt for attempt in record.trial.attempts if len(attempt.windows) >= 2 * PREFIX_WINDOWS]
+    above = statistics.median([prefix(one) - run_value(one).log_rate for one in attempts]) if attempts else 0.0
     left_out = "  ".join(f"{math.exp(rate):.5g}" for rate in runs if rate not in kept)
     return Baseline(
         machine=record.machine,
@@ -47,6 +50,7 @@ def baseline_of(record: Record) -> Baseline:
         date=record.time[:10],
         runs=len(kept),
         spread=float(f"{spread:.3g}"),
+        prefix=round(above, 4),
         gpu=record.gpu,
         gpu_fp32_tflops=record.gpu_fp32_tflops,
         canaries=record.canaries,

@@ -8,6 +8,7 @@ from pytest_tfperf.baseline import Baseline, Key
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.judging.noise import Noise, noise_of
 from pytest_tfperf.judging.verdict import Tolerance
+from pytest_tfperf.machine.key import gpu_model
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.topology import DeviceKind, Topology
 from pytest_tfperf.workload import Workload
@@ -21,7 +22,8 @@ class Reference:
         baseline: the row; None where there is none.
         floor: the row is a document's figure for a weaker machine.
         noise: between-run spread to reckon with; None without a baseline.
-        document: a published figure for the same workload and topology, whatever its machine; only shown.
+        document: a published figure for the same workload and topology, this machine's own where it has one, else the
+            highest of any machine; only shown.
     """
 
     baseline: Baseline | None
@@ -39,14 +41,15 @@ def reference_for(store: BaselineStore, machine: str, key: Key, *, gpu_fp32_tflo
 
     Only synthetic device data makes a floor, because what a real pipeline gives depends on the host.
     `gpu_fp32_tflops` is the peak rate of one GPU here, None where no floor can hold (CPUs, a split or partial GPU, a
-    rate that isn't known).
+    rate that isn't known). Other machines' files that can't be read are passed over: they must not cost this machine's
+    verdict.
 
     Raises:
-        BaselineError: a file that can't be read whole.
+        BaselineError: this machine's file can't be read whole.
     """
     rows = store.load(machine)
-    published = store.published_like(key)
-    document = max(published, key=lambda row: row.reference, default=None)
+    published = store.published_like(key, readable=True)
+    document = max(published, key=lambda row: (row.machine == machine, row.reference), default=None)
     own, floor = rows.get(key), False
     if own is None and gpu_fp32_tflops is not None and Workload.parse(key.workload).input_pipeline == "device":
         weaker = [r for r in published if r.gpu_fp32_tflops is not None and r.gpu_fp32_tflops <= gpu_fp32_tflops]
@@ -67,7 +70,7 @@ def refuse_other_devices(row: Baseline, topology: Topology) -> None:
             f"on CPUs: {topology.why_no_gpus or 'it took no GPU'}. `tfperf topology` says more"
         )
     here = {gpu.name for gpu in topology.gpus}
-    if row.gpu and row.is_measured and here and here != {row.gpu}:
+    if row.gpu and row.is_measured and here and {gpu_model(name) for name in here} != {gpu_model(row.gpu)}:
         raise BaselineError(
             f"{row.machine}.csv: {row.key.workload} {row.key.topology} was measured on {row.gpu}, and this machine, "
             f"which bears the same name, has {' and '.join(sorted(here))}. Give it a name of its own "

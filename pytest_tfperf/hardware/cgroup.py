@@ -9,6 +9,8 @@ import math
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from pytest_tfperf.hardware.kernel_files import text_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -62,7 +64,7 @@ def _folders(root: Path, controller: str) -> Iterator[Path]:
 def _own_groups(root: Path) -> dict[str, PurePosixPath]:
     """Controller to path, from lines such as `4:cpu,cpuacct:/docker/1f`; version 2's single line is under ""."""
     groups: dict[str, PurePosixPath] = {}
-    for line in _lines(root / "proc/self/cgroup"):
+    for line in text_of(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, colon, path = rest.partition(":")
         if colon and path.startswith("/"):
@@ -74,7 +76,7 @@ def _own_groups(root: Path) -> dict[str, PurePosixPath]:
 
 def _mounts(root: Path) -> Iterator[tuple[PurePosixPath, PurePosixPath, set[str] | None]]:
     """Top within the hierarchy, mount point, and controllers (None: version 2) of each cgroup mount."""
-    for line in _lines(root / "proc/self/mountinfo"):
+    for line in text_of(root / "proc/self/mountinfo").splitlines():
         mount, _, source = line.partition(" - ")
         fields, kind = mount.split(), source.split()
         if len(fields) < 5 or not kind or not fields[4].startswith("/") or not fields[3].startswith("/"):
@@ -91,11 +93,4 @@ def _number(path: Path) -> int | None:
 
 
 def _words(path: Path) -> list[str]:
-    return " ".join(_lines(path)).split()
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return []
+    return text_of(path).split()

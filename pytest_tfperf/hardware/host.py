@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.hardware import cgroup
+from pytest_tfperf.hardware.kernel_files import line_of, text_of
 from pytest_tfperf.topology import Host
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ def read_host(root: Path = ROOT, affinity: Collection[int] | None = None) -> Hos
         total_cores=total,
         physical_cores=_physical_cores(root, cpus),
         memory_bytes=_lowest(_memory_bytes(root), cgroup.memory_limit_bytes(root)),
-        kernel=_line(root / "proc/sys/kernel/osrelease") or platform.release(),
-        hostname=_line(root / "proc/sys/kernel/hostname") or platform.node(),
+        kernel=line_of(root / "proc/sys/kernel/osrelease") or platform.release(),
+        hostname=line_of(root / "proc/sys/kernel/hostname") or platform.node(),
     )
 
 
@@ -82,7 +83,7 @@ def _name(cpu: dict[str, str]) -> str:
 def _cpuinfo(root: Path) -> list[dict[str, str]]:
     """The fields of each logical CPU; text before, between and after them belongs to none."""
     cpus: list[dict[str, str]] = []
-    for line in _text(root / "proc/cpuinfo").splitlines():
+    for line in text_of(root / "proc/cpuinfo").splitlines():
         field, _, value = (part.strip() for part in line.partition(":"))
         if field == "processor" and value.isdecimal():
             cpus.append({})
@@ -97,12 +98,12 @@ def _physical_cores(root: Path, cpus: list[dict[str, str]]) -> int | None:
         return len(told)
     # ARM kernels tell it in sysfs only.
     folders = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/topology")
-    cores = {(_line(folder / "physical_package_id"), _line(folder / "core_id")) for folder in folders}
+    cores = {(line_of(folder / "physical_package_id"), line_of(folder / "core_id")) for folder in folders}
     return len(cores - {("", "")}) or None
 
 
 def _memory_bytes(root: Path) -> int | None:
-    match = re.search(r"^MemTotal:\s*(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
+    match = re.search(r"^MemTotal:\s*(\d+) kB", text_of(root / "proc/meminfo"), re.MULTILINE)
     return int(match[1]) * 1024 if match else None
 
 
@@ -113,14 +114,3 @@ def _affinity(total: int) -> Collection[int]:
 
 def _lowest(*values: int | None) -> int | None:
     return min((value for value in values if value is not None), default=None)
-
-
-def _line(path: Path) -> str:
-    return _text(path).strip()
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8", "replace")
-    except OSError:
-        return ""

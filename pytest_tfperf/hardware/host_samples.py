@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
+import statistics
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_tfperf.hardware import cgroup
+from pytest_tfperf.hardware.kernel_files import text_of
 from pytest_tfperf.hardware.processes import Process, belongs, family, read_process, read_processes
 from pytest_tfperf.machine.telemetry import Sample
 
@@ -20,6 +24,12 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 # Reading every process costs more than all else, so it is done only when others used this much of the usable cores.
 _WORTH_A_WALK = 0.1
+
+# The kernel asks a core for its clock, and a large machine has hundreds: so many of them, spread evenly, are asked.
+_MOST_CLOCKS = 16
+# A virtual machine has no cpufreq, and its /proc/cpuinfo is long, and says the same for hours.
+_CPUINFO_SECONDS = 2.0
+_MHZ = re.compile(r"^processor\s*:\s*(\d+)$(?:\n.+)*?\ncpu MHz\s*:\s*([\d.]+)$", re.MULTILINE)
 
 
 class _Counters(NamedTuple):
@@ -54,6 +64,9 @@ class HostWatch:
         self._proc = root / "proc"
         self._clock = clock
         self._cpus = frozenset(os.sched_getaffinity(0) if cpus is None else cpus)
+        spread = sorted(self._cpus)[:: math.ceil(len(self._cpus) / _MOST_CLOCKS)]
+        self._clocked = [cpu for cpu in spread if (root / f"sys/devices/system/cpu/cpu{cpu}/cpufreq").is_dir()]
+        self._cpuinfo_due = -math.inf
         quota = cgroup.cpu_quota(root)
         self._usable = min(len(self._cpus), quota or len(self._cpus))
         self.usable_cores = min(len(self._cpus), cgroup.whole_cores(quota) or len(self._cpus))
@@ -82,7 +95,7 @@ class HostWatch:
             swap_bytes_per_sec=None if pages is None else pages * _PAGE_BYTES / seconds,
             busiest_other=busiest,
             load_average=_number(self._text("proc/loadavg").partition(" ")[0]),
-            cpu_mhz=self._cpu_mhz(),
+            cpu_mhz=self._cpu_mhz(now.monotonic_seconds),
             memory_available_bytes=self._memory_available_bytes(),
         )
 
@@ -149,19 +162,22 @@ class HostWatch:
         pages = [int(fields[1]) for fields in lines]
         return sum(pages) if pages else None
 
-    def _cpu_mhz(self) -> int | None:
-        khz = _number(self._text(f"sys/devices/system/cpu/cpu{min(self._cpus)}/cpufreq/scaling_cur_freq"))
-        return None if khz is None else round(khz / 1000)
+    def _cpu_mhz(self, monotonic_seconds: float) -> int | None:
+        """The mean over usable cores; from time to time only where /proc/cpuinfo alone tells it."""
+        files = [f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq" for cpu in self._clocked]
+        clocks = [khz / 1000 for khz in map(_number, map(self._text, files)) if khz is not None]
+        if not clocks and monotonic_seconds >= self._cpuinfo_due:
+            self._cpuinfo_due = monotonic_seconds + _CPUINFO_SECONDS
+            told = _MHZ.findall(self._text("proc/cpuinfo"))
+            clocks = [float(mhz) for cpu, mhz in told if int(cpu) in self._cpus]
+        return round(statistics.fmean(clocks)) if clocks else None
 
     def _memory_available_bytes(self) -> int | None:
         lines = (line.split() for line in self._text("proc/meminfo").splitlines() if line.startswith("MemAvailable:"))
         return next((int(fields[1]) * 1024 for fields in lines), None)
 
     def _text(self, name: str) -> str:
-        try:
-            return (self._root / name).read_text("utf-8", "replace")
-        except OSError:
-            return ""
+        return text_of(self._root / name)
 
 
 def _ticks_used(before: dict[int, Process], now: dict[int, Process]) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware import mig
+from pytest_tfperf.hardware.kernel_files import line_of
 from pytest_tfperf.hardware.nvml_links import pci_address, read_links
 from pytest_tfperf.topology import Gpu
 
@@ -200,13 +201,6 @@ def _from_sysfs(root: Path, address: tuple[int, int, int]) -> dict[str, Any]:
     """Bus id, NUMA node and nearest CPUs; NVML tells the latter two only since R510, sysfs always."""
     bus_id = "{:04x}:{:02x}:{:02x}.0".format(*address)
     folder = root / "sys/bus/pci/devices" / bus_id
-    node, cpus = _line(folder / "numa_node"), _line(folder / "local_cpulist")
+    node, cpus = line_of(folder / "numa_node"), line_of(folder / "local_cpulist")
     # -1 is the kernel's word for "not known".
     return {"pci_bus_id": bus_id, "numa_node": int(node) if node.isdecimal() else None, "cpu_affinity": cpus or None}
-
-
-def _line(path: Path) -> str:
-    try:
-        return path.read_text("ascii", "replace").strip()
-    except OSError:
-        return ""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pytest_tfperf.baseline import Baseline
 from pytest_tfperf.judging.limits import RUNS_TO_CONFIRM, Limits
+from pytest_tfperf.judging.loss import no_number
 from pytest_tfperf.judging.night import NO_SHIFT, Night, Shift, level_of
 from pytest_tfperf.judging.noise import Noise
 from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
@@ -32,6 +33,7 @@ def judge(
     shift: Shift = NO_SHIFT,
     nights: Sequence[Night] = (),
     hold: bool = False,
+    runs_are: str = "",
 ) -> Verdict:
     """Hold a throughput against a baseline.
 
@@ -55,9 +57,10 @@ def judge(
         nights: earlier nights of this workload, oldest first. The last two count with tonight, so that a small loss
             shows in three; the first good ones make the reference more exact (`night.level_of`).
         hold: REGRESSED only where one of the last two nights shows it as well.
+        runs_are: what the runs are in the verdict's reason; "": fresh workers, and how many.
     """
-    if throughput.loss is not None and not math.isfinite(throughput.loss):
-        return Verdict(outcome=Outcome.INVALID, reason=f"the loss is {throughput.loss}: what it trains is not a model")
+    if diverged := no_number(throughput):
+        return Verdict(outcome=Outcome.INVALID, reason=diverged)
     if baseline is None or noise is None:
         return Verdict(outcome=Outcome.NO_BASELINE, reason="there is no baseline for this workload on this machine")
     if shift.unfit:
@@ -68,7 +71,9 @@ def judge(
     *before, tonight = (night.against(level) for night in [*nights[-_NIGHTS_BEFORE:], now])
     limits = Limits(throughput.runs, level, tolerance, noise, tests)
     stages = [stage if most_runs is None else min(stage, most_runs) for stage in RUNS_TO_CONFIRM]
-    outcome, reason, wanted = _decide(tonight, before, limits, stages, hold=hold)
+    count = len(tonight.drops)
+    fresh = runs_are or f"{count} fresh worker{'s' if count > 1 else ''}"
+    outcome, reason, wanted = _decide(tonight, before, limits, stages, fresh, hold=hold)
     runs, centre = tonight.drops, baseline.reference * math.exp(level.offset + shift.credited)
     if outcome is Outcome.REGRESSED and tonight.centre + shift.credited > -_ITSELF * limits.accepted:
         outcome, reason = Outcome.INCONCLUSIVE, "slower than the other tests tonight, and hardly than its baseline"
@@ -108,10 +113,9 @@ def may_stop(
 
 
 def _decide(
-    tonight: Night, before: Sequence[Night], limits: Limits, stages: Sequence[int], *, hold: bool
+    tonight: Night, before: Sequence[Night], limits: Limits, stages: Sequence[int], fresh: str, *, hold: bool
 ) -> tuple[Outcome, str, int]:
     count = len(tonight.drops)
-    fresh = f"{count} fresh worker{'s' if count > 1 else ''}"
     lately = _shows_over_nights([*before, tonight], limits)
     clear = count in stages[1:] and _shows(tonight, limits, times=_CLEAR)
     if not clear and (more := [stage for stage in stages if stage > count]):
@@ -133,17 +137,21 @@ def _decide(
         return Outcome.INCONCLUSIVE, f"too few of {fresh} show the drop", 0
     if hold and not any(_shows(night, limits) for night in before):
         return Outcome.INCONCLUSIVE, f"held: {fresh} show the drop, none of the nights before does", 0
-    over = "" if _shows(tonight, limits) else f" and over {len(before) + 1} nights"
-    return Outcome.REGRESSED, f"confirmed in {fresh}{over}", 0
+    if not _shows(tonight, limits):
+        return Outcome.REGRESSED, f"confirmed in {fresh} and over {len(before) + 1} nights", 0
+    if count == 1:  # all that a log or a file holds
+        return Outcome.REGRESSED, f"shown by {fresh} alone, beyond what noise explains", 0
+    return Outcome.REGRESSED, f"confirmed in {fresh}", 0
 
 
 def _shows(night: Night, limits: Limits, times: float = 1.0) -> bool:
-    """Whether a night shows the drop: its centre beyond the line, and every run (from five on all but one) half as far.
+    """Whether a night shows the drop: its centre beyond the line, and every run (of eight all but one) half as far.
 
-    One lucky run must not hide a loss, as one slow one must not make one.
+    One lucky run must not hide a loss, as one slow one must not make one. Five have no such excuse: where a worker is
+    slow in one start of four, five slow ones in a row are rare, and four of five are not.
     """
     line = times * limits.drop(len(night.drops))
-    excused = 1 if len(night.drops) >= RUNS_TO_CONFIRM[1] else 0
+    excused = 1 if len(night.drops) > RUNS_TO_CONFIRM[1] else 0
     return night.centre < -line and sorted(night.drops)[-1 - excused] < -line / 2
 
 
@@ -152,7 +160,7 @@ def _shows_over_nights(nights: Sequence[Night], limits: Limits) -> bool:
     if len(nights) <= _NIGHTS_BEFORE:
         return False
     together = Night(tuple(drop for night in nights for drop in night.drops))
-    line = limits.drop(len(together.drops))
+    line = limits.drop(len(together.drops), len(nights))
     return together.centre < -line and all(night.centre < -line / 2 for night in nights)
 
 

@@ -50,6 +50,8 @@ class Limits:
         # A run that was cut short, or on a restless night, is known less well than the baseline's runs were.
         self._spread = max(noise.spread, _window_error(runs))
         self._known_spread = noise.spread
+        self._between_nights = noise.between_nights
+        self._reference_nights = level.nights
         self._degrees_of_freedom = noise.degrees_of_freedom
         self._reference_variance = _reference_variance(level.runs)
         self._tests = tests
@@ -61,9 +63,9 @@ class Limits:
         noise = _SUSPICION * self._known_spread * math.sqrt(1 / runs + self._reference_variance)
         return max(noise, self.accepted - noise)
 
-    def drop(self, runs: int) -> float:
-        """The drop of so many runs that is beyond the tolerance and beyond what noise explains."""
-        return max(self.accepted, self._explained(runs))
+    def drop(self, runs: int, nights: int = 1) -> float:
+        """The drop of so many runs, in so many nights, that is beyond the tolerance and beyond what noise explains."""
+        return max(self.accepted, self._explained(runs, nights))
 
     def rise(self, runs: int) -> float:
         """The same for a rise."""
@@ -79,17 +81,17 @@ class Limits:
         """The true loss that is caught 95 times in 100: it must raise suspicion, and then show in the last stage."""
         first = min(self.begins_with, last_stage)
         lines = {first: self.suspicion(first)} | {last_stage: self.drop(last_stage)}  # one stage, where that is all
-        return max(
-            line + _DETECTION * self._spread * math.sqrt(1 / runs + self._reference_variance)
-            for runs, line in lines.items()
-        )
+        return max(line + _DETECTION * self._error(runs) for runs, line in lines.items())
 
-    def _explained(self, runs: int) -> float:
+    def _explained(self, runs: int, nights: int = 1) -> float:
         """What noise alone exceeds once in 1/alpha nights, over all tests of a night."""
         alpha = (1 - (1 - FALSE_ALARMS_A_NIGHT) ** (1 / max(self._tests, 1))) / 2
-        return (
-            _t_quantile(alpha, self._degrees_of_freedom) * self._spread * math.sqrt(1 / runs + self._reference_variance)
-        )
+        return _t_quantile(alpha, self._degrees_of_freedom) * self._error(runs, nights)
+
+    def _error(self, runs: int, nights: int = 1) -> float:
+        """The standard deviation of a drop: of its runs and the reference's, and of the nights in which they ran."""
+        of_runs = self._spread * math.sqrt(1 / runs + self._reference_variance)
+        return math.hypot(of_runs, self._between_nights * math.sqrt(1 / nights + 1 / self._reference_nights))
 
 
 def _window_error(runs: Sequence[RunValue]) -> float:

@@ -8,8 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from pytest_tfperf.baseline import Baseline
 from pytest_tfperf.machine.canary import Moved
-from pytest_tfperf.throughput import hodges_lehmann
+from pytest_tfperf.throughput import hodges_lehmann, run_value
 from pytest_tfperf.trial import Attempt
 
 PREFIX_WINDOWS = 20
@@ -23,6 +24,10 @@ ORDINARY = 0.03
 
 UNFIT = 0.15
 """A machine that lost more than this itself is not the one that the baselines were recorded on."""
+
+NIGHTS_DIFFER = 0.01
+"""What nights differ by, as long as a history doesn't tell; with the weight of so many nights:"""
+_NIGHTS_EXPECTED = 4
 
 NIGHTS_TO_LEARN = 10
 """So many good nights after a baseline make its level more exact; then it is frozen."""
@@ -38,10 +43,12 @@ class Level:
     Args:
         offset: the level's log throughput less the committed reference's.
         runs: fresh runs that it rests on.
+        nights: in which these ran.
     """
 
     offset: float
     runs: int
+    nights: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +140,31 @@ def level_of(baseline_runs: int, nights: Sequence[Night]) -> Level:
         return Level(0.0, baseline_runs)
     good = [night for night in nights[:-_NIGHTS_NOT_LEARNT] if night.good][:NIGHTS_TO_LEARN]
     drops = [drop for night in good for drop in night.drops]
-    return Level(math.fsum(drops) / (baseline_runs + len(drops)), baseline_runs + len(drops))
+    return Level(math.fsum(drops) / (baseline_runs + len(drops)), baseline_runs + len(drops), 1 + len(good))
 
 
-def prefix_drop(attempt: Attempt, reference: float) -> float:
-    """A first run's median log throughput over its first windows, less the reference's."""
-    windows = attempt.windows[:PREFIX_WINDOWS]
-    rates = [math.log(attempt.images_per_step * w.steps / w.seconds) for w in windows]
-    return statistics.median(rates) - math.log(reference)
+def nights_differ(nights: Sequence[Night], spread: float) -> float:
+    """The standard deviation between a test's nights, beyond what its runs explain, where nothing is credited.
+
+    `NIGHTS_DIFFER` is averaged with what the nights show; the last three don't count, as in `level_of`.
+    """
+    known = nights[:-_NIGHTS_NOT_LEARNT]
+    if len(known) < 2:
+        return NIGHTS_DIFFER
+    explained = spread**2 * statistics.fmean(1 / len(night.drops) for night in known)
+    seen = max(statistics.variance(night.centre for night in known) - explained, 0.0)
+    weight = len(known) - 1
+    return math.sqrt((_NIGHTS_EXPECTED * NIGHTS_DIFFER**2 + weight * seen) / (_NIGHTS_EXPECTED + weight))
+
+
+def prefix_drop(attempt: Attempt, baseline: Baseline) -> float:
+    """A first run's log throughput over its first windows, less what the reference's runs had over theirs."""
+    return prefix(attempt) - math.log(baseline.reference) - baseline.prefix
+
+
+def prefix(attempt: Attempt) -> float:
+    """A run's log throughput over its first windows alone: clocks fall while a machine warms up."""
+    return run_value(replace(attempt, windows=attempt.windows[:PREFIX_WINDOWS], stated_images_per_sec=None)).log_rate
 
 
 def _cause(common: float, canaries: Mapping[str, Moved]) -> Cause:

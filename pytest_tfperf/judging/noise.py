@@ -32,11 +32,13 @@ class Noise:
         spread: standard deviation between fresh runs' log throughputs.
         degrees_of_freedom: how well it is known; inf where it is assumed.
         source: in words, for the result.
+        between_nights: standard deviation of what a night does to all runs of a test alike; 0 where it is credited.
     """
 
     spread: float
     degrees_of_freedom: float
     source: str
+    between_nights: float = 0.0
 
 
 def without_spells(log_rates: Sequence[float]) -> list[float]:

@@ -19,7 +19,7 @@ _SCATTERS = 5.0
 _LEAST_SHARE = 0.25  # of the windows in the smaller of two modes
 
 
-def settled_from(windows: Sequence[Window]) -> int:
+def settled_from(windows: Sequence[Window], *, fetches: bool = False) -> int:
     """How many of the first windows to discard: what minimises MSER, the squared standard error of the rest's mean.
 
     White 1997, "An effective truncation heuristic for bias reduction in simulation output". Zero for few windows, and
@@ -30,18 +30,25 @@ def settled_from(windows: Sequence[Window]) -> int:
         return 0
     best = _least_mser(rates)
     early, rest = rates[:best], rates[best:]
-    # MSER alone would discard a few windows of pure noise in most runs.
-    if not early or abs(statistics.median(early) - statistics.median(rest)) < 3 * _scatter(rest):
+    if not early:
+        return 0
+    faster = statistics.median(early) - statistics.median(rest)
+    # MSER alone would discard a few windows of pure noise in most runs. What falls by a tenth was no warm-up, unless
+    # batches lay ready at first.
+    if abs(faster) < 3 * _scatter(rest) or (faster > _LEAST_SHIFT and not fetches):
         return 0
     return best
 
 
-def unsettled(windows: Sequence[Window]) -> str:
-    """Why a run's timed windows are no steady state, in one sentence; "" where they are one."""
+def unsettled(windows: Sequence[Window], *, fetches: bool = False) -> str:
+    """Why a run's timed windows are no steady state, in one sentence; "" where they are one.
+
+    Steps that fetch their batches may well have two speeds, with a batch that lay ready and without.
+    """
     rates = _rates(windows)
     if len(rates) < LEAST_WINDOWS:
         return ""
-    return _drift(rates) or _two_modes(rates)
+    return _drift(rates) or ("" if fetches else _two_modes(rates))
 
 
 def _drift(rates: Sequence[float]) -> str:

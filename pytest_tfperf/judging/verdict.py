@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from pytest_tfperf.baseline import Baseline, Provenance
+from pytest_tfperf.baseline import PUBLISHED_TOLERANCE, Baseline, Provenance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.judging.night import NO_SHIFT, Level, Shift
 from pytest_tfperf.judging.noise import Noise
-
-_PUBLISHED_TOLERANCE = 0.05
 
 
 class Outcome(StrEnum):
@@ -56,8 +54,8 @@ class Tolerance:
         """This tolerance with the baseline's own bounds in the place of ours where its row has some."""
         lower, upper = baseline.lower, baseline.upper
         if baseline.provenance is Provenance.PUBLISHED:
-            lower = -_PUBLISHED_TOLERANCE if lower is None else lower
-            upper = _PUBLISHED_TOLERANCE if upper is None else upper
+            lower = -PUBLISHED_TOLERANCE if lower is None else lower
+            upper = PUBLISHED_TOLERANCE if upper is None else upper
         return type(self)(
             self.lower if lower is None else (None if math.isinf(lower) else lower),
             self.upper if upper is None else (None if math.isinf(upper) else upper),

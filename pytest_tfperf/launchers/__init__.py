@@ -59,6 +59,10 @@ class TrainingRun(Protocol):
         """The first call: tracing, compiling and one step."""
 
     @property
+    def fetches(self) -> bool:
+        """Whether each step fetches its batch."""
+
+    @property
     def environment(self) -> Mapping[str, str]:
         """Versions of what the worker runs on."""
 
@@ -80,7 +84,8 @@ class TrainingRun(Protocol):
     def examine(self, *, products: bool, multiply_adds: bool) -> Parts:
         """What its step is made of, after the last window that will be read: one that is still queued is dropped.
 
-        Where batches are fetched, fetches some without training. What the worker can't find out is None.
+        Where batches are fetched, fetches some without training. What the worker can't find out is None. May be asked
+        again.
 
         Args:
             products: time matrix products, too, on the first device alone.

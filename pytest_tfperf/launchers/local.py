@@ -44,8 +44,14 @@ from pytest_tfperf.trial import Window
 # What TensorFlow, Keras and XLA read once, when they are imported: a server that imported under other values is no use.
 _READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "CUDA_", "LD_LIBRARY_PATH", "OMP_", "MKL_", "ONEDNN_", "PYTHON")
 
-# The last words of native code that catches no failed allocation; TensorFlow's own allocators raise instead.
-_NO_MEMORY_IN_CPP = "std::bad_alloc"
+# The last words of native code that a failed allocation ended: TensorFlow's kernels, CUDA's libraries and NCCL check
+# for it and abort, or don't and crash. An allocator also warns where it could do with less: that is no failure.
+_NO_MEMORY_IN_CPP = re.compile(
+    r"std::bad_alloc|out of memory(?!.*not a failure)|RESOURCE_EXHAUSTED|_ALLOC_FAILED", re.IGNORECASE
+)
+
+# A killed process ends when the driver has freed its memory, and the next worker wants that memory.
+_GPU_FREED_SECONDS = 60.0
 
 _LOGS_KEPT_SECONDS = 30 * 86_400.0
 # As `LocalLauncher` names them, to the letter: the folder may be a project's own `logs/`.
@@ -212,6 +218,7 @@ class LocalRun:
         self.log = str(log)
         self.images_per_step = 0
         self.compile_seconds = 0.0
+        self.fetches = False
         self.environment: Mapping[str, str] = {}
 
     def prepare(self, listener: Listener, number: int, progress: Progress) -> None:
@@ -226,6 +233,7 @@ class LocalRun:
                 ready = message["ready"]
                 self.images_per_step = ready["images_per_step"]
                 self.compile_seconds = ready["compile_seconds"]
+                self.fetches = ready["fetches"]
                 self.environment = ready["environment"]
                 self._phase = "steps"
                 return
@@ -259,6 +267,8 @@ class LocalRun:
         if self._channel is not None:
             self._channel.close()
         self._process.end()
+        if not self._on_cpus:
+            self._process.exit_status(_GPU_FREED_SECONDS)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _await_call(self, listener: Listener, number: int) -> Channel:
@@ -303,7 +313,7 @@ class LocalRun:
         kind = MeasurementError
         if status == -signal.SIGKILL and _out_of_memory_kills() > self._out_of_memory_kills:
             kind, how = OutOfMemory, "was ended by the kernel's out-of-memory killer"
-        elif status == -signal.SIGABRT and _NO_MEMORY_IN_CPP in self._said():
+        elif status in (-signal.SIGABRT, -signal.SIGSEGV) and _NO_MEMORY_IN_CPP.search(self._said()):
             kind = OutOfMemory
         return kind(f"the worker (pid {self._process.pid}) {how} in phase {self._phase!r}\n{self._tail()}")
 

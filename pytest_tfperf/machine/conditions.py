@@ -33,6 +33,8 @@ class GpuConditions:
     temperature_celsius_max: int | None = None
     sm_clock_mhz_median: float | None = None
     sm_clock_mhz_min: int | None = None
+    memory_clock_mhz_median: float | None = None
+    memory_clock_mhz_min: int | None = None
     power_watts_mean: float | None = None
     power_watts_max: float | None = None
     utilisation_fraction_mean: float | None = None
@@ -48,7 +50,8 @@ class Conditions:
     Args:
         seconds: that the samples cover.
         load_average_mean: of the kernel's average over a minute, the whole machine's.
-        cpu_mhz_median, cpu_mhz_min: the clock of the first usable core; virtual machines mostly don't tell.
+        cpu_mhz_median, cpu_mhz_min: the mean clock of the usable cores; a virtual machine's says mostly what it was
+            sold as.
         other_cpu_fraction_mean: CPU time that wasn't ours, of the usable cores.
         idle_fraction_mean: CPU time that nobody used.
         steal_fraction_mean: CPU time that the hypervisor gave to other virtual machines.

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from pytest_tfperf.errors import BaselineError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -25,6 +27,24 @@ _CPU_NOISE = re.compile(
 )
 
 
+# A machine's name is a file's name and an option's value on three systems: no separators, no leading dot or dash.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}")
+
+
+def is_name(machine: str) -> bool:
+    """Whether `machine` can name a file of baselines."""
+    return _NAME.fullmatch(machine) is not None
+
+
+def check_name(machine: str) -> None:
+    """Raise BaselineError where `machine` can't name a file of baselines."""
+    if not is_name(machine):
+        raise BaselineError(
+            f"{machine!r} can't be a machine's name, because a file is named after it: use letters, digits, "
+            "'.', '_', '+' and '-', starting with a letter or digit, 200 characters at most"
+        )
+
+
 def host_part(cpu_model: str, usable_cores: int) -> str:
     """Model and usable logical cores.
 
@@ -41,10 +61,18 @@ def gpu_part(names: Sequence[str], link_class: str) -> str:
     >>> gpu_part(["Tesla P100-SXM2-16GB"] * 8, "nvlink")
     '8x-tesla-p100-sxm2-16gb-nvlink'
     """
-    # Drivers from R465 on write "NVIDIA GeForce ..." where older ones write "GeForce ...": the same card.
-    models = Counter(_words(re.sub(r"^NVIDIA\b", "", name)) or "unknown-gpu" for name in names)
+    models = Counter(gpu_model(name) for name in names)
     counted = sorted(models.items(), key=lambda item: (-item[1], item[0]))
     return joined([*(f"{count}x-{model}" for model, count in counted), link_class])
+
+
+def gpu_model(name: str) -> str:
+    """One name for one model, whatever the driver: from R465 on they write "NVIDIA GeForce", older ones "GeForce".
+
+    >>> gpu_model("NVIDIA GeForce RTX 2080 Ti")
+    'geforce-rtx-2080-ti'
+    """
+    return _words(re.sub(r"^NVIDIA\b", "", name)) or "unknown-gpu"
 
 
 def joined(parts: Iterable[str]) -> str:

@@ -27,6 +27,7 @@ class Throttle(StrEnum):
     HW_THERMAL = "hw_thermal"
     HW_POWER_BRAKE = "hw_power_brake"
     DISPLAY_CLOCKS = "display_clocks"
+    UNKNOWN = "unknown"  # a reason that a newer driver has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,7 @@ class GpuSample:
     uuid: str
     temperature_celsius: int | None = None
     sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
     power_watts: float | None = None
     power_limit_watts: int | None = None
     utilisation_fraction: float | None = None
@@ -81,7 +83,7 @@ class Sample:
         swap_bytes_per_sec: pages in and out of swap, the whole machine's.
         busiest_other: "python (pid 4711)", the process that used most of the other time; "" where not known.
         load_average: over a minute, the whole machine's.
-        cpu_mhz: the clock of the first usable core.
+        cpu_mhz: the mean clock of the usable cores (of 16 of them, where there are more).
         memory_available_bytes: what can be had without swapping.
     """
 

@@ -14,7 +14,9 @@ from pytest_tfperf.measuring.guard import Guard
 from pytest_tfperf.measuring.largest_batch import LargestBatch
 from pytest_tfperf.measuring.naming import naming
 from pytest_tfperf.measuring.windows import SMOKE, Enough, Plan, Watch, run_attempt
+from pytest_tfperf.possible import require_possible
 from pytest_tfperf.settings import Settings
+from pytest_tfperf.throughput import run_value
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt
 from pytest_tfperf.workload import Workload
@@ -67,14 +69,15 @@ class Attempts:
         """An attempt that settled; says what disturbed it, if anything did, and what its step is made of.
 
         Raises:
-            WorkloadError: a name that nobody has.
+            WorkloadError: a name that nobody has, or what these devices can't train.
             NoData, MeasurementError: the workload reads real images, and there are none.
             MeasurementError: the worker died, hung or raised; `Spoilt`: the throughput never settled; `OutOfMemory`,
                 which names the largest batch that fits.
         """
         catalogue.check(workload)
-        catalogue.check_data(workload, self._data)
         assert topology.devices is not None, "take() says which devices"
+        require_possible(workload, topology.devices)
+        catalogue.check_data(workload, self._data)
         job = Job(
             workload=workload,
             devices=topology.devices,
@@ -104,7 +107,8 @@ class Attempts:
                     attempt = run_attempt(run, plan, self._watch, enough)
                 if not attempt.unsettled and plan != SMOKE:
                     self._watch.phase("parts")
-                    attempt = replace(attempt, parts=self._examiner.parts(run, job, cores))
+                    images_per_sec = run_value(attempt).images_per_sec
+                    attempt = replace(attempt, parts=self._examiner.parts(run, job, cores, images_per_sec))
         finally:
             self._watch.done()
         known = replace(attempt, environment={**attempt.environment, **seen.environment}, conditions=seen.conditions)

@@ -23,8 +23,8 @@ def environment(worker: Mapping[str, str], topology: Topology, inject_slowdown: 
 
 @cache
 def commit_of(folder: Path) -> str:
-    """Of the project that is measured; "" where it is no git checkout, or there is no git."""
-    command = ["git", "rev-parse", "--short=12", "HEAD"]
+    """Of the project that is measured, "-dirty" where files differ; "" where it is no checkout, or there is no git."""
+    command = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty"]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -30,7 +30,7 @@ class Tonight:
 
     def note(self, test: str, attempt: Attempt, baseline: Baseline) -> None:
         """A test's first run, and the machine's own row that it is held against."""
-        self._first_runs[test, baseline.key] = prefix_drop(attempt, baseline.reference), attempt, baseline
+        self._first_runs[test, baseline.key] = prefix_drop(attempt, baseline), attempt, baseline
 
     def look(self) -> None:
         """At the canaries, unless that was done a moment ago."""

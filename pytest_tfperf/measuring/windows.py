@@ -101,12 +101,12 @@ def run_attempt(run: TrainingRun, plan: Plan, watch: Watch, enough: Enough = lam
 
 def settled(attempt: Attempt) -> Attempt:
     """The attempt with its unsettled first windows counted as warm-up, and the reason where it never settled."""
-    cut = settled_from(attempt.windows)
+    cut = settled_from(attempt.windows, fetches=attempt.fetches)
     return replace(
         attempt,
         warmup=attempt.warmup + attempt.windows[:cut],
         windows=attempt.windows[cut:],
-        unsettled=unsettled(attempt.windows[cut:]),
+        unsettled=unsettled(attempt.windows[cut:], fetches=attempt.fetches),
     )
 
 
@@ -118,6 +118,7 @@ def _attempt(run: TrainingRun, warmup: Sequence[Window], windows: Sequence[Windo
         compile_seconds=run.compile_seconds,
         environment=run.environment,
         log=run.log,
+        fetches=run.fetches,
     )
 
 

@@ -6,18 +6,22 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pytest_tfperf.comparison import Comparison
+from pytest_tfperf.judging.loss import advice, no_number
 from pytest_tfperf.judging.verdict import Outcome
 from pytest_tfperf.reports.commands import rerun
 from pytest_tfperf.reports.numbers import change, duration, percent, rate
-from pytest_tfperf.reports.where import parts
+from pytest_tfperf.reports.where import limit, parts
+from pytest_tfperf.settings import AS_IT_STANDS, Again
 
 _TOLD_APART_BY = ("tensorflow", "python")
 
 _COLUMNS: Sequence[tuple[str, str, Callable[[Comparison], str]]] = (
     ("a", "<", lambda c: sides(c)[0]),
     ("images/s", ">", lambda c: rate(c.a.throughput.images_per_sec)),
+    ("limit", "<", lambda c: limit(c.a.breakdown)),
     ("b", "<", lambda c: sides(c)[1]),
     ("images/s", ">", lambda c: rate(c.b.throughput.images_per_sec)),
+    ("limit", "<", lambda c: limit(c.b.breakdown)),
     ("b / a", ">", lambda c: f"{c.ratio:.3f}"),
     ("95 % interval", "<", lambda c: _interval(c)),
     ("pairs", ">", lambda c: str(len(c.log_ratios))),
@@ -52,7 +56,7 @@ def table(comparisons: Iterable[Comparison]) -> list[str]:
     return ["  ".join(f"{cells[i][line]:{columns[i][1]}{widths[i]}}" for i in shown).rstrip() for line in lines]
 
 
-def message(comparison: Comparison, again: str = "") -> str:
+def message(comparison: Comparison, again: Again = AS_IT_STANDS) -> str:
     """A comparison in a few lines, the first of which can stand alone; `again` as for a record's."""
     return "\n".join([headline(comparison), *(f"  {label:<11} {text}" for label, text in _lines(comparison, again))])
 
@@ -62,6 +66,8 @@ def headline(comparison: Comparison) -> str:
     c = comparison
     a, b = sides(c)
     what = "" if c.a.workload != c.b.workload else f"{c.a.workload.id}, "
+    if c.outcome is Outcome.INVALID:  # a ratio of it would be read as one
+        return f"{what}{b} against {a} on {c.devices} ({c.machine}): {c.reason}"
     if abs(c.ratio - 1) < 0.0005:
         word = "is level with"
     else:
@@ -69,19 +75,26 @@ def headline(comparison: Comparison) -> str:
     return f"{what}{b} {word} {a} on {c.devices} ({c.machine}): ratio {c.ratio:.3f}, 95 % CI {_interval(c)}"
 
 
-def _lines(c: Comparison, again: str) -> Iterator[tuple[str, str]]:
+def _lines(c: Comparison, again: Again) -> Iterator[tuple[str, str]]:
     for name, side, shown in zip("ab", (c.a, c.b), sides(c), strict=True):
         yield name, f"{rate(side.throughput.images_per_sec)} images/s{'' if shown == name else f': {shown}'}"
     lower = c.tolerance.lower
     yield "tolerance", "any drop" if lower is None else f"{percent(lower)}: down to a ratio of {1 + lower:g}"
-    yield "pairs", f"{'  '.join(change(math.expm1(x)) for x in c.log_ratios)}: {c.reason}"
+    reason = "" if c.outcome is Outcome.INVALID else f": {c.reason}"
+    yield "pairs", "  ".join(change(math.expm1(x)) for x in c.log_ratios) + reason
     for pair in c.set_aside:
         yield "set aside", f"{change(math.expm1(pair.log_ratio))}: {pair.disturbance}"
     yield "spent", f"{c.how.value}, {duration(c.seconds)}"
-    b, slower_than = c.b, c.a.throughput.images_per_sec if c.outcome is Outcome.REGRESSED else None
-    yield from parts(b.breakdown, b.workload, b.throughput.images_per_sec, slower_than)
+    for name, side in (("a", c.a), ("b", c.b)):
+        slower_than = c.a.throughput.images_per_sec if side is c.b and c.outcome is Outcome.REGRESSED else None
+        for label, text in parts(side.breakdown, side.workload, side.throughput.images_per_sec, slower_than):
+            yield f"{name}'s {label}", text
     if differs := _differs(c):
         yield "environment", ", ".join(differs)
+    for side in (c.a, c.b):
+        if no_number(side.throughput):
+            yield "next", advice(side.workload)
+            break
     if "::" in c.test and c.outcome is not Outcome.PASS:
         yield "rerun", rerun(c.test, again)
 

@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_tfperf.baseline import Provenance
+from pytest_tfperf.judging.loss import advice, no_number
 from pytest_tfperf.judging.verdict import Outcome, Verdict
 from pytest_tfperf.record import Record, changed_since
 from pytest_tfperf.reports.commands import rerun
 from pytest_tfperf.reports.numbers import change, duration, percent, rate
 from pytest_tfperf.reports.where import machine, where
+from pytest_tfperf.settings import AS_IT_STANDS, Again
 from pytest_tfperf.throughput import Throughput, run_value
 from pytest_tfperf.trial import Attempt
 
@@ -18,13 +20,15 @@ _WORTH_SAYING = 0.001
 _BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)
 
 
-def message(record: Record, again: str = "") -> str:
+def message(record: Record, again: Again = AS_IT_STANDS, hint: str = "") -> str:
     """A judged record in a few lines, the first of which can stand alone.
 
-    `again` is what a command that measures it again needs after the test's name (`Settings.again`).
+    `again` is what a command that measures it again needs (`Settings.again`); `hint` is what else
+    comes next.
     """
     assert record.verdict is not None, "only what was judged has a message"
-    return "\n".join([headline(record), *_labelled([*_lines(record, record.verdict), *_next(record, again)])])
+    further = [("next", hint)] if hint else []
+    return "\n".join([headline(record), *_labelled([*_lines(record, record.verdict), *further, *_next(record, again)])])
 
 
 def spoilt(reason: str, attempts: Sequence[Attempt]) -> str:
@@ -37,15 +41,17 @@ def _labelled(lines: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def headline(record: Record) -> str:
-    """Workload, devices, machine, throughput, and what it was held against, in one line."""
+    """Workload, devices, machine, throughput, and what it was held against, in one line; of a file, its name first."""
     t, verdict = record.throughput, record.verdict
-    text = (
+    text = f"{record.file}: " if record.file else ""
+    text += (
         f"{record.workload.id} on {record.devices} ({record.machine}): {rate(t.images_per_sec)} images/s{_interval(t)}"
     )
     if verdict is None:
         return text
     if verdict.baseline is None or verdict.change is None:
-        return f"{text}; {verdict.reason}"
+        word = "INVALID: " if verdict.outcome is Outcome.INVALID else ""
+        return f"{text}; {word}{verdict.reason.removeprefix(word)}"
     against = f"{'the floor of ' if verdict.floor else ''}{rate(verdict.baseline.reference)}"
     if abs(verdict.change) < 0.0005:
         return f"{text}, level with {against}"
@@ -60,8 +66,8 @@ def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
             if record.throughput.compile_seconds is not None:
                 yield "spent", _spent(record)
             yield from where(record)
-        if record.document is not None:
-            yield "document", f"{rate(record.document.reference)} images/s: {record.document.source}"
+        if (row := record.document) is not None:
+            yield "document", f"{rate(row.reference)} images/s on {row.machine}: {row.source}"
         return
     yield "bounds", _bounds(verdict)
     yield "baseline", _provenance(verdict)
@@ -81,9 +87,11 @@ def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
         yield "environment", ", ".join(changed)
 
 
-def _next(record: Record, again: str) -> Iterator[tuple[str, str]]:
-    """The commands that come next; nothing where it was no test of pytest's."""
+def _next(record: Record, again: Again) -> Iterator[tuple[str, str]]:
+    """What to look at, and the commands that come next; none of these where it was no test of pytest's."""
     verdict = record.verdict
+    if no_number(record.throughput):
+        yield "next", advice(record.workload)
     if not record.is_test or verdict is None:
         return
     command = rerun(record.test, again)
@@ -111,8 +119,9 @@ def _bounds(verdict: Verdict) -> str:
     accepted = verdict.tolerance.lower
     text = f"{lower} .. {upper}    (reference {_level(verdict)}, tolerance "
     text += "none" if accepted is None else percent(accepted)
-    if accepted is not None and verdict.threshold is not None and verdict.threshold > -accepted + 1e-9:
-        text += f", widened to {percent(verdict.threshold)} by noise"
+    widened = None if verdict.threshold is None else percent(verdict.threshold)
+    if accepted is not None and widened not in (None, percent(accepted)):
+        text += f", widened to {widened} by noise"
     if abs(verdict.credited) >= _WORTH_SAYING:
         text += f", all {change(math.expm1(verdict.credited))} tonight"
     return text + ")"
@@ -135,7 +144,8 @@ def _provenance(verdict: Verdict) -> str:
     if row.provenance is Provenance.MEASURED and (row.runs < 2 or row.spread is None):
         unsure = ", taken for as uncertain as any one run" if row.runs < 2 else ""
         runs = f", {row.runs} run{'s' if row.runs > 1 else ''} without a known spread{unsure}"
-    place = f"{row.provenance.value}, {row.source}" + (f" ({row.date})" if row.date else "") + runs
+    place = row.provenance.value + (f", {row.source}" if row.source else "") + (f" ({row.date})" if row.date else "")
+    place += runs
     if verdict.floor:
         place += f"; a floor: measured on the weaker {row.gpu or row.machine}"
     return place

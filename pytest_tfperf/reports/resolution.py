@@ -33,7 +33,7 @@ def before(found: Sequence[TooTight], unknown: Sequence[Baseline], noise: Noise 
     lines = [sentence(one) for one in named]
     if rest := [one for one in found if one not in named]:
         losses = sorted(one.smallest_loss for one in rest)
-        seen = percent(losses[0]) if len(losses) == 1 else f"{percent(losses[0])} to {percent(losses[-1])}"
+        seen = " to ".join(dict.fromkeys([percent(losses[0]), percent(losses[-1])]))
         rows = "1 baseline" if len(rest) == 1 else f"{len(rest)} baselines"
         default = f"the default tolerance of {percent(rest[0].tolerance)}"
         lines.append(f"noise widens {default} on {rows}: losses are seen from {seen} on")

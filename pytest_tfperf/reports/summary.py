@@ -41,6 +41,32 @@ def before(machine: str, tests: int, seconds: float, unknown: int, settings: Set
     return lines
 
 
+def refused(faults: Mapping[str, Sequence[str]], tests: int, what: str) -> list[str]:
+    """The tests whose parameters ask for what can't be: each fault once, with the first test that has it.
+
+    `faults`: test -> what is wrong with it; `tests`: of how many; `what`: becomes of them.
+    """
+    if not faults:
+        return []
+    having: dict[str, list[str]] = {}
+    for test, found in faults.items():
+        for fault in found:
+            having.setdefault(fault, []).append(test)
+    lines = [f"tfperf: {len(faults)} of {tests} throughput tests ask for what can't be, and {what}:"]
+    for fault, named in having.items():
+        more = f" and {len(named) - 1} more" if len(named) > 1 else ""
+        lines.append(f"  {named[0]}{more}: {fault}")
+    return lines
+
+
+def nothing_reads(folder: Path) -> str:
+    """A data folder of which no test has a use, as far as parameters tell."""
+    return (
+        f"tfperf: no selected test that can run here names an input pipeline that reads {folder} among its parameters; "
+        "perf_tests has some: pytest perf_tests -k imagenet"
+    )
+
+
 def summary(
     records: Sequence[Record],
     changes: Sequence[Change],

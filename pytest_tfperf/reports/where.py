@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pytest_tfperf.breakdown import TRAINING_PASSES, Bound, Breakdown, Slower, slower_part
+from pytest_tfperf.breakdown import Bound, Breakdown, Slower, passes, slower_part
 from pytest_tfperf.judging.verdict import Outcome
 from pytest_tfperf.machine.conditions import Conditions, GpuConditions, merged
 from pytest_tfperf.parts import Input
@@ -19,9 +19,8 @@ _HARMLESS = "idle"  # a GPU that waits for its input
 _WORTH_SAYING = 0.005
 
 
-def limit(record: Record) -> str:
+def limit(found: Breakdown | None) -> str:
     """For a table: "input 3 %", "compute 87 %", "compute" where the share isn't known, "-" where the limit isn't."""
-    found = record.breakdown
     if found is None or found.bound is None:
         return "-"
     word, share = found.bound.value.removesuffix("-bound"), found.products_fraction
@@ -78,9 +77,9 @@ def _input(found: Breakdown) -> str:
 def _compute(found: Breakdown, workload: Workload) -> str:
     assert found.products_fraction is not None
     assert found.multiply_adds_per_image is not None
-    passes = 1 if workload.forward_only else TRAINING_PASSES
-    work = f"{passes} x 2 x " if passes > 1 else "2 x "
-    giga = found.multiply_adds_per_image / passes / 1e9
+    times = passes(workload)
+    work = f"{times} x 2 x " if times > 1 else "2 x "
+    giga = found.multiply_adds_per_image / times / 1e9
     text = f"{percent(found.products_fraction)} of the rate of matrix products ({work}{giga:.4g} GMAC an image)"
     return f"{text}: the machine was slower when those were timed" if found.products_fraction > 1 else text
 
@@ -111,6 +110,7 @@ def _gpu(gpu: GpuConditions) -> str:
     told = (
         None if gpu.temperature_celsius_max is None else f"{gpu.temperature_celsius_max} C",
         None if gpu.sm_clock_mhz_median is None else f"{gpu.sm_clock_mhz_median:,.0f} MHz",
+        None if gpu.memory_clock_mhz_median is None else f"memory {gpu.memory_clock_mhz_median:,.0f} MHz",
         None if gpu.power_watts_mean is None else f"{gpu.power_watts_mean:.0f} W",
         _share(gpu.utilisation_fraction_mean, "used {} of the time", always=True),
         None if gpu.memory_used_bytes_max is None else f"{gpu.memory_used_bytes_max / _GIB:.1f} GiB",

@@ -29,6 +29,7 @@ COLUMNS: Final = (
     "unit",
     "runs",
     "spread",
+    "prefix",
     "provenance",
     "source",
     "date",
@@ -38,8 +39,19 @@ COLUMNS: Final = (
     "environment",
     "note",
 )
+_LATER: Final = ("prefix",)
+"""Columns that the rows of older recorded trials lack; a file has all."""
+
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf", re.ASCII)
 _TOPOLOGY = re.compile(r"[1-9]\d{0,5}x[1-9]\d{0,5}", re.ASCII)
+_EXAMPLES = {
+    "reference": "1612 or 789.51",
+    "lower": "-0.05 for 5 %",
+    "upper": "0.05 for 5 %",
+    "spread": "0.013 for 1.3 %",
+    "prefix": "0.004 for 0.4 %",
+    "gpu_fp32_tflops": "10.6",
+}
 _CONFLICT = ("<<<<<<<", "|||||||", "=======", ">>>>>>>")
 
 
@@ -105,6 +117,7 @@ def from_cells(cells: Mapping[str, str], machine: str) -> Baseline:
     Raises:
         BaselineError, WorkloadError: a column that is missing or unknown, or a text that can't be its value.
     """
+    cells = dict.fromkeys(_LATER, "") | dict(cells)
     _check_columns(list(cells))
     return _row(cells, machine)
 
@@ -138,16 +151,25 @@ def _lines(data: bytes, name: str) -> list[str]:
 
 
 def _split(line: str) -> list[str]:
+    if not line.strip():
+        raise BaselineError("an empty line: delete it")
+    if line.lstrip().startswith("#"):
+        raise BaselineError("a comment: delete it; what a reader must know of a row stands in its column note")
     if line.startswith(_CONFLICT):
         raise BaselineError(f"an unfinished merge ({line[:7]}): keep one side of the conflict")
     try:
-        return next(csv.reader([line], strict=True), [])
+        cells = next(csv.reader([line], strict=True), [])
     except csv.Error as error:
         raise BaselineError(f"not a CSV line ({error}): mend its quotes") from None
+    if len(cells) == 1 and (separator := next((c for c in ";\t|" if c in line), "")):
+        raise BaselineError(f"separator {separator!r}: it is ',': save the file with commas, or restore it with git")
+    return cells
 
 
 def _header(line: str) -> list[str]:
     header = _split(line)
+    if not set(header) & set(COLUMNS):
+        raise BaselineError(f"no header: the first line must be {','.join(COLUMNS)}")
     _check_columns(header)
     return header
 
@@ -182,6 +204,11 @@ def _row(cell: Mapping[str, str], machine: str) -> Baseline:
     reference = _number(cell, "reference")
     if reference is None:
         raise BaselineError(f"no reference: write {UNIT}, or delete the row where nothing was measured")
+    if not 0 < reference < float("inf"):
+        raise BaselineError(
+            f"reference {cell['reference']} is no throughput, which is above 0: delete the row, or record it anew with "
+            "--update-baselines"
+        )
     peak = _number(cell, "gpu_fp32_tflops")
     if peak is not None and not 0 < peak < float("inf"):
         raise BaselineError(f"gpu_fp32_tflops {cell['gpu_fp32_tflops']} is not a rate: leave it empty if not known")
@@ -196,6 +223,7 @@ def _row(cell: Mapping[str, str], machine: str) -> Baseline:
         date=cell["date"],
         runs=_count(cell["runs"]),
         spread=_number(cell, "spread"),
+        prefix=_number(cell, "prefix") or 0.0,
         gpu=cell["gpu"],
         gpu_fp32_tflops=peak,
         canaries=Canaries.parse(cell["canaries"]) if cell["canaries"] else None,
@@ -216,7 +244,7 @@ def _number(cell: Mapping[str, str], column: str) -> float | None:
     if not text:
         return None
     if not _NUMBER.fullmatch(text):
-        raise BaselineError(f"{column} {text!r} is not a number: write it plainly, as 1612 or 789.51")
+        raise BaselineError(f"{column} {text!r} is not a number: write it plainly, as {_EXAMPLES[column]}")
     return float(text)
 
 
@@ -234,6 +262,8 @@ def _text(row: Baseline, column: str) -> str:
             return UNIT
         case "reference" | "lower" | "upper" | "runs" | "spread" | "gpu_fp32_tflops":
             return plain(getattr(row, column))
+        case "prefix":
+            return plain(row.prefix or None)
         case "canaries":
             return str(row.canaries or "")
         case _:

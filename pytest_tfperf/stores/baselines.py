@@ -5,21 +5,18 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import time
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, final
 
 from pytest_tfperf.baseline import Baseline, Change, Key, Provenance
 from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.machine.key import check_name, is_name
 from pytest_tfperf.stores import atomic, baseline_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-# A machine's name is a file's name and an option's value on three systems: no separators, no leading dot or dash.
-_MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}")
 
 
 def published_folder() -> Path | None:
@@ -62,23 +59,41 @@ class BaselineStore:
         """The machines that have a file, the published ones included."""
         return sorted({name for folder in self._folders() for name in _machines(folder)}, key=baseline_file.natural)
 
+    @property
+    def places(self) -> str:
+        """The folders that are read, in words."""
+        folders = dict.fromkeys(folder.resolve() for folder in reversed(self._folders()))
+        return " and ".join(map(str, folders))
+
     def published(self) -> list[Baseline]:
         """Every published row, machine by machine; raises as `load` does."""
         keys = {key: None for machine in self.machines() for key in self.load(machine)}
         return [row for key in keys for row in self.published_like(key)]
 
-    def published_like(self, key: Key) -> list[Baseline]:
-        """The published rows with this key, of every machine: for floors, and to show the document's figure.
+    def published_like(self, key: Key, *, readable: bool = False) -> list[Baseline]:
+        """The published rows with this key, of every machine; a measured row hides none of them.
 
-        A measured row hides none of them. Raises as `load` does.
+        Raises as `load` does; with `readable` files that can't be read are passed over (`unreadable` tells of them).
         """
         found: dict[str, Baseline] = {}
         for folder in self._folders():
             for machine in _machines(folder):
-                row = self._rows(folder, machine).get(key)
-                if row is not None and row.provenance is Provenance.PUBLISHED:
-                    found[machine] = row
+                with suppress(BaselineError) if readable else nullcontext():
+                    row = self._rows(folder, machine).get(key)
+                    if row is not None and row.provenance is Provenance.PUBLISHED:
+                        found[machine] = row
         return [found[machine] for machine in sorted(found, key=baseline_file.natural)]
+
+    def unreadable(self, *but: str) -> list[str]:
+        """What is wrong with the files that can't be read, those of the machines in `but` left out."""
+        faults = []
+        for machine in self.machines():
+            try:
+                if machine not in but:
+                    self.load(machine)
+            except BaselineError as error:
+                faults.append(str(error))
+        return faults
 
     def update(self, machine: str, rows: Mapping[Key, Baseline]) -> tuple[Change, ...]:
         """Write these rows into the machine's file, leave its other rows as they are, and say what changed.
@@ -164,20 +179,11 @@ class BaselineStore:
         return {key: row for key, row in rows.items() if row.provenance is Provenance.PUBLISHED}
 
 
-def check_name(machine: str) -> None:
-    """Raise BaselineError where `machine` can't name a file of baselines."""
-    if not _MACHINE.fullmatch(machine):
-        raise BaselineError(
-            f"{machine!r} can't be a machine's name, because a file is named after it: use letters, digits, "
-            "'.', '_', '+' and '-', starting with a letter or digit, 200 characters at most"
-        )
-
-
 def _machines(folder: Path) -> list[str]:
     """The machines of one folder; a file that no machine's name can reach is none of them."""
     if not folder.is_dir():
         return []
-    return [file.stem for file in folder.glob("*.csv") if _MACHINE.fullmatch(file.stem)]
+    return [file.stem for file in folder.glob("*.csv") if is_name(file.stem)]
 
 
 def _replace(path: Path, data: bytes) -> None:
@@ -244,7 +250,9 @@ def _holder(file: IO[str]) -> str:
 
 
 def _unwritable(path: Path, error: OSError) -> BaselineError:
+    in_the_way = isinstance(error, (FileExistsError, NotADirectoryError))
+    fact, mend = ("a file is in its way", "Move that") if in_the_way else (error.strerror, "Make it writable")
     return BaselineError(
-        f"{path} can't be written: {error.strerror}. Make it writable, or name another folder with "
-        "the ini value tfperf_baselines"
+        f"{path} can't be written: {fact}. {mend}, or name another folder with --tfperf-baselines=DIR "
+        "(or the ini value tfperf_baselines)"
     )

@@ -114,8 +114,13 @@ class History:
             database.execute("begin immediate")  # takes the lock that writing takes
             database.rollback()
 
-    def append(self, record: Record) -> None:
-        """Add a record; it is on disk when this returns.
+    def append(self, record: Record, *, replaces: int | None = None) -> int:
+        """Add a record; it is on disk when this returns. Returns its number.
+
+        Args:
+            record: of a test that is decided, or of one that waits for more runs or for what the night's tests have in
+                common; what waits for these counts for no later night.
+            replaces: the number of the same test's record before it had its latest run; that one goes.
 
         Raises:
             TfperfError: the file can't be written, or is no history.
@@ -127,17 +132,19 @@ class History:
             record.workload.id,
             record.topology,
             record.throughput.images_per_sec,
-            record.verdict.outcome.value if record.verdict else None,
+            record.verdict.outcome.value if record.verdict and not record.verdict.waits else None,
             len(record.throughput.runs),
             record.seconds,
             *_drops(record),
             json.dumps(record.to_json()),
         )
         with self._open() as database, database:
-            database.execute(
+            database.execute("delete from records where id = ?", (replaces,))
+            added = database.execute(
                 f"insert into records ({', '.join(_RECORD_COLUMNS)}) values ({', '.join('?' * len(row))})",
                 row,
             )
+        return int(added.lastrowid or 0)
 
     def append_comparison(self, comparison: Comparison) -> None:
         """Add a comparison; as `append`."""
@@ -309,9 +316,9 @@ def _night(time: str) -> str:
 
 
 def _drops(record: Record) -> tuple[float | None, str | None]:
-    """Reference and drops; nothing where it was not judged, or lost throughput on purpose."""
+    """Reference and drops; nothing where it was not judged, waits to be, or lost throughput on purpose."""
     verdict = record.verdict
-    if verdict is None or verdict.baseline is None or "injected_slowdown" in record.environment:
+    if verdict is None or verdict.waits or verdict.baseline is None or "injected_slowdown" in record.environment:
         return None, None
     reference = verdict.baseline.reference
     return reference, json.dumps([r.log_rate - math.log(reference) - verdict.credited for r in record.throughput.runs])

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pytest_tfperf.baseline import Baseline
     from pytest_tfperf.trial import Attempt
 
-FORMAT: Final = 2
-"""1 had neither `conditions` nor `parts`; it is read all the same."""
+FORMAT: Final = 3
+"""1 had neither `conditions` nor `parts`, 2 no `fetches`; both are read all the same."""
 
 KIND: Final = "tfperf trial"
 _ROWS = ("baseline", "document")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import keras
 import tensorflow as tf
@@ -20,8 +20,7 @@ from pytest_tfperf.workload import Workload
 T = TypeVar("T")
 
 PIPELINE_SECONDS = 0.6
-_WINDOW_SECONDS = 0.05
-_LEAST_WINDOWS = 2
+_WINDOW_SECONDS = 0.005  # ten times what a call costs, and less than most waits
 
 
 def examine(
@@ -57,35 +56,45 @@ def examine(
 def pipeline_alone(loop: InputLoop, seconds: float) -> dict[str, float]:
     """Images a second that are fetched while nothing is trained, and the CPU time that each takes.
 
-    Only the later half counts: the first batches may have lain ready.
+    The first half of the time only empties what lay ready. What counts then lies between two of the longest waits: a
+    pipeline that gives a file's batches at once is told by whole files. The next wait may take twice as long again.
     """
     loop.run(1)  # traces
-    windows: list[tuple[int, float, float]] = []
-    steps, spent = 1, 0.0
-    while spent < seconds or len(windows) < _LEAST_WINDOWS:
-        started, cpu = time.perf_counter(), time.process_time()
-        loop.run(steps)
-        taken = time.perf_counter() - started
-        windows.append((steps, taken, time.process_time() - cpu))
-        spent += taken
+    steps, fetched, spent = 1, 0, 0.0
+    while spent < seconds / 2:
+        taken = _window(loop, steps).seconds
+        fetched, spent = fetched + steps, spent + taken
         if taken < _WINDOW_SECONDS / 2:
             steps *= 2
-    later = _later_half(windows, spent)
-    images = loop.images_per_step * sum(count for count, _, _ in later)
+    counted = _between_waits(loop, seconds / 2, max(1, round(_WINDOW_SECONDS * fetched / spent)))
+    images = loop.images_per_step * sum(window.steps for window in counted)
     return {
-        "pipeline_images_per_sec": images / sum(taken for _, taken, _ in later),
-        "pipeline_core_seconds_per_image": sum(cpu for _, _, cpu in later) / images,
+        "pipeline_images_per_sec": images / sum(window.seconds for window in counted),
+        "pipeline_core_seconds_per_image": sum(window.core_seconds for window in counted) / images,
     }
 
 
-def _later_half(windows: list[tuple[int, float, float]], spent: float) -> list[tuple[int, float, float]]:
-    """Those that began after half of the time; the last, at least."""
-    began, later = 0.0, []
-    for window in windows:
-        if began >= spent / 2:
-            later.append(window)
-        began += window[1]
-    return later or windows[-1:]
+class _Fetched(NamedTuple):
+    steps: int
+    seconds: float
+    core_seconds: float
+
+
+def _window(loop: InputLoop, steps: int) -> _Fetched:
+    started, cpu = time.perf_counter(), time.process_time()
+    loop.run(steps)
+    return _Fetched(steps, time.perf_counter() - started, time.process_time() - cpu)
+
+
+def _between_waits(loop: InputLoop, seconds: float, steps: int) -> list[_Fetched]:
+    """Windows from the end of one of the longest to the end of another; all, where there is but one such."""
+    windows: list[_Fetched] = []
+    while True:
+        windows.append(_window(loop, steps))
+        spent, longest = sum(one.seconds for one in windows), max(one.seconds for one in windows)
+        waits = [place for place, one in enumerate(windows) if one.seconds > longest / 2]
+        if spent >= seconds and (len(waits) > 1 or spent >= seconds + 2.5 * longest):
+            return windows[waits[0] + 1 : waits[-1] + 1] or windows
 
 
 def _tried(find_out: Callable[[], T]) -> T | None:

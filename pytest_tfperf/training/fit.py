@@ -14,7 +14,8 @@ from pytest_tfperf.errors import MeasurementError, WorkloadError
 from pytest_tfperf.training.inputs import Batch, dataset_ended, placed
 from pytest_tfperf.training.losses import WEIGHT_DECAY
 from pytest_tfperf.training.optimizers import LEARNING_RATE, MOMENTUM
-from pytest_tfperf.workload import Optimizer, VariableUpdate, Workload
+from pytest_tfperf.training.precision import loss_scale
+from pytest_tfperf.workload import Optimizer, Workload
 
 
 class FitLoop:
@@ -27,14 +28,12 @@ class FitLoop:
     would have Keras wait for the loss after each step, which `fit` by itself does not.
 
     Loss and optimizer are Keras' own, of the same formulas as `TrainingLoop`'s: sparse cross-entropy, an L2 regularizer
-    on each trainable variable, SGD. (Keras 3.3, of TensorFlow 2.16, adds up the gradients of several replicas where
-    later ones average them: the same work, another loss.)
+    on each trainable variable, SGD; with float16 the same constant loss scale, not the one that `fit` by itself would
+    adapt step by step. (Keras 3.3, of TensorFlow 2.16, adds up the gradients of several replicas where later ones
+    average them: the same work, another loss.)
 
     Args:
         as `TrainingLoop`; the model is compiled here.
-
-    Raises:
-        WorkloadError: a workload that `fit` has no way to train.
     """
 
     def __init__(
@@ -44,7 +43,6 @@ class FitLoop:
         inputs: tf.data.Dataset | Batch,
         workload: Workload,
     ) -> None:
-        _require_possible(strategy, workload)
         self.images_per_step = workload.batch_size * strategy.num_replicas_in_sync
         self._model = model
         self._workload = workload
@@ -56,7 +54,8 @@ class FitLoop:
         _read_from(batches, model)
         fetched = isinstance(inputs, tf.data.Dataset)
         self.fetch: Callable[[], Any] | None = (lambda: next(batches)) if fetched else None
-        self._form = _form(strategy, model)
+        with tf.device("CPU:0"):  # a GPU's memory is for training
+            self._form = _form(strategy, model)
         self._thread = threading.Thread(target=self._fit, name="tfperf-fit", daemon=True)
 
     def run(self, steps: int) -> float:
@@ -121,9 +120,17 @@ def _compile(strategy: tf.distribute.Strategy, model: keras.Model, workload: Wor
     momentum = MOMENTUM if workload.optimizer is Optimizer.MOMENTUM else 0.0
     with strategy.scope():
         model.compile(
-            optimizer=keras.optimizers.SGD(LEARNING_RATE, momentum=momentum, nesterov=momentum > 0),
+            optimizer=keras.optimizers.SGD(
+                LEARNING_RATE,
+                momentum=momentum,
+                nesterov=momentum > 0,
+                loss_scale_factor=loss_scale(workload.precision),
+            ),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             jit_compile=workload.xla,  # never "auto", which depends on the model
+            # Keras' own scaler checks each gradient and branches each step, which would be other work than our loop's;
+            # and CentralStorageStrategy refuses its variables.
+            auto_scale_loss=False,
         )
 
 
@@ -150,16 +157,3 @@ def _form(strategy: tf.distribute.Strategy, model: keras.Model) -> tf.data.Datas
     replicas = strategy.num_replicas_in_sync
     images, labels = tf.zeros((replicas, *model.input_shape[1:])), tf.zeros(replicas, tf.int32)
     return tf.data.Dataset.from_tensors((images, labels)).repeat()
-
-
-def _require_possible(strategy: tf.distribute.Strategy, workload: Workload) -> None:
-    if workload.forward_only:
-        raise WorkloadError(f"{workload.id}: model.fit trains; use trainer='loop' with forward_only")
-    if workload.variable_update is VariableUpdate.INDEPENDENT:
-        raise WorkloadError(
-            f"{workload.id}: model.fit has all replicas exchange their gradients; use trainer='loop' with 'independent'"
-        )
-    if workload.xla and strategy.num_replicas_in_sync > 1:
-        raise WorkloadError(
-            f"{workload.id}: model.fit compiles the update too, and replicas can't meet inside XLA; use trainer='loop'"
-        )

@@ -15,8 +15,10 @@ from pytest_tfperf.workload import AllReduce, ParameterDevice, VariableUpdate, W
 def strategy_for(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
     """The strategy that trains `workload` with one replica on each of `devices` (names as `configure` gives them).
 
+    That they can train it was seen before this worker started (`possible.require_possible`).
+
     Raises:
-        WorkloadError: an all-reduce, or a place for the parameters, that these devices don't have.
+        WorkloadError: Horovod.
         MeasurementError: TensorFlow made another number of replicas than was asked for.
     """
     strategy = _make(workload, devices)
@@ -30,22 +32,6 @@ def strategy_for(workload: Workload, devices: list[str]) -> tf.distribute.Strate
 
 
 def _make(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
-    if workload.all_reduce is AllReduce.NCCL and not all("GPU" in d for d in devices):
-        raise WorkloadError(
-            f"{workload.id}: all_reduce='nccl' needs GPUs, and the devices are {', '.join(devices)}; "
-            "on CPUs use all_reduce='copy' or 'hierarchical'"
-        )
-    if workload.all_reduce is AllReduce.NCCL and len(devices) > len(tf.config.get_visible_devices("GPU")):
-        raise WorkloadError(
-            f"{workload.id}: all_reduce='nccl' needs a GPU of its own for each replica, and one is split here; "
-            "leave out --tfperf-split-gpu, or use all_reduce='copy' or 'hierarchical'"
-        )
-    if workload.all_reduce is AllReduce.HIERARCHICAL and len(devices) > 1 and len(devices) % 2:
-        # TensorFlow's cross_device_utils adds up two halves of n // 2 replicas each, and says nothing of the last.
-        raise WorkloadError(
-            f"{workload.id}: all_reduce='hierarchical' needs an even number of devices, and there are {len(devices)}: "
-            "TensorFlow would leave one's gradients out; use all_reduce='copy' or 'nccl'"
-        )
     if workload.variable_update is VariableUpdate.HOROVOD:
         raise WorkloadError(
             f"{workload.id}: variable_update='horovod' is for published figures and replayed logs; "
@@ -55,26 +41,24 @@ def _make(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
         return _central_storage(devices, _parameter_device(workload, devices))
     if len(devices) == 1:
         return tf.distribute.OneDeviceStrategy(devices[0])
-    # `independent` has no use for the mirrored variables' exchange: `optimizers.descend` leaves it out.
+    # `independent` has no use for the mirrored variables' exchange: `optimizers.Descent` leaves it out.
     return tf.distribute.MirroredStrategy(devices, cross_device_ops=_cross_device_ops(workload))
 
 
 def _parameter_device(workload: Workload, devices: list[str]) -> str:
-    """The CPU, as tf_cnn_benchmarks' default has it, or the first GPU (where it deals them out over all GPUs)."""
+    """The CPU, or the first GPU; tf_cnn_benchmarks, whose default is "gpu", deals them out over all of them."""
     if workload.local_parameter_device is ParameterDevice.CPU:
         return "CPU:0"
-    if "GPU" not in devices[0]:
-        raise WorkloadError(
-            f"{workload.id}: local_parameter_device='gpu' needs GPUs, and the devices are {', '.join(devices)}; "
-            "leave it out to keep the parameters on the CPU"
-        )
     return devices[0]
 
 
 def _central_storage(devices: list[str], parameter_device: str) -> tf.distribute.Strategy:
     if devices == [parameter_device]:
         return tf.distribute.OneDeviceStrategy(parameter_device)
-    return tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device=parameter_device)
+    strategy = tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device=parameter_device)
+    # TensorFlow's adds up gradients on the host, wherever the parameters lie; tf_cnn_benchmarks does so beside them.
+    strategy.extended._cross_device_ops = tf.distribute.ReductionToOneDevice(reduce_to_device=parameter_device)
+    return strategy
 
 
 def _cross_device_ops(workload: Workload) -> tf.distribute.CrossDeviceOps:

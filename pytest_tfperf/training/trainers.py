@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import keras
 import tensorflow as tf
 
-from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf import catalogue
 from pytest_tfperf.training.fit import FitLoop
 from pytest_tfperf.training.input_loop import InputLoop
 from pytest_tfperf.training.inputs import Alone, Batch
@@ -35,13 +35,10 @@ def trainer_for(
     """The workload's trainer; arguments and errors are its class's. A pipeline that is measured alone has none.
 
     Raises:
-        WorkloadError: `fit` asked for where nothing is trained.
+        WorkloadError: what says how to train, where nothing is trained.
     """
     if isinstance(inputs, Alone):
-        if workload.trainer is Trainer.KERAS:
-            raise WorkloadError(
-                f"{workload.id}: its pipeline is measured alone, and nothing trained: leave trainer out"
-            )
+        catalogue.require_nothing_to_train(workload)  # what a user's own pipeline returns is known only now
         return InputLoop(strategy, inputs, workload)
     if workload.trainer is Trainer.KERAS:
         return FitLoop(strategy, model, inputs, workload)

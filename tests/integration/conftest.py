@@ -11,13 +11,11 @@ from inner import Project
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
-    made = Project(tmp_path / "project")
-    yield made
-    made.kill_all()
+    with Project(tmp_path / "project") as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    made = Project(tmp_path_factory.mktemp("shared"))
-    yield made
-    made.kill_all()
+    with Project(tmp_path_factory.mktemp("shared")) as made:
+        yield made

@@ -5,21 +5,23 @@ pytester does the same for one test; here several tests read what one session ga
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
+from typing import Any, Self
 from xml.etree import ElementTree
+
+import pytest
+from patience import SESSION_SECONDS, wait_for
 
 from pytest_tfperf.baseline import Baseline, Key, Provenance
 from pytest_tfperf.stores.baselines import BaselineStore
@@ -29,7 +31,7 @@ NETS = Path(__file__).parents[1] / "data" / "user_project" / "nets.py"
 WHATEVER_IT_IS = {"reference": 1000.0, "lower": -0.999999, "upper": 1e9}
 """A row that passes any throughput of this or the next century."""
 
-# Fewer windows than it takes to find out that a run never settles: the machine may be busy with anything.
+# Fewer windows than it takes to find out that a run never settles: the machine may be busy with anything, and may swap.
 _INI = f"""
 [pytest]
 filterwarnings = error
@@ -37,8 +39,8 @@ tfperf_machine = {MACHINE}
 tfperf_steps = 15
 tfperf_warmup_steps = 1
 tfperf_busy = 1
+tfperf_swap = inf
 """
-_PATIENCE_SECONDS = 240  # far beyond what any session here takes: only a hang gets there
 # Ours to say; and without bytecode on disk each session would compile the plugin anew.
 _LEFT_OUT = ("TFPERF_", "PYTEST_", "COV_", "TF_", "PYTHONDONTWRITEBYTECODE")
 
@@ -66,15 +68,22 @@ class Finished:
 
 
 class Project:
-    """A folder with an ini file, the module `nets` and what a test writes into it."""
+    """A folder with an ini file, the module `nets` and what a test writes into it; its end is its processes' end."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._sessions: list[subprocess.Popen[str]] = []
         self.baselines = BaselineStore(folder / "baselines", published=None)
         self._mark = f"INNER_PROJECT={uuid.uuid4().hex}"
         folder.mkdir(exist_ok=True)
         shutil.copy(NETS, folder)
         self.write("pytest.ini", _INI)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill_all()
 
     def write(self, name: str, text: str) -> Path:
         path = self.folder / name
@@ -93,15 +102,14 @@ class Project:
         self.baselines.update("paper", rows)
 
     def run(self, *arguments: str, **environment: str) -> Finished:
-        process = self.start(*arguments, **environment)
         try:
-            text, _ = process.communicate(timeout=_PATIENCE_SECONDS)
+            return self.end_of(self.start(*arguments, **environment))
         finally:
             self.kill_all()
-        return self.finished(process, text)
 
-    def finished(self, process: subprocess.Popen[str], text: str) -> Finished:
-        """What a session that was started and came to its end has said, and its JUnit file."""
+    def end_of(self, process: subprocess.Popen[str]) -> Finished:
+        """What a session that was started has said when it is through, and its JUnit file."""
+        text, _ = process.communicate(timeout=SESSION_SECONDS)
         junit = self.folder / ".junit.xml"
         cases = _cases(junit) if junit.exists() else {}
         junit.unlink(missing_ok=True)
@@ -113,7 +121,7 @@ class Project:
         environment |= {name: more.pop(name) for name in list(more) if name.isupper()}
         name, _, value = self._mark.partition("=")
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "pytest", "--junitxml=.junit.xml", *arguments],
             cwd=self.folder,
             env=environment | {name: value},
@@ -122,6 +130,19 @@ class Project:
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             **streams | more,
         )
+        self._sessions.append(process)
+        return process
+
+    def wait_for_file(self, pattern: str, process: subprocess.Popen[str]) -> None:
+        """One that this session is about to write; the session's own words where it ends without."""
+
+        def there() -> bool:
+            return any(self.folder.glob(pattern))
+
+        wait_for(lambda: there() or process.poll() is not None, SESSION_SECONDS)
+        if not there():
+            process.kill()
+            pytest.fail(f"no {pattern}\n{self.end_of(process).text}")
 
     def processes(self) -> list[int]:
         """Whatever this project's sessions started and what still runs: it carries our mark in its environment."""
@@ -133,27 +154,32 @@ class Project:
         return found
 
     def kill_all(self) -> None:
-        for pid in self.processes():
+        wait_for(self._none_is_left)
+        for session in self._sessions:
+            with session:
+                session.kill()
+        self._sessions.clear()
+
+    def _none_is_left(self) -> bool:
+        """After a kill of those that are: a server may fork one more in the very moment."""
+        found = self.processes()
+        for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        return not found
 
     def finished_results(self) -> list[str]:
         """The tests in the history, in order."""
+        return [record["test"] for record in self.records()]
+
+    def records(self, test: str = "") -> list[dict[str, Any]]:
+        """What the history holds of the tests whose names end so, oldest first."""
         history = self.folder / ".tfperf" / "history.sqlite"
         if not history.exists():
             return []
         with closing(sqlite3.connect(history)) as database:
-            return [test for (test,) in database.execute("select test from records order by id")]
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> bool:
-    """Whether the condition came true; generous, because the machine may be busy with anything."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
+            found = [json.loads(text) for (text,) in database.execute("select record from records order by id")]
+        return [record for record in found if record["test"].endswith(test)]
 
 
 def _cases(junit: Path) -> dict[str, Case]:

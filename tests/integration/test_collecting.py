@@ -28,7 +28,8 @@ def collected(shared: Project) -> Finished:
         @pytest.mark.cpu
         @pytest.mark.parametrize("model", ["resnet50", "trivial", "nets:tiny"])
         @pytest.mark.parametrize("input_pipeline", ["device", "nets:synthetic"], indirect=True)
-        def test_it(throughput, gpu_topology, input_pipeline, model):
+        @pytest.mark.parametrize("steps", [20])
+        def test_it(throughput, gpu_topology, input_pipeline, model, steps):
             throughput.check(Workload(model=model, batch_size=8), on=gpu_topology.take(1))
         """,
     )

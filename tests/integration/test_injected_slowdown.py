@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from inner import Finished, Project
 
@@ -17,8 +19,9 @@ def slowed(shared: Project) -> Finished:
         @pytest.mark.cpu
         def test_it(throughput, gpu_topology):
             workload = Workload(model="nets:sleeping", batch_size=4)
-            measured = throughput.check(workload, on=gpu_topology.take(1), steps=5)
-            assert measured.images_per_sec < 1.02 * 0.6 * 4 * 50
+            measured = throughput.check(workload, on=gpu_topology.take(1))
+            # Never more: no sleep is shorter than it was asked to be.
+            assert measured.images_per_sec <= 0.6 * 4 * 50
         """,
     )
     shared.baseline("nets:sleeping-b4-replicated-device", reference=4 * 50)
@@ -26,7 +29,8 @@ def slowed(shared: Project) -> Finished:
 
 
 def test_a_loss_of_40_percent_regresses(slowed: Finished) -> None:
-    assert "confirmed   5 of 5 fresh workers" in slowed.cases["test_it"].text
+    # Five runs show it, or eight where the machine is restless.
+    assert re.search(r"\n  confirmed   (5 of 5|7 of 8|8 of 8) fresh workers: ", slowed.cases["test_it"].text)
 
 
 def test_the_loss_on_purpose_is_announced(slowed: Finished) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 
 import pytest
-from inner import Finished, Project, wait_for
+from inner import Finished, Project
+from patience import wait_for
 
 TESTS = """
     import pytest
@@ -26,10 +28,9 @@ def stopped(project: Project, by: signal.Signals, tests: str = TESTS) -> Finishe
     """A session that was stopped by this signal in the middle of its last test's steps."""
     project.write("test_it.py", tests)
     process = project.start()
-    assert wait_for((project.folder / "stalled").exists)
+    project.wait_for_file("stalled", process)
     process.send_signal(by)
-    text, _ = process.communicate()
-    return project.finished(process, text)
+    return project.end_of(process)
 
 
 # Says which children pytest has when it begins to find out where it was interrupted, which can take seconds.
@@ -53,7 +54,7 @@ def test_ctrl_c_ends_workers_and_server_before_anything_else(interrupted: Finish
 
 
 def test_ctrl_c_ends_workers_server_and_their_children(interrupted: Finished, shared: Project) -> None:
-    assert wait_for(lambda: not shared.processes(), 5), shared.processes()
+    assert wait_for(lambda: not shared.processes()), shared.processes()
 
 
 def test_ctrl_c_exits_as_pytest_does(interrupted: Finished) -> None:
@@ -76,15 +77,15 @@ DOUBTFUL = """
 
 
 @pytest.fixture(scope="module")
-def out_of_time(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Finished]:
+def out_of_time(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, Finished]]:
     """Ended by SIGTERM, with a test that waits for its further runs."""
-    project = Project(tmp_path_factory.mktemp("out_of_time"))
-    project.baseline("nets:tiny-b2-replicated-device", reference=1e9)
-    return project, stopped(project, signal.SIGTERM, TESTS.replace("\n    def test_in_mid_run(", DOUBTFUL))
+    with Project(tmp_path_factory.mktemp("out_of_time")) as project:
+        project.baseline("nets:tiny-b2-replicated-device", reference=1e9)
+        yield project, stopped(project, signal.SIGTERM, TESTS.replace("\n    def test_in_mid_run(", DOUBTFUL))
 
 
 def test_a_time_limit_ends_workers_server_and_their_children(out_of_time: tuple[Project, Finished]) -> None:
-    assert wait_for(lambda: not out_of_time[0].processes(), 5), out_of_time[0].processes()
+    assert wait_for(lambda: not out_of_time[0].processes()), out_of_time[0].processes()
 
 
 def test_a_time_limit_exits_as_ctrl_c_does(out_of_time: tuple[Project, Finished]) -> None:
@@ -100,14 +101,14 @@ def test_the_next_night_knows_of_what_was_in_doubt(out_of_time: tuple[Project, F
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    project = Project(tmp_path_factory.mktemp("killed"))
-    stopped(project, signal.SIGKILL)
-    return project
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    with Project(tmp_path_factory.mktemp("killed")) as project:
+        stopped(project, signal.SIGKILL)
+        yield project
 
 
 def test_kill_9_ends_workers_and_server(killed: Project) -> None:
-    assert wait_for(lambda: not killed.processes(), 5), killed.processes()
+    assert wait_for(lambda: not killed.processes()), killed.processes()
 
 
 def test_kill_9_keeps_finished_results(killed: Project) -> None:
@@ -117,17 +118,17 @@ def test_kill_9_keeps_finished_results(killed: Project) -> None:
 def test_kill_9_ends_a_fresh_interpreter(project: Project) -> None:
     project.write("test_it.py", TESTS.replace("with_a_child", "tiny"))
     process = project.start("--tfperf-worker=fresh", "-k", "mid_run")
-    assert wait_for((project.folder / "stalled").exists)
+    project.wait_for_file("stalled", process)
     process.kill()
-    process.communicate()
-    assert wait_for(lambda: not project.processes(), 5), project.processes()
+    project.end_of(process)
+    assert wait_for(lambda: not project.processes()), project.processes()
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
 def test_a_signal_while_tensorflow_is_imported_leaves_no_process(project: Project, by: signal.Signals) -> None:
     project.write("test_it.py", TESTS)
     process = project.start()
-    assert wait_for(lambda: list(project.folder.glob(".tfperf/logs/server-*.log")))
+    project.wait_for_file(".tfperf/logs/server-*.log", process)
     process.send_signal(by)
-    process.communicate()
-    assert wait_for(lambda: not project.processes(), 5), project.processes()
+    project.end_of(process)
+    assert wait_for(lambda: not project.processes()), project.processes()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from inner import Finished, Project
 
+from pytest_tfperf import catalogue
+
 CONFTEST = """
     def pytest_tfperf_models():
         return {"small-net": "nets:tiny"}
@@ -77,3 +79,28 @@ def test_the_table_shows_their_names(finished: Finished, name: str) -> None:
 def test_a_name_that_can_not_be_registered_is_a_usage_error(project: Project, names: str, said: str) -> None:
     project.write("conftest.py", f"def pytest_tfperf_models(): return {names}")
     assert said in project.run().text
+
+
+def naming(target: str) -> str:
+    return f"def pytest_tfperf_models(): return {{'mine': {target!r}}}"
+
+
+def test_two_conftests_that_give_one_name_to_two_functions_are_a_usage_error(project: Project) -> None:
+    project.write("conftest.py", naming("nets:tiny"))
+    project.write("sub/conftest.py", naming("nets:nan"))
+    said = project.run("sub").text
+    assert all(part in said for part in ("'mine' names two models", "'nets:tiny'", "'nets:nan'")), said
+
+
+def test_a_session_knows_no_names_of_an_earlier_one_in_its_process(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(naming("nets:tiny"))
+    pytester.parseconfigure("--collect-only")._ensure_unconfigure()
+    assert "mine" not in catalogue.models()
+
+
+def test_a_session_within_another_leaves_it_its_names(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(naming("nets:tiny"))
+    pytester.parseconfigure("--collect-only")
+    pytester.makeconftest(naming("nets:nan"))
+    pytester.runpytest_inprocess("--collect-only")
+    assert catalogue.models()["mine"] == "nets:tiny"

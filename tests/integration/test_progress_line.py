@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import pty
 import re
+import select
 
 import pytest
 from inner import Finished, Project
+from patience import SESSION_SECONDS
 
 from pytest_tfperf.stores import tf_cnn_log
 
@@ -38,12 +40,14 @@ def terminal(shared: Project) -> str:
     text = b""
     while chunk := _read(ours):
         text += chunk
-    process.wait()
     os.close(ours)
+    process.wait(SESSION_SECONDS)
     return text.decode()
 
 
 def _read(descriptor: int) -> bytes:
+    ready, _, _ = select.select([descriptor], [], [], SESSION_SECONDS)
+    assert ready, "the session hangs"
     try:
         return os.read(descriptor, 4096)
     except OSError:  # EIO: the last writer has closed the terminal

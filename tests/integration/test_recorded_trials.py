@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from inner import WHATEVER_IT_IS, Finished, Project, wait_for
+from inner import WHATEVER_IT_IS, Finished, Project
 
 from pytest_tfperf import cli
 from pytest_tfperf.recording import Recording
@@ -74,11 +74,9 @@ def test_the_files_replay_to_the_exit_status_of_the_night(
 def test_a_kill_loses_no_run_that_ended(project: Project) -> None:
     fill(project)
     process = project.start("--tfperf-save-trials=trials", "-k", "regresses")
-    appeared = wait_for(lambda: trials(project))
+    project.wait_for_file("trials/*.json", process)
     process.send_signal(signal.SIGKILL)
-    process.communicate()
-    project.kill_all()
-    assert appeared
+    project.end_of(process)
     assert len(trials(project)[0].trial.attempts) >= 1
 
 

@@ -31,9 +31,6 @@ def finished(shared: Project) -> Finished:
                 found = throughput.compare(LOOP, FIT, on=gpu_topology.take(1), max_seconds=1e-9)
                 assert found.how == "turns"
 
-            def test_forward(self, throughput, gpu_topology):
-                throughput.check(FIT.with_(forward_only=True), on=gpu_topology.take(1))
-
         @pytest.mark.cpu
         @pytest.mark.parametrize("workload", [LOOP.with_(variable_update="horovod")])
         def test_horovod(throughput, gpu_topology, workload):
@@ -52,11 +49,6 @@ def test_fit_is_measured_and_judged(finished: Finished, devices: int, pipeline: 
 
 def test_fit_and_the_loop_take_turns(finished: Finished) -> None:
     assert finished.cases["test_turns"].kind == "passed", finished.text
-
-
-def test_what_fit_cannot_train_is_an_error_that_says_so(finished: Finished) -> None:
-    case = finished.cases["test_forward"]
-    assert (case.kind, "use trainer='loop' with forward_only" in case.text) == ("error", True)
 
 
 def test_horovod_is_skipped_with_the_reason(finished: Finished) -> None:

@@ -39,10 +39,22 @@ def test_the_skip_says_why_and_what_to_do(distributed: Finished) -> None:
     assert "without -n" in case.message
 
 
-def test_the_nightly_gate_fails_under_xdist(project: Project) -> None:
-    fill(project)
-    finished = project.run("-n2", "--tfperf-require-baseline")
-    assert (finished.kinds["test_other"], finished.cases["test_throughput"].kind) == ("passed", "error")
+@pytest.fixture(scope="module")
+def night(shared: Project) -> Finished:
+    fill(shared)
+    return shared.run("-n2", "--tfperf-require-baseline")
+
+
+def test_the_nightly_gate_fails_throughput_tests_and_no_others(night: Finished) -> None:
+    assert night.kinds == {"test_throughput": "failure", "test_other": "passed"}
+
+
+def test_the_nightly_gates_exit_status_is_that_of_failures(night: Finished) -> None:
+    assert night.status == 1
+
+
+def test_the_nightly_gate_says_why_in_one_line(night: Finished) -> None:
+    assert night.cases["test_throughput"].text.startswith("throughput is not measured under pytest-xdist")
 
 
 def test_one_process_is_no_distribution(project: Project) -> None:

@@ -10,8 +10,10 @@ TESTS = """
 
     import pytest
     from pytest_tfperf import Workload
+    from pytest_tfperf.errors import ThroughputRegression
 
     SLOWER = Workload(model="nets:tiny", batch_size=1)
+    RAN = []
 
     @pytest.fixture
     def measured(throughput, gpu_topology):
@@ -21,6 +23,10 @@ TESTS = """
     def measured_too_late(throughput, gpu_topology):
         yield
         throughput.check(SLOWER, on=gpu_topology.take(1))
+
+    @pytest.fixture
+    def falls_short(throughput):
+        raise ThroughputRegression("as check_ratio does")
 
     @pytest.fixture
     def many(gpu_topology):
@@ -40,8 +46,17 @@ TESTS = """
         def test_is_measured_by_a_fixture(self, measured):
             pass
 
+        def test_falls_short_in_a_fixture(self, falls_short):
+            pass
+
         def test_skips_after_it_measured(self, measured):
             pytest.skip("enough for today")
+
+        def test_asks_for_what_can_not_be_after_it_measured(self, throughput, gpu_topology):
+            RAN.append("once more")
+            throughput.check(SLOWER, on=gpu_topology.take(1))
+            if len(RAN) == 5:  # the run that confirms it
+                throughput.check(SLOWER, on=gpu_topology.take(1), steps=0)
 
         def test_is_measured_in_teardown(self, measured_too_late):
             pass
@@ -62,10 +77,26 @@ def finished(shared: Project) -> Finished:
     return shared.run()
 
 
-@pytest.mark.parametrize("name", ["test_regresses", "test_is_measured_by_a_fixture", "test_skips_after_it_measured"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "test_regresses",
+        "test_is_measured_by_a_fixture",
+        "test_skips_after_it_measured",
+        "test_asks_for_what_can_not_be_after_it_measured",
+    ],
+)
 def test_a_regression_fails_its_test(finished: Finished, name: str) -> None:
     assert finished.cases[name].kind == "failure", finished.text
     assert "fresh workers" in finished.cases[name].text
+
+
+def test_a_ratio_that_falls_short_in_a_fixture_fails_its_test(finished: Finished) -> None:
+    assert finished.kinds["test_falls_short_in_a_fixture"] == "failure"
+
+
+def test_an_error_after_a_regression_is_told_below_it(finished: Finished) -> None:
+    assert "steps=0: at least one" in finished.cases["test_asks_for_what_can_not_be_after_it_measured"].text
 
 
 @pytest.mark.parametrize(

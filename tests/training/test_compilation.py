@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import SESSION_SECONDS
 
 CLUSTERS = {"TF_XLA_FLAGS": "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit", "TF_CPP_MIN_LOG_LEVEL": "0"}
 
@@ -32,7 +33,14 @@ become_worker(Path(os.environ["LOG"]), dict(os.environ), [])
 def test_the_shells_wish_to_cluster_does_not_reach_a_worker(tmp_path: Path, start: str, compiles: bool) -> None:
     log = tmp_path / "log"
     environment = dict(os.environ) | CLUSTERS | {"LOG": str(log)}
-    done = subprocess.run([sys.executable, "-c", start + CHAIN], env=environment, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", start + CHAIN],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=SESSION_SECONDS,
+        check=False,
+    )
     said = done.stderr + (log.read_text() if log.exists() else "")
     assert done.returncode == 0, said
     assert ("Compiled cluster using XLA" in said) is compiles

@@ -108,6 +108,21 @@ def test_batches_that_lay_ready_do_not_count(monkeypatch: pytest.MonkeyPatch) ->
     assert found["pipeline_core_seconds_per_image"] == pytest.approx(0.01 / 4)
 
 
+class InFiles(Buffered):
+    """Reads a file of 40 batches of 2 in a second, and then gives them at once."""
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.seconds += 1.0 if self.taken % 40 == 0 else 1e-4
+            self.taken += 1
+
+
+def test_files_that_are_read_in_one_piece_are_told_at_their_own_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop: Any = InFiles()
+    monkeypatch.setattr(examination, "time", loop)
+    assert pipeline_alone(loop, seconds=0.6)["pipeline_images_per_sec"] == pytest.approx(80.0, rel=0.1)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_products_are_timed_in_every_precision(cpus: list[str], monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     monkeypatch.setattr(products, "_SMALLEST_SIDE", 16)

@@ -54,6 +54,28 @@ def test_fit_trains_as_the_loop_does(
     assert_same(weights(their_model), weights(model))
 
 
+@pytest.mark.parametrize("variable_update", ["replicated", "parameter_server"])
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
+def test_fit_trains_as_the_loop_does_in_mixed_precision(
+    cpus: list[str], fit: Callable[..., Built], precision: str, replicas: int, variable_update: str
+) -> None:
+    asked = {"model": "nets:normalised", "input_pipeline": "feeds:sliced"}
+    asked |= {"precision": precision, "variable_update": variable_update}
+    ours, _ = build(cpus[:replicas], **asked)
+    theirs, _ = fit(cpus[:replicas], **asked)
+    losses = [ours.run(1) for _ in range(3)]
+    assert [theirs.run(1) for _ in range(3)] == pytest.approx(losses, rel=0.01)
+
+
+@pytest.mark.parametrize(("precision", "scale"), [("mixed_float16", 128.0), ("mixed_bfloat16", None)])
+def test_fit_scales_the_loss_as_the_loop_does(
+    cpus: list[str], fit: Callable[..., Built], precision: str, scale: float | None
+) -> None:
+    _, model = fit(cpus[:1], precision=precision)
+    assert (type(model.optimizer), model.optimizer.loss_scale_factor) == (keras.optimizers.SGD, scale)
+
+
 def test_a_windows_loss_is_the_mean_of_its_steps(cpus: list[str], fit: Callable[..., Built]) -> None:
     singly, together = fit(cpus[:1])[0], fit(cpus[:1])[0]
     losses = [singly.run(1) for _ in range(5)]
@@ -102,19 +124,6 @@ def test_fit_can_be_compiled_by_xla(cpus: list[str], fit: Callable[..., Built]) 
 
 def test_xla_is_off_where_it_was_not_asked_for(cpus: list[str], fit: Callable[..., Built]) -> None:
     assert fit(cpus[:1])[1].jit_compile is False
-
-
-@pytest.mark.parametrize(
-    ("workload", "message"),
-    [
-        ({"forward_only": True}, "use trainer='loop' with forward_only"),
-        ({"variable_update": "independent"}, "use trainer='loop' with 'independent'"),
-        ({"xla": True}, "replicas can't meet inside XLA"),
-    ],
-)
-def test_what_fit_cannot_train_says_so(cpus: list[str], workload: dict[str, Any], message: str) -> None:
-    with pytest.raises(WorkloadError, match=message):
-        build(cpus[:2], trainer="keras", **workload)
 
 
 def test_a_window_of_no_steps_is_refused(cpus: list[str], fit: Callable[..., Built]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 from building import assert_same, build, weights
@@ -56,17 +55,6 @@ def test_forward_only_and_training_work_in_every_precision(cpus: list[str], mode
     training, _ = build(cpus[:1], model=model, precision=precision)
     assert math.isfinite(only.run(1))
     assert math.isfinite(training.run(2))
-
-
-@pytest.mark.parametrize(
-    ("workload", "message"),
-    [
-        ({"xla": True, "variable_update": "parameter_server"}, "XLA can't compile"),
-    ],
-)
-def test_what_cannot_be_trained_says_so(cpus: list[str], workload: dict[str, Any], message: str) -> None:
-    with pytest.raises(WorkloadError, match=message):
-        build(cpus[:2], **workload)
 
 
 def test_a_window_of_no_steps_is_refused(cpus: list[str]) -> None:

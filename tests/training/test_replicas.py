@@ -141,32 +141,10 @@ def test_parameters_on_a_gpu_lie_on_the_first(cpus: list[str]) -> None:
     assert strategies._parameter_device(workload, ["GPU:0", "GPU:1"]) == "GPU:0"
 
 
-def test_parameters_on_a_gpu_where_there_is_none_are_refused(cpus: list[str]) -> None:
-    with pytest.raises(WorkloadError, match=r"needs GPUs.*leave it out to keep the parameters on the CPU"):
-        build(cpus[:2], variable_update="parameter_server", local_parameter_device="gpu")
-
-
 @pytest.mark.parametrize("all_reduce", ["hierarchical", "nccl"])
 def test_gradients_are_packed_as_asked(cpus: list[str], all_reduce: str) -> None:
     workload = Workload(model="m:f", batch_size=1, all_reduce=all_reduce, num_packs=3)
     assert strategies._cross_device_ops(workload)._num_packs == 3
-
-
-def test_nccl_on_cpus_says_what_to_use(cpus: list[str]) -> None:
-    with pytest.raises(WorkloadError, match=r"needs GPUs.*'copy' or 'hierarchical'"):
-        build(cpus[:2], all_reduce="nccl")
-
-
-def test_nccl_on_parts_of_one_gpu_says_what_to_use() -> None:
-    """No GPU is visible here: fewer than replicas."""
-    with pytest.raises(WorkloadError, match=r"a GPU of its own for each replica.*'copy' or 'hierarchical'"):
-        build(["GPU:0", "GPU:1"], all_reduce="nccl")
-
-
-def test_hierarchical_on_an_odd_number_says_what_to_use(cpus: list[str]) -> None:
-    """TensorFlow would leave the last replica's gradients out, and say nothing."""
-    with pytest.raises(WorkloadError, match=r"an even number of devices, and there are 3: .*'copy' or 'nccl'"):
-        build(cpus[:3], variable_update="replicated", all_reduce="hierarchical")
 
 
 def test_horovod_is_refused(cpus: list[str]) -> None:

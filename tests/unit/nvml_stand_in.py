@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
+from patience import SESSION_SECONDS
 
 from pytest_tfperf.topology import Gpu, LinkKind, Topology
 
@@ -49,7 +50,10 @@ class NvLink:
 
 @dataclass(frozen=True)
 class Now:
-    """What a GPU's dials show, and who computes on it: pid to the per cent of the GPU that it uses."""
+    """What a GPU's dials show, and who computes on it: pid to the per cent of the GPU that it uses.
+
+    Stale: these per cent are of a time before the one that was asked about.
+    """
 
     celsius: int = 40
     mhz: int = 1410
@@ -58,6 +62,7 @@ class Now:
     memory_used_bytes: int = 2**30
     reasons: int = 0
     processes: Mapping[int, int] = field(default_factory=dict)
+    stale: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,8 @@ class StandIn:
             home.mkdir()
             (home / "nvml.c").write_text(source)
             library = home / "libnvidia-ml.so.1"
-            subprocess.run([compiler, "-shared", "-fPIC", "-w", "-o", library, home / "nvml.c"], check=True)
+            command = [compiler, "-shared", "-fPIC", "-w", "-o", library, home / "nvml.c"]
+            subprocess.run(command, timeout=SESSION_SECONDS, check=True)
         return home
 
     def source(self) -> str:
@@ -124,7 +130,7 @@ class StandIn:
         processes = ", ".join(f"{{{pid}, {percent}}}" for pid, percent in now.processes.items())
         return (
             f"{{{now.celsius}, {now.mhz}, {now.milliwatts}, {now.percent}, {now.memory_used_bytes}ull, "
-            f"{now.reasons}ull, {len(now.processes)}, {{{processes or '{0}'}}}}}"
+            f"{now.reasons}ull, {int(now.stale)}, {len(now.processes)}, {{{processes or '{0}'}}}}}"
         )
 
     def _gpu(self, i: int, gpu: Gpu) -> str:
@@ -168,7 +174,7 @@ struct gpu { const char *name, *uuid; u64 memory; int major, minor;
   unsigned cores, clock, generation, width, current_generation, current_width; struct pci pci;
   unsigned links; struct link link[36]; unsigned mig, slices; struct slice slice[8]; };
 struct dials { unsigned celsius, mhz, milliwatts, percent; u64 used, reasons;
-  unsigned processes; struct { unsigned pid, percent; } process[8]; };
+  int stale; unsigned processes; struct { unsigned pid, percent; } process[8]; };
 /* As in nvml.h */
 struct nvml_pci { char old_id[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; };
 struct nvml_memory { u64 total, free, used; };
@@ -244,7 +250,7 @@ _FUNCTIONS = {
     " *out = (h - 1000) / 10 + 1; return IS_SLICE(h) ? 0 : 2; }",
     "nvmlDeviceGetTemperature": "(handle h, int sensor, unsigned *out) { WHOLE(h); *out = D(h).celsius; return 0; }",
     "nvmlDeviceGetClockInfo": "(handle h, unsigned kind, unsigned *out) {"
-    " WHOLE(h); *out = D(h).mhz; return kind == 1 ? 0 : 2; }",
+    " WHOLE(h); *out = kind == 2 ? 3201 : D(h).mhz; return kind == 1 || kind == 2 ? 0 : 2; }",
     "nvmlDeviceGetPowerUsage": "(handle h, unsigned *out) { WHOLE(h); *out = D(h).milliwatts; return 0; }",
     "nvmlDeviceGetEnforcedPowerLimit": "(handle h, unsigned *out) { WHOLE(h); *out = 300000; return 0; }",
     "nvmlDeviceGetUtilizationRates": "(handle h, struct nvml_rates *out) {"
@@ -257,6 +263,7 @@ _FUNCTIONS = {
     " return 0; }",
     "nvmlDeviceGetProcessUtilization": "(handle h, struct nvml_use *out, unsigned *n, u64 since) {"
     " WHOLE(h); unsigned room = *n; *n = D(h).processes; if (room < *n) return 7;"
-    " for (unsigned i = 0; i < *n; i++) { out[i].pid = D(h).process[i].pid; out[i].sm = D(h).process[i].percent; }"
+    " for (unsigned i = 0; i < *n; i++) { out[i].pid = D(h).process[i].pid; out[i].sm = D(h).process[i].percent;"
+    " out[i].time = D(h).stale ? since - 1 : since; }"
     " return 0; }",
 }

@@ -6,17 +6,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_SECONDS, running
 
 from pytest_tfperf.baseline import Baseline, Key, Provenance
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.stores.baselines import BaselineStore, published_folder
 
 HEADER = (
-    "workload,topology,reference,lower,upper,unit,runs,spread,provenance,source,date,gpu,gpu_fp32_tflops,"
+    "workload,topology,reference,lower,upper,unit,runs,spread,prefix,provenance,source,date,gpu,gpu_fp32_tflops,"
     "canaries,environment,note"
 )
 ROW = (
-    'resnet50-b64-replicated-device,1x8,1612,-0.05,0.05,images/s,1,,published,"a.md, row 1",2017,Tesla P100,10.6,,'
+    'resnet50-b64-replicated-device,1x8,1612,-0.05,0.05,images/s,1,,,published,"a.md, row 1",2017,Tesla P100,10.6,,'
     "tensorflow=1.3.0,"
 )
 KEY = Key("resnet50-b64-replicated-device", "1x8")
@@ -135,6 +136,13 @@ def test_a_measured_row_does_not_hide_the_documents_figure(tmp_path: Path) -> No
     assert found.reference == 1612
 
 
+def test_files_that_can_not_be_read_are_told_but_for_those_that_are_asked_for(tmp_path: Path) -> None:
+    for machine in ("mine", "yours", "theirs"):
+        (tmp_path / f"{machine}.csv").write_text("" if machine != "theirs" else f"{HEADER}\n")
+    (fault,) = store(tmp_path).unreadable("mine")
+    assert fault.startswith(f"{tmp_path / 'yours.csv'}, line 1: the file is empty")
+
+
 def test_machines_are_those_with_a_file_in_either_folder(tmp_path: Path) -> None:
     store(tmp_path / "shipped").update("gpus-10", {KEY: row(machine="gpus-10")})
     store(tmp_path / "mine").update("gpus-9", {KEY: row(machine="gpus-9")})
@@ -239,13 +247,9 @@ def test_the_lock_of_a_killed_session_is_free(tmp_path: Path) -> None:
         "with BaselineStore(pathlib.Path(sys.argv[1]), None).lock():\n"
         "    print('held', flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as holder:
+    with running(code, tmp_path, stdin=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        holder.kill()
-        holder.wait()
     with store(tmp_path).lock():
         pass
 
@@ -254,5 +258,7 @@ def test_the_store_can_be_imported_without_any_heavy_package() -> None:
     code = (
         "import sys, pytest_tfperf.stores.baselines; print(sorted({'numpy', 'pandas', 'tensorflow'} & {*sys.modules}))"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
+    )
     assert shown.stdout == "[]\n"

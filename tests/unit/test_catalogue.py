@@ -3,9 +3,12 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from patience import PATIENCE_SECONDS
 
 import pytest_tfperf
 from pytest_tfperf import catalogue
@@ -17,9 +20,10 @@ OWN = {**catalogue.models(), **catalogue.pipelines()}
 
 
 @pytest.fixture
-def catalogue_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    for room in ("models", "pipelines"):
-        monkeypatch.setitem(catalogue._registered, room, {})
+def catalogue_of_its_own() -> Iterator[None]:
+    restore = catalogue.forget()
+    yield
+    restore()
 
 
 def test_the_synthetic_pipeline_of_workloads_is_known() -> None:
@@ -45,7 +49,8 @@ def test_a_pipeline_can_be_named_by_a_workload(name: str) -> None:
 
 def test_reading_the_names_imports_no_tensorflow() -> None:
     code = "import sys; from pytest_tfperf import catalogue; catalogue.models(); print('tensorflow' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+    command = [sys.executable, "-c", code]
+    assert subprocess.check_output(command, text=True, timeout=PATIENCE_SECONDS) == "False\n"
 
 
 def test_a_path_is_its_own_target() -> None:
@@ -86,6 +91,30 @@ def test_a_target_without_a_function_is_refused() -> None:
         catalogue.register("models", {"mine": "nets.mine"})
 
 
+@pytest.mark.usefixtures("catalogue_of_its_own")
+@pytest.mark.parametrize("room", ["models", "pipelines"])
+def test_one_name_for_two_targets_is_refused(room: str) -> None:
+    catalogue.register(room, {"mine": "nets:one"})
+    with pytest.raises(WorkloadError, match=f"'mine' names two {room}, 'nets:one' and 'nets:other': give one of"):
+        catalogue.register(room, {"mine": "nets:other"})
+
+
+@pytest.mark.usefixtures("catalogue_of_its_own")
+def test_the_same_name_for_the_same_target_may_come_twice() -> None:
+    for _ in range(2):
+        catalogue.register("models", {"mine": "nets:one"})
+    assert catalogue.resolve_model("mine") == "nets:one"
+
+
+@pytest.mark.usefixtures("catalogue_of_its_own")
+def test_names_that_were_forgotten_come_back() -> None:
+    catalogue.register("models", {"mine": "nets:one"})
+    restore = catalogue.forget()
+    catalogue.register("models", {"mine": "nets:other"})
+    restore()
+    assert catalogue.resolve_model("mine") == "nets:one"
+
+
 def test_what_can_be_trained_passes() -> None:
     catalogue.check(Workload(model="trivial", batch_size=1))
 
@@ -93,6 +122,27 @@ def test_what_can_be_trained_passes() -> None:
 def test_an_unknown_pipeline_does_not_pass() -> None:
     with pytest.raises(WorkloadError, match="unknown input_pipeline"):
         catalogue.check(Workload(model="trivial", batch_size=1, input_pipeline="disk"))
+
+
+@pytest.mark.parametrize(
+    ("choice", "named"),
+    [
+        ({"optimizer": "momentum"}, "optimizer"),
+        ({"trainer": "keras", "xla": True}, "xla, trainer"),
+        ({"forward_only": True}, "forward_only"),
+        ({"precision": "mixed_bfloat16"}, "precision"),
+        ({"tf32": False}, "tf32"),
+        ({"all_reduce": "hierarchical"}, "all_reduce"),
+    ],
+)
+def test_what_says_how_to_train_is_left_out_of_a_pipeline_alone(choice: dict[str, Any], named: str) -> None:
+    with pytest.raises(WorkloadError, match=f"nothing trained: leave out {named}$"):
+        catalogue.check(Workload(model="trivial", batch_size=1, input_pipeline="imagenet-distortions-only", **choice))
+
+
+@pytest.mark.parametrize("name", [name for name in catalogue.pipelines() if name.endswith("-only")])
+def test_a_pipeline_alone_passes(name: str) -> None:
+    catalogue.check(Workload(model="trivial", batch_size=1, input_pipeline=name))
 
 
 def test_horovod_is_known_and_not_trained_yet() -> None:

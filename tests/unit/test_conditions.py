@@ -35,6 +35,7 @@ gpus = st.lists(
         uuid=st.sampled_from(["GPU-1", "GPU-2"]),
         temperature_celsius=st.none() | st.integers(0, 120),
         sm_clock_mhz=st.none() | st.integers(0, 3000),
+        memory_clock_mhz=st.none() | st.integers(0, 3000),
         power_watts=st.none() | st.floats(0, 1000),
         utilisation_fraction=fractions,
         memory_used_bytes=st.none() | st.integers(0, 2**40),

@@ -13,6 +13,7 @@ from pytest_tfperf.workload import Workload
 
 CPU = Devices(kind=DeviceKind.CPU, count=4)
 FOUR_GPUS = Devices(kind=DeviceKind.GPU, count=4, gpu_uuids=("GPU-1", "GPU-2", "GPU-3", "GPU-4"))
+SLOW = 1.0  # images/s, far below what matrix products allow
 SPLIT_GPU = Devices(kind=DeviceKind.GPU, count=4, gpu_uuids=("GPU-1",), split=True)
 
 
@@ -41,13 +42,13 @@ def asked(*jobs: Job, run: Any = None) -> list[tuple[bool, bool]]:
     """Products and multiply-adds, for each job of a session."""
     run, examiner = run or Played(), Examiner()
     for one in jobs:
-        examiner.parts(run, one, 2)
+        examiner.parts(run, one, 2, SLOW)
     return [(a["products"], a["multiply_adds"]) for a in run.asked]
 
 
 def rate_on(devices: Devices) -> float | None:
     run: Any = Played()
-    found = Examiner().parts(run, job(devices), 2)
+    found = Examiner().parts(run, job(devices), 2, SLOW)
     assert found is not None
     return found.products_multiply_adds_per_sec
 
@@ -63,7 +64,7 @@ def test_each_precision_has_products_of_its_own() -> None:
 def test_what_was_asked_before_is_still_said() -> None:
     run: Any = Played()
     examiner = Examiner()
-    assert examiner.parts(run, job(), 2) == examiner.parts(run, job(), 2)
+    assert examiner.parts(run, job(), 2, SLOW) == examiner.parts(run, job(), 2, SLOW)
 
 
 def test_a_pipeline_alone_answers_for_no_model() -> None:
@@ -80,8 +81,50 @@ def test_devices_that_share_their_cores_do_not_add_up() -> None:
 
 def test_a_worker_that_dies_over_it_costs_nothing_but_the_answer() -> None:
     run: Any = Played(error=MeasurementError("the worker was killed"))
-    assert Examiner().parts(run, job(), 2) is None
+    assert Examiner().parts(run, job(), 2, SLOW) is None
 
 
 def test_a_worker_that_died_leaves_the_question_to_the_next() -> None:
     assert asked(job(), job(), run=Played(error=MeasurementError("killed"))) == [(True, True), (True, True)]
+
+
+class Products:
+    """A worker of a model of 1 multiply-add; each time it is asked, its matrix products have the next rate."""
+
+    def __init__(self, *rates: float | Exception) -> None:
+        self.left = list(rates)
+
+    def examine(self, *, products: bool, multiply_adds: bool) -> Parts:
+        found = self.left.pop(0) if products else None
+        if isinstance(found, Exception):
+            raise found
+        return Parts(input=Input.RESIDENT, products_multiply_adds_per_sec=found, forward_multiply_adds=1)
+
+
+def rates_of(examiner: Examiner, run: Any, *images_per_sec: float) -> list[float | None]:
+    """What is said of runs that came one after the other."""
+    found = [examiner.parts(run, job(forward_only=True), 2, value) for value in images_per_sec]
+    return [parts.products_multiply_adds_per_sec if parts else None for parts in found]
+
+
+def test_a_step_that_outdoes_the_products_has_them_timed_again() -> None:
+    assert rates_of(Examiner(), Products(5.0, 8.0), 6.0) == [8.0]
+
+
+def test_a_step_within_the_products_has_them_timed_once() -> None:
+    assert rates_of(Examiner(), Products(5.0), 4.0, 5.0) == [5.0, 5.0]
+
+
+def test_a_session_keeps_its_best_products() -> None:
+    assert rates_of(Examiner(), Products(5.0, 3.0, 8.0), 6.0, 7.0, 7.0) == [5.0, 8.0, 8.0]
+
+
+def test_a_worker_that_dies_over_the_products_leaves_what_was_known() -> None:
+    assert rates_of(Examiner(), Products(5.0, MeasurementError("killed")), 6.0) == [5.0]
+
+
+def test_devices_that_add_up_are_outdone_together_only() -> None:
+    run: Any = Products(5.0)
+    found = Examiner().parts(run, job(FOUR_GPUS, forward_only=True), 2, 19.0)
+    assert found is not None
+    assert found.products_multiply_adds_per_sec == 20.0

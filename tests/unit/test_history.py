@@ -5,8 +5,7 @@ import math
 import signal
 import sqlite3
 import subprocess
-import sys
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 from measurements import WORKLOAD, baseline, comparison, record, throughput
+from patience import running
 
 from pytest_tfperf import cli
 from pytest_tfperf.comparison import SetAside
@@ -44,8 +44,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "dir" / "history.sqlite"
 
 
-def writer(path: Path, name: str, *count: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", WRITER, str(path), name, *count], stdout=subprocess.PIPE, text=True)
+def writer(path: Path, name: str, *count: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    return running(WRITER, path, name, *count)
 
 
 def judged(now: float, days_ago: int = 0, **more: Any) -> Record:
@@ -123,6 +123,23 @@ def test_preparing_finds_out_that_the_file_can_not_be_made(path: Path) -> None:
     path.parent.touch()
     with refused(path):
         History(path).prepare()
+
+
+# Records of tests that wait for further runs
+
+
+def test_a_record_that_replaces_an_earlier_one_is_the_only_one(path: Path) -> None:
+    number = History(path).append(record(test="a", seconds=1.0))
+    History(path).append(record(test="b"))
+    History(path).append(record(test="a", seconds=2.0), replaces=number)
+    assert list(History(path).frame()["test"]) == ["b", "a"]
+
+
+def test_what_waits_for_the_other_tests_counts_for_no_night(path: Path) -> None:
+    waits = Verdict(outcome=Outcome.PASS, baseline=baseline(), shift=Shift(waits=True))
+    History(path).append(judged(990.0, days_ago=1, verdict=waits))
+    assert History(path).nights(baseline()) == ()
+    assert list(History(path).frame()["outcome"]) == [None]
 
 
 # How long tests take
@@ -364,31 +381,30 @@ def test_a_newer_programs_file_is_refused_with_the_next_step(path: Path) -> None
 
 
 def test_a_killed_writer_loses_nothing_that_it_had_finished(path: Path) -> None:
-    process = writer(path, "killed")
-    assert process.stdout is not None
-    for _ in range(25):
-        said = process.stdout.readline()
-    process.send_signal(signal.SIGKILL)
-    rest, _ = process.communicate()
+    with writer(path, "killed") as process:
+        assert process.stdout is not None
+        for _ in range(25):
+            said = process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+        rest, _ = process.communicate()
     finished = [said, *rest.splitlines()][-1]
     kept = list(History(path).frame()["test"])
     assert kept[: int(finished) + 1] == [f"killed::{i}" for i in range(int(finished) + 1)]
 
 
 def test_a_killed_writer_does_not_keep_the_next_from_writing(path: Path) -> None:
-    process = writer(path, "killed")
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    with writer(path, "killed") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "0\n"
+        process.send_signal(signal.SIGKILL)
     History(path).append(record(test="next"))
     assert History(path).frame()["test"].iloc[-1] == "next"
 
 
 def test_writers_side_by_side_lose_nothing(path: Path) -> None:
-    both = [writer(path, name, "30") for name in ("one", "two")]
-    for process in both:
-        process.communicate()
+    with writer(path, "one", "30") as one, writer(path, "two", "30") as two:
+        for process in (one, two):
+            process.communicate()
     found = sorted(History(path).frame()["test"])
     assert found == sorted(f"{name}::{i}" for name in ("one", "two") for i in range(30))
 

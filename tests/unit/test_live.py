@@ -83,11 +83,21 @@ def test_a_line_is_taken_away() -> None:
     assert terminal.written == [CLEAR]
 
 
-def test_without_a_terminal_nothing_is_written() -> None:
-    live = LiveLine(test=TEST)
+def test_without_a_terminal_nothing_is_written(capfd: pytest.CaptureFixture[str]) -> None:
+    live = LiveLine(test=TEST, room=lambda: 80)
     live.phase("compile")
     live.window(attempt([0.1]), Plan())
     live.done()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_without_a_terminal_the_lines_that_stay_are_all() -> None:
+    terminal = Terminal()
+    live = LiveLine(test=TEST, room=lambda: 80, write_line=terminal.lines.append)
+    live.phase("compile")
+    live.window(_attempt([1]), Plan())
+    live.done()
+    assert terminal.lines == ["Step\tImg/sec\ttotal_loss", "1\timages/sec: 640.0 +/- 0.0 (jitter = 0.0)\t7.500"]
 
 
 def test_the_first_window_gets_tf_cnn_benchmarks_header_and_line() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
+import pytest
+
 from pytest_tfperf.machine.canary import Canaries
+from pytest_tfperf.measuring import looks as module
 from pytest_tfperf.measuring.looks import LOOKS_THAT_DECIDE, Looks
 
 ONE, TWO = (Canaries(matrix_product_gflops=rate, memory_copy_gigabytes=1.0) for rate in (1.0, 2.0))
@@ -19,7 +23,8 @@ def test_without_a_reason_nobody_looks() -> None:
     assert looks(ONE).seen == []
 
 
-def test_a_look_shortly_after_another_is_spared() -> None:
+def test_a_look_shortly_after_another_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AGAIN_AFTER_SECONDS", math.inf)  # a machine that stalls can make a moment long
     made = looks(ONE, TWO)
     made.lately()
     made.lately()

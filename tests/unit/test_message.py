@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import attempt, baseline, record, throughput
+from measurements import WORKLOAD, attempt, baseline, record, throughput
 
 from pytest_tfperf.baseline import Provenance
 from pytest_tfperf.judging.judge import judge
@@ -17,6 +17,8 @@ from pytest_tfperf.judging.noise import Noise
 from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.record import Record
 from pytest_tfperf.reports.message import headline, message
+from pytest_tfperf.settings import Again
+from pytest_tfperf.throughput import Spot
 from pytest_tfperf.trial import Attempt, Trial
 
 TEST = "perf_tests/test_multigpu.py::test_resnet50_synthetic[8-replicated]"
@@ -90,6 +92,10 @@ def test_a_pass_says_what_it_passed() -> None:
     """)  # noqa: E501
 
 
+def test_a_row_that_names_no_source_leaves_no_gap() -> None:
+    assert "\n  baseline    measured, 5 runs\n" in message(told(Outcome.PASS, 1600.0, base=baseline(1612.0)))
+
+
 def test_what_the_night_was_credited_with_is_said() -> None:
     found = told(Outcome.PASS, 1600.0, shift=Shift(-0.012, tests=13), credited=-0.012)
     assert "  night       -1.2 % of it is what 13 tests have in common tonight, and not held against it\n" in message(
@@ -104,11 +110,21 @@ def test_a_doubt_shows_all_runs_and_why() -> None:
     )
 
 
+def test_what_rounds_to_the_tolerance_widens_nothing() -> None:
+    assert "tolerance 5 %)" in message(told(Outcome.PASS, 1600.0, threshold=0.0503))
+
+
+def test_what_was_replayed_begins_with_its_file() -> None:
+    assert message(record(file="night/azure.log", verdict=Verdict(outcome=Outcome.PASS))).startswith(
+        "night/azure.log: resnet50-b64-replicated-device on "
+    )
+
+
 def test_a_missing_baseline_says_how_to_record_one() -> None:
     found = record(test=TEST, verdict=judge(throughput(1.0), None, Tolerance()), document=DOCUMENT)
     assert message(found) == says("""
         resnet50-b64-replicated-device on 8x Tesla P100 (box): 1,000 images/s (95 % CI 995.0 to 1,005); there is no baseline for this workload on this machine
-          document    1,612 images/s: tensorpack-multigpu-dgx1.md, replicated, 8 GPUs
+          document    1,612 images/s on dgx1-p100: tensorpack-multigpu-dgx1.md, replicated, 8 GPUs
           record one  pytest 'perf_tests/test_multigpu.py::test_resnet50_synthetic[8-replicated]' --update-baselines
     """)  # noqa: E501
 
@@ -122,15 +138,45 @@ def test_a_missing_baseline_leaves_the_first_calls_time_told() -> None:
 def test_an_invalid_result_is_not_to_be_recorded() -> None:
     found = record(test=TEST, verdict=judge(throughput(1.0, loss=math.nan), MEASURED, Tolerance(), NOISE))
     assert message(found) == says("""
-        resnet50-b64-replicated-device on 8x Tesla P100 (box): 1,000 images/s (95 % CI 995.0 to 1,005); the loss is nan: what it trains is not a model
+        resnet50-b64-replicated-device on 8x Tesla P100 (box): 1,000 images/s (95 % CI 995.0 to 1,005); INVALID: the loss is nan: what it trains is not a model
           rerun       pytest 'perf_tests/test_multigpu.py::test_resnet50_synthetic[8-replicated]'
     """)  # noqa: E501
 
 
 def test_a_command_names_the_same_machine() -> None:
     found = record(test=TEST, verdict=judge(throughput(1.0), None, Tolerance()))
-    line = message(found, " --tfperf-machine=h200").splitlines()[-1]
+    line = message(found, Again(" --tfperf-machine=h200")).splitlines()[-1]
     assert line.endswith("[8-replicated]' --tfperf-machine=h200 --update-baselines")
+
+
+NAN = throughput(1402.0, loss=math.nan, diverged=Spot(run=1, window=3, step=45))
+
+
+def test_a_loss_that_is_no_number_is_invalid_in_the_first_line() -> None:
+    said = message(record(NAN, test=TEST, verdict=judge(NAN, MEASURED, Tolerance(), NOISE))).splitlines()[0]
+    assert said.endswith("; INVALID: the loss is nan by step 45, in window 3: what it trains is not a model")
+
+
+@pytest.mark.parametrize(
+    ("of", "said"),
+    [
+        ({}, "  next        the pipeline: a NaN among the images, "),
+        (
+            {"precision": "mixed_float16"},
+            "  next        precision='float32', because float16 ends at 65,504; the",
+        ),
+        ({"optimizer": "momentum"}, "  next        optimizer='sgd', which takes smaller steps; the pipeline"),
+    ],
+    ids=["plain", "float16", "momentum"],
+)
+def test_a_loss_that_is_no_number_has_a_next_step(of: dict[str, Any], said: str) -> None:
+    found = record(NAN, workload=WORKLOAD.with_(**of), verdict=judge(NAN, MEASURED, Tolerance(), NOISE))
+    assert f"\n{said}" in message(found)
+
+
+def test_what_is_invalid_already_is_not_called_so_twice() -> None:
+    found = record(verdict=Verdict(outcome=Outcome.INVALID, reason="INVALID: busy"))
+    assert headline(found).endswith("; INVALID: busy")
 
 
 def test_a_log_can_not_be_run_again() -> None:
@@ -145,8 +191,8 @@ def test_a_log_without_a_baseline_records_none() -> None:
 
 
 def test_one_run_that_was_all_there_is_confirms_nothing() -> None:
-    found = told(Outcome.REGRESSED, 1402.0, reason="confirmed in 1 fresh worker")
-    assert "\n  runs        1,402: confirmed in 1 fresh worker\n" in message(found)
+    found = told(Outcome.REGRESSED, 1402.0, reason="shown by 1 fresh worker alone")
+    assert "\n  runs        1,402: shown by 1 fresh worker alone\n" in message(found)
 
 
 def test_a_floor_says_what_it_is() -> None:

@@ -7,8 +7,20 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from measurements import baseline
 
-from pytest_tfperf.judging.night import NO_SHIFT, Cause, Level, Night, Shift, level_of, prefix_drop, shift_of
+from pytest_tfperf.judging.night import (
+    NIGHTS_DIFFER,
+    NO_SHIFT,
+    Cause,
+    Level,
+    Night,
+    Shift,
+    level_of,
+    nights_differ,
+    prefix_drop,
+    shift_of,
+)
 from pytest_tfperf.machine.canary import Moved
 from pytest_tfperf.trial import Attempt, Window
 
@@ -101,7 +113,7 @@ def test_a_baseline_without_nights_is_its_own_level() -> None:
 
 def test_good_nights_weigh_as_many_runs_as_they_had() -> None:
     assert level_of(5, [*nights(0.012, 0.024), Night((0.03, 0.03, 0.03), good=True), *LAST]) == Level(
-        pytest.approx(0.0126), 10
+        pytest.approx(0.0126), 10, nights=4
     )
 
 
@@ -129,4 +141,33 @@ def test_a_night_against_a_level_is_measured_from_it() -> None:
 
 def test_only_a_runs_first_windows_count_for_the_shift() -> None:
     windows = (Window(1, 0.1),) * 20 + (Window(1, 1.0),) * 30
-    assert prefix_drop(Attempt(windows=windows, images_per_step=1), 10.0) == pytest.approx(0.0)
+    assert prefix_drop(Attempt(windows=windows, images_per_step=1), baseline(10.0)) == pytest.approx(0.0)
+
+
+def test_what_first_windows_always_give_more_is_no_shift() -> None:
+    windows = (Window(1, 0.1),) * 20 + (Window(1, 0.105),) * 30
+    row = baseline(1 / 0.105, prefix=math.log(1.05))
+    assert prefix_drop(Attempt(windows=windows, images_per_step=1), row) == pytest.approx(0.0)
+
+
+def test_a_burst_that_spoils_a_few_of_the_first_windows_is_no_shift() -> None:
+    windows = (Window(1, 0.1),) * 17 + (Window(1, 0.3),) * 3
+    assert prefix_drop(Attempt(windows=windows, images_per_step=1), baseline(10.0)) == pytest.approx(0.0)
+
+
+# What a test's nights differ by
+
+
+@pytest.mark.parametrize("few", [[], nights(-0.5, -0.5, -0.5, -0.5)])
+def test_without_earlier_nights_what_is_usual_is_assumed(few: list[Night]) -> None:
+    assert nights_differ(few, 0.0) == NIGHTS_DIFFER
+
+
+def test_many_nights_tell_themselves_what_they_differ_by() -> None:
+    many = nights(*[0.004, -0.004] * 200)
+    assert nights_differ([*many, *LAST], 0.0) == pytest.approx(0.004, rel=0.05)
+
+
+def test_what_runs_differ_by_is_not_laid_to_the_nights() -> None:
+    many = nights(*[0.004, -0.004] * 200)
+    assert nights_differ([*many, *LAST], 0.005) == pytest.approx(0.001, abs=0.0005)

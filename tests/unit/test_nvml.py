@@ -13,6 +13,7 @@ import nvml_stand_in as nvml
 import pytest
 from machines import load
 from nvml_stand_in import NvLink, Slice, StandIn
+from patience import PATIENCE_SECONDS
 
 from pytest_tfperf.hardware import nvml as hardware_nvml
 from pytest_tfperf.hardware.nvml import find_gpus
@@ -45,7 +46,12 @@ def discover(libraries, tmp_path):
         clean = {k: v for k, v in os.environ.items() if not k.startswith("CUDA_")}
         environ |= {"LD_LIBRARY_PATH": str(folder), "NVML_STAND_IN_LOG": str(tmp_path / "log")}
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, tmp_path], env=clean | environ, capture_output=True, text=True, check=False
+            [sys.executable, "-c", PROGRAM, tmp_path],
+            env=clean | environ,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         return Topology.from_json(json.loads(done.stdout))
@@ -152,7 +158,7 @@ def test_a_driver_that_hangs_holds_nobody_up(tmp_path, monkeypatch):
     (tmp_path / "dev" / "nvidiactl").touch()
     monkeypatch.setattr(hardware_nvml, "_ANSWER_SECONDS", 0.001)  # less than any interpreter takes to start
     found = find_gpus(tmp_path)
-    hardware_nvml._left.pop().wait()
+    hardware_nvml._left.pop().wait(PATIENCE_SECONDS)
     assert (found.driver_fault, "does not answer" in found.why_no_gpus) == (True, True)
 
 
@@ -284,5 +290,7 @@ def test_discovery_imports_nothing_heavy(tmp_path):
         "import sys; from pytest_tfperf.hardware.discovery import discover; assert 'pynvml' not in sys.modules;"
         "discover(); print({'numpy', 'pandas', 'scipy', 'tensorflow', 'psutil'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
+    )
     assert done.stdout.strip() == "set()"

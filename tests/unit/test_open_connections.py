@@ -57,7 +57,7 @@ CALLS_TWICE = """
     late.send({'hello': 'worker', 'number': job['number'] - 1})
     own = call()
     own.send({'hello': 'worker', 'number': job['number']})
-    own.send({'ready': {'images_per_step': 1, 'compile_seconds': 1.0, 'environment': {}}})
+    own.send({'ready': {'images_per_step': 1, 'compile_seconds': 1.0, 'fetches': False, 'environment': {}}})
     own.receive()
 """
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import statistics
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -50,7 +52,7 @@ def test_a_recording_comes_to(name: str, status: int, outcome: str, capsys: pyte
 @pytest.mark.parametrize(
     "part",
     [
-        "nets:sleeping-b4-replicated-device on * (recorded): * images/s (95 % CI *), 10.8 % slower than 177.8",
+        "*-by-10-percent.json: nets:sleeping-b4-replicated-device on * (recorded): *, 10.8 % slower than 177.8",
         "  bounds      * .. *    (reference 177.8, tolerance 2 %, widened to 4.5 % by noise)",
         "  baseline    measured, --update-baselines (2026-11-21), 5 runs",
         "  confirmed   5 of 5 fresh workers: 162.9  158.6  158.9  158.6  134.1",
@@ -86,6 +88,18 @@ def test_a_folder_is_as_bad_as_its_worst(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_quiet_folder_is_green(capsys: pytest.CaptureFixture[str]) -> None:
     assert replay("quiet", capsys)[0] == GREEN
+
+
+def test_the_benchmark_of_verdicts_judges_them_by_the_recorded_machines_rows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(TRIALS.parents[2] / "benchmarks"))
+    import_module("verdict").recorded(TRIALS)
+    assert re.findall(r"^\d .*\nexit status \d", capsys.readouterr().out, re.MULTILINE) == [
+        "3 INVALID, 2 REGRESSED, 1 PASS\nexit status 1",
+        "3 PASS\nexit status 0",
+        "1 INCONCLUSIVE, 1 REGRESSED\nexit status 1",
+    ]
 
 
 def test_the_noisy_row_is_that_of_its_ten_runs() -> None:

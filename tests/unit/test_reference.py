@@ -155,6 +155,35 @@ def test_the_highest_document_is_shown_whatever_its_gpu(shelf: Shelf) -> None:
     assert document.machine == "future"
 
 
+def test_another_machines_broken_file_costs_no_figure_of_a_third(shelf: Shelf) -> None:
+    shelf.publish("dgx1-p100", 1612)
+    (shelf.store.folder).mkdir()
+    (shelf.store.folder / "dgx2.csv").write_text("garbage\n")
+    assert reference(shelf.find()) == 1612
+
+
+def test_this_machines_broken_file_is_an_error(shelf: Shelf) -> None:
+    (shelf.store.folder).mkdir()
+    (shelf.store.folder / "h200.csv").write_text("garbage\n")
+    with pytest.raises(BaselineError, match=r"h200\.csv, line 1: "):
+        shelf.find()
+
+
+def test_this_machines_own_document_is_shown_before_a_higher_one(shelf: Shelf) -> None:
+    shelf.publish("azure-nc6", 109.7)
+    shelf.publish("azure-nc12", 106.4)
+    document = shelf.find("azure-nc12").document
+    assert document is not None
+    assert document.machine == "azure-nc12"
+
+
+def test_every_row_of_the_documents_is_shown_beside_itself(tmp_path: Path) -> None:
+    store = BaselineStore(tmp_path, published=Path(__file__).parents[2] / "baselines")
+    rows = store.published()
+    shown = [reference_for(store, row.machine, row.key, gpu_fp32_tflops=None).document for row in rows]
+    assert (len(rows), shown) == (291, rows)
+
+
 def test_the_noise_is_the_machines(shelf: Shelf) -> None:
     shelf.record(20_000)
     shelf.record(5_000, Key(KEY.workload, "1x2"))
@@ -240,6 +269,10 @@ def test_a_row_of_gpus_is_none_for_cpus() -> None:
 
 def test_a_row_of_gpus_is_one_for_gpus() -> None:
     refuse_other_devices(baseline(gpu="NVIDIA H200"), load("h200").take(1))
+
+
+def test_a_newer_drivers_longer_name_for_a_gpu_is_the_same_gpu() -> None:
+    refuse_other_devices(baseline(gpu="H200"), load("h200").take(1))
 
 
 def test_a_row_of_other_gpus_is_none_for_these() -> None:

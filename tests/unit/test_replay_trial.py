@@ -171,6 +171,13 @@ def test_what_had_no_baseline_has_none(tmp_path: Path) -> None:
 # The command
 
 
+def test_a_trial_without_a_baseline_is_told_where_one_may_come_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.main(["replay", str(saved(tmp_path, [run(900.0)], baseline=None, noise=None))])
+    assert "  next        it was recorded without one: name a folder" in capsys.readouterr().out
+
+
 def rows(folder: Path, machine: str, row: Baseline) -> str:
     BaselineStore(folder, published=None).update(machine, {KEY: row})
     return f"--baselines={folder}"

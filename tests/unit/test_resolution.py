@@ -100,6 +100,11 @@ def test_the_default_that_nobody_chose_takes_one_line() -> None:
     assert line.startswith("noise widens the default tolerance of 2 % on 3 baselines: losses are seen from ")
 
 
+def test_losses_that_read_the_same_are_said_once() -> None:
+    (line,) = before([row(1, spread=0.05), row(2, spread=0.05)])
+    assert line.count("%") == 2  # the tolerance, and the loss
+
+
 def test_a_tolerance_that_was_asked_for_is_told_row_by_row() -> None:
     lines = before([row(1, spread=0.05), row(2, spread=0.05)], asked=True)
     assert [line.partition(": a tolerance of 2 %")[0] for line in lines] == [

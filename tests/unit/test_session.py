@@ -11,11 +11,11 @@ from machines import load
 from measurements import baseline, comparison, record
 
 from pytest_tfperf.baseline import Baseline, Provenance
-from pytest_tfperf.errors import NotEnoughDevices, TfperfError
+from pytest_tfperf.errors import BaselineError, NotEnoughDevices, TfperfError
 from pytest_tfperf.judging.verdict import Outcome, Verdict
 from pytest_tfperf.live import LiveLine
 from pytest_tfperf.session import Session
-from pytest_tfperf.settings import Settings
+from pytest_tfperf.settings import Settings, Update
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.topology import Topology
 
@@ -99,6 +99,38 @@ def test_a_history_that_can_not_be_used_is_found_out_before_the_first_test(tmp_p
     (tmp_path / "file").touch()
     with pytest.raises(TfperfError, match="the history can't be used"):
         session(tmp_path, dir=tmp_path / "file").check()
+
+
+def broken(folder: Path, machine: str, **settings: Any) -> Session:
+    """Of `box`, where this machine's file is no file of baselines."""
+    (folder / "baselines").mkdir()
+    (folder / "baselines" / f"{machine}.csv").write_text("garbage\n")
+    return session(folder, NO_GPU.named("box"), **settings)
+
+
+OWN_IS_BROKEN = r"box\.csv, line 1: "
+
+
+@pytest.mark.parametrize("settings", [{}, {"update_baselines": Update.ALL}, {"smoke": True}], ids=str)
+def test_this_machines_broken_file_is_refused_before_the_first_test(tmp_path: Path, settings: dict[str, Any]) -> None:
+    with pytest.raises(BaselineError, match=OWN_IS_BROKEN):
+        broken(tmp_path, "box", **settings).check()
+
+
+def test_a_comparison_with_another_python_needs_no_baselines(tmp_path: Path) -> None:
+    broken(tmp_path, "box", against=Path("python")).check()
+
+
+def test_coverage_counts_every_row_and_refuses_a_file_that_is_broken(tmp_path: Path) -> None:
+    with pytest.raises(BaselineError, match=OWN_IS_BROKEN):
+        broken(tmp_path, "box", coverage=True).prepare()
+
+
+def test_another_machines_broken_file_is_told_once_before_the_first_test(tmp_path: Path) -> None:
+    made = broken(tmp_path, "dgx2")
+    made.check()
+    (said,) = made.before()[1:]
+    assert said.startswith(f"tfperf: passed over, as another machine's: {tmp_path}/baselines/dgx2.csv, line 1: ")
 
 
 def test_what_could_not_be_measured_is_not_called_in_doubt(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import sys
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -99,7 +100,7 @@ def test_each_limit_can_be_set() -> None:
 
 @given(st.sampled_from(sorted(PARSERS)), st.text())
 def test_any_text_is_taken_or_refused(name: str, text: str) -> None:
-    with suppress(ValueError):
+    with suppress(ValueError, TfperfError):
         PARSERS[name](text)
 
 
@@ -108,6 +109,7 @@ class Config:
 
     rootpath = Path("/home/u/project")
     inipath = None
+    invocation_params = SimpleNamespace(dir=rootpath)
 
     def __init__(self, **given: str) -> None:
         self._given = given
@@ -125,13 +127,13 @@ def asked(**given: str) -> Settings:
 
 
 def test_a_command_that_measures_again_takes_what_the_command_line_said_of_the_machine() -> None:
-    given = {"tfperf_machine": "h200 pool", "tfperf_split_gpu": "true", "tfperf_strict": "true"}
-    assert asked(**given).again == " '--tfperf-machine=h200 pool' --tfperf-split-gpu"
+    given = {"tfperf_dir": "my runs", "tfperf_machine": "h200", "tfperf_split_gpu": "true", "tfperf_strict": "true"}
+    assert asked(**given).again.options == " '--tfperf-dir=my runs' --tfperf-machine=h200 --tfperf-split-gpu"
 
 
 def test_what_the_environment_says_needs_no_repeating(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFPERF_MACHINE", "h200")
-    assert (asked().machine, asked().again) == ("h200", "")
+    assert (asked().machine, asked().again.options) == ("h200", "")
 
 
 @pytest.mark.parametrize("option", ["baselines", "dir", "save_trials", "data_dir"])
@@ -149,6 +151,10 @@ def test_a_home_is_found_in_each_folder(option: str) -> None:
         (
             {"update_baselines": "all", "tfperf_coverage": "true"},
             "--update-baselines with --tfperf-coverage: nothing is run",
+        ),
+        (
+            {"tfperf_hold": "true", "tfperf_strict": "true"},
+            "--tfperf-hold with --tfperf-strict: what is held is INCONCLUSIVE, which strict fails on the first night",
         ),
         (
             {"tfperf_against": sys.executable, "tfperf_hold": "true"},

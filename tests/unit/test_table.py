@@ -11,6 +11,7 @@ from measurements import WORKLOAD, baseline, record, throughput
 from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.record import Record
 from pytest_tfperf.reports.table import counts, outcome, table
+from pytest_tfperf.throughput import RunValue
 
 
 def judged(kind: Outcome, change: float, floor: bool = False) -> Record:
@@ -47,9 +48,37 @@ def test_a_documents_figure_has_a_column_where_there_is_one() -> None:
     with_document = record(throughput(1402.0), document=baseline(1612.0))
     assert table([with_document, UNKNOWN]) == [
         "workload                        topology  images/s  +/-   outcome      document",
-        "resnet50-b64-replicated-device  1x8          1,402  1.50  measured        1,612",
-        "resnet50-b64-replicated-device  1x1           7.25  0.01  NO_BASELINE         -",
+        "resnet50-b64-replicated-device  1x8          1,402  1.50  measured     1,612",
+        "resnet50-b64-replicated-device  1x1           7.25  0.01  NO_BASELINE  -",
     ]
+
+
+def test_an_uncertainty_of_few_windows_is_left_out() -> None:
+    few = throughput(500.0, runs=(RunValue(math.log(500.0), 0.1, 2),))
+    assert table([record(few), UNKNOWN])[1].split()[2:4] == ["500.0", "-"]
+
+
+def test_an_uncertainty_beyond_the_figure_itself_is_left_out() -> None:
+    wild = throughput(523.9, uncertainty=725.4)
+    assert table([record(wild), UNKNOWN])[1].split()[2:4] == ["523.9", "-"]
+
+
+def test_another_machines_document_says_whose_it_is() -> None:
+    (_, line) = table([record(throughput(1402.0), document=baseline(1612.0, machine="dgx1-p100"))])
+    assert line.endswith("  1,612 (dgx1-p100)")
+
+
+@pytest.mark.parametrize(
+    ("files", "shown"),
+    [
+        (["night/a.log", "night/b.log", ""], ["a.log", "b.log", "-"]),
+        (["monday/a.log", "tuesday/a.log"], ["monday/a.log", "tuesday/a.log"]),
+    ],
+    ids=["of one folder", "of two"],
+)
+def test_what_was_replayed_names_its_file(files: list[str], shown: list[str]) -> None:
+    (heading, *lines) = table([record(file=file) for file in files])
+    assert (heading.split()[-1], [line.split()[-1] for line in lines]) == ("file", shown)
 
 
 def test_no_line_ends_in_blanks() -> None:
@@ -96,8 +125,9 @@ def test_a_tolerance_that_noise_has_widened_stands_in_brackets() -> None:
     assert row(tolerance=Tolerance(-0.02, 0.02), fails_at=0.061)["fails at"] == "6.1 % (2 %)"
 
 
-def test_rounding_widens_no_tolerance() -> None:
-    assert row(tolerance=Tolerance(-0.02, 0.02), fails_at=1 - math.exp(math.log1p(-0.02)))["fails at"] == "2 %"
+@pytest.mark.parametrize("fails_at", [1 - math.exp(math.log1p(-0.02)), 0.0204])
+def test_what_rounds_to_the_tolerance_widens_nothing(fails_at: float) -> None:
+    assert row(tolerance=Tolerance(-0.02, 0.02), fails_at=fails_at)["fails at"] == "2 %"
 
 
 def test_the_loss_that_would_have_been_caught_is_shown() -> None:

@@ -13,6 +13,7 @@ from measurements import attempt
 
 from pytest_tfperf.throughput import (
     RunValue,
+    Spot,
     Throughput,
     hodges_lehmann,
     run_value,
@@ -137,6 +138,34 @@ def test_a_burst_in_a_fifth_of_the_windows_moves_no_value_out_of_the_rest(
     burst = [s * (1e6 if i in spoiled else 1) for i, s in enumerate(step_seconds)]
     value = run_value(attempt(burst, images_per_step=1)).log_rate
     assert min(rest) - 1e-9 <= value <= max(rest) + 1e-9
+
+
+# Steps that fetch their batches: what a stall costs, and the batches that lay ready after it, belong together
+
+
+@given(windows)
+def test_where_batches_are_fetched_a_run_is_all_images_over_all_seconds(some: list[Window]) -> None:
+    run = Attempt(windows=tuple(some), images_per_step=64, fetches=True)
+    total = 64 * sum(w.steps for w in some) / sum(w.seconds for w in some)
+    assert run_value(run).images_per_sec == pytest.approx(total)
+
+
+def test_a_loader_that_gives_a_file_at_once_is_read_at_its_own_rate() -> None:
+    file = [Window(1, 0.001)] * 9 + [Window(1, 1.0)]
+    run = Attempt(windows=tuple(file * 3), images_per_step=1, fetches=True)
+    assert run_value(run).images_per_sec == pytest.approx(10, rel=0.01)
+
+
+def test_the_error_of_a_total_is_that_of_the_mean_step() -> None:
+    rng = np.random.default_rng(5)
+    seconds = 0.1 * rng.normal(1, 0.05, 400).clip(0.5)
+    run = Attempt(windows=tuple(Window(2, s) for s in seconds), images_per_step=1, fetches=True)
+    assert run_value(run).error == pytest.approx(seconds.std(ddof=1) / 20 / seconds.mean(), rel=0.1)
+
+
+def test_a_total_of_two_windows_has_no_known_error() -> None:
+    run = Attempt(windows=(Window(1, 0.1), Window(1, 0.2)), images_per_step=1, fetches=True)
+    assert math.isinf(run_value(run).error)
 
 
 def test_a_logs_own_total_is_its_value() -> None:
@@ -274,3 +303,25 @@ def test_compiling_is_that_of_the_first_run() -> None:
 
 def test_a_runs_value_reads_in_images_per_second() -> None:
     assert RunValue(math.log(1402), 0.0, 1).images_per_sec == pytest.approx(1402)
+
+
+@pytest.mark.parametrize(
+    ("warmup", "timed", "spot"),
+    [
+        ([1.0, math.nan], [math.nan], Spot(run=1, window=0, step=10)),
+        ([1.0, 1.0], [1.0, math.inf, math.nan], Spot(run=1, window=2, step=20)),
+        ([1.0], [1.0, 1.0], None),
+        ([], [None, math.nan], Spot(run=1, window=2, step=10)),
+    ],
+    ids=["warm-up", "timed", "never", "a log"],
+)
+def test_where_a_loss_stopped_to_be_a_number_is_known(
+    warmup: list[float], timed: list[float], spot: Spot | None
+) -> None:
+    windows = [tuple(Window(5, 0.1, loss) for loss in losses) for losses in (timed, warmup)]
+    assert of(Attempt(windows[0], 64, windows[1])).diverged == spot
+
+
+def test_where_a_loss_stopped_to_be_a_number_is_known_over_several_runs() -> None:
+    fine, lost = (Attempt((Window(5, 0.1, loss),), 64) for loss in (1.0, math.nan))
+    assert summarise(Trial((fine, lost, fine))).diverged == Spot(run=2, window=1, step=5)

@@ -167,6 +167,21 @@ def test_no_gpu_can_not_be_split():
         load("no-gpu").split()
 
 
+@pytest.mark.parametrize(
+    ("topology", "taken"),
+    [
+        (load("h200"), False),
+        (load("h200").take(1), True),
+        (load("no-gpu").on_cpu(), False),
+        (load("no-gpu").on_cpu().take(1), True),
+        (load("h200").split(), False),
+        (load("h200").split().take(1), True),
+    ],
+)
+def test_only_take_says_how_many_devices(topology, taken):
+    assert topology.is_taken == taken
+
+
 # shape and description
 
 
@@ -178,6 +193,7 @@ def test_no_gpu_can_not_be_split():
         (replace(load("dgx1-p100").take(4), nodes=2), "2x4"),
         (load("no-gpu").on_cpu().take(2), "1x2"),
         (load("no-gpu"), "1x1"),
+        (load("no-gpu").on_cpu(), "1x1"),
         (load("h200").split().take(3), "1x3"),
     ],
 )
@@ -194,6 +210,7 @@ def test_the_shape_is_nodes_by_devices(topology, shape):
         (load("no-gpu"), "2 of 2 cores of AMD EPYC"),
         (load("no-gpu").on_cpu().take(2), "2 virtual CPU devices on 2 of 2 cores of AMD EPYC"),
         (load("h200").split().take(4), "1x NVIDIA H200, split into 4"),
+        (load("h200").split(), "1x NVIDIA H200"),
     ],
 )
 def test_the_description_is_a_short_line(topology, text):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from measurements import WORKLOAD, attempt, baseline
+from patience import running
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.judging.night import Night
@@ -229,7 +228,7 @@ def test_a_damaged_file_is_an_error_or_a_recording(text: bytes, at: int, length:
         pytest.param(b"\xff\xfe{", "not JSON", id="not-utf-8"),
         pytest.param("[" * 100_000, "not JSON", id="deep"),
         pytest.param(changed(kind="a trial"), "it lacks kind", id="another-kind"),
-        pytest.param(changed(format=3), "format 3 comes from a newer pytest-tfperf; this one reads", id="newer"),
+        pytest.param(changed(format=4), "format 4 comes from a newer pytest-tfperf; this one reads", id="newer"),
         pytest.param(changed(format=0), "format 0 never was", id="format-0"),
         pytest.param(changed(format="1"), "it lacks kind", id="format-text"),
         pytest.param(changed(speed=1), "unknown field 'speed'", id="unknown-field"),
@@ -288,7 +287,14 @@ def test_a_file_of_the_first_format_is_read() -> None:
     old = json.loads(WHOLE) | {"format": 1}
     del old["device_data_images_per_sec"]
     for attempt_then in old["trial"]["attempts"]:
-        del attempt_then["conditions"], attempt_then["parts"]
+        del attempt_then["conditions"], attempt_then["parts"], attempt_then["fetches"]
+    assert parse(json.dumps(old)) == recording()
+
+
+def test_a_file_of_the_second_format_is_read() -> None:
+    old = json.loads(WHOLE) | {"format": 2}
+    for attempt_then in old["trial"]["attempts"]:
+        del attempt_then["fetches"]
     assert parse(json.dumps(old)) == recording()
 
 
@@ -320,7 +326,7 @@ def test_checking_a_folder_leaves_nothing_in_it(tmp_path: Path) -> None:
 WRITER = f"""
 import itertools, sys
 from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path[:0] = {[str(folder) for folder in Path(__file__).parents[:2]]!r}
 from test_trial_file import recording
 from pytest_tfperf.stores import trial_file
 for i in itertools.count():
@@ -330,11 +336,11 @@ for i in itertools.count():
 
 
 def test_a_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    for _ in range(20):
-        said = process.stdout.readline()
-    process.send_signal(signal.SIGKILL)
-    rest, _ = process.communicate()
+    with running(WRITER, tmp_path) as process:
+        assert process.stdout is not None
+        for _ in range(20):
+            said = process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+        rest, _ = process.communicate()
     finished = int([said, *rest.splitlines()][-1])
     assert trial_file.read(tmp_path / trial_file.name_of(recording())).seconds >= finished

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from workers import PlayedRun
 
+from pytest_tfperf import compare as compare_module
 from pytest_tfperf.breakdown import Bound, Breakdown
 from pytest_tfperf.compare import Cap, Side, compare
 from pytest_tfperf.comparison import How
@@ -20,7 +21,7 @@ from pytest_tfperf.measuring import windows
 from pytest_tfperf.measuring.guard import Seen
 from pytest_tfperf.measuring.turns import TURNS, may_take_turns, pair_of_runs, take_turns
 from pytest_tfperf.measuring.windows import Plan
-from pytest_tfperf.parts import Input
+from pytest_tfperf.parts import Input, Parts
 from pytest_tfperf.reports.comparisons import message
 from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.trial import Attempt, Window
@@ -79,6 +80,7 @@ class ScriptedLauncher:
     room: int = 2
     loss: float = 1.0
     jobs: list[Job] = field(default_factory=list)
+    parts: Parts = field(default_factory=lambda: Parts(input=Input.RESIDENT))
 
     def start(self, job: Job, progress: Progress) -> ScriptedRun:
         if len(self.machine.alive) >= self.room:
@@ -88,7 +90,7 @@ class ScriptedLauncher:
         self.machine.alive.append(self.name)
         self.machine.most_alive = max(self.machine.most_alive, len(self.machine.alive))
         self.machine.diary.append(f"start {self.name}")
-        return ScriptedRun(self.machine, self.name, iter(lambda: pace, None), self.loss)
+        return ScriptedRun(self.machine, self.name, iter(lambda: pace, None), self.loss, parts=self.parts)
 
     def close(self) -> None:
         pass
@@ -264,13 +266,29 @@ def test_a_slower_b_is_regressed() -> None:
     assert found.ratio < 0.92
 
 
-def test_a_slower_b_is_followed_by_where_its_time_goes() -> None:
-    found = contest(*two(pace_b=lambda n: 0.011 + n * 1e-5))
-    assert (found.a.breakdown, found.b.breakdown) == (None, Breakdown(input=Input.RESIDENT, bound=Bound.COMPUTE))
+@pytest.mark.parametrize("workload", [DEVICE, HOST])
+def test_both_sides_are_asked_where_their_time_goes(workload: Workload) -> None:
+    found = contest(*two(), workload)
+    wanted = Breakdown(input=Input.RESIDENT, bound=Bound.COMPUTE)
+    assert (found.a.breakdown, found.b.breakdown) == (wanted, wanted)
 
 
-def test_a_b_that_is_not_slower_is_not_asked_where_its_time_goes() -> None:
-    assert contest(*two(pace_b=lambda n: 0.005 + n * 1e-6)).b.breakdown is None
+def test_no_further_worker_is_started_for_where_the_time_goes() -> None:
+    a, b = two()
+    found = contest(a, b)
+    assert [len(a.jobs), len(b.jobs)] == [len(found.log_ratios)] * 2
+
+
+def test_where_the_cap_is_spent_nobody_is_asked_where_the_time_goes() -> None:
+    found = contest(*two(), seconds=1e-9)
+    assert (found.a.breakdown, found.b.breakdown) == (None, None)
+
+
+def test_a_slower_b_that_fetches_is_followed_by_one_run_on_device_data() -> None:
+    a, b = two(pace_b=lambda n: 0.011 + n * 1e-5)
+    b.parts = Parts(input=Input.FETCHED, pipeline_images_per_sec=100.0)
+    contest(a, b, HOST)
+    assert [job.workload.input_pipeline for job in b.jobs] == ["host", "host", "host", "device"]
 
 
 def test_a_faster_b_is_improved() -> None:
@@ -300,10 +318,31 @@ def test_no_pair_is_begun_that_would_end_too_late() -> None:
     assert "max_seconds" in found.reason
 
 
+@pytest.mark.parametrize(
+    ("pairs", "seconds", "said"),
+    [
+        (4, 55.0, "the next pair would end after max_seconds=60"),
+        (4, 40.0, "the first 3 pairs left room for 4 in max_seconds=60, and the looks were planned for so many"),
+        (9, 40.0, "max_pairs=9 is reached"),
+    ],
+)
+def test_an_end_says_what_it_came_by(pairs: int, seconds: float, said: str) -> None:
+    assert compare_module._end(pairs, 0, seconds, Cap(pairs=9, seconds=60.0), 4) == f"; {said}"
+
+
 def test_a_loss_that_is_no_number_is_invalid() -> None:
     found = contest(*two(loss=math.nan))
     assert found.outcome is Outcome.INVALID
-    assert "a's loss is nan" in found.reason
+    assert found.reason.startswith("INVALID: a's loss is nan by step 1, in the warm-up")
+
+
+def test_a_comparison_that_is_invalid_says_no_ratio_in_its_first_line() -> None:
+    said = message(contest(*two(loss=math.nan))).splitlines()
+    assert said[0].endswith(": INVALID: a's loss is nan by step 1, in the warm-up: what it trains is not a model")
+
+
+def test_a_comparison_of_a_loss_that_is_no_number_has_a_next_step() -> None:
+    assert "\n  next        the pipeline: a NaN" in message(contest(*two(loss=math.nan)))
 
 
 def test_what_is_not_judged_takes_one_pair_and_has_no_outcome() -> None:
@@ -385,7 +424,7 @@ def test_pairs_before_the_machine_was_taken_are_still_shown() -> None:
 
 
 def test_a_pair_of_runs_that_never_settled_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "unsettled", lambda timed: "it never settles" if timed[0].seconds > 0.5 else "")
+    monkeypatch.setattr(windows, "unsettled", lambda timed, **_: "it never settles" if timed[0].seconds > 0.5 else "")
     launchers = two(lambda n: 1.0 if n == 1 else 0.01 + n * 1e-5)
     sides = (Side(workload=HOST, launcher=launcher) for launcher in launchers)
     found = compare(*sides, TOPOLOGY, PLAN, Tolerance(), Silent(), guard=ScriptedGuard([]))  # type: ignore[arg-type]

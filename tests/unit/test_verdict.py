@@ -19,6 +19,7 @@ from pytest_tfperf.judging.night import Cause, Night, Shift
 from pytest_tfperf.judging.noise import Noise
 from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.machine.canary import Moved
+from pytest_tfperf.throughput import Spot
 
 QUIET = Noise(0.001, math.inf, "quiet")
 ONE_PERCENT = Noise(0.01, math.inf, "1 %")
@@ -112,8 +113,13 @@ def test_a_drop_that_noise_explains_is_in_doubt() -> None:
     assert verdict(*[-0.06] * 5, noise=Noise(0.05, math.inf, "")).outcome is Outcome.INCONCLUSIVE
 
 
-def test_one_lucky_run_of_five_hides_nothing() -> None:
-    assert verdict(-0.13, -0.13, -0.13, -0.13, 0.0).outcome is Outcome.REGRESSED
+def test_one_lucky_run_of_five_wants_eight() -> None:
+    """A worker that is slow in one start of four gives four slow ones of five in one night of a hundred."""
+    assert verdict(-0.13, -0.13, -0.13, -0.13, 0.0).runs_wanted == 8
+
+
+def test_one_lucky_run_of_eight_hides_nothing() -> None:
+    assert verdict(*[-0.13] * 7, 0.0).outcome is Outcome.REGRESSED
 
 
 def test_two_runs_that_are_not_half_as_bad_leave_it_in_doubt() -> None:
@@ -130,6 +136,20 @@ def test_an_infinite_loss_is_invalid() -> None:
 
 def test_a_loss_that_is_no_number_is_invalid_also_without_a_baseline() -> None:
     assert judge(throughput(1.0, loss=math.nan), None, Tolerance()).outcome is Outcome.INVALID
+
+
+@pytest.mark.parametrize(
+    ("runs", "since", "place"),
+    [
+        (1, Spot(run=1, window=0, step=7), " by step 7, in the warm-up"),
+        (1, Spot(run=1, window=3, step=1200), " by step 1,200, in window 3"),
+        (3, Spot(run=2, window=3, step=45), " by step 45, in window 3 of run 2"),
+        (1, None, ""),
+    ],
+)
+def test_a_loss_that_is_no_number_says_since_when(runs: int, since: Spot | None, place: str) -> None:
+    now = throughput(*[1.0] * runs, loss=math.nan, diverged=since)
+    assert judge(now, None, Tolerance()).reason == f"the loss is nan{place}: what it trains is not a model"
 
 
 def test_a_finite_loss_says_nothing() -> None:
@@ -316,6 +336,28 @@ def test_what_would_be_suspected_never_stops_early(night: dict[str, Any], change
     assume(verdict(0.5, error=error, **night).runs_wanted == 0)  # else three begin, whatever one shows
     assume(may_stop(now, night["base"], night["tolerance"], night["noise"]))
     assert verdict(change, error=error, **night).outcome is not Outcome.INCONCLUSIVE
+
+
+# Nights that differ, where nothing tells what a night does to all tests
+
+
+RESTLESS = replace(ONE_PERCENT, between_nights=0.01)
+
+
+def test_what_nights_differ_by_widens_the_threshold_as_the_formula_says() -> None:
+    found = verdict(*[-0.01] * 5, tolerance=0.001, noise=RESTLESS)
+    error = math.sqrt(0.01**2 * (1 / 5 + 1.07 / 5) + 0.01**2 * 2)
+    assert found.threshold == pytest.approx(1 - math.exp(-scipy.stats.norm.ppf(1 - 0.03 / 2) * error))
+
+
+def test_a_drop_that_nights_explain_is_no_regression() -> None:
+    assert verdict(*[-0.028] * 8, tolerance=0.02, noise=ONE_PERCENT).outcome is Outcome.REGRESSED
+    assert verdict(*[-0.028] * 8, tolerance=0.02, noise=RESTLESS).outcome is Outcome.INCONCLUSIVE
+
+
+def test_what_nights_differ_by_hides_part_of_a_loss() -> None:
+    still, restless = (verdict(0.0, noise=noise).smallest_loss or 0 for noise in (ONE_PERCENT, RESTLESS))
+    assert restless > still
 
 
 # Runs of too few windows to have an error of their own

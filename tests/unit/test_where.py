@@ -25,6 +25,7 @@ GPU = GpuConditions(
     uuid="GPU-1",
     temperature_celsius_max=68,
     sm_clock_mhz_median=1755.0,
+    memory_clock_mhz_median=3201.0,
     power_watts_mean=290.4,
     utilisation_fraction_mean=0.97,
     memory_used_bytes_max=12 * 2**30,
@@ -76,7 +77,7 @@ def test_the_share_of_the_arithmetic_says_how_it_is_counted() -> None:
 def test_a_share_beyond_the_possible_says_what_is_wrong_with_it() -> None:
     found = judged(Outcome.PASS, breakdown=fetched(multiply_adds_per_image=3_000_000_000, products_fraction=1.4))
     assert said("compute", found).endswith("(3 x 2 x 1 GMAC an image): the machine was slower when those were timed")
-    assert limit(found) == "compute >100 %"
+    assert limit(found.breakdown) == "compute >100 %"
 
 
 def test_inference_counts_one_pass() -> None:
@@ -119,7 +120,8 @@ def test_the_host_is_told_in_one_line() -> None:
 
 def test_a_gpu_is_told_in_one_line() -> None:
     assert said("GPU 0", in_weather(Conditions(seconds=1.0, gpus=(GPU,)))) == (
-        "68 C, 1,755 MHz, 290 W, used 97 % of the time, 12.0 GiB, power cap 40 % of the time, beside python (pid 4711)"
+        "68 C, 1,755 MHz, memory 3,201 MHz, 290 W, used 97 % of the time, 12.0 GiB, "
+        "power cap 40 % of the time, beside python (pid 4711)"
     )
 
 
@@ -153,15 +155,40 @@ def test_a_measurement_that_was_given_up_tells_of_the_machine() -> None:
 def test_the_table_says_what_each_result_is_bound_by() -> None:
     where = fetched(products_fraction=0.869)
     rows = [judged(Outcome.PASS, breakdown=where), judged(Outcome.PASS, breakdown=fetched(Bound.INPUT)), record()]
-    assert [limit(row) for row in rows] == ["compute 87 %", "input", "-"]
+    assert [limit(row.breakdown) for row in rows] == ["compute 87 %", "input", "-"]
     assert "limit" in table(rows)[0]
 
 
 def test_of_a_slower_side_b_the_part_is_named_that_is_slower_than_a() -> None:
     where = fetched(pipeline_images_per_sec=910.0, device_data_images_per_sec=2000.0)
     b = Measured(workload=WORKLOAD, throughput=throughput(900.0), environment={}, breakdown=where)
-    assert "  slower      the input pipeline: on data that lies" in comparisons.message(comparison(b=b))
+    assert "  b's slower  the input pipeline: on data that lies" in comparisons.message(comparison(b=b))
 
 
 def test_a_side_b_that_is_not_slower_has_no_slower_part() -> None:
-    assert "  slower " not in comparisons.message(comparison(outcome=Outcome.PASS))
+    where = fetched(pipeline_images_per_sec=910.0, device_data_images_per_sec=2000.0)
+    b = Measured(workload=WORKLOAD, throughput=throughput(900.0), environment={}, breakdown=where)
+    assert "b's slower" not in comparisons.message(comparison(b=b, outcome=Outcome.PASS))
+
+
+def sides() -> dict[str, Measured]:
+    """a waits for its input, and b computes."""
+    a = fetched(Bound.INPUT, pipeline_images_per_sec=910.0)
+    b = fetched(pipeline_images_per_sec=2000.0, products_fraction=0.5, multiply_adds_per_image=10**9)
+    given = {"workload": WORKLOAD, "throughput": throughput(900.0), "environment": {}}
+    return {"a": Measured(**given, breakdown=a), "b": Measured(**given, breakdown=b)}
+
+
+def test_a_comparison_says_whose_input_is_the_limit() -> None:
+    lines = comparisons.message(comparison(**sides(), outcome=Outcome.PASS)).splitlines()
+    assert [line[2:13].strip() for line in lines if "'s " in line] == ["a's input", "b's input", "b's compute"]
+
+
+def test_a_table_of_comparisons_has_each_sides_limit_beside_its_throughput() -> None:
+    heading, row = comparisons.table([comparison(**sides())])
+    assert " ".join(heading.split()).startswith("workload topology a images/s limit b images/s limit b / a")
+    assert row.index("input") < row.index("compute 50 %")
+
+
+def test_a_table_of_comparisons_that_know_no_limit_leaves_it_out() -> None:
+    assert "limit" not in comparisons.table([comparison()])[0]

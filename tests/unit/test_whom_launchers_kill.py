@@ -179,6 +179,7 @@ def test_a_worker_that_will_not_die_is_killed_once_and_left_alone(
     worker.end()
     assert killed == [worker.pid]
     os.killpg(worker.pid, signal.SIGKILL)
+    worker.exit_status(PATIENT)
 
 
 def test_a_server_kills_a_group_before_it_waits_for_its_leader(place: Place) -> None:

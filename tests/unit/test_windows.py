@@ -18,6 +18,7 @@ class ScriptedRun:
 
     images_per_step = 64
     compile_seconds = 9.0
+    fetches = False
     environment: Mapping[str, str] = {"tensorflow": "2.21.0"}
     log = "worker.log"
 

@@ -52,7 +52,7 @@ def test_every_workload_is_parsed_from_its_id(workload: Workload) -> None:
 
 
 def test_the_closed_choices_give_different_ids() -> None:
-    choices = itertools.product(AllReduce, Precision, [True, False], [False, True], Trainer)
+    choices = itertools.product(AllReduce, Precision, [True, False], [False, True])
     ids = {
         Workload(
             model="m",
@@ -61,13 +61,18 @@ def test_the_closed_choices_give_different_ids() -> None:
             precision=precision,
             tf32=tf32,
             xla=xla,
-            trainer=trainer,
             **rest,
         ).id
-        for reduce, precision, tf32, xla, trainer in choices
-        for rest in ({}, {"forward_only": True}, {"optimizer": Optimizer.MOMENTUM})
+        for reduce, precision, tf32, xla in choices
+        for rest in (
+            {},
+            {"forward_only": True},
+            {"optimizer": Optimizer.MOMENTUM},
+            {"trainer": Trainer.KERAS},
+            {"trainer": Trainer.KERAS, "optimizer": Optimizer.MOMENTUM},
+        )
     }
-    assert len(ids) == 3 * 3 * 2 * 2 * 2 * 3
+    assert len(ids) == 3 * 3 * 2 * 2 * 5
 
 
 @given(st.text(max_size=60) | st.lists(words | st.sampled_from(["b1", "mixed_float16"]), max_size=9).map("-".join))
@@ -128,9 +133,12 @@ def test_what_is_not_the_default_is_in_the_id() -> None:
         tf32=False,
         xla=True,
         trainer=Trainer.KERAS,
-        forward_only=True,
     )
-    assert workload.id == "pkg.nets:build-b8-replicated-nccl-python-packs4-mixed_float16-no_tf32-xla-keras-forward_only"
+    assert workload.id == "pkg.nets:build-b8-replicated-nccl-python-packs4-mixed_float16-no_tf32-xla-keras"
+
+
+def test_running_without_training_is_in_the_id() -> None:
+    assert Workload(model="m", batch_size=1, forward_only=True).id == "m-b1-replicated-device-forward_only"
 
 
 def test_parameters_that_are_not_on_the_cpu_are_in_the_id() -> None:
@@ -213,6 +221,15 @@ def test_packs_are_a_whole_number_from_none(num_packs: Any) -> None:
 def test_only_training_has_an_optimizer() -> None:
     with pytest.raises(WorkloadError, match="nothing to do where forward_only=True"):
         Workload(model="m", batch_size=1, optimizer=Optimizer.MOMENTUM, forward_only=True)
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [({"forward_only": True}, "'forward_only'"), ({"variable_update": "independent"}, "'independent'")],
+)
+def test_what_fit_can_not_train_is_refused(choice: dict[str, Any], said: str) -> None:
+    with pytest.raises(WorkloadError, match=f"use trainer='loop' with {said}"):
+        Workload(model="m", batch_size=1, trainer=Trainer.KERAS, **choice)
 
 
 @pytest.mark.parametrize("field", ["tf32", "xla", "forward_only"])

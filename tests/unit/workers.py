@@ -15,6 +15,7 @@ class PlayedRun:
 
     images_per_step: int = 1
     compile_seconds: float = 1.0
+    fetches: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     log: str = ""
     parts: Parts = field(default_factory=lambda: Parts(input=Input.RESIDENT))

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.baseline import Baseline, Key, Provenance
+from pytest_tfperf.baseline import PUBLISHED_TOLERANCE, Baseline, Key, Provenance
 from pytest_tfperf.errors import DocumentError
 
 if TYPE_CHECKING:
     from pytest_tfperf.workload import Workload
-
-# The tolerance for published figures, both ways.
-_TOLERANCE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +44,8 @@ def published(
         machine=machine,
         key=Key(workload.id, topology),
         reference=images_per_sec,
-        lower=-_TOLERANCE,
-        upper=_TOLERANCE,
+        lower=-PUBLISHED_TOLERANCE,
+        upper=PUBLISHED_TOLERANCE,
         provenance=Provenance.PUBLISHED,
         source=source,
         date=origin.date,

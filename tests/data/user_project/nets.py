@@ -14,6 +14,8 @@ from pathlib import Path
 import keras  # noqa: TID251  # the user's module, which only workers import
 import tensorflow as tf  # noqa: TID251
 
+from pytest_tfperf.training import worker
+
 LONG = 3600
 
 
@@ -39,16 +41,31 @@ class Sleep(keras.layers.Layer):
         return images
 
 
-def sleeping(seconds=0.02):
+def sleeping():
+    """50 steps a second at most."""
     images = keras.Input((8, 8, 3))
-    return keras.Model(images, keras.layers.Dense(10)(keras.layers.Flatten()(Sleep(seconds)(images))))
+    return keras.Model(images, keras.layers.Dense(10)(keras.layers.Flatten()(Sleep(0.02)(images))))
+
+
+def even():
+    """Small, by a clock that is played: see `_by_the_file`."""
+    return _by_the_file("even")
 
 
 def uneven():
-    """Each worker takes the first number of the file `paces`, seconds a step, and puts it last."""
-    pace, *rest = Path("paces").read_text().split()
-    Path("paces").write_text(" ".join([*rest, pace]))
-    return sleeping(float(pace))
+    """As `even`, from a file of its own."""
+    return _by_the_file("uneven")
+
+
+def _by_the_file(name):
+    """Each worker takes the file's first number and puts it last: so many seconds a step, it says, its windows took."""
+    pace, *rest = Path(name).read_text().split()
+    Path(name).write_text(" ".join([*rest, pace]))
+    with Path("workers").open("a") as file:
+        print(os.getpid(), name, file=file)
+    timed = worker._window
+    worker._window = lambda loop, steps, *more: timed(loop, steps, *more) | {"seconds": steps * float(pace)}
+    return tiny()
 
 
 def once():
@@ -122,14 +139,25 @@ def synthetic(spec):
 
 
 def paced(spec):
-    """50 batches a second."""
-    _note_worker()
-    return _throttled(spec, 0.02)
+    """20 batches a second."""
+    return _throttled(spec, 0.05)
 
 
 def buffered(spec):
     """10 batches a second, of which 16 may lie ready, as any real pipeline has them."""
     return _throttled(spec, 0.1).prefetch(16)
+
+
+def in_files(spec):
+    """40 batches at once, each half second: 80 batches a second."""
+
+    def batches():
+        batch = spec.synthetic()
+        while True:
+            time.sleep(0.5)
+            yield from [batch] * 40
+
+    return _dataset(spec, batches)
 
 
 def stalling(spec):
@@ -157,11 +185,6 @@ def burning(spec):
 
 def raising_pipeline(spec):
     raise FileNotFoundError("/data/train-00000")
-
-
-def _note_worker():
-    with Path("workers").open("a") as file:
-        print(os.getpid(), file=file)
 
 
 def _throttled(spec, seconds):

@@ -1,0 +1,70 @@
+"""Parameters that no workload could have, and those that are a test's own business."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_tfperf.parameters import faults
+from pytest_tfperf.workload import Workload
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("model", "resnet500", "unknown model 'resnet500'. Did you mean 'resnet50'?"),
+        ("model", "ResNet 50", "model='ResNet 50' is not a name"),
+        ("input_pipeline", "devise", "unknown input_pipeline 'devise'. Did you mean 'device'?"),
+        ("variable_update", "replicate", "unknown variable_update 'replicate'. Did you mean 'replicated'?"),
+        ("all_reduce", "ncl", "unknown all_reduce 'ncl'. Did you mean 'nccl'?"),
+        ("precision", "float16", "unknown precision 'float16'."),
+        ("optimizer", "adam", "unknown optimizer 'adam'."),
+        ("trainer", "fit", "unknown trainer 'fit'. Known: keras, loop"),
+        ("local_parameter_device", "tpu", "unknown local_parameter_device 'tpu'."),
+        ("batch_size", 0, "batch_size=0: images per replica"),
+        ("batch_size", 64.0, "batch_size=64.0: images per replica"),
+        ("num_packs", -1, "num_packs=-1 must be a whole number from 0"),
+        ("steps", 0, "steps=0: at least one step"),
+        ("warmup_steps", -1, "warmup_steps=-1: a number of steps from 0"),
+        ("tolerance", 5, "tolerance=5: give a fraction between 0 and 1"),
+        ("anything", Workload(model="resnet500", batch_size=1), "unknown model 'resnet500'."),
+        ("anything", Workload(model="trivial", batch_size=1, input_pipeline="devise"), "unknown input_pipeline"),
+    ],
+)
+def test_what_no_workload_could_have_is_a_fault(name: str, value: Any, said: str) -> None:
+    (fault,) = faults({name: value})
+    assert fault.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("model", "resnet50"),
+        ("model", "pkg.nets:build"),
+        ("model", object()),
+        ("model", None),
+        ("variable_update", "horovod"),
+        ("precision", "mixed_float16"),
+        ("xla", True),
+        ("xla", "on"),
+        ("batch_size", 64),
+        ("batch_size", "large"),
+        ("steps", 1),
+        ("tolerance", 0.05),
+        ("tolerance", None),
+        ("gpus", 0),
+        ("anything", "resnet500"),
+        ("anything", Workload(model="trivial", batch_size=1, variable_update="horovod")),
+    ],
+)
+def test_what_a_workload_could_have_or_a_test_may_mean_is_none(name: str, value: Any) -> None:
+    assert faults({name: value}) == []
+
+
+def test_each_fault_is_told() -> None:
+    assert len(faults({"model": "resnet500", "trainer": "fit", "steps": 0})) == 3
+
+
+def test_values_that_do_not_suit_each_other_are_the_bodys_to_leave_out() -> None:
+    assert faults({"variable_update": "parameter_server", "all_reduce": "nccl"}) == []
