@@ -203,6 +203,9 @@ class _Trying:
     def window(self, attempt: Attempt, plan: Plan) -> None:
         pass
 
+    def ended(self, attempt: Attempt) -> None:
+        pass
+
     def done(self) -> None:
         self._watch.done()
 

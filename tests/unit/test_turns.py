@@ -103,6 +103,9 @@ class Silent:
     def window(self, attempt: Attempt, plan: Plan) -> None:
         pass
 
+    def ended(self, attempt: Attempt) -> None:
+        pass
+
     def done(self) -> None:
         pass
 
