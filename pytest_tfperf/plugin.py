@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
-import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
+from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
 
-from pytest_tfperf import catalogue, parameters, place, settings
-from pytest_tfperf.errors import (
-    BaselineError,
-    MeasurementError,
-    NoBaseline,
-    NoData,
-    NotBuiltYet,
-    NotEnoughDevices,
-    TfperfError,
-    WorkloadError,
-)
+from pytest_tfperf import catalogue, outcomes, parameters, settings, terminal
+from pytest_tfperf.errors import TfperfError, WorkloadError
 from pytest_tfperf.gate.coverage import key_of
 from pytest_tfperf.live import LiveLine
 from pytest_tfperf.session import Session
@@ -45,14 +33,6 @@ _MARKERS = (
     "multinode: a performance test that needs several machines",
     "slow: takes minutes rather than seconds",
 )
-
-
-class ThroughputNotMeasured(AssertionError):
-    """The nightly gate wants a measurement, and was called so that there can be none."""
-
-
-class ThroughputWarning(pytest.PytestWarning):
-    """A drop in throughput was suspected and not confirmed."""
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -102,7 +82,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         session.config.add_cleanup(_leave_sigterm)
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
-        _connect(session.config.stash[_SESSION].live, session.config, reporter)
+        terminal.connect(session.config.stash[_SESSION].live, session.config, reporter)
 
 
 @pytest.hookimpl(trylast=True)
@@ -212,7 +192,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
     """A user's fixture may take devices, too."""
-    with _skipping(item):
+    with outcomes.skipping(item.config.stash[_SESSION]):
         yield
 
 
@@ -220,7 +200,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Apply the outcomes once the body is through, so that its own asserts come first; a skip hides no regression."""
     fixture = item.stash.get(_FIXTURE, None)
-    with _skipping(item):
+    with outcomes.skipping(item.config.stash[_SESSION]):
         if fixture is None:
             yield
             return
@@ -228,9 +208,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
             try:
                 yield
             except pytest.skip.Exception:
-                fixture.conclude(lambda text: _warn(item, text))
+                fixture.conclude(lambda text: outcomes.warn(item, text))
                 raise
-            fixture.conclude(lambda text: _warn(item, text))
+            fixture.conclude(lambda text: outcomes.warn(item, text))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -240,7 +220,7 @@ def pytest_runtest_makereport(
     """Tell "could not measure" (an error) from "regressed" (a failure), and say either without a traceback."""
     report = yield
     if report.failed and call.excinfo is not None and item.nodeid in item.config.stash[_SESSION].tests:
-        _word(report, item, call.excinfo.value)
+        outcomes.word(report, item, item.config.stash[_SESSION], item.stash.get(_FIXTURE, None), call.excinfo.value)
     return report
 
 
@@ -270,25 +250,6 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
     machine_info["tfperf_machine"] = config.stash[_SESSION].topology.machine
 
 
-@contextmanager
-def _skipping(item: pytest.Item) -> Iterator[None]:
-    """What can't be measured here skips its test, in one line; a nightly gate may take it for an error."""
-    session = item.config.stash[_SESSION]
-    try:
-        yield
-    except (NoData, NotEnoughDevices, NotBuiltYet, NoBaseline) as error:
-        if session.settings.require_baseline and (fault := session.fault(error)):
-            raise MeasurementError(fault) from None
-        reason = str(error)
-        if isinstance(error, NoData):
-            reason = (
-                reason.partition("\n")[0] + " Name one with --tfperf-data-dir=DIR (tfperf make-imagenet DIR makes one)"
-            )
-        if not isinstance(error, NoBaseline):  # of which the table tells
-            session.skipped[reason] += 1
-        raise pytest.skip.Exception(reason, _use_item_location=True) from None
-
-
 def _leave_sigterm() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
@@ -308,26 +269,6 @@ def _register_names(config: pytest.Config) -> None:
             catalogue.register(room, names)
 
 
-def _connect(live: LiveLine, config: pytest.Config, reporter: TerminalReporter) -> None:
-    writer = reporter._tw  # the one way to the width of the current line
-    if reporter.isatty():
-        live.write = _uncaptured(config, lambda text: writer.write_raw(text, flush=True))
-        live.room = lambda: writer.fullwidth - writer.width_of_current_line
-    if reporter.verbosity > 0:
-        live.write_line = _uncaptured(config, reporter.write_line)
-
-
-def _uncaptured(config: pytest.Config, write: Callable[[str], None]) -> Callable[[str], None]:
-    """While a test runs, pytest captures all that is written, also by its own reporter."""
-    capture = config.pluginmanager.get_plugin("capturemanager")
-
-    def write_through(text: str) -> None:
-        with capture.global_and_fixture_disabled() if capture else nullcontext():
-            write(text)
-
-    return write_through
-
-
 def _in_xdist(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
@@ -340,7 +281,7 @@ def _refuse_xdist(config: pytest.Config, benchmark: Any) -> None:
         "throughput is not measured under pytest-xdist: its workers would share the machine. Run these tests without -n"
     )
     if config.stash[_SESSION].settings.require_baseline:
-        raise ThroughputNotMeasured(reason)
+        raise outcomes.ThroughputNotMeasured(reason)
     pytest.skip(reason)
 
 
@@ -396,52 +337,3 @@ def _feed(benchmark: Any, fixture: ThroughputFixture) -> None:
         feed(benchmark, fixture.records[0])
     else:
         benchmark.skipped = True  # as above
-
-
-def _warn(item: pytest.Item, text: str) -> None:
-    """Into pytest's summary of warnings, past filters that would turn a doubt into a red night."""
-    path, line, _ = item.location
-    warning = warnings.WarningMessage(ThroughputWarning(text), ThroughputWarning, path, (line or 0) + 1)
-    item.ihook.pytest_warning_recorded.call_historic(
-        kwargs={"warning_message": warning, "when": "runtest", "nodeid": item.nodeid, "location": None}
-    )
-
-
-def _word(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> None:
-    from pytest_tfperf.fixture import FAILURES
-
-    fixture = item.stash.get(_FIXTURE, None)
-    if isinstance(error, TfperfError):
-        _word_error(report, item, error, fixture)
-    elif isinstance(error, (*FAILURES, ThroughputNotMeasured)):
-        report.when = (
-            "call" if report.when == "setup" else report.when
-        )  # measured by a fixture, and a failure all the same
-        report.longrepr = str(error)
-    elif fixture is not None and (missed := fixture.unsaid()):
-        report.sections.append(("throughput", missed))
-
-
-def _word_error(
-    report: pytest.TestReport, item: pytest.Item, error: TfperfError, fixture: ThroughputFixture | None
-) -> None:
-    """What could not be measured is an error; but no error hides a regression that the test had measured before it."""
-    said = str(error)
-    if not isinstance(error, (MeasurementError, BaselineError)):  # what is to be mended is the test
-        said = f"{_line(item, error)}: {said}"
-    if report.when != "teardown" and fixture is not None and (failed := fixture.failed()):
-        report.when, report.longrepr = "call", f"{failed}\n\n{said}"
-        return
-    # JUnit and pytest's summary call "error" what fails outside of the call: nothing was tested.
-    report.when = "setup" if report.when == "call" else report.when
-    report.longrepr = said
-    item.config.stash[_SESSION].not_measured.append((item.nodeid, said.partition("\n")[0]))
-    if fixture is not None and (missed := fixture.unsaid()):
-        report.sections.append(("throughput", missed))
-
-
-def _line(item: pytest.Item, error: TfperfError) -> str:
-    """Where the test made the call that was refused, or where the test begins."""
-    folder = item.config.invocation_params.dir
-    path, line, _ = item.reportinfo()
-    return place.line_of(error, folder) or place.shown(Path(path), (line or 0) + 1, folder)

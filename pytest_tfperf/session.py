@@ -331,7 +331,8 @@ class Session:
 
     @property
     def _measured_nothing(self) -> bool:
-        return self.settings.require_baseline and bool(self.tests) and not self.records and not self.comparisons
+        wanted = self.settings.require_baseline and bool(self.tests) and not self.runs_nothing
+        return wanted and not self.records and not self.comparisons
 
     def close(self) -> None:
         """End all workers, give the lock back."""

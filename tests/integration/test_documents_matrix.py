@@ -76,3 +76,8 @@ def test_photographs_have_tests_that_need_no_gpu() -> None:
     _, lines = tried(*reading)
     assert [line.partition(":")[0] for line in lines if " skipped: " in line] == ["2 skipped"]
     assert any("tfperf make-imagenet DIR" in line for line in lines)
+
+
+def test_who_only_collects_misses_no_measurement() -> None:
+    status, _ = tried("--collect-only", "-q", "--tfperf-require-baseline", *DOCUMENTS)
+    assert status == 0
