@@ -4,8 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
-# An NVIDIA GPU that answers decides which TensorFlow is installed, and which tests run.
-GPU := $(shell nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+# An NVIDIA GPU that answers decides which TensorFlow is installed, and which tests run. A driver that hangs must not hang
+# make, and what runs on no GPU need not ask.
+ifneq ($(filter-out test lint clean,$(or $(MAKECMDGOALS),perf)),)
+GPU := $(shell timeout 60 nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+endif
 EXTRA := $(if $(filter-out 0,$(GPU)),gpu,tensorflow)
 MARK := $(if $(filter-out 0,$(GPU)),gpu,cpu and not slow)
 
@@ -27,8 +30,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 $(VENV)/bin/python:
+	@$(PYTHON) -V >/dev/null 2>&1 || \
+	  { echo "there is no Python that runs at $(PYTHON); pytest-tfperf needs 3.11 or newer, try: make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "pytest-tfperf needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V); try: make PYTHON=python3.12"; exit 1; }
+	  { echo "pytest-tfperf needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V 2>&1); try: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python

@@ -85,13 +85,17 @@ class Record:
         return whole
 
 
+# These said what TensorFlow was built with, and read as if they were what it runs with.
+_RENAMED = {"cuda": "cuda_build", "cudnn": "cudnn_build"}
+
+
 def environment_of(baseline: Baseline) -> dict[str, str]:
     """A baseline's software, name to version."""
     return dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part)
 
 
-SETTINGS = ("threads", "tf32", "xla_flags", "injected_slowdown")
-"""Names in an environment that are absent where nobody set them, so that setting one is a change; so are capitals'."""
+SETTINGS = {"threads", "tf32", "xla_flags", "variables", "injected_slowdown"}
+"""Names in an environment that are absent where nobody set them, so that setting one is a change."""
 
 
 def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[str]:
@@ -99,12 +103,16 @@ def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[st
 
     Of a version that only one of the two knows nothing is said; a setting that only one has was set, or unset.
     """
-    then = environment_of(baseline)
-    names = then.keys() & environment.keys()
+    then, now = _by_todays_names(environment_of(baseline)), _by_todays_names(environment)
+    names = then.keys() & now.keys()
     if then:
-        names |= {name for name in then.keys() ^ environment.keys() if name in SETTINGS or name.isupper()}
+        names |= (then.keys() ^ now.keys()) & SETTINGS
     return [
-        f"{name} {then.get(name, '(unset)')} -> {environment.get(name, '(unset)')}"
+        f"{name} {then.get(name, '(unset)')} -> {now.get(name, '(unset)')}"
         for name in sorted(names)
-        if then.get(name) != environment.get(name)
+        if then.get(name) != now.get(name)
     ]
+
+
+def _by_todays_names(environment: Mapping[str, str]) -> dict[str, str]:
+    return {_RENAMED.get(name, name): value for name, value in environment.items()}

@@ -8,6 +8,7 @@ from pytest_tfperf.baseline import Baseline, Key
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.judging.noise import Noise, noise_of
 from pytest_tfperf.judging.verdict import Tolerance
+from pytest_tfperf.machine.key import gpu_model
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.topology import DeviceKind, Topology
 from pytest_tfperf.workload import Workload
@@ -69,7 +70,7 @@ def refuse_other_devices(row: Baseline, topology: Topology) -> None:
             f"on CPUs: {topology.why_no_gpus or 'it took no GPU'}. `tfperf topology` says more"
         )
     here = {gpu.name for gpu in topology.gpus}
-    if row.gpu and row.is_measured and here and here != {row.gpu}:
+    if row.gpu and row.is_measured and here and {gpu_model(name) for name in here} != {gpu_model(row.gpu)}:
         raise BaselineError(
             f"{row.machine}.csv: {row.key.workload} {row.key.topology} was measured on {row.gpu}, and this machine, "
             f"which bears the same name, has {' and '.join(sorted(here))}. Give it a name of its own "

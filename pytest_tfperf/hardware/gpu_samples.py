@@ -72,7 +72,10 @@ class GpuWatch:
         # The newer name is missing in drivers before R535, the older one may go.
         bits = self._ask("nvmlDeviceGetCurrentClocksEventReasons", card)
         bits = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", card) if bits is None else bits
-        return None if bits is None else tuple(word for bit, word in _THROTTLES.items() if bits & bit)
+        if bits is None:
+            return None
+        known = tuple(word for bit, word in _THROTTLES.items() if bits & bit)
+        return (*known, Throttle.UNKNOWN) if bits & ~sum(_THROTTLES) else known
 
     def _others(self, handle: Any) -> tuple[GpuProcess, ...] | None:
         computing = self._ask("nvmlDeviceGetComputeRunningProcesses", handle)
@@ -100,7 +103,9 @@ class GpuWatch:
         except self._nvml.NVMLError as error:
             # "Not found" is NVML's, "success" nvidia-ml-py's word for nothing to tell.
             return {} if error.value in (self._nvml.NVML_ERROR_NOT_FOUND, self._nvml.NVML_SUCCESS) else None
-        return {entry.pid: entry.smUtil / 100 for entry in sorted(entries, key=lambda entry: entry.timeStamp)}
+        # Some drivers fill entries up with no process, samples of long ago, or thousands of per cent.
+        told = [entry for entry in entries if entry.pid and entry.smUtil <= 100 and entry.timeStamp >= since]
+        return {entry.pid: entry.smUtil / 100 for entry in sorted(told, key=lambda entry: entry.timeStamp)}
 
     def _ask(self, function: str, *args: Any) -> Any:
         with suppress(self._nvml.NVMLError, AttributeError):

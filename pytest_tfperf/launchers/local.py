@@ -37,13 +37,21 @@ from pytest_tfperf.launchers.processes import (
 )
 from pytest_tfperf.launchers.wedged import PROBE, Wedged
 from pytest_tfperf.parts import Parts
+from pytest_tfperf.topology import DeviceKind
 from pytest_tfperf.trial import Window
 
 # What TensorFlow, Keras and XLA read once, when they are imported: a server that imported under other values is no use.
 _READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "CUDA_", "LD_LIBRARY_PATH", "OMP_", "MKL_", "ONEDNN_", "PYTHON")
 
-# The last words of native code that catches no failed allocation; TensorFlow's own allocators raise instead.
-_NO_MEMORY_IN_CPP = "std::bad_alloc"
+# The last words of native code that a failed allocation ended: TensorFlow's kernels, CUDA's libraries and NCCL check
+# for it and abort, or don't and crash. An allocator also warns where it could do with less: that is no failure.
+_NO_MEMORY_IN_CPP = re.compile(
+    r"std::bad_alloc|out of memory(?!.*not a failure)|RESOURCE_EXHAUSTED|_ALLOC_FAILED", re.IGNORECASE
+)
+_LAST_WORDS_BYTES = 256 * 1024  # the stacks of all threads follow them
+
+# A killed process ends when the driver has freed its memory, and the next worker wants that memory.
+_GPU_FREED_SECONDS = 60.0
 
 _LOGS_KEPT_SECONDS = 30 * 86_400.0
 # As `LocalLauncher` names them, to the letter: the folder may be a project's own `logs/`.
@@ -111,8 +119,15 @@ class LocalLauncher:
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
-        hung = partial(self._wedged.suspect, job.devices)
-        run = LocalRun(process, log, scratch, self._silence_seconds, self._python, hung)
+        run = LocalRun(
+            process,
+            log,
+            scratch,
+            self._silence_seconds,
+            self._python,
+            on_hang=partial(self._wedged.suspect, job.devices),
+            on_cpus=job.devices.kind is DeviceKind.CPU,
+        )
         try:
             run.prepare(listener, self._started, progress)
         except BaseException:
@@ -180,9 +195,12 @@ class LocalRun:
         scratch: Path,
         silence_seconds: float,
         python: str,
+        *,
         on_hang: Callable[[], None] = lambda: None,
+        on_cpus: bool = False,
     ) -> None:
         self._process = process
+        self._on_cpus = on_cpus
         self._scratch = scratch
         self._python = python
         self._silence_seconds = silence_seconds
@@ -242,6 +260,8 @@ class LocalRun:
         if self._channel is not None:
             self._channel.close()
         self._process.end()
+        if not self._on_cpus:
+            self._process.exit_status(_GPU_FREED_SECONDS)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _await_call(self, listener: Listener, number: int) -> Channel:
@@ -281,7 +301,7 @@ class LocalRun:
         kind = MeasurementError
         if status == -signal.SIGKILL and _out_of_memory_kills() > self._out_of_memory_kills:
             kind, how = OutOfMemory, "was ended by the kernel's out-of-memory killer"
-        elif status == -signal.SIGABRT and _NO_MEMORY_IN_CPP in log_tail(Path(self.log)):
+        elif status in (-signal.SIGABRT, -signal.SIGSEGV) and _NO_MEMORY_IN_CPP.search(self._said()):
             kind = OutOfMemory
         return kind(f"the worker (pid {self._process.pid}) {how} in phase {self._phase!r}\n{self._tail()}")
 
@@ -298,6 +318,12 @@ class LocalRun:
 
     def _tail(self) -> str:
         return f"the end of its log ({self.log}):\n{log_tail(Path(self.log))}"
+
+    def _said(self) -> str:
+        try:
+            return Path(self.log).read_bytes()[-_LAST_WORDS_BYTES:].decode(errors="replace")
+        except OSError:
+            return ""
 
 
 def _environment(job: Job) -> dict[str, str]:

@@ -61,10 +61,18 @@ def gpu_part(names: Sequence[str], link_class: str) -> str:
     >>> gpu_part(["Tesla P100-SXM2-16GB"] * 8, "nvlink")
     '8x-tesla-p100-sxm2-16gb-nvlink'
     """
-    # Drivers from R465 on write "NVIDIA GeForce ..." where older ones write "GeForce ...": the same card.
-    models = Counter(_words(re.sub(r"^NVIDIA\b", "", name)) or "unknown-gpu" for name in names)
+    models = Counter(gpu_model(name) for name in names)
     counted = sorted(models.items(), key=lambda item: (-item[1], item[0]))
     return joined([*(f"{count}x-{model}" for model, count in counted), link_class])
+
+
+def gpu_model(name: str) -> str:
+    """One name for one model, whatever the driver: from R465 on they write "NVIDIA GeForce", older ones "GeForce".
+
+    >>> gpu_model("NVIDIA GeForce RTX 2080 Ti")
+    'geforce-rtx-2080-ti'
+    """
+    return _words(re.sub(r"^NVIDIA\b", "", name)) or "unknown-gpu"
 
 
 def joined(parts: Iterable[str]) -> str:

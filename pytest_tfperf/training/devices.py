@@ -8,9 +8,12 @@ import tensorflow as tf
 
 from pytest_tfperf.errors import NotEnoughDevices, WorkloadError
 from pytest_tfperf.topology import DeviceKind, Devices
+from pytest_tfperf.training.architectures import left_out
 
-# What stays free on a GPU that is split: CUDA's own context and the libraries' workspaces live outside the limits.
+# What stays free on a GPU that is split: CUDA's own context and the libraries' workspaces live outside the limits, as
+# does what an allocator rounds up.
 _MIB_KEPT_FREE = 1024
+_FRACTION_KEPT_FREE = 0.05
 _MIB_WHERE_UNKNOWN = 4096
 
 
@@ -77,7 +80,8 @@ def _configure_gpus(devices: Devices) -> None:
 
 def _mib_for_each(devices: Devices) -> int:
     """MiB of the GPU's memory for each logical device."""
-    return max(256, (_gpu_mib(devices) - _MIB_KEPT_FREE) // devices.count)
+    free = _gpu_mib(devices)
+    return max(256, (free - max(_MIB_KEPT_FREE, int(free * _FRACTION_KEPT_FREE))) // devices.count)
 
 
 def _gpu_mib(devices: Devices) -> int:
@@ -109,7 +113,7 @@ def _too_few(devices: Devices, needed: int, seen: int) -> str:
     asked = f" ({', '.join(devices.gpu_uuids)})" if devices.gpu_uuids else ""
     return f"TensorFlow {tf.__version__} sees {seen} {devices.kind.value} device(s), {needed} asked for{asked}. " + (
         "Is this TensorFlow built for CUDA (pip install 'pytest-tfperf[gpu]'), and does its log say that the driver "
-        "or a CUDA library is missing?"
+        "or a CUDA library is missing?" + left_out()
         if devices.kind is DeviceKind.GPU
         else "Were virtual devices configured earlier in this process?"
     )

@@ -54,7 +54,8 @@ class FitLoop:
         _read_from(batches, model)
         fetched = isinstance(inputs, tf.data.Dataset)
         self.fetch: Callable[[], Any] | None = (lambda: next(batches)) if fetched else None
-        self._form = _form(strategy, model)
+        with tf.device("CPU:0"):  # a GPU's memory is for training
+            self._form = _form(strategy, model)
         self._thread = threading.Thread(target=self._fit, name="tfperf-fit", daemon=True)
 
     def run(self, steps: int) -> float:

@@ -140,11 +140,17 @@ def _must_be_copied(strategy: tf.distribute.Strategy) -> bool:
 
 
 def placed(strategy: tf.distribute.Strategy, batch: Batch) -> Any:
-    """The batch, copied once to each replica's device."""
+    """The batch, copied once to each replica's device; labels as int64.
+
+    TensorFlow keeps int32 tensors of a GPU in the host's memory, and would copy the labels in each step.
+    """
+    with tf.device("CPU:0"):
+        images, labels = (tf.convert_to_tensor(part) for part in batch)
+        labels = tf.cast(labels, tf.int64)
 
     def copy(context: tf.distribute.ValueContext) -> Any:
         with tf.device(strategy.extended.worker_devices[context.replica_id_in_sync_group]):
-            return tuple(tf.identity(tf.convert_to_tensor(part)) for part in batch)
+            return tf.identity(images), tf.identity(labels)
 
     return strategy.experimental_distribute_values_from_function(copy)
 

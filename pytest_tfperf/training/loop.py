@@ -39,6 +39,8 @@ class TrainingLoop:
         self._workload = workload
         self._independent = workload.variable_update is VariableUpdate.INDEPENDENT
         self._variables = [v.value for v in model.trainable_variables]
+        # Independent replicas have weights of their own, and each adds its own penalty to its loss.
+        self._shares_penalty = bool(self._variables) and not (workload.forward_only or self._independent)
         self._descent = Descent(
             strategy,
             self._variables,
@@ -72,22 +74,32 @@ class TrainingLoop:
         return loss
 
     def _steps(self, steps: tf.Tensor) -> tf.Tensor:
-        # A loop over a tensor: one trace serves any number of steps.
-        _, loss = tf.while_loop(
+        # A loop over a tensor: one trace serves any number of steps. The last losses are carried where they lie, and
+        # meet after the loop: to take their mean in each step is to wait for the host in each step.
+        _, parts = tf.while_loop(
             lambda step, _: step < steps,
             lambda step, _: (step + 1, self._step()),
-            (tf.constant(0), tf.constant(0.0)),
+            (tf.constant(0), self._no_losses()),
             parallel_iterations=1,
         )
-        return loss
+        losses = parts[: self._strategy.num_replicas_in_sync]
+        return tf.add_n([tf.add_n(losses) / len(losses), *parts[len(losses) :]])
 
-    def _step(self) -> tf.Tensor:
-        # The penalty is of the weights before the update, and the same for all replicas (but independent ones): once
-        # is enough.
-        once = not self._workload.forward_only and not self._independent
-        penalty = weight_penalty(self._variables) if once else 0.0
+    def _step(self) -> list[tf.Tensor]:
+        """The loss of each replica on its device, then the weights' penalty where replicas share it."""
+        # It is of the weights before the update.
+        penalty = [weight_penalty(self._variables)] if self._shares_penalty else []
         losses = self._strategy.run(self._replica_step, args=self._next_batch())
-        return self._strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None) + penalty
+        return [*self._strategy.experimental_local_results(losses), *penalty]
+
+    def _no_losses(self) -> list[tf.Tensor]:
+        """What `_step` gives, before the first: a loop carries each value on the device of its first."""
+        devices = list(self._strategy.extended.worker_devices)
+        zeros = []
+        for device in devices + ([self._variables[0].device] if self._shares_penalty else []):
+            with tf.device(device):
+                zeros.append(tf.constant(0.0))
+        return zeros
 
     def _replica_step(self, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         loss, gradients = self._compute(images, labels)

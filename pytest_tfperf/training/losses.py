@@ -19,7 +19,8 @@ def weight_penalty(variables: Sequence[tf.Variable]) -> tf.Tensor:
     """4e-5 * sum(0.5 * |w|^2), a scalar; Keras' regularizers.L2 has no 0.5."""
     if not variables:
         return tf.constant(0.0)
-    return WEIGHT_DECAY * tf.add_n([_half_square_sum(v) for v in variables])
+    with tf.device(variables[0].device):
+        return WEIGHT_DECAY * tf.add_n([_half_square_sum(v) for v in variables])
 
 
 def _half_square_sum(variable: tf.Variable) -> tf.Tensor:

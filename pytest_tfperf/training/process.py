@@ -52,6 +52,7 @@ def become_worker(log: Path, environment: Mapping[str, str], import_paths: Seque
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     os.environ.clear()
     os.environ.update(environment)
+    os.environ.pop("TF_FORCE_GPU_ALLOW_GROWTH", None)  # the job's devices say how a GPU's memory is taken
     tempfile.tempdir = None  # the server may have looked it up before, in its own environment
     compile_only_what_is_asked()
     sys.path += [path for path in import_paths if path not in sys.path]

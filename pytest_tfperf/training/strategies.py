@@ -55,7 +55,10 @@ def _parameter_device(workload: Workload, devices: list[str]) -> str:
 def _central_storage(devices: list[str], parameter_device: str) -> tf.distribute.Strategy:
     if devices == [parameter_device]:
         return tf.distribute.OneDeviceStrategy(parameter_device)
-    return tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device=parameter_device)
+    strategy = tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device=parameter_device)
+    # TensorFlow's adds up gradients on the host, wherever the parameters lie; tf_cnn_benchmarks does so beside them.
+    strategy.extended._cross_device_ops = tf.distribute.ReductionToOneDevice(reduce_to_device=parameter_device)
+    return strategy
 
 
 def _cross_device_ops(workload: Workload) -> tf.distribute.CrossDeviceOps:

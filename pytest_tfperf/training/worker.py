@@ -18,23 +18,20 @@ from pytest_tfperf import catalogue
 from pytest_tfperf.connection import Channel, ConnectionLost
 from pytest_tfperf.images.data import Data, OnCorrupt
 from pytest_tfperf.topology import DeviceKind, Devices
+from pytest_tfperf.training.architectures import advice
 from pytest_tfperf.training.devices import configure, keep_to_quota
 from pytest_tfperf.training.examination import examine
 from pytest_tfperf.training.inputs import InputSpec
+from pytest_tfperf.training.libraries import loaded
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
+from pytest_tfperf.training.out_of_memory import out_of_memory, who_has_it
 from pytest_tfperf.training.precision import tf32_in_use
 from pytest_tfperf.training.records import naming_corrupt
 from pytest_tfperf.training.skipped import Skipped
 from pytest_tfperf.training.strategies import strategy_for
 from pytest_tfperf.training.trainers import Windows, trainer_for
+from pytest_tfperf.training.variables import speed_variables
 from pytest_tfperf.workload import Workload
-
-# CUDA and its libraries may run out where TensorFlow's allocator does not; it passes on what they say.
-_OUT_OF_MEMORY = ("CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
-
-# What is left to say where cuBLAS and cuDNN find no room for their handles beside another process's memory.
-_NO_HANDLE = ("DNN library", "cuBLAS handle", "CUDNN_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_NOT_INITIALIZED")
-_TAKEN = ". Often another process holds the GPU's memory: nvidia-smi shows which"
 
 
 def work(channel: Channel, job: dict[str, Any]) -> int:
@@ -58,22 +55,11 @@ def work(channel: Channel, job: dict[str, Any]) -> int:
         return 0  # the driver has what it wants
     except BaseException as error:  # the driver reports whatever it was
         traceback.print_exc()
-        text = str(error)[:2000] + (_TAKEN if any(words in str(error) for words in _NO_HANDLE) else "")
-        fault = {"type": type(error).__name__, "message": text, "out_of_memory": _out_of_memory(error)}
+        text = str(error)[:2000] + (who_has_it(error) or advice(error))
+        fault = {"type": type(error).__name__, "message": text, "out_of_memory": out_of_memory(error)}
         channel.send({"error": fault})
         return 1
     return 0
-
-
-def _out_of_memory(error: BaseException | None) -> bool:
-    """Whether this, or what led to it in a user's function, is a lack of memory."""
-    while error is not None:
-        if isinstance(error, (MemoryError, tf.errors.ResourceExhaustedError)):
-            return True
-        if isinstance(error, tf.errors.OpError) and any(words in str(error) for words in _OUT_OF_MEMORY):
-            return True
-        error = error.__cause__
-    return False
 
 
 def versions() -> dict[str, str]:
@@ -84,21 +70,22 @@ def versions() -> dict[str, str]:
         "tensorflow": tf.__version__,
         "keras": keras.__version__,
         "numpy": np.__version__,
-        "cuda": build.get("cuda_version", ""),
-        "cudnn": build.get("cudnn_version", ""),
+        "cuda_build": build.get("cuda_version", ""),
+        "cudnn_build": build.get("cudnn_version", ""),
     }
     return {name: version for name, version in found.items() if version}
 
 
 def _settings() -> dict[str, str]:
-    """What decides on speed beside the versions; asks devices, and so is nothing for the fork server."""
+    """What decides on speed beside the versions, after the first step; asks devices: nothing for the fork server."""
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     found = {
         "threads": str(threads or ""),
         "tf32": tf32_in_use(),
         "xla_flags": os.environ.get("XLA_FLAGS", "").strip().replace(" ", "_"),
+        "variables": speed_variables(os.environ),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in found.items() if value} | loaded()
 
 
 class _Ready(NamedTuple):

@@ -50,6 +50,21 @@ def test_a_split_gpu_shares_its_memory_out(told: SimpleNamespace) -> None:
     assert (told.visible, told.growing, told.parts) == (["first"], [], [("first", [2048] * 4)])
 
 
+def test_of_a_large_gpu_a_part_stays_free(told: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "_gpu_mib", lambda asked: 100_000)
+    devices.configure(Devices(kind=GPU, count=2, split=True))
+    assert told.parts == [("first", [47_500] * 2)]
+
+
+def test_gpus_that_are_left_out_without_a_word_are_spoken_of(
+    told: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = {"cuda_compute_capabilities": ["sm_60", "compute_90"], "cuda_version": "12.5.1"}
+    monkeypatch.setattr(tf.sysconfig, "get_build_info", lambda: built)
+    with pytest.raises(NotEnoughDevices, match=r"built for sm_60, compute_90, and leaves older"):
+        devices.configure(Devices(kind=GPU, count=3))
+
+
 def test_too_few_gpus_are_named(told: SimpleNamespace) -> None:
     with pytest.raises(NotEnoughDevices, match=r"sees 2 GPU device\(s\), 3 asked for \(a, b, c\).*built for CUDA"):
         devices.configure(Devices(kind=GPU, count=3, gpu_uuids=("a", "b", "c")))

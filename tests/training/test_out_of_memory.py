@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.training.worker import _out_of_memory
+from pytest_tfperf.training.out_of_memory import out_of_memory, who_has_it
 
 
 def wrapped(cause: Exception) -> WorkloadError:
@@ -32,15 +32,27 @@ def raised_by_tensorflow() -> Exception:
         wrapped(tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")),
         tf.errors.InternalError(None, None, "failed to alloc: CUDA_ERROR_OUT_OF_MEMORY: out of memory"),
         tf.errors.InternalError(None, None, "Failed to create cuDNN handle: CUDNN_STATUS_ALLOC_FAILED"),
+        tf.errors.NotFoundError(
+            None,
+            None,
+            "No algorithm worked!  Error messages:\n  RESOURCE_EXHAUSTED: Out of memory while trying to allocate",
+        ),
+        tf.errors.InternalError(None, None, "Failed copying input tensor: Dst tensor is not initialized."),
+        tf.errors.InternalError(None, None, "cudaSetDevice() on GPU:0 failed. Status: out of memory"),
+        tf.errors.AbortedError(
+            None,
+            None,
+            "Operation received an exception:Status: 1, message: could not create a primitive, in file mkl.cc",
+        ),
     ],
     ids=lambda error: f"{error!r} of {error.__cause__!r}: {error}"[:80],
 )
 def test_a_lack_of_memory_is_known(error: Exception) -> None:
-    assert _out_of_memory(error)
+    assert out_of_memory(error)
 
 
 def test_the_error_of_tensorflows_own_allocator_is_known() -> None:
-    assert _out_of_memory(raised_by_tensorflow())
+    assert out_of_memory(raised_by_tensorflow())
 
 
 @pytest.mark.parametrize(
@@ -50,8 +62,28 @@ def test_the_error_of_tensorflows_own_allocator_is_known() -> None:
         wrapped(ValueError("out of memory")),
         tf.errors.InternalError(None, None, "CUDA_ERROR_ILLEGAL_ADDRESS"),
         tf.errors.InvalidArgumentError(None, None, "not a JPEG"),
+        tf.errors.AbortedError(
+            None, None, "Operation received an exception:Status: 2, message: could not create a primitive"
+        ),
     ],
     ids=lambda error: f"{error!r} of {error.__cause__!r}: {error}"[:80],
 )
 def test_other_errors_are_not_taken_for_it(error: Exception) -> None:
-    assert not _out_of_memory(error)
+    assert not out_of_memory(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cudaSetDevice() on GPU:0 failed. Status: out of memory",
+        "No BLAS support for stream",
+        "No DNN support in stream.",
+        "NCCL operation ncclAllReduce failed: unhandled cuda error",
+    ],
+)
+def test_where_another_process_may_have_the_memory_it_is_said(text: str) -> None:
+    assert "nvidia-smi shows which" in who_has_it(tf.errors.InternalError(None, None, text))
+
+
+def test_where_our_own_batch_is_too_large_nobody_else_is_blamed() -> None:
+    assert who_has_it(tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")) == ""

@@ -50,7 +50,10 @@ class NvLink:
 
 @dataclass(frozen=True)
 class Now:
-    """What a GPU's dials show, and who computes on it: pid to the per cent of the GPU that it uses."""
+    """What a GPU's dials show, and who computes on it: pid to the per cent of the GPU that it uses.
+
+    Stale: these per cent are of a time before the one that was asked about.
+    """
 
     celsius: int = 40
     mhz: int = 1410
@@ -59,6 +62,7 @@ class Now:
     memory_used_bytes: int = 2**30
     reasons: int = 0
     processes: Mapping[int, int] = field(default_factory=dict)
+    stale: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,7 @@ class StandIn:
         processes = ", ".join(f"{{{pid}, {percent}}}" for pid, percent in now.processes.items())
         return (
             f"{{{now.celsius}, {now.mhz}, {now.milliwatts}, {now.percent}, {now.memory_used_bytes}ull, "
-            f"{now.reasons}ull, {len(now.processes)}, {{{processes or '{0}'}}}}}"
+            f"{now.reasons}ull, {int(now.stale)}, {len(now.processes)}, {{{processes or '{0}'}}}}}"
         )
 
     def _gpu(self, i: int, gpu: Gpu) -> str:
@@ -170,7 +174,7 @@ struct gpu { const char *name, *uuid; u64 memory; int major, minor;
   unsigned cores, clock, generation, width, current_generation, current_width; struct pci pci;
   unsigned links; struct link link[36]; unsigned mig, slices; struct slice slice[8]; };
 struct dials { unsigned celsius, mhz, milliwatts, percent; u64 used, reasons;
-  unsigned processes; struct { unsigned pid, percent; } process[8]; };
+  int stale; unsigned processes; struct { unsigned pid, percent; } process[8]; };
 /* As in nvml.h */
 struct nvml_pci { char old_id[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; };
 struct nvml_memory { u64 total, free, used; };
@@ -259,6 +263,7 @@ _FUNCTIONS = {
     " return 0; }",
     "nvmlDeviceGetProcessUtilization": "(handle h, struct nvml_use *out, unsigned *n, u64 since) {"
     " WHOLE(h); unsigned room = *n; *n = D(h).processes; if (room < *n) return 7;"
-    " for (unsigned i = 0; i < *n; i++) { out[i].pid = D(h).process[i].pid; out[i].sm = D(h).process[i].percent; }"
+    " for (unsigned i = 0; i < *n; i++) { out[i].pid = D(h).process[i].pid; out[i].sm = D(h).process[i].percent;"
+    " out[i].time = D(h).stale ? since - 1 : since; }"
     " return 0; }",
 }

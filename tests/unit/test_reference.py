@@ -271,6 +271,10 @@ def test_a_row_of_gpus_is_one_for_gpus() -> None:
     refuse_other_devices(baseline(gpu="NVIDIA H200"), load("h200").take(1))
 
 
+def test_a_newer_drivers_longer_name_for_a_gpu_is_the_same_gpu() -> None:
+    refuse_other_devices(baseline(gpu="H200"), load("h200").take(1))
+
+
 def test_a_row_of_other_gpus_is_none_for_these() -> None:
     with pytest.raises(
         BaselineError, match=r"box\.csv: .* was measured on Tesla P100, and this machine, .* has NVIDIA H200\. Give it"

@@ -459,6 +459,16 @@ def test_an_older_drivers_name_for_the_reasons_is_tried_too(sample_gpus):
     assert sample_gpus(older)[0].throttles == (Throttle.HW_POWER_BRAKE,)
 
 
+def test_a_reason_that_only_newer_drivers_have_is_told(sample_gpus):
+    assert sample_gpus(stand_in(Now(reasons=0x404)))[0].throttles == (Throttle.POWER_CAP, Throttle.UNKNOWN)
+
+
+@pytest.mark.parametrize(("percent", "stale"), [(37_100, False), (62, True)])
+def test_a_use_that_cannot_be_is_not_believed(sample_gpus, percent, stale):
+    (seen,) = sample_gpus(stand_in(Now(processes={os.getpid(): percent}, stale=stale)))
+    assert seen.other_processes[0].utilisation_fraction == 0.0
+
+
 def test_a_process_of_somebody_else_is_named_with_its_use(sample_gpus):
     me = os.getpid()
     (seen,) = sample_gpus(stand_in(Now(processes={me: 62})))

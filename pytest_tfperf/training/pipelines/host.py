@@ -12,4 +12,5 @@ def host(spec: InputSpec) -> tf.data.Dataset:
 
     As tensorpack's `--fake-location cpu`. On CPU devices there is nothing to copy.
     """
-    return tf.data.Dataset.from_tensors(spec.synthetic()).repeat()
+    with tf.device("CPU:0"):  # else TensorFlow makes the tensors on the first GPU, where a copy of them stays
+        return tf.data.Dataset.from_tensors(spec.synthetic()).repeat()

@@ -1,0 +1,57 @@
+"""What `make` installs is pinned to the last package: cuDNN and NCCL decide speed as TensorFlow does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
+ALL = "pytest-tfperf[benchmarks,data,dev,gpu,tensorflow]"
+
+
+def pins() -> dict[str, str]:
+    lines = (line.partition("#")[0].strip() for line in CONSTRAINTS.read_text().splitlines())
+    return {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines if line)}
+
+
+def required() -> Iterator[Requirement]:
+    """By us and, as far as it is installed in the version that is pinned, by what we need, and so on."""
+    pinned, done = pins(), set()
+    ahead = [Requirement(ALL)]
+    while ahead:
+        asked = ahead.pop()
+        name = canonicalize_name(asked.name)
+        for extra in {"", *asked.extras} - {e for n, e in done if n == name}:
+            done.add((name, extra))
+            needs = [Requirement(text) for text in _needs(name, pinned)]
+            found = [need for need in needs if need.marker is None or need.marker.evaluate({"extra": extra})]
+            yield from found
+            ahead += found
+
+
+def _needs(name: str, pinned: dict[str, str]) -> list[str]:
+    """The others' metadata, unless another version is installed: it may need others."""
+    try:
+        known = name == "pytest-tfperf" or metadata.version(name) == pinned.get(name)
+        return (metadata.requires(name) or []) if known else []
+    except metadata.PackageNotFoundError:
+        return []
+
+
+NEEDS = {str(need): need for need in required() if canonicalize_name(need.name) != "pytest-tfperf"}
+
+
+@pytest.mark.parametrize("name", sorted({canonicalize_name(need.name) for need in NEEDS.values()}))
+def test_each_package_that_is_installed_is_pinned(name: str) -> None:
+    assert name in pins()
+
+
+@pytest.mark.parametrize("need", NEEDS)
+def test_each_pin_is_a_version_that_who_needs_it_allows(need: str) -> None:
+    version = pins().get(canonicalize_name(NEEDS[need].name))
+    assert version is None or NEEDS[need].specifier.contains(version)
