@@ -1,6 +1,6 @@
 """Draws the pictures of docs/statistics.md from recorded trials and from the production rule.
 
-    pip install -c constraints.txt 'pytest-tfperf[benchmarks]'
+    pip install -c constraints.txt '.[benchmarks]'
     python benchmarks/pictures.py                     # docs/pictures/*.svg, in about a minute
     python benchmarks/pictures.py --png /tmp/look     # the same as PNG, to look at
 

@@ -22,6 +22,14 @@ def test_trivial_on_cpu(throughput, gpu_topology):
 
 
 @pytest.mark.cpu
+@pytest.mark.parametrize("input_pipeline", ["imagenet", "imagenet-only"], indirect=True)
+def test_photographs_on_cpu(throughput, gpu_topology, input_pipeline):
+    """Real images, under a small model and by themselves; skipped where --tfperf-data-dir names none."""
+    workload = Workload(model="resnet20", batch_size=32, input_pipeline=input_pipeline)
+    throughput.check(workload, on=gpu_topology.take(1), steps=40)
+
+
+@pytest.mark.cpu
 @pytest.mark.slow
 def test_resnet50_on_cpu(throughput, gpu_topology):
     """ImageNet's ResNet-50 at 8 images a step: about a second each on two cores."""

@@ -13,7 +13,9 @@ BATCH_PER_GPU = {
     "vgg16": 64,
     "alexnet": 512,
 }
-UPDATES = [{"variable_update": "parameter_server"}, {}, {"all_reduce": "nccl"}]
+# The parameters on GPUs, as tf_cnn_benchmarks had them unless told otherwise; Lambda's script didn't tell it.
+PARAMETER_SERVER = {"variable_update": "parameter_server", "local_parameter_device": "gpu"}
+UPDATES = [PARAMETER_SERVER, {}, {"all_reduce": "nccl"}]
 PIPELINES = ["device", "imagenet-consistent", "imagenet-distortions-consistent"]
 WORKLOADS = [
     Workload(model=model, batch_size=batch, input_pipeline=pipeline, **update)

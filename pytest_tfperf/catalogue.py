@@ -122,7 +122,12 @@ def check_data(workload: Workload, data: Data) -> None:
 
 def reads_data(workload: Workload) -> bool:
     """Whether the workload's pipeline is one of ours that reads real images."""
-    return resolve_pipeline(workload.input_pipeline).startswith(_READS_DATA)
+    return pipeline_reads_data(workload.input_pipeline)
+
+
+def pipeline_reads_data(name: str) -> bool:
+    """The same of a pipeline's name."""
+    return resolve_pipeline(name).startswith(_READS_DATA)
 
 
 def _resolve(kind: str, known: Mapping[str, str], name: str) -> str:

@@ -23,6 +23,7 @@ from pytest_tfperf.measuring.attempts import TRIES
 from pytest_tfperf.measuring.examiner import Examiner, brief
 from pytest_tfperf.measuring.guard import Guard, Seen
 from pytest_tfperf.measuring.largest_batch import LargestBatch
+from pytest_tfperf.measuring.naming import naming
 from pytest_tfperf.measuring.turns import Pair, may_take_turns, pair_of_runs, take_turns
 from pytest_tfperf.measuring.windows import Plan, Watch, run_attempt
 from pytest_tfperf.parts import Input
@@ -222,7 +223,8 @@ class _Pairs:
         except MeasurementError as error:
             # Two at once need twice the memory, and running out of it has many faces. One at a time shows what it was.
             if self._taken > 1:
-                raise
+                with naming(self._topology, self._a.workload, self._b.workload):
+                    raise
             self.how = How.RUNS
             self.remark = f"; not in turns, because both at once failed: {str(error).splitlines()[0]}"
             return self._runs(b_first, examined)
@@ -261,12 +263,12 @@ class _Pairs:
         try:
             return self._run(name, side, self._plan, examined=examined)
         except OutOfMemory as error:
-            named = self._largest_batch.named(error, side.launcher, self._job(side), self._topology)
+            named = self._largest_batch.named(error, side.launcher, self._job(side), self._topology, self._plan)
             raise named from None
 
     def _run(self, name: str, side: Side, plan: Plan, *, examined: bool = False) -> Attempt:
         try:
-            with closing(self._start(side, self._progress(name))) as run:
+            with naming(self._topology, side.workload), closing(self._start(side, self._progress(name))) as run:
                 attempt = run_attempt(run, plan, self._watch)
                 return self._examined(name, side, run, attempt) if examined else attempt
         finally:

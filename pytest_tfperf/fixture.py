@@ -326,19 +326,22 @@ class ThroughputFixture:
         if len(self.comparisons) == len(done):  # else the test runs again because a check of it was undecided
             plan = SMOKE if settings.smoke else self._plan(steps, warmup_steps)
             accepted = accepted or Tolerance.of(settings.tolerance)
-            found = compare(
-                a,
-                b,
-                on,
-                plan,
-                accepted,
-                session.live,
-                cap=cap,
-                guard=Guard(settings.limits),
-                largest_batch=session.largest_batch,
-                judged=not settings.smoke,
-                test=self.test,
-            )
+            try:
+                found = compare(
+                    a,
+                    b,
+                    on,
+                    plan,
+                    accepted,
+                    session.live,
+                    cap=cap,
+                    guard=Guard(settings.limits),
+                    largest_batch=session.largest_batch,
+                    judged=not settings.smoke,
+                    test=self.test,
+                )
+            except MeasurementError as error:
+                raise type(error)(str(error) + self._next()) from error
             session.keep(found)
             done.append(found)
         self.comparisons.append(done[len(self.comparisons)])
@@ -355,11 +358,16 @@ class ThroughputFixture:
             record = measured()
         except Spoilt as error:
             self.session.recorder.keep_spoilt(error, earlier, taking)
-            raise MeasurementError(spoilt(str(error), error.attempts) + _before(earlier)) from error
+            raise MeasurementError(spoilt(str(error), error.attempts) + self._next(earlier)) from error
         except MeasurementError as error:
-            raise type(error)(str(error) + _before(earlier)) from error
+            raise type(error)(str(error) + self._next(earlier)) from error
         self.session.recorder.keep(record, taking)
         return record
+
+    def _next(self, earlier: Record | None = None) -> str:
+        """Below what came to nothing: what the runs before had measured, and the command that measures again."""
+        before = f"\nbefore that: {headline(earlier)}" if earlier is not None else ""
+        return f"{before}\n  rerun       {rerun(self.test, self.session.settings.again)}"
 
     def _keep(self, record: Record) -> Throughput:
         self.records.append(record)
@@ -385,8 +393,3 @@ class ThroughputFixture:
             warmup_steps=settings.warmup_steps if warmup_steps is None else warmup_steps,
             max_seconds=settings.max_time,
         )
-
-
-def _before(earlier: Record | None) -> str:
-    """What the runs before the one that came to nothing had measured."""
-    return f"\nbefore that: {headline(earlier)}" if earlier is not None else ""

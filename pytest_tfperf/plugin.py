@@ -124,6 +124,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     state.tests = [item.nodeid for item in ours]
     state.refused = {item.nodeid: found for item in ours if (found := parameters.faults(_parameters(item)))}
     state.marks = {item.nodeid: (_marked(item, "cpu"), _marked(item, "gpu")) for item in ours}
+    state.reading = {item.nodeid for item in ours if _reads_data(item, state.settings.input_pipeline)}
     if state.settings.coverage:
         state.keys = set(filter(None, map(_key_of, ours)))
     elif not state.runs_nothing and not _in_xdist(session.config):
@@ -192,7 +193,11 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if item.nodeid not in session.tests:
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    try:
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    except (KeyboardInterrupt, pytest.exit.Exception):
+        session.close()  # pytest takes its time to find out where it was interrupted, and workers would last as long
+        raise
     fixture = item.stash.get(_FIXTURE, None)
     if fixture is not None and fixture.undecided and not any(report.failed for report in reports):
         session.defer(item.nodeid, fixture.records)
@@ -276,7 +281,9 @@ def _skipping(item: pytest.Item) -> Iterator[None]:
             raise MeasurementError(fault) from None
         reason = str(error)
         if isinstance(error, NoData):
-            reason = reason.partition("\n")[0] + " Name one with --tfperf-data-dir=DIR"
+            reason = (
+                reason.partition("\n")[0] + " Name one with --tfperf-data-dir=DIR (tfperf make-imagenet DIR makes one)"
+            )
         if not isinstance(error, NoBaseline):  # of which the table tells
             session.skipped[reason] += 1
         raise pytest.skip.Exception(reason, _use_item_location=True) from None
@@ -362,6 +369,15 @@ def _parameters(item: pytest.Item) -> Mapping[str, Any]:
 def _key_of(item: pytest.Item) -> Key | None:
     """What a test on GPUs would measure."""
     return key_of(_parameters(item)) if item.get_closest_marker("gpu") else None
+
+
+def _reads_data(item: pytest.Item, default: str) -> bool:
+    """Whether a test's parameters, or `--tfperf-input-pipeline` where it has none, name a pipeline of photographs."""
+    params: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
+    names = [value.input_pipeline for value in params.values() if isinstance(value, Workload)]
+    if "input_pipeline" in getattr(item, "fixturenames", ()):
+        names.append(params.get("input_pipeline", default))
+    return any(isinstance(name, str) and catalogue.pipeline_reads_data(name) for name in names)
 
 
 def _set_clock(item: pytest.Item) -> None:

@@ -15,7 +15,7 @@ from pytest_tfperf.baseline import Baseline, Change, Key
 from pytest_tfperf.comparison import Comparison
 from pytest_tfperf.errors import BaselineError, NoBaseline, NoData, NotBuiltYet, NotEnoughDevices, TfperfError
 from pytest_tfperf.gate.consequence import EXIT_REGRESSED, EXIT_USAGE, exit_status
-from pytest_tfperf.gate.coverage import unmeasured
+from pytest_tfperf.gate.coverage import not_built, unmeasured
 from pytest_tfperf.gate.reference import floor_rate, reference_for
 from pytest_tfperf.gate.resolution import rows_too_tight, too_tight, without_spread
 from pytest_tfperf.judging.noise import noise_of
@@ -55,6 +55,7 @@ class Session:
         self.tests: list[str] = []
         self.refused: dict[str, list[str]] = {}  # tests whose parameters ask for what can't be, and why
         self.marks: dict[str, tuple[bool, bool]] = {}  # whether a test is marked `cpu`, and `gpu`
+        self.reading: set[str] = set()  # the tests whose parameters name a pipeline that reads photographs
         self.records: list[Record] = []
         self.comparisons: dict[str, list[Comparison]] = {}
         self.deferred: dict[str, list[Record]] = {}
@@ -108,11 +109,11 @@ class Session:
 
     @property
     def runnable(self) -> list[str]:
-        """The tests that can run here, as far as is known: not those for GPUs where there are none, nor the refused."""
-        tests = [test for test in self.tests if test not in self.refused]
-        if self.topology.gpus:
-            return tests
-        return [test for test in tests if self.marks.get(test) != (False, True)]
+        """The tests that can run here, as far as marks and parameters tell: with GPUs and data, and none is refused."""
+        lacking = set(self.refused) | (set() if self.settings.data_dir else self.reading)
+        if not self.topology.gpus:
+            lacking |= {test for test in self.tests if self.marks.get(test) == (False, True)}
+        return [test for test in self.tests if test not in lacking]
 
     def fault(self, error: NoData | NotEnoughDevices | NotBuiltYet | NoBaseline) -> str:
         """Why what else skips a test is an error to a nightly gate, of which nothing may pass unmeasured; else ""."""
@@ -214,6 +215,8 @@ class Session:
         if not self.tests or self.runs_nothing:
             return []
         said = summary.before(self.topology.machine, len(self.runnable), *self.expected_seconds(), self.settings)
+        if self.settings.data_dir and self.reading.isdisjoint(self.runnable):
+            said.append(summary.nothing_reads(self.settings.data_dir))
         return [*said, *(f"tfperf: {line}" for line in self._remarks), *self._refused("will be errors")]
 
     def _of_baselines(self) -> list[str]:
@@ -271,8 +274,7 @@ class Session:
         `skips`: count also what kept tests from measuring.
         """
         if self.runs_nothing:
-            lines = coverage(self._published, unmeasured(self._published, self.keys)) if self.settings.coverage else []
-            return [*lines, *self._refused("would be errors")]
+            return [*(self._coverage() if self.settings.coverage else []), *self._refused("would be errors")]
         compared = [comparison for found in self.comparisons.values() for comparison in found]
         parts = (
             summary.comparisons(compared),
@@ -295,6 +297,9 @@ class Session:
             *refused,
             *(summary.skips(self.skipped) if skips else []),
         ]
+
+    def _coverage(self) -> list[str]:
+        return coverage(self._published, unmeasured(self._published, self.keys), not_built(self._published))
 
     def _refused(self, what: str, came: Collection[str] | None = None) -> list[str]:
         """What is said of the tests that ask for what can't be, and what becomes of them; of those that `came` up."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from pytest_tfperf import catalogue
 from pytest_tfperf.baseline import Baseline, Key
+from pytest_tfperf.errors import NotBuiltYet
 from pytest_tfperf.workload import Workload
 
 
@@ -23,3 +25,18 @@ def key_of(parameters: Mapping[str, object]) -> Key | None:
 def unmeasured(published: Iterable[Baseline], keys: Collection[Key]) -> list[Baseline]:
     """The rows that no test with one of these keys measures; in their order."""
     return [row for row in published if row.key not in keys]
+
+
+def not_built(published: Iterable[Baseline]) -> dict[Key, str]:
+    """What keeps this version from training some rows' workloads, in a word; their tests are skipped."""
+    words = {row.key: _not_built(row.key) for row in published}
+    return {key: word for key, word in words.items() if word}
+
+
+def _not_built(key: Key) -> str:
+    workload = Workload.parse(key.workload)
+    try:
+        catalogue.check(workload)
+    except NotBuiltYet:
+        return workload.variable_update.value
+    return "" if key.topology.startswith("1x") else "several nodes"

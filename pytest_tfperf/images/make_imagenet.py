@@ -1,7 +1,8 @@
 """Writes a small data set of ImageNet's schema and sizes, made of real photographs.
 
-The photographs are those that scikit-image ships. What an input pipeline costs depends on the JPEGs' sizes, in pixels
-and in bytes, and on their texture; so the crops are encoded to the sizes that ImageNet's training images have.
+The photographs are those in colour that scikit-image ships and that are large enough to be cropped without being
+enlarged. What an input pipeline costs depends on the JPEGs' sizes, in pixels and in bytes, and on their texture; so the
+crops are encoded to the sizes that ImageNet's training images have, as far as a quality that cameras write allows.
 """
 
 from __future__ import annotations
@@ -27,11 +28,17 @@ LABELS = 1000
 MEAN_BYTES = 110_000
 """Of ImageNet's training images: 1.28 million in 138 GB, a bit less where the largest are left out."""
 
-_PHOTOGRAPHS = ("astronaut.png", "chelsea.png", "coffee.png", "hubble_deep_field.jpg", "motorcycle_left.png")
+_PHOTOGRAPHS = (
+    "astronaut.png",
+    "coffee.png",
+    "hubble_deep_field.jpg",
+    "ihc.png",  # tissue under a microscope
+    "motorcycle_left.png",
+    "motorcycle_right.png",
+)
 _SIZES = ((500, 375), (500, 375), (500, 375), (375, 500), (500, 333))  # as often as they stand here
 _BYTES_SPREAD = 0.25  # standard deviation of a size's logarithm
-_LEAST_PART = 0.6  # of the largest crop of a shape that a photograph holds
-_QUALITIES = (30, 100)
+_QUALITIES = (30, 97)
 _MOST = 1_000_000
 
 
@@ -90,7 +97,7 @@ def make_imagenet(folder: Path, images: int = 512, shards: int = 8, seed: int = 
 
 
 def _photographs() -> list[tuple[str, Image]]:
-    """Name and picture, RGB."""
+    """Name and picture, RGB; each is large enough for one of the sizes."""
     try:
         from PIL import Image
 
@@ -98,7 +105,10 @@ def _photographs() -> list[tuple[str, Image]]:
     except ImportError:
         found = None
     if found is None or not found.submodule_search_locations:
-        raise TfperfError("the photographs come from scikit-image: pip install 'pytest-tfperf[data]'")
+        raise TfperfError(
+            "the photographs come from scikit-image, and pillow encodes them: "
+            "pip install 'scikit-image>=0.22' 'pillow>=10.3', or in a checkout pip install -e '.[data]'"
+        )
     # Not imported: that takes a second, and only its files are wanted.
     folder = Path(found.submodule_search_locations[0]) / "data"
     there = [folder / name for name in _PHOTOGRAPHS if (folder / name).exists()]
@@ -129,7 +139,7 @@ def _samples(
     for number in range(images):
         label = rng.randint(1, LABELS)
         name, photograph = photographs[label % len(photographs)]
-        width, height = rng.choice(_SIZES)
+        width, height = rng.choice([size for size in _SIZES if _holds(photograph.size, size)])
         jpeg = _encoded(_crop(photograph, width, height, rng), MEAN_BYTES * rng.lognormvariate(0, _BYTES_SPREAD))
         features: dict[str, Value] = {
             IMAGE: [jpeg],
@@ -148,16 +158,24 @@ def _samples(
         yield features, (len(jpeg), width, height)
 
 
+def _holds(whole: tuple[int, int], size: tuple[int, int]) -> bool:
+    return whole[0] >= size[0] and whole[1] >= size[1]
+
+
 def _crop(photograph: Image, width: int, height: int, rng: random.Random) -> Image:
     """A part of the photograph, with this shape, somewhere in it, mirrored half of the times."""
     from PIL.Image import Resampling, Transpose
 
-    scale = min(photograph.width / width, photograph.height / height) * rng.uniform(_LEAST_PART, 1)
-    left = rng.uniform(0, photograph.width - width * scale)
-    top = rng.uniform(0, photograph.height - height * scale)
-    box = (left, top, left + width * scale, top + height * scale)
-    part = photograph.resize((width, height), Resampling.BICUBIC, box=box)
+    part = photograph.resize((width, height), Resampling.BICUBIC, box=_part(photograph.size, (width, height), rng))
     return part.transpose(Transpose.FLIP_LEFT_RIGHT) if rng.random() < 0.5 else part
+
+
+def _part(whole: tuple[int, int], size: tuple[int, int], rng: random.Random) -> tuple[float, float, float, float]:
+    """Left, top, right, bottom of a part that has `size`'s shape and is at least as large: nothing is enlarged."""
+    scale = rng.uniform(1, min(whole[0] / size[0], whole[1] / size[1]))
+    width, height = size[0] * scale, size[1] * scale
+    left, top = rng.uniform(0, whole[0] - width), rng.uniform(0, whole[1] - height)
+    return left, top, min(left + width, whole[0]), min(top + height, whole[1])
 
 
 def _encoded(image: Image, wanted_bytes: float) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -30,6 +31,7 @@ class Job:
         slowdown: fraction of its throughput that the worker loses on purpose, 0 to below 1.
         data: where real images lie, for pipelines that read them.
         cores: that affinity and quota leave; None: as many as the affinity says.
+        max_seconds: the worker ends after so long, whatever it does.
     """
 
     workload: Workload
@@ -38,6 +40,7 @@ class Job:
     slowdown: float = 0.0
     data: Data = field(default_factory=Data)
     cores: int | None = None
+    max_seconds: float = math.inf
 
 
 class TrainingRun(Protocol):
@@ -75,7 +78,7 @@ class TrainingRun(Protocol):
 
         Raises:
             MeasurementError: the worker raised, died or fell silent; says in which phase, why, and its log's end.
-                `OutOfMemory` where it is known to have been that.
+                `OutOfMemory` where it is known to have been that, `OutOfTime` where its job's `max_seconds` are over.
         """
 
     def examine(self, *, products: bool, multiply_adds: bool) -> Parts:
@@ -103,7 +106,8 @@ class Launcher(Protocol):
         """A fresh worker that has compiled the job's step.
 
         Raises:
-            MeasurementError: the worker could not start, raised, died or fell silent; `OutOfMemory`, as there.
+            MeasurementError: the worker could not start, raised, died or fell silent; `OutOfMemory`, `OutOfTime`, as
+                there.
         """
 
     def close(self) -> None:

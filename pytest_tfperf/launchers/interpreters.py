@@ -1,18 +1,21 @@
-"""Another Python to run workers under: where it lies, and whether it can."""
+"""The Pythons that workers run under: where another one lies, and whether its TensorFlow will do."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import MeasurementError, TfperfError
 
 LEAST_PYTHON = (3, 11)
 LEAST_TENSORFLOW = (2, 16)
+LEAST_KERAS = (3,)
 
 # For whatever Python it is, 3.5 or 2.7 too. TensorFlow is imported, not looked up: a broken one must show now.
 _PROBE = """
@@ -22,6 +25,7 @@ if sys.version_info >= (3, 11):
     try:
         import tensorflow, keras
         found["tensorflow"] = tensorflow.__version__
+        found["keras"] = keras.__version__
     except Exception as error:
         found["fault"] = "%s: %s" % (type(error).__name__, error)
 sys.stdout.write("\\n" + json.dumps(found) + "\\n")
@@ -70,18 +74,50 @@ def require_tensorflow(python: Path) -> str:
     if "fault" in found:
         raise TfperfError(
             f"{python} (Python {version}) can't import TensorFlow: {found['fault']}\n"
-            f"Install one there: {python} -m pip install tensorflow (pytest-tfperf need not be there)"
+            f"{_install(python)} (pytest-tfperf need not be there)"
         )
-    tensorflow = str(found["tensorflow"])
-    if tuple(int(part) for part in tensorflow.split(".")[:2]) < LEAST_TENSORFLOW:
-        raise TfperfError(
-            f"{python} has TensorFlow {tensorflow}; workers need {_dotted(LEAST_TENSORFLOW)} or newer, with Keras 3"
-        )
-    return tensorflow
+    if said := _too_old(python, found):
+        raise TfperfError(said)
+    return str(found["tensorflow"])
+
+
+def refuse_tensorflow(message: Mapping[str, Any], python: Path | str) -> None:
+    """What a process that imports TensorFlow tells of it; nothing where it will do.
+
+    Raises:
+        MeasurementError: it can't be imported, or is too old.
+    """
+    if "failed" in message:
+        raise MeasurementError(f"{python} can't import TensorFlow: {message['failed']}\n{_install(python)}")
+    if "imported" in message and (said := _too_old(python, message["imported"])):
+        raise MeasurementError(said)
+
+
+def _too_old(python: Path | str, found: Mapping[str, Any]) -> str:
+    """Why these versions won't do; "" where they will, or are not known."""
+    for package, name, least in (("tensorflow", "TensorFlow", LEAST_TENSORFLOW), ("keras", "Keras", LEAST_KERAS)):
+        version = re.match(r"(\d+)\.(\d+)", str(found.get(package, "")))
+        if version is not None and tuple(map(int, version.groups())) < least:
+            return (
+                f"{python} has {name} {found[package]}; workers need TensorFlow {_dotted(LEAST_TENSORFLOW)} or newer, "
+                f"with Keras {_dotted(LEAST_KERAS)}\n{_install(python)}"
+            )
+    return ""
+
+
+def _install(python: Path | str) -> str:
+    return (
+        f"Install one: {python} -m pip install --upgrade tensorflow (tensorflow-cpu where there are no GPUs, "
+        "'tensorflow[and-cuda]' for NVIDIA's), or a nightly or vendor's build"
+    )
 
 
 def _probe(python: Path) -> dict[str, Any]:
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    environment = os.environ | {
+        "CUDA_VISIBLE_DEVICES": "-1",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "KERAS_BACKEND": "tensorflow",
+    }
     try:
         done = subprocess.run(
             [str(python), "-c", _PROBE],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import secrets
@@ -22,18 +23,18 @@ from typing import Any
 
 from pytest_tfperf import catalogue
 from pytest_tfperf.connection import Channel, ConnectionLost, Listener, Silence
-from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
+from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, OutOfTime
 from pytest_tfperf.frozen_json import build
 from pytest_tfperf.images.data import Data
 from pytest_tfperf.launchers import SKIPPED, Job, Progress
+from pytest_tfperf.launchers.interpreters import refuse_tensorflow
+from pytest_tfperf.launchers.last_words import cause, log_end, read_end, shows_the_users_code
 from pytest_tfperf.launchers.processes import (
     ForkServer,
     FreshInterpreters,
     Spawner,
     WorkerProcess,
     describe_exit,
-    log_tail,
-    no_tensorflow,
 )
 from pytest_tfperf.launchers.wedged import PROBE, Wedged
 from pytest_tfperf.parts import Parts
@@ -48,7 +49,6 @@ _READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "CUDA_", "LD_LIBRARY_PATH", "OMP_", 
 _NO_MEMORY_IN_CPP = re.compile(
     r"std::bad_alloc|out of memory(?!.*not a failure)|RESOURCE_EXHAUSTED|_ALLOC_FAILED", re.IGNORECASE
 )
-_LAST_WORDS_BYTES = 256 * 1024  # the stacks of all threads follow them
 
 # A killed process ends when the driver has freed its memory, and the next worker wants that memory.
 _GPU_FREED_SECONDS = 60.0
@@ -59,6 +59,9 @@ _OUR_LOG = re.compile(r"(worker|server)-\d{8}-\d{6}-\d+-[0-9a-f]{4}(-\d+)?\.log"
 
 _SCRATCH = "tfperf-worker-"
 _SCRATCH_KEPT_SECONDS = 2 * 86_400.0  # longer than any worker lives
+
+# A machine that is busy lets a worker write its stacks late; one that hangs in a driver writes none.
+_STACKS_SECONDS = 3.0
 
 # A pipeline that ends or stalls just now must not hold up the night: its windows are measured already.
 _PARTS_SECONDS = 60.0
@@ -127,6 +130,7 @@ class LocalLauncher:
             self._python,
             on_hang=partial(self._wedged.suspect, job.devices),
             on_cpus=job.devices.kind is DeviceKind.CPU,
+            max_seconds=job.max_seconds,
         )
         try:
             run.prepare(listener, self._started, progress)
@@ -198,7 +202,10 @@ class LocalRun:
         *,
         on_hang: Callable[[], None] = lambda: None,
         on_cpus: bool = False,
+        max_seconds: float = math.inf,
     ) -> None:
+        self._ends = time.monotonic() + max_seconds
+        self._max_seconds = max_seconds
         self._process = process
         self._on_cpus = on_cpus
         self._scratch = scratch
@@ -265,7 +272,7 @@ class LocalRun:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _await_call(self, listener: Listener, number: int) -> Channel:
-        deadline = time.monotonic() + self._silence_seconds
+        deadline = time.monotonic() + self._patience_seconds
         while time.monotonic() < deadline:
             try:
                 channel, hello = listener.greet(0.2)
@@ -276,25 +283,30 @@ class LocalRun:
             if hello.get("number") == number:
                 return channel
             channel.close()  # a worker that was given up meanwhile
-        raise self._hung()
+        raise self._silent()
 
     def _next(self) -> dict[str, Any]:
         assert self._channel is not None
         try:
-            message = self._channel.receive(self._silence_seconds)
+            message = self._channel.receive(self._patience_seconds)
         except Silence:
-            raise self._hung() from None
+            raise self._silent() from None
         except ConnectionLost:
             raise self._died(self._process.exit_status(5)) from None
-        if "failed" in message:
-            raise no_tensorflow(message["failed"], self._python)
+        refuse_tensorflow(message, self._python)
         if "error" in message:
             raise self._raised(message["error"])
         return message
 
     def _raised(self, error: Mapping[str, Any]) -> MeasurementError:
         kind = OutOfMemory if error["out_of_memory"] else MeasurementError
-        return kind(f"the worker raised {error['type']} in phase {self._phase!r}: {error['message']}\n{self._tail()}")
+        if error["ours"]:  # written to be shown as it is; our own frames below it would say nothing
+            first, *more = error["message"].splitlines()
+            text = "\n".join([f"{first} (in phase {self._phase!r})", *more])
+            return kind(f"{text}\n{self._tail() if shows_the_users_code(self._tail()) else f'its log: {self.log}'}")
+        why = cause(error["message"])
+        text = f"the worker raised {error['type']} in phase {self._phase!r}" + (f": {why}" if why else "")
+        return kind(f"{text}{error['hint']}\n{self._tail()}")
 
     def _died(self, status: int | None) -> MeasurementError:
         how = "closed its connection" if status is None else describe_exit(status)
@@ -305,11 +317,22 @@ class LocalRun:
             kind = OutOfMemory
         return kind(f"the worker (pid {self._process.pid}) {how} in phase {self._phase!r}\n{self._tail()}")
 
+    @property
+    def _patience_seconds(self) -> float:
+        """How long the next message may take."""
+        return max(0.001, min(self._silence_seconds, self._ends - time.monotonic()))
+
+    def _silent(self) -> MeasurementError:
+        if time.monotonic() < self._ends:
+            return self._hung()
+        return OutOfTime(
+            f"the worker (pid {self._process.pid}) was not through after {self._max_seconds:.0f} s, in phase "
+            f"{self._phase!r}, and was killed"
+        )
+
     def _hung(self) -> MeasurementError:
         if self._process.exit_status(0.001) is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(self._process.pid, signal.SIGUSR1)  # faulthandler writes every thread's stack to the log
-                time.sleep(0.3)
+            self._ask_for_stacks()
         self._on_hang()
         return Hung(
             f"the worker (pid {self._process.pid}) said nothing for {self._silence_seconds:g} s in phase "
@@ -317,13 +340,26 @@ class LocalRun:
         )
 
     def _tail(self) -> str:
-        return f"the end of its log ({self.log}):\n{log_tail(Path(self.log))}"
+        return f"the end of its log ({self.log}):\n{log_end(Path(self.log), on_cpus=self._on_cpus)}"
 
     def _said(self) -> str:
         try:
-            return Path(self.log).read_bytes()[-_LAST_WORDS_BYTES:].decode(errors="replace")
+            return read_end(Path(self.log))
         except OSError:
             return ""
+
+    def _ask_for_stacks(self) -> None:
+        """Have faulthandler write every thread's stack to the log; returns once nothing more comes."""
+        before = last = self._said()
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(self._process.pid, signal.SIGUSR1)
+        deadline = time.monotonic() + _STACKS_SECONDS
+        while time.monotonic() < deadline:
+            time.sleep(0.1)
+            now = self._said()
+            if now != before and now == last:
+                return
+            last = now
 
 
 def _environment(job: Job) -> dict[str, str]:

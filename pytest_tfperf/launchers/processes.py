@@ -13,6 +13,8 @@ from typing import Any, Protocol
 
 from pytest_tfperf.connection import Channel, ConnectionLost, Listener, Silence
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.launchers.interpreters import refuse_tensorflow
+from pytest_tfperf.launchers.last_words import log_end
 
 _PACKAGE = Path(__file__).parent.parent
 
@@ -147,8 +149,7 @@ class ForkServer:
                 raise error from None
             if key in message:
                 return message[key]
-            if "failed" in message:
-                raise no_tensorflow(message["failed"], self._python)
+            refuse_tensorflow(message, self._python)
             if "refused" in message:
                 raise MeasurementError(message["refused"] + "; use --tfperf-worker=fresh")
             self._note_exit(message)
@@ -161,7 +162,7 @@ class ForkServer:
         status = self._process.poll()
         state = "does not answer" if status is None else describe_exit(status)
         return MeasurementError(
-            f"the fork server {state}; the end of its log ({self._log}):\n{log_tail(self._log)}\n"
+            f"the fork server {state}; the end of its log ({self._log}):\n{log_end(self._log)}\n"
             "Workers can start without it: --tfperf-worker=fresh"
         )
 
@@ -271,15 +272,6 @@ def describe_exit(status: int) -> str:
     return f"was ended by {name}" + (f" ({hint})" if hint else "")
 
 
-def log_tail(log: Path, lines: int = 20) -> str:
-    """The end of a log, each line set off; says so where there is none."""
-    try:
-        text = log.read_text(errors="replace").splitlines()[-lines:]
-    except OSError as error:
-        return f"  | (no log: {error.strerror})"
-    return "\n".join(f"  | {line}" for line in text) or "  | (empty)"
-
-
 def _run_module(python: str, module: str, listener: Listener, log: Path, stdin: str = "") -> subprocess.Popen[bytes]:
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {
@@ -302,12 +294,3 @@ def _run_module(python: str, module: str, listener: Listener, log: Path, stdin: 
     with suppress(BrokenPipeError), process.stdin:  # who reads it may have ended
         process.stdin.write(stdin.encode())
     return process
-
-
-def no_tensorflow(failure: str, python: str) -> MeasurementError:
-    """The error for an interpreter that has no TensorFlow, or one that can't be imported."""
-    return MeasurementError(
-        f"{python} can't import TensorFlow: {failure}\n"
-        "Install a build of it beside pytest-tfperf: pip install 'pytest-tfperf[tensorflow]' (CPU), "
-        "'pytest-tfperf[gpu]' (NVIDIA), or your own tensorflow-cpu, nightly or vendor's build."
-    )

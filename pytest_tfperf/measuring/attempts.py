@@ -12,6 +12,7 @@ from pytest_tfperf.launchers import Job, Launcher
 from pytest_tfperf.measuring.examiner import Examiner
 from pytest_tfperf.measuring.guard import Guard
 from pytest_tfperf.measuring.largest_batch import LargestBatch
+from pytest_tfperf.measuring.naming import naming
 from pytest_tfperf.measuring.windows import SMOKE, Enough, Plan, Watch, run_attempt
 from pytest_tfperf.possible import require_possible
 from pytest_tfperf.settings import Settings
@@ -87,9 +88,10 @@ class Attempts:
         tried: list[Attempt] = []
         for _ in range(TRIES):
             try:
-                attempt = self._watched(job, plan, enough, topology.host.usable_cores)
+                with naming(topology, workload):
+                    attempt = self._watched(job, plan, enough, topology.host.usable_cores)
             except OutOfMemory as error:
-                raise self._largest_batch.named(error, self._launcher, job, topology) from None
+                raise self._largest_batch.named(error, self._launcher, job, topology, plan) from None
             if not attempt.unsettled:
                 return attempt
             tried.append(attempt)

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from pytest_tfperf.errors import MeasurementError, OutOfMemory
+from pytest_tfperf.errors import MeasurementError, OutOfMemory, OutOfTime
 from pytest_tfperf.hardware.host import address_space_limit_bytes
 from pytest_tfperf.launchers import Job, Launcher
 from pytest_tfperf.machine.gpu import gib
+from pytest_tfperf.measuring.requests import ON_A_GPU, hopeless, requested_bytes
 from pytest_tfperf.measuring.windows import SMOKE, Plan, Watch, run_attempt
 from pytest_tfperf.topology import Topology
 from pytest_tfperf.trial import Attempt
@@ -21,7 +22,7 @@ MOST_TRIES = 12
 """Enough to halve a batch of 4,096 down to 1."""
 
 MOST_SECONDS = 120.0
-"""No try is begun that would probably end later."""
+"""No try is begun that would probably end later, and one that lasts longer is ended."""
 
 MOST_SECONDS_A_SESSION = 600.0
 """A suite that was written for a larger machine must not spend its night on searches."""
@@ -69,21 +70,30 @@ class Found:
         return "it is not the batch: look at the model, the input pipeline, and what else takes memory"
 
 
-def search(failed: int, fits: Fits, why_stop: WhyStop = lambda: "") -> Found:
+def search(failed: int, fits: Fits, why_stop: WhyStop = lambda: "", *, hopeless: int | None = None) -> Found:
     """Halve the batch until one fits, then halve the gap above it.
 
     Ends after about log2(failed) tries. The batch that failed is tried again where none below it ran out of memory:
     what else is on the machine may have changed.
+
+    Args:
+        failed: the batch that ran out of memory.
+        fits: tries one.
+        why_stop: asked before each try.
+        hopeless: a batch that is known not to fit, no larger than `failed`, and so no batch from it on is tried.
     """
-    low, high = 0, failed
+    low, high = 0, failed if hopeless is None else hopeless
     tried: list[tuple[int, bool]] = []
     stopped = ""
-    while (batch := _next(low, high, failed, tried)) is not None:
+    while (batch := _next(low, high, failed if hopeless is None else None, tried)) is not None:
         stopped = f"{MOST_TRIES} tries are spent" if len(tried) == MOST_TRIES else why_stop()
         if stopped:
             break
         try:
             tried.append((batch, fits(batch)))
+        except OutOfTime:
+            stopped = f"its time was over while batch_size {batch} ran"
+            break
         except MeasurementError as error:
             stopped = f"batch_size {batch} failed otherwise: {str(error).splitlines()[0]}"
             break
@@ -91,8 +101,11 @@ def search(failed: int, fits: Fits, why_stop: WhyStop = lambda: "") -> Found:
     return Found(failed=failed, fits=low or None, tried=tuple(tried), stopped=stopped)
 
 
-def _next(low: int, high: int, failed: int, tried: list[tuple[int, bool]]) -> int | None:
-    """The batch between the largest that fitted and the smallest that did not; None when there is none."""
+def _next(low: int, high: int, failed: int | None, tried: list[tuple[int, bool]]) -> int | None:
+    """The batch between the largest that fitted and the smallest that did not; None when there is none.
+
+    `failed` is to be tried again where no smaller one failed; None: that is known to be in vain.
+    """
     middle = (low + high) // 2
     if middle > GRAIN:
         middle -= middle % GRAIN
@@ -116,22 +129,30 @@ class LargestBatch:
         self._clock = clock
         self._spent = 0.0
 
-    def named(self, error: OutOfMemory, launcher: Launcher, job: Job, topology: Topology) -> OutOfMemory:
+    def named(self, error: OutOfMemory, launcher: Launcher, job: Job, topology: Topology, plan: Plan) -> OutOfMemory:
         """The error of this job with its batch, devices and memory, and what fits instead.
 
-        A few steps each in fresh workers; bounded in tries, and in seconds for each search and for the session.
+        A few steps each in fresh workers; bounded in tries, and in seconds for each search and for the session. A smoke
+        run, which is to be short, searches for nothing.
         """
+        if plan == SMOKE:
+            return OutOfMemory(_unsearched(error, job, topology))
         stopwatch = _Stopwatch(self._clock, min(MOST_SECONDS, MOST_SECONDS_A_SESSION - self._spent))
+        failed = job.workload.batch_size
         found = search(
-            job.workload.batch_size, lambda batch: self._fits(launcher, job, batch), stopwatch.next_ends_too_late
+            failed,
+            lambda batch: self._fits(launcher, job, batch, stopwatch.seconds_left),
+            stopwatch.next_ends_too_late,
+            hopeless=hopeless(failed, requested_bytes(str(error)), _room_bytes(str(error), topology)),
         )
         seconds = stopwatch.seconds
         self._spent += seconds
         return OutOfMemory(_message(error, job, topology, found, seconds))
 
-    def _fits(self, launcher: Launcher, job: Job, batch: int) -> bool:
+    def _fits(self, launcher: Launcher, job: Job, batch: int, seconds: float) -> bool:
         watch = _Trying(self._watch, batch)
-        smaller = replace(job, workload=replace(job.workload, batch_size=batch), slowdown=0.0)
+        workload = replace(job.workload, batch_size=batch)
+        smaller = replace(job, workload=workload, slowdown=0.0, max_seconds=max(seconds, 1.0))
         try:
             run = launcher.start(smaller, watch.phase)
             try:
@@ -158,6 +179,10 @@ class _Stopwatch:
     def seconds(self) -> float:
         return self._clock() - self._began
 
+    @property
+    def seconds_left(self) -> float:
+        return self._limit_seconds - self.seconds
+
     def next_ends_too_late(self) -> str:
         """Asked between tries; a sentence where the next would probably end after the limit."""
         self._longest = max(self._longest, self._clock() - self._last)
@@ -178,21 +203,46 @@ class _Trying:
     def window(self, attempt: Attempt, plan: Plan) -> None:
         pass
 
+    def ended(self, attempt: Attempt) -> None:
+        pass
+
     def done(self) -> None:
         self._watch.done()
 
 
-def _message(error: OutOfMemory, job: Job, topology: Topology, found: Found, seconds: float) -> str:
+def _unsearched(error: OutOfMemory, job: Job, topology: Topology) -> str:
+    return (
+        f"{_headline(job, topology)}\n"
+        f"  memory      {_memory(topology)}\n"
+        "  next        a smaller batch_size, or more memory; without --tfperf-smoke the largest that fits is sought\n"
+        f"{error}"
+    )
+
+
+def _headline(job: Job, topology: Topology) -> str:
     each = f" on each of {job.devices.count} devices" if job.devices.count > 1 else ""
+    batch = job.workload.batch_size
+    return f"{job.workload.id} on {topology.describe()}: out of memory with batch_size {batch}{each}"
+
+
+def _message(error: OutOfMemory, job: Job, topology: Topology, found: Found, seconds: float) -> str:
     tried = "  ".join(f"{batch} {'fits' if fitted else 'does not'}" for batch, fitted in found.tried)
     return (
-        f"{job.workload.id} on {topology.describe()}: out of memory with batch_size {found.failed}{each}: "
-        f"{found.headline()}\n"
+        f"{_headline(job, topology)}: {found.headline()}\n"
         f"  memory      {_memory(topology)}\n"
         f"  tried       {tried or 'nothing'} (fresh workers, a few steps each, {seconds:.0f} s)\n"
         f"  next        {found.advice()}\n"
         f"{error}"
     )
+
+
+def _room_bytes(text: str, topology: Topology) -> int | None:
+    """All there is of the memory that a request was for, used or not; None where that is not known."""
+    if topology.gpus and ON_A_GPU.search(text):
+        known = [gpu.memory_bytes for gpu in topology.gpus]
+    else:
+        known = [topology.host.memory_bytes, address_space_limit_bytes()]
+    return min((size for size in known if size is not None), default=None)
 
 
 def _memory(topology: Topology) -> str:

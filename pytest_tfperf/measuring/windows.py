@@ -60,8 +60,11 @@ class Watch(Protocol):
     def window(self, attempt: Attempt, plan: Plan) -> None:
         """A timed window came in; `attempt` holds all so far."""
 
+    def ended(self, attempt: Attempt) -> None:
+        """All windows are in; `attempt` is what they come to: those that had not settled are warm-up in it."""
+
     def done(self) -> None:
-        """The attempt has ended, well or not."""
+        """The attempt is over, well or not."""
 
 
 def run_attempt(run: TrainingRun, plan: Plan, watch: Watch, enough: Enough = lambda _: False) -> Attempt:
@@ -91,7 +94,9 @@ def run_attempt(run: TrainingRun, plan: Plan, watch: Watch, enough: Enough = lam
             break
         if len(windows) >= LEAST_WINDOWS and len(windows) % 10 == 0 and enough(settled(attempt)):
             break
-    return settled(attempt)
+    attempt = settled(attempt)
+    watch.ended(attempt)
+    return attempt
 
 
 def settled(attempt: Attempt) -> Attempt:

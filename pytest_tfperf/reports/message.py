@@ -63,6 +63,8 @@ def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
         if verdict.outcome in _BAD_NEWS:
             yield from machine(record.trial.attempts or record.trial.set_aside)
         else:
+            if record.throughput.compile_seconds is not None:
+                yield "spent", _spent(record)
             yield from where(record)
         if (row := record.document) is not None:
             yield "document", f"{rate(row.reference)} images/s on {row.machine}: {row.source}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pytest_tfperf.measuring.windows import Plan
 from pytest_tfperf.reports.numbers import duration, rate
 from pytest_tfperf.trial import Attempt
@@ -17,8 +19,20 @@ def progress(attempt: Attempt, plan: Plan) -> str:
     )
 
 
+def begun(number: int, attempt: Attempt) -> str:
+    """The line above a run's own: "run 2: compiled in 3.2 s"."""
+    return f"run {number}" + (f": compiled in {attempt.compile_seconds:.1f} s" if attempt.compile_seconds else "")
+
+
+def left_out(timed: Attempt, result: Attempt) -> Iterator[str]:
+    """What of a run that was timed is not in its result."""
+    steps, counted = (sum(w.steps for w in attempt.windows) for attempt in (timed, result))
+    if counted < steps:
+        yield f"its first {steps - counted} steps had not settled: the result is of the other {counted}"
+
+
 def crosses_display_step(attempt: Attempt, plan: Plan) -> bool:
-    """Whether the latest window passed a step to print: the first, then each 10th as tf_cnn_benchmarks does by default.
+    """Whether the latest window is the first, or passed a 10th step, at which tf_cnn_benchmarks prints by default.
 
     Long runs print ten lines, not hundreds.
     """

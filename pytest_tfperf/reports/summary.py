@@ -59,6 +59,14 @@ def refused(faults: Mapping[str, Sequence[str]], tests: int, what: str) -> list[
     return lines
 
 
+def nothing_reads(folder: Path) -> str:
+    """A data folder of which no test has a use, as far as parameters tell."""
+    return (
+        f"tfperf: no selected test that can run here names an input pipeline that reads {folder} among its parameters; "
+        "perf_tests has some: pytest perf_tests -k imagenet"
+    )
+
+
 def summary(
     records: Sequence[Record],
     changes: Sequence[Change],

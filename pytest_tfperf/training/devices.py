@@ -112,7 +112,7 @@ def _names(devices: Devices) -> list[str]:
 def _too_few(devices: Devices, needed: int, seen: int) -> str:
     asked = f" ({', '.join(devices.gpu_uuids)})" if devices.gpu_uuids else ""
     return f"TensorFlow {tf.__version__} sees {seen} {devices.kind.value} device(s), {needed} asked for{asked}. " + (
-        "Is this TensorFlow built for CUDA (pip install 'pytest-tfperf[gpu]'), and does its log say that the driver "
+        "Is this TensorFlow built for CUDA (pip install 'tensorflow[and-cuda]'), and does its log say that the driver "
         "or a CUDA library is missing?" + left_out()
         if devices.kind is DeviceKind.GPU
         else "Were virtual devices configured earlier in this process?"

@@ -10,8 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-from pytest_tfperf.connection import Address, connect
-from pytest_tfperf.training.process import become_worker, die_with_parent
+from pytest_tfperf.connection import Address
+from pytest_tfperf.training.process import become_worker, call_driver, die_with_parent, import_tensorflow
 
 
 def main() -> int:
@@ -20,14 +20,14 @@ def main() -> int:
     address = Address.parse(os.environ.pop("TFPERF_ADDRESS"))
     job = json.load(sys.stdin)
     become_worker(Path(job["log"]), job["environment"], job["import_paths"])
-    try:
-        from pytest_tfperf.training import worker
-    except ImportError as error:
-        channel = connect(address)
-        channel.send({"hello": "worker", "number": job["number"], "pid": os.getpid()})
-        channel.send({"failed": f"{type(error).__name__}: {error}"})
+    channel = call_driver(address, job)
+    found = import_tensorflow()
+    channel.send(found)
+    if "failed" in found:
         return 1
-    return worker.work(connect(address), job)
+    from pytest_tfperf.training import worker
+
+    return worker.work(channel, job)
 
 
 if __name__ == "__main__":

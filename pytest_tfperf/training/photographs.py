@@ -50,7 +50,7 @@ def photographs(spec: InputSpec, processing: Processing, *, cached: bool = False
         records = _endless(payloads(shards), spec, cached)
         images = records.enumerate().map(work, num_parallel_calls=cores)
     else:
-        places = Places(shards, spec.skipped)
+        places = Places(shards, spec.skipped.add)
         records = located(shards, places)
         _require_one(work_on_located(records.enumerate(), work, 1, places), spec)
         images = work_on_located(_endless(records, spec, cached).enumerate(), work, cores, places)
@@ -98,6 +98,21 @@ def _work(spec: InputSpec, processing: Processing) -> Work:
         return tf.ensure_shape(image, spec.image_shape), _label(label, spec.num_classes)
 
     return work
+
+
+def check(spec: InputSpec) -> Work:
+    """What a pipeline does to a record, and the whole photograph decoded: where a crop lies must not decide.
+
+    Gives a number that means nothing.
+    """
+    work = _work(spec, Processing())
+
+    def thorough(index: tf.Tensor, payload: tf.Tensor) -> tuple[tf.Tensor]:
+        image, _ = work(index, payload)
+        whole = tf.io.decode_jpeg(_parsed(payload)[0], channels=3)
+        return (tf.reduce_max(image) + tf.cast(tf.reduce_max(whole), tf.float32),)
+
+    return thorough
 
 
 def _parsed(payload: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -11,6 +11,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.connection import Address, Channel, connect
 
 _PR_SET_PDEATHSIG = 1
 
@@ -26,12 +29,31 @@ def die_with_parent(parent_pid: int, by: signal.Signals = signal.SIGKILL) -> Non
         os._exit(1)
 
 
-def compile_only_what_is_asked() -> None:
-    """Pin XLA's automatic clustering off, whatever the user's shell says; before TensorFlow is imported.
+def compute_as_asked() -> None:
+    """Pin what the user's shell could have TensorFlow and Keras do otherwise; before they are imported.
 
-    A workload's `xla` alone decides. In TF_XLA_FLAGS auto-clustering would override TensorFlow's own configuration.
+    A workload's `xla` alone decides on XLA: in TF_XLA_FLAGS auto-clustering would override TensorFlow's own
+    configuration. And whatever Keras computes with elsewhere, here it is TensorFlow.
     """
     os.environ["TF_XLA_FLAGS"] = "--tf_xla_auto_jit=-1"
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+
+
+def import_tensorflow() -> dict[str, Any]:
+    """Import it, and return what to tell the driver: the versions, or why there are none."""
+    try:
+        import keras
+        import tensorflow as tf
+    except Exception as error:  # of a build that doesn't fit its libraries anything may come
+        return {"failed": f"{type(error).__name__}: {error}"}
+    return {"imported": {"tensorflow": tf.__version__, "keras": keras.__version__}}
+
+
+def call_driver(address: Address, job: Mapping[str, Any]) -> Channel:
+    """A worker's channel to its driver, who knows by then whose it is."""
+    channel = connect(address)
+    channel.send({"hello": "worker", "number": job["number"], "pid": os.getpid()})
+    return channel
 
 
 def become_worker(log: Path, environment: Mapping[str, str], import_paths: Sequence[str]) -> None:
@@ -54,7 +76,7 @@ def become_worker(log: Path, environment: Mapping[str, str], import_paths: Seque
     os.environ.update(environment)
     os.environ.pop("TF_FORCE_GPU_ALLOW_GROWTH", None)  # the job's devices say how a GPU's memory is taken
     tempfile.tempdir = None  # the server may have looked it up before, in its own environment
-    compile_only_what_is_asked()
+    compute_as_asked()
     sys.path += [path for path in import_paths if path not in sys.path]
     faulthandler.enable(sys.stderr)
     faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)

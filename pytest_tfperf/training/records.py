@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.images import tfrecord
-from pytest_tfperf.images.data import IMAGE, OnCorrupt
 from pytest_tfperf.training.inputs import InputSpec
-from pytest_tfperf.training.skipped import Skipped
+from pytest_tfperf.training.skipped import Place
 
 _SHARDS_AT_ONCE = 10  # as tf_cnn_benchmarks reads them
 _IN_A_ROW = 16
 _BUFFER_BYTES = 1 << 20
-_SEARCH_SECONDS = 120.0
 
 Work = Callable[[tf.Tensor, tf.Tensor], Any]
 """Place in the order of reading (int64) and a serialised Example to (image, label)."""
@@ -39,29 +34,27 @@ def shuffled(spec: InputSpec) -> list[str]:
 
 
 class Places:
-    """Says where a record lies, and tells `skipped` of those that are left out; called by tf.data's threads.
+    """Says where corrupt records lie; called by tf.data's threads.
 
     Args:
         shards: paths, in the order in which they are read.
-        skipped: is told.
+        tell: is told.
     """
 
-    def __init__(self, shards: Sequence[str], skipped: Skipped) -> None:
+    def __init__(self, shards: Sequence[str], tell: Callable[[Place], object]) -> None:
         self._shards = shards
-        self._skipped = skipped
+        self._tell = tell
         self._lengths: dict[int, int] = {}
 
     def corrupt(self, shard: Any, number: Any) -> Any:
         """Tell of one record; False, for a filter that lets nothing through."""
-        place = f"{Path(self._shards[shard]).name} record {number}"
-        self._skipped.add(place)
+        self._tell(Place(self._shards[shard], int(number)))
         return np.bool_(False)
 
     def ended(self, shard: Any, read: Any) -> Any:
         """Tell of the record after which a shard could not be read on, if it has more than `read` of them."""
         if self._length(int(shard)) > read:
-            name = Path(self._shards[shard]).name
-            self._skipped.add(f"{name} record {read}", f"{name} can't be read from record {read} on")
+            self._tell(Place(self._shards[shard], int(read), and_rest=True))
         return np.bool_(False)
 
     def _length(self, shard: int) -> int:
@@ -140,44 +133,3 @@ def work_on_located(records: tf.data.Dataset, work: Work, parallel: int, places:
         return worked.concatenate(failed).take(1)  # the second is asked only where the first has nothing
 
     return records.interleave(attempt, cycle_length=parallel, num_parallel_calls=parallel, deterministic=True)
-
-
-@contextmanager
-def naming_corrupt(spec: InputSpec) -> Iterator[None]:
-    """Where TensorFlow stops at a corrupt record of `spec.data`, say which it was.
-
-    The good path carries no names through the pipeline: the data are read once more, in the same order, up to the
-    first record that is corrupt.
-
-    Raises:
-        MeasurementError: the record was found.
-    """
-    try:
-        yield
-    except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
-        if not spec.data.folder or spec.data.on_corrupt is OnCorrupt.SKIP:
-            raise
-        if place := first_corrupt(spec):
-            raise MeasurementError(
-                f"{place} in {spec.data.folder} is corrupt: {str(error).splitlines()[0][:300]}. Write the data anew, "
-                "or leave such records out with --tfperf-corrupt=skip"
-            ) from error
-        raise
-
-
-def first_corrupt(spec: InputSpec, seconds: float = _SEARCH_SECONDS) -> str:
-    """Shard and number of the first record that can't be decoded, in reading order; "" where none is found in time."""
-    shards = shuffled(spec)
-    found = Skipped()
-    places = Places(shards, found)
-    once = work_on_located(located(shards, places).enumerate(), _decode, 4, places)
-    end = time.monotonic() + seconds
-    for _ in once:
-        if found or time.monotonic() > end:
-            break
-    return found.first
-
-
-def _decode(_: tf.Tensor, payload: tf.Tensor) -> tuple[tf.Tensor]:
-    image = tf.io.parse_single_example(payload, {IMAGE: tf.io.FixedLenFeature([], tf.string)})[IMAGE]
-    return (tf.shape(tf.io.decode_jpeg(image, channels=3)),)

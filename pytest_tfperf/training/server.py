@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.connection import Address, Channel, ConnectionLost, connect
-from pytest_tfperf.training.process import become_worker, compile_only_what_is_asked, die_with_parent
+from pytest_tfperf.training.process import (
+    become_worker,
+    call_driver,
+    compute_as_asked,
+    die_with_parent,
+    import_tensorflow,
+)
 
 
 def main() -> None:
@@ -27,18 +33,20 @@ def main() -> None:
     address = Address.parse(os.environ.pop("TFPERF_ADDRESS"))
     channel = connect(address)
     channel.send({"hello": "server", "pid": os.getpid()})
-    compile_only_what_is_asked()
-    try:
-        from pytest_tfperf.training import worker  # noqa: F401  # and so TensorFlow, once for all workers
-    except ImportError as error:
-        channel.send({"failed": f"{type(error).__name__}: {error}"})
+    compute_as_asked()
+    found = import_tensorflow()  # once for all workers
+    channel.send(found)
+    if "failed" in found:
         return
+    from pytest_tfperf.training import worker  # noqa: F401
+
     gc.collect()
     gc.freeze()  # what is imported stays shared with every worker instead of being copied by a collection
     channel.send({"ready": True})
     server = _Server(channel, address)
     die_with_parent(driver, signal.SIGHUP)  # from now on there are workers, whose children no one else would end
     server.serve()
+    os._exit(0)  # TensorFlow's exit handlers take seconds on a busy machine, and Ctrl-C waits for this
 
 
 def open_accelerators(descriptors: Path = Path("/proc/self/fd")) -> list[str]:
@@ -117,7 +125,7 @@ class _Server:
             become_worker(Path(job["log"]), job["environment"], job["import_paths"])
             from pytest_tfperf.training import worker
 
-            status = worker.work(connect(self._address), job)
+            status = worker.work(call_driver(self._address, job), job)
         except BaseException:  # a worker's last words belong in its log, not in the server's loop
             traceback.print_exc()
         finally:

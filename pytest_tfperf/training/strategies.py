@@ -46,7 +46,7 @@ def _make(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
 
 
 def _parameter_device(workload: Workload, devices: list[str]) -> str:
-    """The CPU, as tf_cnn_benchmarks' default has it, or the first GPU (where it deals them out over all GPUs)."""
+    """The CPU, or the first GPU; tf_cnn_benchmarks, whose default is "gpu", deals them out over all of them."""
     if workload.local_parameter_device is ParameterDevice.CPU:
         return "CPU:0"
     return devices[0]

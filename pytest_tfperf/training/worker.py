@@ -16,9 +16,11 @@ import tensorflow as tf
 
 from pytest_tfperf import catalogue
 from pytest_tfperf.connection import Channel, ConnectionLost
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.images.data import Data, OnCorrupt
 from pytest_tfperf.topology import DeviceKind, Devices
 from pytest_tfperf.training.architectures import advice
+from pytest_tfperf.training.corrupt import naming_corrupt
 from pytest_tfperf.training.devices import configure, keep_to_quota
 from pytest_tfperf.training.examination import examine
 from pytest_tfperf.training.inputs import InputSpec
@@ -26,17 +28,17 @@ from pytest_tfperf.training.libraries import loaded
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
 from pytest_tfperf.training.out_of_memory import out_of_memory, who_has_it
 from pytest_tfperf.training.precision import tf32_in_use
-from pytest_tfperf.training.records import naming_corrupt
 from pytest_tfperf.training.skipped import Skipped
 from pytest_tfperf.training.strategies import strategy_for
 from pytest_tfperf.training.trainers import Windows, trainer_for
 from pytest_tfperf.training.variables import speed_variables
 from pytest_tfperf.workload import Workload
 
+_MOST_TEXT = 20_000  # TensorFlow's frames are long, and the cause stands below them
+
 
 def work(channel: Channel, job: dict[str, Any]) -> int:
     """Do a job for the driver at the other end; returns the process's exit status."""
-    channel.send({"hello": "worker", "number": job["number"], "pid": os.getpid()})
     try:
         ready = _prepare(channel, job)
         channel.send(
@@ -54,12 +56,23 @@ def work(channel: Channel, job: dict[str, Any]) -> int:
     except ConnectionLost:
         return 0  # the driver has what it wants
     except BaseException as error:  # the driver reports whatever it was
-        traceback.print_exc()
-        text = str(error)[:2000] + (who_has_it(error) or advice(error))
-        fault = {"type": type(error).__name__, "message": text, "out_of_memory": out_of_memory(error)}
-        channel.send({"error": fault})
+        channel.send({"error": _told(error)})
         return 1
     return 0
+
+
+def _told(error: BaseException) -> dict[str, Any]:
+    """What the driver makes a message of; the log gets the traceback, of our own errors that of what led to them."""
+    ours = isinstance(error, TfperfError)
+    traceback.print_exception(error.__cause__ if ours and error.__cause__ else error)
+    text = str(error)
+    return {
+        "type": type(error).__name__,
+        "message": text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT // 2]}\n...\n{text[-_MOST_TEXT // 2 :]}",
+        "hint": who_has_it(error) or advice(error),
+        "ours": ours,
+        "out_of_memory": out_of_memory(error),
+    }
 
 
 def versions() -> dict[str, str]:

@@ -107,13 +107,13 @@ def test_a_python_without_tensorflow_is_refused(pytester: pytest.Pytester) -> No
     python = answering(pytester.path / "python", f'{{"python": [3, 12, 1], "fault": "{fault}"}}')
     said = refusal(pytester, python)
     assert f"(Python 3.12.1) can't import TensorFlow: {fault}" in said
-    assert "-m pip install tensorflow" in said
+    assert "-m pip install --upgrade tensorflow" in said
 
 
 @pytest.mark.parametrize("version", ["2.15.1", "1.15.5"])
 def test_a_tensorflow_that_is_too_old_is_refused(pytester: pytest.Pytester, version: str) -> None:
     python = answering(pytester.path / "python", f'{{"python": [3, 11, 4], "tensorflow": "{version}"}}')
-    assert f"has TensorFlow {version}; workers need 2.16 or newer" in refusal(pytester, python)
+    assert f"has TensorFlow {version}; workers need TensorFlow 2.16 or newer" in refusal(pytester, python)
 
 
 @pytest.mark.parametrize("other", ["--update-baselines", "--tfperf-smoke"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 from inner import Finished, Project
 from patience import wait_for
@@ -27,6 +30,9 @@ TESTS = """
 
     def test_raises_in_the_pipeline(throughput, gpu_topology):
         measure(throughput, gpu_topology, "tiny", "nets:raising_pipeline")
+
+    def test_raises_in_the_steps(throughput, gpu_topology):
+        measure(throughput, gpu_topology, "tiny", "nets:burning")
 
     def test_is_killed(throughput, gpu_topology):
         measure(throughput, gpu_topology, "killed")
@@ -99,6 +105,8 @@ def faults(shared: Project) -> Finished:
         ("test_is_not_there", "model 'nets:absent': 'nets' has no function 'absent'"),
         ("test_raises_in_the_pipeline", "'nets:raising_pipeline' raised FileNotFoundError: /data/train-00000"),
         ("test_raises_in_the_pipeline", "in phase 'input pipeline'"),
+        ("test_raises_in_the_steps", "in phase 'steps': ValueError: disk on fire"),
+        ("test_raises_in_the_steps", "in batches"),
         (
             "test_is_killed",
             "was ended by SIGKILL (somebody's kill -9, or the kernel's out-of-memory killer: see dmesg)",
@@ -112,6 +120,7 @@ def faults(shared: Project) -> Finished:
         ("test_hangs_in_the_model", "a longer limit: --tfperf-timeout SECONDS"),
         ("test_hangs_in_the_model", "in hanging"),  # faulthandler's stack, in the log's end
         ("test_hangs_in_the_steps", "said nothing for 3 s in phase 'steps' and was killed"),
+        ("test_hangs_in_the_steps", "in batches"),  # a thread of TensorFlow's
         ("test_trains_to_nan", "the loss is nan"),
         ("test_kills_the_server", "in phase 'model'"),
     ],
@@ -149,9 +158,22 @@ def test_a_fault_is_an_error_and_no_failure(faults: Finished, name: str) -> None
     assert faults.cases[name].kind == "error"
 
 
-@pytest.mark.parametrize("name", [name for name in ERRORS if name != "test_trains_to_nan"])
-def test_a_fault_shows_the_end_of_the_workers_log(faults: Finished, name: str) -> None:
-    assert "the end of its log (" in faults.cases[name].text
+SAYS_ALL = ("test_trains_to_nan", "test_returns_something_else", "test_is_not_there")
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_a_fault_shows_the_end_of_the_workers_log_unless_it_says_all_itself(faults: Finished, name: str) -> None:
+    assert ("the end of its log (" in faults.cases[name].text) is (name not in SAYS_ALL)
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_a_fault_names_the_command_that_runs_its_test_again(faults: Finished, name: str) -> None:
+    assert f"  rerun       pytest test_it.py::{name}" in faults.cases[name].text
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_a_fault_on_cpus_says_nothing_of_cuda(faults: Finished, name: str) -> None:
+    assert "cuInit" not in faults.cases[name].text
 
 
 @pytest.mark.parametrize("name", ERRORS)
@@ -195,19 +217,24 @@ ONE_TEST = """
 """
 
 
+def fakes(project: Project) -> str:
+    """Where packages are found that stand in front of the installed ones."""
+    return os.pathsep.join([str(project.folder / "fake"), os.environ.get("PYTHONPATH", "")])
+
+
 @pytest.fixture(scope="module")
 def no_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     project = Project(tmp_path_factory.mktemp("no_tensorflow"))
     project.write("test_it.py", ONE_TEST)
-    fake = project.write("fake/tensorflow/__init__.py", "raise ImportError('libcudart.so.12: not found')")
-    return project.run(PYTHONPATH=str(fake.parents[1]))
+    project.write("fake/tensorflow/__init__.py", "raise ImportError('libcudart.so.12: not found')")
+    return project.run(PYTHONPATH=fakes(project))
 
 
 @pytest.mark.parametrize(
     "said",
     [
         "can't import TensorFlow: ImportError: libcudart.so.12: not found",
-        "pip install 'pytest-tfperf[tensorflow]' (CPU), 'pytest-tfperf[gpu]' (NVIDIA), or your own",
+        f"{sys.executable} -m pip install --upgrade tensorflow (",
     ],
 )
 def test_a_python_without_tensorflow_says(no_tensorflow: Finished, said: str) -> None:
@@ -220,6 +247,26 @@ def test_a_python_without_tensorflow_is_an_error(no_tensorflow: Finished) -> Non
 
 def test_a_fresh_interpreter_without_tensorflow_says_the_same(project: Project) -> None:
     project.write("test_it.py", ONE_TEST)
-    fake = project.write("fake/tensorflow/__init__.py", "raise ImportError('libcudart.so.12: not found')")
-    finished = project.run("--tfperf-worker=fresh", PYTHONPATH=str(fake.parents[1]))
-    assert "pip install 'pytest-tfperf[tensorflow]'" in finished.cases["test_it"].text
+    project.write("fake/tensorflow/__init__.py", "raise ImportError('libcudart.so.12: not found')")
+    finished = project.run("--tfperf-worker=fresh", PYTHONPATH=fakes(project))
+    assert f"{sys.executable} -m pip install --upgrade tensorflow (" in finished.cases["test_it"].text
+
+
+OLD = {"tensorflow": "2.15.1", "keras": "2.15.0"}
+
+
+@pytest.mark.parametrize("start", ["fork", "fresh"])
+@pytest.mark.parametrize("package", OLD)
+def test_a_tensorflow_or_keras_that_is_too_old_is_named(project: Project, package: str, start: str) -> None:
+    project.write("test_it.py", ONE_TEST)
+    for name, version in {"tensorflow": "2.21.0", "keras": "3.15.0", package: OLD[package]}.items():
+        project.write(f"fake/{name}/__init__.py", f"__version__ = '{version}'")
+    finished = project.run(f"--tfperf-worker={start}", PYTHONPATH=fakes(project))
+    assert f" {OLD[package]}; workers need TensorFlow 2.16 or newer, with Keras 3\n" in finished.cases["test_it"].text
+
+
+@pytest.mark.parametrize("start", ["fork", "fresh"])
+def test_workers_compute_with_tensorflow_whatever_keras_does_elsewhere(project: Project, start: str) -> None:
+    project.write("test_it.py", ONE_TEST)
+    finished = project.run(f"--tfperf-worker={start}", KERAS_BACKEND="torch")
+    assert finished.kinds == {"test_it": "skipped"}, finished.text

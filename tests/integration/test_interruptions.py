@@ -33,9 +33,24 @@ def stopped(project: Project, by: signal.Signals, tests: str = TESTS) -> Finishe
     return project.end_of(process)
 
 
+# Says which children pytest has when it begins to find out where it was interrupted, which can take seconds.
+CHILDREN = """
+    import os
+    from pathlib import Path
+
+    def pytest_keyboard_interrupt():
+        Path("children").write_text(Path(f"/proc/self/task/{os.getpid()}/children").read_text())
+"""
+
+
 @pytest.fixture(scope="module")
 def interrupted(shared: Project) -> Finished:
+    shared.write("conftest.py", CHILDREN)
     return stopped(shared, signal.SIGINT)
+
+
+def test_ctrl_c_ends_workers_and_server_before_anything_else(interrupted: Finished, shared: Project) -> None:
+    assert (shared.folder / "children").read_text() == ""
 
 
 def test_ctrl_c_ends_workers_server_and_their_children(interrupted: Finished, shared: Project) -> None:

@@ -11,6 +11,8 @@ import pytest
 from inner import Finished, Project
 from patience import SESSION_SECONDS
 
+from pytest_tfperf.stores import tf_cnn_log
+
 TESTS = """
     import pytest
     from pytest_tfperf import Workload
@@ -56,7 +58,16 @@ def test_verbosity_shows_the_lines_of_tf_cnn_benchmarks(verbose: Finished) -> No
     lines = [line for line in verbose.text.splitlines() if re.match(r"\d+\t|Step\t", line)]
     step = r"\d+\timages/sec: \d+\.\d \+/- \d+\.\d \(jitter = \d+\.\d\)\t\d+\.\d{3}"
     assert lines[0] == "Step\tImg/sec\ttotal_loss"
-    assert [re.fullmatch(step, line) is not None for line in lines[1:]] == [True, True]  # steps 1 and 10
+    assert [re.fullmatch(step, line) is not None for line in lines[1:]] == [True, True, True]  # steps 1, 10 and 15
+
+
+def test_what_verbosity_shows_of_a_run_can_be_replayed(verbose: Finished) -> None:
+    log = tf_cnn_log.parse(verbose.text, "pytest's output")
+    assert sum(window.steps for window in log.attempt(1).windows) == 15
+
+
+def test_verbosity_shows_how_long_a_run_compiled(verbose: Finished) -> None:
+    assert re.search(r"^run 1: compiled in \d+\.\d s$", verbose.text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("phase", ["start", "model", "compile", "warm-up"])

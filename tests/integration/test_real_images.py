@@ -35,7 +35,7 @@ def test_without_a_folder_the_test_is_skipped_with_the_option_to_give(project: P
     finished = run(project)
     case = finished.cases[NEEDS_DATA]
     assert (finished.status, case.kind, workers_started(project)) == (0, "skipped", False)
-    assert "Name one with --tfperf-data-dir=DIR" in case.message
+    assert "Name one with --tfperf-data-dir=DIR (tfperf make-imagenet DIR makes one)" in case.message
 
 
 def test_the_nightly_gate_takes_a_missing_folder_for_an_error(project: Project) -> None:

@@ -38,6 +38,10 @@ def smoke(shared: Project) -> Finished:
         @pytest.mark.cpu
         def test_broken(throughput, gpu_topology):
             throughput.check(Workload(model="nets:raising", batch_size=1), on=gpu_topology.take(1))
+
+        @pytest.mark.cpu
+        def test_too_large(throughput, gpu_topology):
+            throughput.check(Workload(model="nets:out_of_memory", batch_size=64), on=gpu_topology.take(1))
         """,
     )
     shared.baseline("nets:tiny-b1-replicated-device", reference=1e12)
@@ -53,6 +57,7 @@ def test_one_window_is_measured_and_nothing_judged(smoke: Finished) -> None:
         "test_ratio": "passed",
         "test_comparison": "passed",
         "test_broken": "error",
+        "test_too_large": "error",
     }
 
 
@@ -70,6 +75,10 @@ def test_a_smoke_run_compares_one_pair(smoke: Finished) -> None:
 
 def test_a_smoke_run_finds_what_would_break_tonight(smoke: Finished) -> None:
     assert "the layers do not fit" in smoke.cases["test_broken"].text
+
+
+def test_a_smoke_run_looks_for_no_batch_that_fits(smoke: Finished) -> None:
+    assert "without --tfperf-smoke the largest that fits is sought" in smoke.cases["test_too_large"].text
 
 
 def test_a_smoke_run_leaves_no_record(smoke: Finished, shared: Project) -> None:

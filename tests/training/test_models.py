@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from pytest_tfperf import catalogue
-from pytest_tfperf.training.loading import load_model
+from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
 from pytest_tfperf.training.multiply_adds import forward_multiply_adds
+from pytest_tfperf.training.strategies import strategy_for
+from pytest_tfperf.training.trainers import trainer_for
 from pytest_tfperf.workload import Workload
 
 # From tf_cnn_benchmarks: image side, classes, trainable parameters, multiply-adds of one image in 10^9.
@@ -28,10 +32,20 @@ FACTS = {
 }
 
 
+SEED = 4  # one with which the only unit of trivial's first layer is not off
+
+
 @pytest.fixture(scope="module", params=FACTS)
-def model_and_facts(request: pytest.FixtureRequest, cpus: list[str]):
+def built(request: pytest.FixtureRequest, cpus: list[str]):
     workload = Workload(model=request.param, batch_size=1)
-    return load_model(workload, tf.distribute.OneDeviceStrategy(cpus[0])), FACTS[request.param]
+    strategy = strategy_for(workload, cpus[:1])
+    return workload, strategy, load_model(workload, strategy, SEED)
+
+
+@pytest.fixture
+def model_and_facts(built):
+    workload, _, model = built
+    return model, FACTS[workload.model]
 
 
 def test_every_named_model_has_its_facts_here() -> None:
@@ -52,6 +66,23 @@ def test_multiply_adds_are_the_references(model_and_facts) -> None:
     model, (_, _, _, giga) = model_and_facts
     digits = len(str(giga).partition(".")[2])
     assert round(forward_multiply_adds(model) / 1e9, digits) == giga
+
+
+def test_a_step_moves_every_parameter(built) -> None:
+    workload, strategy, model = built
+    inputs = load_pipeline(workload, input_spec(workload, model, strategy, SEED))
+    before = samples(model)
+    loss = trainer_for(strategy, model, inputs, workload).run(1)
+    assert loss is not None
+    assert math.isfinite(loss)
+    still = [name for name, values in samples(model).items() if (values == before[name]).all()]
+    assert still == []
+
+
+def samples(model) -> dict[str, np.ndarray[Any, Any]]:
+    """Some thousand numbers of each parameter: VGG has half a gigabyte of them."""
+    flats = ((v.path, np.array(v.value.read_value()).ravel()) for v in model.trainable_variables)
+    return {name: flat[:: 1 + flat.size // 4096].copy() for name, flat in flats}
 
 
 def test_batch_normalisation_is_fused(cpus: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from itertools import islice
@@ -14,13 +15,13 @@ import tensorflow as tf
 
 from pytest_tfperf.errors import MeasurementError, WorkloadError
 from pytest_tfperf.images.data import Data, OnCorrupt
-from pytest_tfperf.images.tfrecord import features, framed, records
+from pytest_tfperf.images.tfrecord import Value, example, features, framed, records
 from pytest_tfperf.training import photographs as module
+from pytest_tfperf.training.corrupt import naming_corrupt
 from pytest_tfperf.training.input_loop import InputLoop
 from pytest_tfperf.training.inputs import Alone, InputSpec
 from pytest_tfperf.training.loading import load_pipeline
 from pytest_tfperf.training.pipelines import imagenet as pipelines
-from pytest_tfperf.training.records import naming_corrupt
 from pytest_tfperf.training.trainers import trainer_for
 from pytest_tfperf.workload import Workload
 
@@ -129,6 +130,14 @@ def test_tensorflow_reads_what_was_written(photographs: Path, spec: InputSpec) -
         assert tf.io.decode_jpeg(found["image/encoded"].bytes_list.value[0]).shape[-1] == 3
 
 
+@pytest.mark.parametrize("name", ["imagenet", "imagenet_distortions"])
+def test_a_pipeline_alone_gives_the_same_batches(spec: InputSpec, name: str) -> None:
+    alone = getattr(pipelines, f"{name}_only")(spec)
+    assert isinstance(alone, Alone)
+    assert isinstance(alone.inputs, tf.data.Dataset)
+    np.testing.assert_array_equal(batches(alone.inputs)[0], batches(getattr(pipelines, name)(spec))[0])
+
+
 def test_a_window_of_the_pipeline_alone_has_no_loss(spec: InputSpec) -> None:
     workload = Workload(model="trivial", batch_size=8, input_pipeline="imagenet-only")
     alone = load_pipeline(workload, spec)
@@ -191,6 +200,63 @@ def test_a_run_stops_at_a_corrupt_record_and_names_it(damaged: InputSpec, jpeg: 
         batches(pipelines.imagenet(damaged), 6)
 
 
+BOX = "image/object/bbox/"
+FAULTS: dict[str, tuple[dict[str, Value | None], str]] = {
+    "no label": ({"image/class/label": None}, r"Feature: image/class/label .* is required but could not be found"),
+    "a text for a label": ({"image/class/label": [b"cat"]}, r"Key: image/class/label\..*expected type: int64"),
+    "sides of unequal length": ({f"{BOX}xmin": [0.1, 0.2]}, r"Shapes of all inputs must match"),
+    "a box outside": ({f"{BOX}xmax": [1.5]}, r"All bounding box coordinates must be in \[0\.0, 1\.0\]: 1\.5"),
+    "no image": ({"image/encoded": None}, r"Feature: image/encoded .* is required"),
+    "no JPEG": ({"image/encoded": [b"GIF89a"]}, r"Invalid JPEG data, size 6"),
+}
+
+
+def spoil(spec: InputSpec, payload: bytes) -> str:
+    """Put another record into the set; gives the place."""
+    path = sorted(Path(spec.data.folder).iterdir())[1]
+    whole = _payloads(path)
+    whole[5] = payload
+    path.write_bytes(b"".join(map(framed, whole)))
+    return f"{path.name} record 5"
+
+
+def stopped(spec: InputSpec) -> str:
+    with pytest.raises(MeasurementError) as error, naming_corrupt(spec):
+        batches(pipelines.imagenet(spec), 6)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_record_that_is_not_of_the_schema_is_named_with_its_fault(damaged: InputSpec, fault: str) -> None:
+    changes, said = FAULTS[fault]
+    changed = features(_payloads(min(Path(damaged.data.folder).iterdir()))[0]) | changes
+    place = spoil(damaged, example({name: value for name, value in changed.items() if value is not None}))
+    assert re.match(rf"{place} in \S+ is corrupt: {said}.*\. Write the data anew", stopped(damaged))
+
+
+def test_a_record_that_is_no_example_is_named_with_its_fault(damaged: InputSpec) -> None:
+    place = spoil(damaged, b"\xff" * 50)  # TensorFlow quotes it, and that is no UTF-8
+    assert re.match(rf"{place} in \S+ is corrupt: Could not parse example input\. ", stopped(damaged))
+
+
+def test_a_jpeg_that_is_cut_off_is_named_wherever_crops_lie(damaged: InputSpec) -> None:
+    # A crop may end before the cut: what stops a run then is another record, or a later crop.
+    whole = features(_payloads(min(Path(damaged.data.folder).iterdir()))[0])
+    jpeg = whole["image/encoded"][0]
+    assert isinstance(jpeg, bytes)
+    place = spoil(damaged, example(whole | {"image/encoded": [jpeg[:-500]]}))
+    with (
+        pytest.raises(MeasurementError, match=rf"{place} in .*: jpeg::Uncompress failed\. Invalid JPEG data or crop"),
+        naming_corrupt(damaged),
+    ):
+        raise tf.errors.InvalidArgumentError(None, None, "jpeg::Uncompress failed")
+
+
+def test_a_record_whose_checksum_is_wrong_is_named_with_its_fault(damaged: InputSpec) -> None:
+    place = damage(damaged, 1, 5, jpeg=False)
+    assert re.match(rf"{place} in \S+ is corrupt: corrupted record at \d+\. ", stopped(damaged))
+
+
 @pytest.mark.parametrize("jpeg", [True, False], ids=["JPEG", "record"])
 def test_a_run_goes_on_without_a_corrupt_record_and_tells_of_it(
     damaged: InputSpec, jpeg: bool, capsys: pytest.CaptureFixture[str]
@@ -198,8 +264,17 @@ def test_a_run_goes_on_without_a_corrupt_record_and_tells_of_it(
     place = damage(damaged, 1, 5, jpeg=jpeg)
     asked = skipping(damaged)
     images, _ = batches(pipelines.imagenet(asked), 6)
-    assert (len(images), asked.skipped.first) == (48, place)
+    assert asked.skipped.first is not None
+    assert (len(images), asked.skipped.first.record) == (48, place)
     assert f"skipped {place}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("jpeg", "said"), [(True, "1 corrupt ("), (False, "1 corrupt and the rest of 1 shard (")])
+def test_what_is_left_out_with_a_corrupt_record_is_told(damaged: InputSpec, jpeg: bool, said: str) -> None:
+    damage(damaged, 1, 5, jpeg=jpeg)
+    asked = skipping(damaged)
+    batches(pipelines.imagenet(asked), 6)
+    assert str(asked.skipped).startswith(said)
 
 
 def test_without_a_corrupt_record_skipping_gives_the_same_images(spec: InputSpec) -> None:
@@ -237,6 +312,4 @@ def _payloads(path: Path) -> list[bytes]:
 
 
 def _example(jpeg: bytes, label: int) -> bytes:
-    from pytest_tfperf.images.tfrecord import example
-
     return example({"image/encoded": [jpeg], "image/class/label": [label]})

@@ -21,6 +21,9 @@ def call():
 
 _SERVER = """
 import types
+for name, version in {"tensorflow": "2.21.0", "keras": "3.15.0"}.items():
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__version__ = version
 worker = types.ModuleType("pytest_tfperf.training.worker")
 worker.work = work
 sys.modules["pytest_tfperf.training.worker"] = worker

@@ -26,7 +26,7 @@ def required() -> Iterator[Requirement]:
     while ahead:
         asked = ahead.pop()
         name = canonicalize_name(asked.name)
-        for extra in {"", *asked.extras} - {e for n, e in done if n == name}:
+        for extra in sorted({"", *asked.extras} - {e for n, e in done if n == name}):
             done.add((name, extra))
             needs = [Requirement(text) for text in _needs(name, pinned)]
             found = [need for need in needs if need.marker is None or need.marker.evaluate({"extra": extra})]
@@ -51,7 +51,7 @@ def test_each_package_that_is_installed_is_pinned(name: str) -> None:
     assert name in pins()
 
 
-@pytest.mark.parametrize("need", NEEDS)
+@pytest.mark.parametrize("need", sorted(NEEDS))
 def test_each_pin_is_a_version_that_who_needs_it_allows(need: str) -> None:
     version = pins().get(canonicalize_name(NEEDS[need].name))
     assert version is None or NEEDS[need].specifier.contains(version)

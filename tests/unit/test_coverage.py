@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from measurements import baseline
 
 from pytest_tfperf.baseline import Key
-from pytest_tfperf.gate.coverage import key_of, unmeasured
+from pytest_tfperf.gate.coverage import key_of, not_built, unmeasured
 from pytest_tfperf.reports.coverage import coverage
 from pytest_tfperf.workload import Workload
 
@@ -55,13 +55,33 @@ def test_one_test_measures_the_rows_of_every_machine() -> None:
 
 def test_each_document_is_counted() -> None:
     rows = [row("1x1"), row("1x2"), row("1x1", "b.md")]
-    assert coverage(rows, rows[1:2])[:2] == ["a.md: 1 of 2 figures have a test", "b.md: 1 of 1 figures have a test"]
+    assert coverage(rows, rows[1:2], {})[:2] == ["a.md: 1 of 2 figures have a test", "b.md: 1 of 1 figures have a test"]
 
 
-def test_a_row_without_a_test_is_named_with_its_place() -> None:
+def test_a_row_without_a_test_is_named_with_its_document() -> None:
     rows = [row("1x1", machine="dgx1")]
-    assert coverage(rows, rows)[1] == "no test: resnet50-b64-replicated-device 1x1 on dgx1 (a.md, test 1)"
+    assert coverage(rows, rows, {})[1] == "no test: resnet50-b64-replicated-device on 1x1 (1 figure of a.md, of dgx1)"
+
+
+def test_rows_of_one_workload_without_a_test_take_one_line() -> None:
+    rows = [row(topology, machine=machine) for topology in ("1x1", "2x1") for machine in ("one", "other")]
+    assert [line for line in coverage(rows, rows, {}) if line.startswith("no test")] == [
+        "no test: resnet50-b64-replicated-device on 1x1, 2x1 (4 figures of a.md, of one, other)"
+    ]
+
+
+def test_rows_with_a_test_that_can_not_be_trained_yet_are_counted() -> None:
+    rows = [row("1x1"), row("1x2"), row("2x1")]
+    words = {rows[0].key: "horovod", rows[1].key: "horovod"}
+    assert coverage(rows, rows[1:2], words)[0] == (
+        "a.md: 2 of 3 figures have a test, 1 of them not built yet (horovod)"
+    )
+
+
+def test_what_keeps_a_row_from_being_trained_is_said_in_a_word() -> None:
+    horovod = baseline(key=Key(RESNET50.with_(variable_update="horovod").id, "1x1"))
+    assert list(not_built([row("1x4"), row("2x1"), horovod]).values()) == ["several nodes", "horovod"]
 
 
 def test_where_all_have_a_test_nothing_is_to_be_done() -> None:
-    assert coverage([row("1x1")], []) == ["a.md: 1 of 1 figures have a test"]
+    assert coverage([row("1x1")], [], {}) == ["a.md: 1 of 1 figures have a test"]

@@ -51,7 +51,8 @@ def lambda_place(table: str, model: str, cpu: str) -> Place:
     nccl = "-nccl" if "nccl" in table else ""
     distortions = "-distortions" if "distortions" in table else ""
     images = "device" if table.startswith("syn") else f"imagenet{distortions}-consistent"
-    workload = f"{model}-b{BATCHES.get(model, 512)}-{update}{nccl}-{images}"
+    parameters = "-parameters_on_gpu" if "parameter_server" in table else ""
+    workload = f"{model}-b{BATCHES.get(model, 512)}-{update}{nccl}-{images}{parameters}"
     return f"lambda-{cpu.lower()}", workload, "1x4"
 
 
@@ -149,6 +150,12 @@ def test_a_row_names_the_gpu_and_its_peak_rate(machine: str, gpu: str, peak: flo
 
 def test_facts_that_no_document_states_are_marked_in_every_note() -> None:
     assert all("not in the document: " in row.note for row in committed().values())
+
+
+def test_where_lambdas_parameters_were_is_marked_in_its_84_rows() -> None:
+    marked = [row for row in committed(*LAMBDA).values() if ", parameters on GPUs (" in row.note]
+    assert len(marked) == 84
+    assert {row.key.workload.endswith("-parameters_on_gpu") for row in marked} == {True}
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_tfperf.connection import ConnectionLost
-from pytest_tfperf.errors import MeasurementError, OutOfMemory
+from pytest_tfperf.connection import ConnectionLost, Silence
+from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, OutOfTime
 from pytest_tfperf.launchers import local
 from pytest_tfperf.launchers.local import LocalRun
 
@@ -118,6 +119,11 @@ def test_a_crash_after_an_allocator_only_warned_is_not_out_of_memory(tmp_path: P
     assert type(end(tmp_path, -signal.SIGSEGV, COULD_DO_WITH_MORE + STACKS)) is MeasurementError
 
 
+def test_native_code_that_could_not_allocate_is_known_above_the_stacks(tmp_path: Path) -> None:
+    log = BAD_ALLOC + "Current thread 0x0 (most recent call first):\n" + '  File "/lib/f.py", line 1 in f\n' * 100
+    assert type(end(tmp_path, -signal.SIGABRT, log)) is OutOfMemory
+
+
 def test_native_code_that_gave_up_otherwise_is_not_out_of_memory(tmp_path: Path) -> None:
     assert type(end(tmp_path, -signal.SIGABRT, "check failed\n")) is MeasurementError
 
@@ -126,8 +132,7 @@ def test_native_code_that_gave_up_otherwise_is_not_out_of_memory(tmp_path: Path)
 def test_a_worker_says_itself_whether_it_ran_out_of_memory(
     tmp_path: Path, flag: bool, kind: type[MeasurementError]
 ) -> None:
-    error = {"type": "InternalError", "message": "no", "out_of_memory": flag}
-    assert type(end(tmp_path, message={"error": error})) is kind
+    assert type(end(tmp_path, message=raised("no", out_of_memory=flag))) is kind
 
 
 @pytest.mark.parametrize(("on_cpus", "seconds"), [(True, 0.0), (False, 60.0)])
@@ -135,3 +140,60 @@ def test_a_worker_on_gpus_is_waited_for_until_its_memory_is_free(tmp_path: Path,
     process = Lingering(-signal.SIGKILL)
     LocalRun(process, tmp_path / "worker.log", tmp_path / "scratch", 5.0, "python", on_cpus=on_cpus).close()
     assert process.waited_seconds == seconds
+
+
+def raised(message: str, **more: Any) -> dict[str, Any]:
+    fault = {"type": "InternalError", "message": message, "hint": "", "ours": False, "out_of_memory": False}
+    return {"error": fault | more}
+
+
+class Mute:
+    """A channel on which nothing comes in time."""
+
+    def receive(self, timeout_seconds: float) -> dict[str, Any]:
+        raise Silence("nothing")
+
+
+@pytest.mark.parametrize(("max_seconds", "kind", "hung"), [(0.0, OutOfTime, []), (math.inf, Hung, ["hung"])])
+def test_a_worker_whose_time_is_over_did_not_hang(
+    tmp_path: Path, max_seconds: float, kind: type[MeasurementError], hung: list[str]
+) -> None:
+    told: list[str] = []
+    run = LocalRun(
+        Ended(0), tmp_path / "a", tmp_path, 5.0, "python", on_hang=lambda: told.append("hung"), max_seconds=max_seconds
+    )
+    run._channel = Mute()  # type: ignore[assignment]  # as above
+    with pytest.raises(kind):
+        run.receive()
+    assert told == hung
+
+
+ASSERTION = 'Graph execution error:\n\n  File "/lib/layer.py", line 3, in f\nassertion failed: [no]\n\t [[{{node A}}]]'
+
+
+def test_the_headline_names_the_cause(tmp_path: Path) -> None:
+    headline = str(end(tmp_path, message=raised(ASSERTION))).splitlines()[0]
+    assert headline == "the worker raised InternalError in phase 'start': assertion failed: [no]"
+
+
+def test_an_error_without_words_has_a_headline(tmp_path: Path) -> None:
+    assert str(end(tmp_path, message=raised(""))).splitlines()[0] == "the worker raised InternalError in phase 'start'"
+
+
+def test_what_may_be_behind_an_error_follows_its_cause(tmp_path: Path) -> None:
+    said = str(end(tmp_path, message=raised(ASSERTION, hint=". Look at nvidia-smi")))
+    assert "assertion failed: [no]. Look at nvidia-smi\n" in said
+
+
+NO_FUNCTION = "model 'nets:nosuch': 'nets' has no function 'nosuch'"
+OUR_FRAME = f'  File "{local.__file__}", line 3, in f\n'
+
+
+def test_an_error_of_ours_is_shown_as_it_is_without_our_frames(tmp_path: Path) -> None:
+    said = str(end(tmp_path, log=OUR_FRAME, message=raised(f"{NO_FUNCTION}\nKnown: tiny", ours=True)))
+    assert said == f"{NO_FUNCTION} (in phase 'start')\nKnown: tiny\nits log: {tmp_path / 'worker.log'}"
+
+
+def test_an_error_of_ours_shows_the_users_line_that_led_to_it(tmp_path: Path) -> None:
+    users = '  File "/home/me/nets.py", line 7, in tiny\n'
+    assert "  | " + users.strip("\n") in str(end(tmp_path, log=users, message=raised("it raised", ours=True)))

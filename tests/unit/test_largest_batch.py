@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_turns import Machine, ScriptedRun, Silent, steady
 
-from pytest_tfperf.errors import MeasurementError, OutOfMemory
+from pytest_tfperf.errors import MeasurementError, OutOfMemory, OutOfTime
 from pytest_tfperf.launchers import Job, Progress
 from pytest_tfperf.machine.gpu import Gpu
 from pytest_tfperf.measuring.largest_batch import (
@@ -22,10 +22,17 @@ from pytest_tfperf.measuring.largest_batch import (
     LargestBatch,
     search,
 )
+from pytest_tfperf.measuring.windows import SMOKE, Plan
 from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.workload import Workload
 
 FAILED = OutOfMemory("the worker raised ResourceExhaustedError in phase 'compile': OOM\nthe end of its log")
+# 9 million images of 150 kB, where there are 24 GiB.
+FAR_TOO_MUCH = OutOfMemory(
+    "the worker raised ResourceExhaustedError in phase 'compile': OOM when allocating tensor with "
+    "shape[9000000,112,112,3] and type float on /job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu"
+)
+PLAN = Plan()
 HOST = Host(cpu_model="box", usable_cores=1, total_cores=1, memory_bytes=24 * 2**30)
 HERE = Topology(host=HOST).on_cpu().take(1)
 
@@ -70,6 +77,19 @@ def test_what_is_said_to_fit_was_seen_to_fit(failed: int, room: int) -> None:
     assert found.fits is None or (found.fits, True) in found.tried
 
 
+@given(failed_batches, rooms, st.integers(1, 2**MOST_TRIES))
+def test_the_search_below_what_is_hopeless_finds_the_largest_that_fits(failed: int, room: int, least: int) -> None:
+    hopeless = min(failed, least)
+    found = search(failed, room_for(min(room, hopeless - 1)), hopeless=hopeless)
+    assert found.fits == largest_sensible(min(room, hopeless - 1), hopeless)
+
+
+@given(failed_batches, rooms, st.integers(1, 2**MOST_TRIES))
+def test_what_is_hopeless_is_not_tried(failed: int, room: int, least: int) -> None:
+    tried = search(failed, room_for(room), hopeless=min(failed, least)).tried
+    assert all(batch < least for batch, _ in tried)
+
+
 def test_a_batch_halves_until_one_fits_and_then_the_gap_above_it() -> None:
     tried = search(256, room_for(100)).tried
     assert tried == ((128, False), (64, True), (96, True), (112, False), (104, False))
@@ -104,7 +124,9 @@ class Box:
     def start(self, job: Job, progress: Progress) -> ScriptedRun:
         progress("model")
         self.jobs.append(job)
-        self.seconds += self.try_seconds
+        self.seconds += min(self.try_seconds, job.max_seconds)
+        if self.try_seconds > job.max_seconds:
+            raise OutOfTime("the worker was not through")
         if job.workload.batch_size * job.devices.count > self.room:
             raise self.error("no room\nits log")
         self.machine.alive.append("worker")
@@ -122,10 +144,18 @@ class Told(Silent):
         self.phases.append(name)
 
 
-def message(box: Box, batch: int = 256, topology: Topology = HERE, seeker: LargestBatch | None = None) -> str:
+def message(
+    box: Box,
+    batch: int = 256,
+    topology: Topology = HERE,
+    seeker: LargestBatch | None = None,
+    *,
+    failed: OutOfMemory = FAILED,
+    plan: Plan = PLAN,
+) -> str:
     assert topology.devices is not None
     job = Job(workload=Workload(model="resnet50", batch_size=batch), devices=topology.devices)
-    return str((seeker or LargestBatch(Silent(), lambda: box.seconds)).named(FAILED, box, job, topology))
+    return str((seeker or LargestBatch(Silent(), lambda: box.seconds)).named(failed, box, job, topology, plan))
 
 
 @pytest.mark.parametrize(
@@ -171,12 +201,34 @@ def test_a_try_is_not_begun_that_would_end_too_late() -> None:
     assert box.seconds <= MOST_SECONDS
 
 
+def test_a_try_that_lasts_longer_than_the_search_may_is_ended() -> None:
+    box = Box(100, try_seconds=MOST_SECONDS + 1)
+    said = message(box)
+    assert "none was found that fits, and the search for the largest that does ended early: its time was over" in said
+    assert box.seconds == MOST_SECONDS
+
+
 def test_a_session_begins_no_try_when_its_share_is_spent() -> None:
     box = Box(0, try_seconds=MOST_SECONDS / 5)
     seeker = LargestBatch(Silent(), lambda: box.seconds)
     for _ in range(20):
         message(box, seeker=seeker)
     assert box.seconds < MOST_SECONDS_A_SESSION + box.try_seconds
+
+
+def test_what_one_request_shows_to_be_hopeless_is_not_tried() -> None:
+    box = Box(100)
+    message(box, 9_000_000, failed=FAR_TOO_MUCH)
+    largest = 24 * 2**30 / (112 * 112 * 3 * 4)
+    assert max(job.workload.batch_size for job in box.jobs) < largest
+
+
+def test_a_smoke_run_looks_for_no_batch() -> None:
+    box = Box(100)
+    said = message(box, plan=SMOKE)
+    assert "out of memory with batch_size 256\n" in said
+    assert "without --tfperf-smoke the largest that fits is sought" in said
+    assert box.jobs == []
 
 
 def test_each_worker_that_was_tried_is_closed() -> None:
@@ -188,7 +240,7 @@ def test_each_worker_that_was_tried_is_closed() -> None:
 def test_an_injected_slowdown_is_left_out_of_the_tries() -> None:
     box = Box(100)
     job = Job(workload=Workload(model="resnet50", batch_size=256), devices=HERE.devices, slowdown=0.5)  # type: ignore[arg-type]
-    LargestBatch(Silent(), lambda: box.seconds).named(FAILED, box, job, HERE)
+    LargestBatch(Silent(), lambda: box.seconds).named(FAILED, box, job, HERE, PLAN)
     assert {tried.slowdown for tried in box.jobs} == {0.0}
 
 

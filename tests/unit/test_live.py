@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from measurements import attempt
 
 from pytest_tfperf.live import LiveLine
 from pytest_tfperf.measuring.windows import Plan
+from pytest_tfperf.stores import tf_cnn_log
+from pytest_tfperf.throughput import window_statistics
 from pytest_tfperf.trial import Attempt, Window
 
 SAVE, RESTORE, CLEAR = "\x1b7", "\x1b8", "\x1b[K"
@@ -29,9 +35,18 @@ class Terminal:
             self.live.window(_attempt(steps[:count]), plan or Plan())
         return self
 
+    def run(self, attempt: Attempt, result: Attempt | None = None) -> list[str]:
+        """The lines of a whole run; `result` is what is left of it."""
+        before = len(self.lines)
+        for count in range(1, len(attempt.windows) + 1):
+            self.live.window(replace(attempt, windows=attempt.windows[:count]), Plan())
+        self.live.ended(result or attempt)
+        return self.lines[before:]
+
 
 def _attempt(steps: Sequence[int]) -> Attempt:
-    return Attempt(tuple(Window(s, s * 0.1, loss=7.5) for s in steps), images_per_step=64)
+    windows = tuple(Window(s, s * 0.1, loss=7.5) for s in steps)
+    return Attempt(windows, images_per_step=64, compile_seconds=3.21)
 
 
 def test_a_phase_is_shown_beside_the_tests_name() -> None:
@@ -86,19 +101,19 @@ def test_without_a_terminal_the_lines_that_stay_are_all() -> None:
 
 
 def test_the_first_window_gets_tf_cnn_benchmarks_header_and_line() -> None:
-    assert Terminal().with_lines().windows(1).lines == [
+    assert Terminal().with_lines().windows(1).lines[1:] == [
         "Step\tImg/sec\ttotal_loss",
         "1\timages/sec: 640.0 +/- 0.0 (jitter = 0.0)\t7.500",
     ]
 
 
 def test_every_tenth_step_gets_a_line() -> None:
-    shown = Terminal().with_lines().windows(*[1] * 21).lines[1:]
+    shown = Terminal().with_lines().windows(*[1] * 21).lines[2:]
     assert [line.partition("\t")[0] for line in shown] == ["1", "10", "20"]
 
 
 def test_a_window_over_a_tenth_step_gets_a_line() -> None:
-    shown = Terminal().with_lines().windows(4, 4, 4, 4, 4, 4).lines[1:]
+    shown = Terminal().with_lines().windows(4, 4, 4, 4, 4, 4).lines[2:]
     assert [line.partition("\t")[0] for line in shown] == ["4", "12", "20"]
 
 
@@ -106,4 +121,48 @@ def test_the_live_line_makes_way_for_lines_that_stay() -> None:
     terminal = Terminal()
     terminal.live.write_line = terminal.written.append
     terminal.windows(1)
-    assert terminal.written[:2] == [CLEAR, "Step\tImg/sec\ttotal_loss"]
+    assert terminal.written[:3] == [CLEAR, "run 1: compiled in 3.2 s", "Step\tImg/sec\ttotal_loss"]
+
+
+def test_each_run_of_a_test_has_its_number() -> None:
+    terminal = Terminal().with_lines()
+    heads = [terminal.run(_attempt([1]))[0] for _ in range(2)]
+    terminal.live.test = "another"
+    heads.append(terminal.run(_attempt([1]))[0])
+    assert heads == [f"run {number}: compiled in 3.2 s" for number in (1, 2, 1)]
+
+
+def test_a_run_ends_with_its_last_step_and_its_total() -> None:
+    assert Terminal().with_lines().run(_attempt([5, 4, 4]))[-4:] == [
+        "13\timages/sec: 640.0 +/- 0.0 (jitter = 0.0)\t7.500",
+        "-" * 64,
+        "total images/sec: 640.00",
+        "-" * 64,
+    ]
+
+
+def test_a_last_step_that_has_its_line_gets_no_second() -> None:
+    lines = Terminal().with_lines().run(_attempt([5, 5]))
+    assert [line.partition("\t")[0] for line in lines if "images/sec: 640.0 " in line] == ["5", "10"]
+
+
+def test_a_run_that_came_to_nothing_has_no_total() -> None:
+    assert not any("total images" in line for line in Terminal().with_lines().windows(5, 5).lines)
+
+
+def test_steps_that_had_not_settled_are_told() -> None:
+    whole = _attempt([5, 4, 4])
+    result = replace(whole, windows=whole.windows[1:])
+    last = Terminal().with_lines().run(whole, result)[-1]
+    assert last == "its first 5 steps had not settled: the result is of the other 8"
+
+
+windows = st.builds(Window, st.integers(1, 30), st.floats(0.001, 5.0), st.sampled_from([None, 7.5, math.nan]))
+
+
+@given(st.lists(windows, min_size=1, max_size=30), st.integers(30, 1000))
+def test_the_lines_of_a_run_are_a_log_that_is_read_back(timed: list[Window], images_per_step: int) -> None:
+    ran = Attempt(tuple(timed), images_per_step, compile_seconds=1.0)
+    read = tf_cnn_log.parse("\n".join(Terminal().with_lines().run(ran)), "a.log").attempt(images_per_step)
+    assert sum(w.steps for w in read.windows) == sum(w.steps for w in timed)
+    assert read.stated_images_per_sec == pytest.approx(window_statistics(timed, images_per_step)[0], abs=0.005)

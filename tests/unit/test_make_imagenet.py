@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import random
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
 
 from pytest_tfperf.cli import main
 from pytest_tfperf.errors import TfperfError
@@ -47,7 +52,27 @@ def test_boxes_lie_in_the_image(photographs: Path) -> None:
 
 def test_images_are_of_imagenets_size_in_bytes(photographs: Path) -> None:
     sizes = [len(image["image/encoded"][0]) for image in images(photographs)]
-    assert 90_000 < sum(sizes) / len(sizes) < 130_000
+    assert 90_000 < sum(sizes) / len(sizes) < 120_000
+
+
+@given(st.integers(500, 2000), st.integers(375, 2000), st.randoms(use_true_random=False))
+def test_no_part_is_enlarged_or_leaves_the_photograph(width: int, height: int, rng: random.Random) -> None:
+    left, top, right, bottom = module._part((width, height), (500, 375), rng)
+    assert 0 <= left <= right - 500 + 1e-6 <= width - 500 + 1e-6
+    assert 0 <= top <= bottom - 375 + 1e-6 <= height - 375 + 1e-6
+
+
+def test_every_photograph_holds_one_of_the_sizes() -> None:
+    assert all(any(module._holds(p.size, size) for size in module._SIZES) for _, p in module._photographs())
+
+
+def test_no_jpeg_is_of_a_quality_that_only_adds_bytes(photographs: Path) -> None:
+    best = Image.open(io.BytesIO(module._jpeg(Image.new("RGB", (8, 8)), 97))).quantization
+    for image in images(photographs):
+        jpeg = image["image/encoded"][0]
+        assert isinstance(jpeg, bytes)
+        steps = Image.open(io.BytesIO(jpeg)).quantization
+        assert all(ours >= finest for table in best for ours, finest in zip(steps[table], best[table], strict=True))
 
 
 def test_one_seed_gives_the_same_files(tmp_path: Path) -> None:
@@ -87,7 +112,8 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda _: None)
-    with pytest.raises(TfperfError, match=r"pip install 'pytest-tfperf\[data\]'"):
+    named = r"pip install 'scikit-image>=\S+' 'pillow>=\S+', or in a checkout pip install -e '\.\[data\]'"
+    with pytest.raises(TfperfError, match=named):
         make_imagenet(tmp_path / "new", images=1, shards=1)
 
 

@@ -222,6 +222,18 @@ def test_the_runs_before_a_worker_that_died_are_kept(tmp_path: Path) -> None:
     assert outcomes(tmp_path) == ["INCONCLUSIVE"]
 
 
+def test_a_worker_that_died_is_told_with_its_workload_and_devices(tmp_path: Path) -> None:
+    with pytest.raises(MeasurementError) as caught:
+        decided(bench(tmp_path, steady(MeasurementError("the worker died"))))
+    assert str(caught.value) == f"{WORKLOAD.id} on {BOX.describe()}: the worker died"
+
+
+def test_a_workload_that_an_error_names_is_named_once(tmp_path: Path) -> None:
+    with pytest.raises(MeasurementError) as caught:
+        decided(bench(tmp_path, steady(MeasurementError(f"{WORKLOAD.id}: nccl needs GPUs"))))
+    assert str(caught.value) == f"{WORKLOAD.id} on {BOX.describe()}: nccl needs GPUs"
+
+
 def test_the_runs_before_one_that_was_never_undisturbed_are_kept(tmp_path: Path, disturbances: list[str]) -> None:
     expect(tmp_path)
     disturbances += ["", *["others used 90 %"] * TRIES]

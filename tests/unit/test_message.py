@@ -129,6 +129,12 @@ def test_a_missing_baseline_says_how_to_record_one() -> None:
     """)  # noqa: E501
 
 
+def test_a_missing_baseline_leaves_the_first_calls_time_told() -> None:
+    now = throughput(1.0, compile_seconds=7.3)
+    found = record(now, test=TEST, verdict=judge(now, None, Tolerance()))
+    assert "; the first call, which compiles, took 7.3 s\n" in message(found)
+
+
 def test_an_invalid_result_is_not_to_be_recorded() -> None:
     found = record(test=TEST, verdict=judge(throughput(1.0, loss=math.nan), MEASURED, Tolerance(), NOISE))
     assert message(found) == says("""

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.launchers.processes import describe_exit, log_tail
+from pytest_tfperf.launchers.processes import describe_exit
 
 
 def test_an_exit_status_is_given() -> None:
@@ -43,28 +41,3 @@ def test_a_real_time_signal_has_its_number() -> None:
 @given(st.integers(-64, 255))
 def test_every_status_can_be_described(status: int) -> None:
     assert describe_exit(status)
-
-
-def test_the_end_of_a_log_is_shown_line_by_line(tmp_path: Path) -> None:
-    (tmp_path / "a.log").write_text("one\ntwo\nthree\n")
-    assert log_tail(tmp_path / "a.log", lines=2) == "  | two\n  | three"
-
-
-def test_an_empty_log_says_so(tmp_path: Path) -> None:
-    (tmp_path / "a.log").touch()
-    assert log_tail(tmp_path / "a.log") == "  | (empty)"
-
-
-def test_a_missing_log_says_so(tmp_path: Path) -> None:
-    assert log_tail(tmp_path / "a.log") == "  | (no log: No such file or directory)"
-
-
-def test_bytes_that_are_no_text_are_shown_somehow(tmp_path: Path) -> None:
-    (tmp_path / "a.log").write_bytes(b"CUDA_ERROR \xff\xfe\n")
-    assert log_tail(tmp_path / "a.log") == "  | CUDA_ERROR \ufffd\ufffd"
-
-
-@pytest.mark.parametrize("count", [19, 20, 500])
-def test_no_more_than_twenty_lines_are_shown(tmp_path: Path, count: int) -> None:
-    (tmp_path / "a.log").write_text("x\n" * count)
-    assert len(log_tail(tmp_path / "a.log").splitlines()) == min(count, 20)

@@ -103,6 +103,9 @@ class Silent:
     def window(self, attempt: Attempt, plan: Plan) -> None:
         pass
 
+    def ended(self, attempt: Attempt) -> None:
+        pass
+
     def done(self) -> None:
         pass
 
@@ -232,6 +235,12 @@ def test_a_pipeline_on_the_host_makes_whole_runs_alternate() -> None:
     assert a.machine.most_alive == 1
     starts = [entry.removeprefix("start ") for entry in a.machine.diary if entry.startswith("start")]
     assert "".join(starts).startswith("abba")
+
+
+def test_a_run_that_came_to_nothing_is_told_with_its_workload_and_devices() -> None:
+    with pytest.raises(MeasurementError) as caught:
+        contest(*two(room=0))
+    assert str(caught.value).startswith(f"{DEVICE.id} on 1 of 1 cores of a CPU: the worker raised Resource")
 
 
 def test_whole_runs_alternate_where_both_do_not_fit() -> None:

@@ -232,6 +232,14 @@ def test_what_a_worker_left_ends_though_the_drivers_death_is_told_twice(place: P
     assert in_time(lambda: not runs(child))
 
 
+def test_a_server_whose_driver_hung_up_leaves_without_exit_handlers(place: Place) -> None:
+    """TensorFlow's take seconds on a busy machine."""
+    server = place.server(serving(Path(), WORK + "    import atexit\n    atexit.register(open, 'tidied', 'w')\n"))
+    server._channel.close()
+    server._process.wait(PATIENT)
+    assert not Path("tidied").exists()
+
+
 # Pids that come again
 
 

@@ -52,12 +52,16 @@ class Told:
     def __init__(self) -> None:
         self.phases: list[str] = []
         self.windows: list[Attempt] = []
+        self.results: list[Attempt] = []
 
     def phase(self, name: str) -> None:
         self.phases.append(name)
 
     def window(self, attempt: Attempt, plan: Plan) -> None:
         self.windows.append(attempt)
+
+    def ended(self, attempt: Attempt) -> None:
+        self.results.append(attempt)
 
 
 def driven(step_seconds: Any = 0.01, *, enough: Any = lambda _: False, **plan: int) -> tuple[Attempt, ScriptedRun]:

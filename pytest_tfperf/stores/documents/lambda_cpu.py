@@ -1,7 +1,9 @@
 """Lambda's page on host CPUs: seven models on four GPUs under five CPUs, nine tables.
 
 The table of models at its top gives error rates under "performance", no speeds, and is not read. The column of the
-1950X is all 0: not measured. Batch sizes are in the benchmark's code, not on the page.
+1950X is all 0: not measured. Batch sizes are in the benchmark's code, not on the page; nor is where `parameter_server`
+kept the parameters: LambdaColdStorage/cpu_benchmark's cpu_benchmark.sh does not pass --local_parameter_device (seen at
+f9891f0 of 2018-08-10, whose README holds these figures), and tf_cnn_benchmarks' default was "gpu" then.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_tfperf.errors import DocumentError, one_of
 from pytest_tfperf.stores.documents.imported import Imported, Origin, published, unambiguous
 from pytest_tfperf.stores.documents.tables import figure, tables
-from pytest_tfperf.workload import AllReduce, VariableUpdate, Workload
+from pytest_tfperf.workload import AllReduce, ParameterDevice, VariableUpdate, Workload
 
 if TYPE_CHECKING:
     from pytest_tfperf.baseline import Baseline
@@ -30,6 +32,10 @@ _BATCH_PER_GPU: Final = {
     "alexnet": 512,
 }
 _GPU, _GPU_FP32_TFLOPS = "GeForce GTX 1080 Ti", 11.3
+_PARAMETERS: Final = (
+    ", parameters on GPUs (tf_cnn_benchmarks' default, which Lambda's cpu_benchmark.sh leaves: dealt out over all GPUs "
+    "there, on the first one here)"
+)
 _VERSION = re.compile(r"\(tf version (?P<tensorflow>[\d.]+)\)")
 _COMMIT = re.compile(r"GitHub hash (?P<commit>[0-9a-f]+)")
 _HEADING = re.compile(
@@ -124,12 +130,14 @@ def _baseline(
 ) -> Baseline | None:
     if cell.images_per_sec is None:
         return None
+    on_gpus = cell.update is VariableUpdate.PARAMETER_SERVER
     workload = Workload(
         model=cell.model,
         batch_size=_BATCH_PER_GPU[cell.model],
         variable_update=cell.update,
         all_reduce=cell.all_reduce,
         input_pipeline=cell.pipeline,
+        local_parameter_device=ParameterDevice.GPU if on_gpus else ParameterDevice.CPU,
     )
     return published(
         origin,
@@ -158,8 +166,9 @@ def _note(cell: _Cell, figures: dict[tuple[object, ...], float | None]) -> str:
     synthetic = figures.get(cell.beside("device"))
     if cell.model == "alexnet" and cell.pipeline != "device" and synthetic is not None:
         notes.append(f"bound by its input: {cell.images_per_sec / synthetic:.2f} of synthetic")
+    parameters = _PARAMETERS if cell.update is VariableUpdate.PARAMETER_SERVER else ""
     notes.append(
         f"not in the document: GPU (probably GTX 1080 Ti, 11.3 TFLOPS), batch {_BATCH_PER_GPU[cell.model]}, "
-        "mean of 2 runs, 2018"
+        f"mean of 2 runs, 2018{parameters}"
     )
     return "; ".join(notes)

@@ -172,6 +172,17 @@ def stalling(spec):
     return _dataset(spec, batches)
 
 
+def burning(spec):
+    """Three batches, and then an error."""
+
+    def batches():
+        for _ in range(3):
+            yield spec.synthetic()
+        raise ValueError("disk on fire")
+
+    return _dataset(spec, batches)
+
+
 def raising_pipeline(spec):
     raise FileNotFoundError("/data/train-00000")
 
