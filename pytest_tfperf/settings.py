@@ -137,6 +137,13 @@ def _folder(text: str) -> Path:
         raise _Refused("must be a folder, and nobody has that home") from None
 
 
+def _python(text: str) -> Path:
+    try:
+        return find_python(text)
+    except ValueError as error:
+        raise _Refused(str(error)) from None
+
+
 def _machine(text: str) -> str:
     if text:
         check_name(text)
@@ -204,7 +211,7 @@ class Settings:
         math.inf, _limit, "the most seconds that a run is timed, even if steps are left; inf: no limit", "SECONDS"
     )
     against: Path | None = _option(
-        None, find_python, "compare with another Python, or virtual environment, instead of the baselines", "PYTHON"
+        None, _python, "compare with another Python, or virtual environment, instead of the baselines", "PYTHON"
     )
     save_trials: Path | None = _option(
         None, _folder, "keep each measurement's whole trial as a file, for `tfperf replay` (under rootdir)", "DIR"
