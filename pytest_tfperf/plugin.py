@@ -318,7 +318,8 @@ def _reads_data(item: pytest.Item, default: str) -> bool:
     names = [value.input_pipeline for value in params.values() if isinstance(value, Workload)]
     if "input_pipeline" in getattr(item, "fixturenames", ()):
         names.append(params.get("input_pipeline", default))
-    return any(isinstance(name, str) and catalogue.pipeline_reads_data(name) for name in names)
+    known = [name for name in names if isinstance(name, str) and not parameters.faults({"input_pipeline": name})]
+    return any(catalogue.pipeline_reads_data(name) for name in known)
 
 
 def _set_clock(item: pytest.Item) -> None:

@@ -66,18 +66,18 @@ def test_what_is_missing_is_said_once_for_each_reason(tried: Callable[..., tuple
     assert status == 0
 
 
-def test_workers_of_xdist_would_each_read_their_own_tests() -> None:
+def test_workers_of_xdist_would_each_read_their_own_tests(tried: Callable[..., tuple[int, list[str]]]) -> None:
     status, _ = tried("--tfperf-coverage", "-n2", *DOCUMENTS)
     assert status == 4
 
 
-def test_photographs_have_tests_that_need_no_gpu() -> None:
+def test_photographs_have_tests_that_need_no_gpu(tried: Callable[..., tuple[int, list[str]]]) -> None:
     reading = ["perf_tests/test_cpu.py", "-m", "cpu and not slow", "-k", "imagenet"]
     _, lines = tried(*reading)
     assert [line.partition(":")[0] for line in lines if " skipped: " in line] == ["2 skipped"]
     assert any("tfperf make-imagenet DIR" in line for line in lines)
 
 
-def test_who_only_collects_misses_no_measurement() -> None:
+def test_who_only_collects_misses_no_measurement(tried: Callable[..., tuple[int, list[str]]]) -> None:
     status, _ = tried("--collect-only", "-q", "--tfperf-require-baseline", *DOCUMENTS)
     assert status == 0

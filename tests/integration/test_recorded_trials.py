@@ -82,7 +82,7 @@ def test_a_kill_loses_no_run_that_ended(project: Project) -> None:
 
 def test_a_folder_that_can_not_be_written_is_refused_before_anything_runs(pytester: pytest.Pytester) -> None:
     (pytester.path / "trials").touch()
-    with pytest.raises(pytest.UsageError, match="trials can't be written"):
+    with pytest.raises(pytest.UsageError, match=r"trials is a file\. Name a folder"):
         pytester.parseconfigure("--tfperf-save-trials=trials")
 
 
