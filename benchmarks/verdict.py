@@ -1,9 +1,11 @@
 """The gate's two error rates, simulated through its own code: false alarms, and losses that it misses.
 
     python benchmarks/verdict.py [--nights 400] [--windows 40] [--seed 1] [--live N]
+    python benchmarks/verdict.py --situations [--seed 1]
 
 First simulations, then the recorded trials of tests/data/trials through `tfperf replay`, and with --live N real
-comparisons on this machine, N for each loss (benchmarks/turns.py; about a minute each).
+comparisons on this machine, N for each loss (benchmarks/turns.py; about a minute each). With --situations only where
+the gate does worse (benchmarks/situations.py).
 
 A night is 50 tests on one machine. Each run of a test (a fresh worker) has its own level, normal with standard
 deviation sb around the test's; each night shifts all tests by a common amount (1 %); windows scatter by 3 % around
@@ -69,6 +71,7 @@ class Machine:
 
     spread: float
     random: random.Random
+    tests: Sequence[Workload] = field(default_factory=lambda: WORKLOADS)
     night: float = 0.0
     losses: dict[Workload, float] = field(default_factory=dict)
     slow_runs: dict[Workload, float] = field(default_factory=dict)  # taken by the test's next run only
@@ -81,7 +84,7 @@ class Machine:
         lost = math.log1p(-self.losses.get(workload, 0.0)) + math.log1p(-self.slow_runs.pop(workload, 0.0))
         return self.night + lost + self.random.gauss(0, self.spread)
 
-    def canaries(self) -> Canaries:
+    def canaries(self) -> Canaries | None:
         """They move with the night, as far as a look of half a second can tell, and know nothing of losses."""
         product, copy = (math.exp(self.night + self.random.gauss(0, CANARY_SD)) for _ in range(2))
         return Canaries(matrix_product_gflops=100 * product, memory_copy_gigabytes=10 * copy)
@@ -179,7 +182,7 @@ class Memory:
     def append(self, record: Record, *, replaces: int | None = None) -> int:
         del replaces  # a test has one night
         verdict = record.verdict
-        if verdict.baseline is None or verdict.waits:  # INVALID
+        if verdict is None or verdict.baseline is None or verdict.waits:  # a baseline's run, or INVALID
             return 0
         drops = [r.log_rate - math.log(verdict.baseline.reference) - verdict.credited for r in record.throughput.runs]
         self.tonight[record.key] = Night(
@@ -223,11 +226,11 @@ def run_night(machine: Machine, memory: Memory, bench_type: type[Bench]) -> dict
         history=memory,
         settings=Settings(machine="simulated"),
         watch=Silent(),
-        tests=TESTS,
+        tests=len(machine.tests),
         look=machine.canaries,
     )
     bench.machine = machine
-    records = {w: bench.check(w, TOPOLOGY, PLAN, test=w.id) for w in WORKLOADS}
+    records = {w: bench.check(w, TOPOLOGY, PLAN, test=w.id) for w in machine.tests}
     while undecided := {w: r for w, r in records.items() if r.undecided}:
         for workload, record in undecided.items():
             try:
@@ -352,8 +355,14 @@ def main() -> None:
     parser.add_argument("--windows", type=int, default=40, help="nights through windows and early stopping")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--live", type=int, default=0, metavar="N", help="real comparisons for each loss")
+    parser.add_argument("--situations", action="store_true", help="only where it does worse; about six minutes")
     parser.add_argument("--spreads", type=float, nargs="+", default=[0.005, 0.01, 0.02, 0.05, 0.10])
     options = parser.parse_args()
+    if options.situations:
+        import situations  # it builds upon this file
+
+        situations.main(options.seed)
+        return
     seeds = range(options.seed * 1_000_000, options.seed * 1_000_000 + options.nights)
     n = options.nights
     print(f"{TESTS} tests a night, {n} nights a cell, seed {options.seed}")
