@@ -24,7 +24,7 @@ TOO_NOISY_TO_GATE = 0.15
 _SUSPICION = 1.5  # spreads; below this one run passes. See docs/statistics.md for the error rates that it gives
 
 # A loss must raise suspicion and be confirmed. At 2.05 standard errors beyond each line each happens 98 times in 100.
-# At spreads of 1 and 2 % this gives 4.2 and 8.0 %; benchmarks/verdict.py finds that 4.4 and 7.4 % are caught 95 times.
+# At spreads of 1 and 2 % this gives 4.2 and 8.0 %; benchmarks/verdict.py finds that 4.4 and 8.3 % are caught 95 times.
 _DETECTION = 2.05
 
 
