@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 from pytest_tfperf import Workload
-from pytest_tfperf.launchers import Job
-from pytest_tfperf.launchers.local import LocalLauncher
-from pytest_tfperf.topology import DeviceKind, Devices
+from pytest_tfperf.core.topology import DeviceKind, Devices
+from pytest_tfperf.workers.launcher import Job
+from pytest_tfperf.workers.local import LocalLauncher
 
 ROOT = Path(__file__).parent.parent
 ROUNDS = 9

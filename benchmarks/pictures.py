@@ -24,15 +24,15 @@ import matplotlib
 matplotlib.use("agg")
 from matplotlib import pyplot
 
-from pytest_tfperf.baseline import Baseline, Key
+from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.run import Attempt, Trial, Window
+from pytest_tfperf.core.throughput import _kept, hodges_lehmann, run_value, summarise
+from pytest_tfperf.core.verdict import _CLEAR, Outcome, Tolerance, Verdict, _Limits
+from pytest_tfperf.judging.common_drift import Level
 from pytest_tfperf.judging.judge import judge
-from pytest_tfperf.judging.limits import RUNS_TO_CONFIRM
-from pytest_tfperf.judging.night import Level
 from pytest_tfperf.judging.noise import Noise
-from pytest_tfperf.judging.verdict import _CLEAR, Outcome, Tolerance, Verdict, _Limits
+from pytest_tfperf.judging.thresholds import RUNS_TO_CONFIRM
 from pytest_tfperf.stores import trial_file
-from pytest_tfperf.throughput import _kept, hodges_lehmann, run_value, summarise
-from pytest_tfperf.trial import Attempt, Trial, Window
 
 ROOT = Path(__file__).parents[1]
 TRIALS = ROOT / "tests" / "data" / "trials"

@@ -34,7 +34,7 @@ PARTNER = {"imagenet-distortions": "tf-cnn-distortions"}
 
 
 def spec(data: str, side: int) -> Any:
-    from pytest_tfperf.images.data import Data
+    from pytest_tfperf.core.image_data import Data
     from pytest_tfperf.training.inputs import InputSpec
 
     shape = (side, side, 3)
@@ -45,11 +45,11 @@ def ours(name: str, data: str, side: int) -> Callable[[], object]:
     """The pipeline as a window of imagenet-only reads it, a batch a call."""
     import tensorflow as tf
 
-    from pytest_tfperf import catalogue
+    from pytest_tfperf.core import catalogue
+    from pytest_tfperf.core.workload import Workload
     from pytest_tfperf.training.input_loop import InputLoop
     from pytest_tfperf.training.inputs import Alone
     from pytest_tfperf.training.loading import load_pipeline
-    from pytest_tfperf.workload import Workload
 
     assert name in catalogue.pipelines()
     workload = Workload(model="trivial", batch_size=BATCH, input_pipeline=name)
@@ -94,8 +94,8 @@ def whole(data: str) -> Callable[[], object]:
 
     import simplejpeg
 
-    from pytest_tfperf.images.data import IMAGE
-    from pytest_tfperf.images.tfrecord import features, records
+    from pytest_tfperf.core.image_data import IMAGE
+    from pytest_tfperf.training.tfrecord import features, records
 
     jpegs = []
     for path in sorted(Path(data).glob("train-*")):

@@ -14,9 +14,9 @@ import subprocess
 import time
 from pathlib import Path
 
+from pytest_tfperf.core.telemetry import disturbance
 from pytest_tfperf.hardware.processes import read_processes
 from pytest_tfperf.hardware.sampler import Sampler
-from pytest_tfperf.machine.telemetry import disturbance
 
 
 def main() -> None:

@@ -34,14 +34,14 @@ from verdict import (
     total,
 )
 
-from pytest_tfperf.baseline import Baseline, Key
-from pytest_tfperf.gate.new_baseline import baseline_of
-from pytest_tfperf.judging.verdict import Outcome
-from pytest_tfperf.machine.canary import Canaries
-from pytest_tfperf.measure import Bench
+from pytest_tfperf.bench.bench import Bench
+from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.canary import Canaries
+from pytest_tfperf.core.run import Window
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.judging.new_baseline import baseline_of
 from pytest_tfperf.settings import Settings
-from pytest_tfperf.trial import Window
-from pytest_tfperf.workload import Workload
 
 SLOW_START = 0.06
 FALL_WINDOWS = 30

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from pytest_tfperf.throughput import robust_mean
+from pytest_tfperf.core.throughput import robust_mean
 
 # Name: image side, classes, default batch, GMAC of a forward pass.
 MODELS = {
@@ -124,12 +124,12 @@ class Stopwatch:
 
 def ours(case: Case, watch: Stopwatch, precision: str = "float32") -> None:
     """The project's own loop, several steps a call."""
-    from pytest_tfperf.topology import DeviceKind, Devices
+    from pytest_tfperf.core.topology import DeviceKind, Devices
+    from pytest_tfperf.core.workload import Precision, Workload
     from pytest_tfperf.training.devices import configure
     from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
     from pytest_tfperf.training.loop import TrainingLoop
     from pytest_tfperf.training.strategies import strategy_for
-    from pytest_tfperf.workload import Precision, Workload
 
     workload = Workload(model=case.model, batch_size=case.batch, precision=Precision(precision))
     strategy = strategy_for(workload, configure(Devices(kind=DeviceKind.CPU, count=1)))

@@ -19,13 +19,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_tfperf import Workload
-from pytest_tfperf.compare import Cap, Side, compare
-from pytest_tfperf.comparison import Comparison, decide
+from pytest_tfperf.bench.comparing import Cap, Side, compare
+from pytest_tfperf.bench.windows import Plan
+from pytest_tfperf.core.comparison import Comparison, decide
+from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.hardware.discovery import discover
-from pytest_tfperf.judging.verdict import Outcome, Tolerance
-from pytest_tfperf.launchers.local import LocalLauncher
-from pytest_tfperf.live import LiveLine
-from pytest_tfperf.measuring.windows import Plan
+from pytest_tfperf.reports.live import LiveLine
+from pytest_tfperf.workers.local import LocalLauncher
 
 SPREADS = (0.005, 0.01, 0.02, 0.04)
 CHANGES = (0.0, -0.02, -0.03, -0.05, -0.1)

@@ -36,20 +36,20 @@ from typing import Any
 import turns
 
 from pytest_tfperf import cli
-from pytest_tfperf.baseline import Baseline, Key
+from pytest_tfperf.bench.bench import Bench
+from pytest_tfperf.bench.windows import Plan
+from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.canary import Canaries
+from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.run import Attempt, Window
+from pytest_tfperf.core.step_parts import Parts
+from pytest_tfperf.core.throughput import hodges_lehmann
+from pytest_tfperf.core.topology import Host, Topology
+from pytest_tfperf.core.verdict import Outcome, Verdict
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.night import Night
-from pytest_tfperf.judging.verdict import Outcome, Verdict
-from pytest_tfperf.machine.canary import Canaries
-from pytest_tfperf.measure import Bench
-from pytest_tfperf.measuring.windows import Plan
-from pytest_tfperf.parts import Parts
-from pytest_tfperf.record import Record
+from pytest_tfperf.judging.common_drift import Night
 from pytest_tfperf.settings import Settings
-from pytest_tfperf.throughput import hodges_lehmann
-from pytest_tfperf.topology import Host, Topology
-from pytest_tfperf.trial import Attempt, Window
-from pytest_tfperf.workload import Workload
 
 TRIALS = Path(__file__).parents[1] / "tests" / "data" / "trials"
 TESTS = 50

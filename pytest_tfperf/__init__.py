@@ -1,7 +1,7 @@
 """A performance gate for TensorFlow: train, measure images per second, hold it against committed baselines."""
 
+from pytest_tfperf.core.workload import AllReduce, Precision, Trainer, VariableUpdate, Workload
 from pytest_tfperf.errors import MeasurementError, NotEnoughDevices, ThroughputRegression
-from pytest_tfperf.workload import AllReduce, Precision, Trainer, VariableUpdate, Workload
 
 __all__ = [
     "AllReduce",

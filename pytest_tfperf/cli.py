@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.gate.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 
 if TYPE_CHECKING:
-    from pytest_tfperf.replay import Replay
+    from pytest_tfperf.bench.replay import Replay
 
 _USAGE = 4  # pytest's status for a command line that can't be
 
@@ -90,8 +90,8 @@ def _topology(arguments: argparse.Namespace) -> int:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.judging.verdict import Outcome, Tolerance
-    from pytest_tfperf.replay import files_of, replay, replay_trial, where_baselines_are
+    from pytest_tfperf.bench.replay import files_of, replay, replay_trial, where_baselines_are
+    from pytest_tfperf.core.verdict import Outcome, Tolerance
     from pytest_tfperf.reports.message import message
     from pytest_tfperf.reports.table import counts, table
     from pytest_tfperf.stores.baselines import BaselineStore
@@ -128,9 +128,9 @@ def _log_of(arguments: argparse.Namespace, logs: Sequence[Path]) -> Replay | Non
     Raises:
         TfperfError: logs, and nothing says what of; or trials, and something else is said.
     """
-    from pytest_tfperf.judging.verdict import Tolerance
-    from pytest_tfperf.replay import Replay, shape
-    from pytest_tfperf.workload import Workload
+    from pytest_tfperf.bench.replay import Replay, shape
+    from pytest_tfperf.core.verdict import Tolerance
+    from pytest_tfperf.core.workload import Workload
 
     said = {f"--{name}": getattr(arguments, name) for name in ("machine", "workload", "topology")}
     if not logs:
@@ -172,7 +172,7 @@ def _documents(arguments: argparse.Namespace) -> int:
 
 
 def _make_imagenet(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.images.make_imagenet import make_imagenet
+    from pytest_tfperf.training.make_imagenet import make_imagenet
 
     made = make_imagenet(arguments.folder, arguments.images, arguments.shards, arguments.seed)
     print(f"{made}\nuse it: pytest perf_tests --tfperf-data-dir={arguments.folder.resolve()}")

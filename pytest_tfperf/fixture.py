@@ -7,26 +7,26 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from pytest_tfperf.baseline import Key
-from pytest_tfperf.compare import MOST_PAIRS, MOST_SECONDS, Cap, Side, compare
-from pytest_tfperf.comparison import Comparison
+from pytest_tfperf.bench.comparing import MOST_PAIRS, MOST_SECONDS, Cap, Side, compare
+from pytest_tfperf.bench.disturbance import Guard
+from pytest_tfperf.bench.one_run import Spoilt
+from pytest_tfperf.bench.windows import SMOKE, Plan
+from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
+from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.throughput import Throughput
+from pytest_tfperf.core.topology import Topology
+from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, NoBaseline, TfperfError, ThroughputRegression
-from pytest_tfperf.gate.consequence import Consequence, consequence, outcome_of
-from pytest_tfperf.gate.ratios import published_ratio
-from pytest_tfperf.judging.verdict import Outcome, Tolerance
-from pytest_tfperf.launchers import SKIPPED
-from pytest_tfperf.measuring.attempts import Spoilt
-from pytest_tfperf.measuring.guard import Guard
-from pytest_tfperf.measuring.windows import SMOKE, Plan
-from pytest_tfperf.record import Record
-from pytest_tfperf.recorder import Taking
+from pytest_tfperf.judging.published_ratios import published_ratio
 from pytest_tfperf.reports import comparisons, ratios
 from pytest_tfperf.reports.commands import rerun
 from pytest_tfperf.reports.message import headline, message, spoilt
 from pytest_tfperf.session import Session
-from pytest_tfperf.throughput import Throughput
-from pytest_tfperf.topology import Topology
-from pytest_tfperf.workload import Workload
+from pytest_tfperf.stores.recorder import Taking
+from pytest_tfperf.workers.launcher import SKIPPED
 
 
 class MissingBaseline(AssertionError):

@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
 
-from pytest_tfperf import catalogue, outcomes, parameters, settings, terminal
+from pytest_tfperf import pytest_reports as outcomes
+from pytest_tfperf import settings
+from pytest_tfperf.core import catalogue, parameters
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
-from pytest_tfperf.gate.coverage import key_of
-from pytest_tfperf.live import LiveLine
+from pytest_tfperf.reports import terminal
+from pytest_tfperf.reports.document_coverage import key_of
+from pytest_tfperf.reports.live import LiveLine
 from pytest_tfperf.session import Session
-from pytest_tfperf.workload import Workload
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
-    from pytest_tfperf.baseline import Key
+    from pytest_tfperf.core.baseline import Key
+    from pytest_tfperf.core.topology import Topology
     from pytest_tfperf.fixture import ThroughputFixture
-    from pytest_tfperf.topology import Topology
 
 _SESSION = pytest.StashKey[Session]()
 _FIXTURE: pytest.StashKey[ThroughputFixture] = pytest.StashKey()
@@ -244,7 +247,7 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
     """Keep clock readings out of pytest-benchmark's machine facts, and put the machine's key in."""
-    from pytest_tfperf.rounds import forget_clock_readings
+    from pytest_tfperf.reports.pytest_benchmark import forget_clock_readings
 
     forget_clock_readings(machine_info)
     machine_info["tfperf_machine"] = config.stash[_SESSION].topology.machine
@@ -324,7 +327,7 @@ def _reads_data(item: pytest.Item, default: str) -> bool:
 
 def _set_clock(item: pytest.Item) -> None:
     """Our timer beside what the test's own `benchmark` marker says."""
-    from pytest_tfperf.rounds import window_clock
+    from pytest_tfperf.reports.pytest_benchmark import window_clock
 
     own = item.get_closest_marker("benchmark")
     item.add_marker(pytest.mark.benchmark(**{**(own.kwargs if own else {}), "timer": window_clock}), append=False)
@@ -332,7 +335,7 @@ def _set_clock(item: pytest.Item) -> None:
 
 def _feed(benchmark: Any, fixture: ThroughputFixture) -> None:
     """The first record as pytest-benchmark's rounds; a test that measured nothing has none."""
-    from pytest_tfperf.rounds import feed
+    from pytest_tfperf.reports.pytest_benchmark import feed
 
     if fixture.records and not fixture.undecided:
         feed(benchmark, fixture.records[0])

@@ -11,30 +11,30 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.baseline import Baseline, Change, Key
-from pytest_tfperf.comparison import Comparison
+from pytest_tfperf.core.baseline import Baseline, Change, Key
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.consequence import EXIT_REGRESSED, EXIT_USAGE, exit_status
+from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.topology import Topology
+from pytest_tfperf.core.verdict import Tolerance
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineError, NoBaseline, NoData, NotBuiltYet, NotEnoughDevices, TfperfError
-from pytest_tfperf.gate.consequence import EXIT_REGRESSED, EXIT_USAGE, exit_status
-from pytest_tfperf.gate.coverage import not_built, unmeasured
-from pytest_tfperf.gate.reference import floor_rate, reference_for
-from pytest_tfperf.gate.resolution import rows_too_tight, too_tight, without_spread
 from pytest_tfperf.judging.noise import noise_of
-from pytest_tfperf.judging.verdict import Tolerance
-from pytest_tfperf.launchers import Launcher
-from pytest_tfperf.live import LiveLine
-from pytest_tfperf.record import Record
+from pytest_tfperf.judging.reference import floor_rate, reference_for
+from pytest_tfperf.judging.resolution import rows_too_tight, too_tight, without_spread
 from pytest_tfperf.reports import resolution, summary
 from pytest_tfperf.reports.coverage import coverage
+from pytest_tfperf.reports.document_coverage import not_built, unmeasured
+from pytest_tfperf.reports.live import LiveLine
 from pytest_tfperf.settings import Settings, WorkerStart
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.topology import Topology
-from pytest_tfperf.workload import Workload
+from pytest_tfperf.workers.launcher import Launcher
 
 if TYPE_CHECKING:
-    from pytest_tfperf.measure import Bench
-    from pytest_tfperf.measuring.largest_batch import LargestBatch
-    from pytest_tfperf.recorder import Recorder
+    from pytest_tfperf.bench.bench import Bench
+    from pytest_tfperf.bench.largest_batch import LargestBatch
+    from pytest_tfperf.stores.recorder import Recorder
 
 _GUESSED_SECONDS = 15.0  # for a test that was never timed on this machine
 _SMOKE_SECONDS = 3.0  # a worker, a compilation, a window: 2.6 s on average over the CPU tests on two slow cores
@@ -80,7 +80,7 @@ class Session:
                 be written.
         """
         if self.settings.against is not None:
-            from pytest_tfperf.launchers.interpreters import require_tensorflow
+            from pytest_tfperf.workers.interpreters import require_tensorflow
 
             require_tensorflow(self.settings.against)
         if self.settings.save_trials is not None:
@@ -135,7 +135,7 @@ class Session:
     @cached_property
     def bench(self) -> Bench:
         """Made when the first test measures, so that a session that only collects pays nothing."""
-        from pytest_tfperf.measure import Bench
+        from pytest_tfperf.bench.bench import Bench
 
         return Bench(
             launcher=self.launcher,
@@ -150,14 +150,14 @@ class Session:
     @cached_property
     def largest_batch(self) -> LargestBatch:
         """Searches, in checks and comparisons, for no longer in all than a night can spare."""
-        from pytest_tfperf.measuring.largest_batch import LargestBatch
+        from pytest_tfperf.bench.largest_batch import LargestBatch
 
         return LargestBatch(self.live)
 
     @cached_property
     def recorder(self) -> Recorder:
         """Keeps whole trials, where `--tfperf-save-trials` asks for it."""
-        from pytest_tfperf.recorder import Recorder
+        from pytest_tfperf.stores.recorder import Recorder
 
         return Recorder(self.settings, self.baselines, lambda: self.bench.sharing, lambda row: self.bench.nights(row))
 
@@ -173,7 +173,7 @@ class Session:
         return self._launcher(self.settings.against)
 
     def _launcher(self, python: Path) -> Launcher:
-        from pytest_tfperf.launchers.local import LocalLauncher
+        from pytest_tfperf.workers.local import LocalLauncher
 
         launcher = LocalLauncher(
             logs=self.settings.dir / "logs",

@@ -16,12 +16,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from pytest_tfperf import catalogue
+from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.image_data import Data, OnCorrupt
+from pytest_tfperf.core.machine_key import check_name
+from pytest_tfperf.core.telemetry import MIB, Limits
 from pytest_tfperf.errors import TfperfError, one_of
-from pytest_tfperf.images.data import Data, OnCorrupt
-from pytest_tfperf.launchers.interpreters import find_python
-from pytest_tfperf.machine.key import check_name
-from pytest_tfperf.machine.telemetry import MIB, Limits
+from pytest_tfperf.workers.interpreters import find_python
 
 if TYPE_CHECKING:
     import pytest

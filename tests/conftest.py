@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.images.make_imagenet import make_imagenet
+from pytest_tfperf.training.make_imagenet import make_imagenet
 
 # A session that a test starts is no worker of the xdist that runs the test; pytest-benchmark would take it for one.
 os.environ.pop("PYTEST_XDIST_WORKER", None)

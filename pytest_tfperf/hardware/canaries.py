@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pytest_tfperf.core.canary import Canaries
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.machine.canary import Canaries
 
 _PROBE = Path(__file__).with_name("canary_probe.py")
 _PATIENCE_SECONDS = 60  # on a machine that swaps; the probe takes one

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_tfperf.core.links import Link, LinkKind, Matrix
+from pytest_tfperf.core.topology import Host, Topology
 from pytest_tfperf.hardware.host import read_host
 from pytest_tfperf.hardware.nvml import Found, find_gpus
 from pytest_tfperf.hardware.visible import VARIABLE, visible_gpus
-from pytest_tfperf.machine.links import Link, LinkKind, Matrix
-from pytest_tfperf.topology import Host, Topology
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

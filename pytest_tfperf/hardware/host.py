@@ -11,9 +11,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_tfperf.core.topology import Host
 from pytest_tfperf.hardware import cgroup
 from pytest_tfperf.hardware.kernel_files import line_of, text_of
-from pytest_tfperf.topology import Host
 
 if TYPE_CHECKING:
     from collections.abc import Collection

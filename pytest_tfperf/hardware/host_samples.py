@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_tfperf.core.telemetry import Sample
 from pytest_tfperf.hardware import cgroup
 from pytest_tfperf.hardware.kernel_files import text_of
 from pytest_tfperf.hardware.processes import Process, belongs, family, read_process, read_processes
-from pytest_tfperf.machine.telemetry import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_tfperf.machine.gpu import Gpu
+    from pytest_tfperf.core.gpu import Gpu
 
 
 def devices(ask: Callable[..., Any], handle: Any, parent: Gpu) -> tuple[Gpu, ...]:

@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_tfperf.core.topology import Gpu
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware import mig
 from pytest_tfperf.hardware.kernel_files import line_of
 from pytest_tfperf.hardware.nvml_links import pci_address, read_links
-from pytest_tfperf.topology import Gpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_tfperf.machine.links import Matrix
+    from pytest_tfperf.core.links import Matrix
 
 ROOT = Path("/")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_tfperf.machine.links import Link, LinkKind, Matrix
+from pytest_tfperf.core.links import Link, LinkKind, Matrix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

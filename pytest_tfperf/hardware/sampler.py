@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_tfperf.core.telemetry import GpuSample, Sample
 from pytest_tfperf.hardware.gpu_samples import GpuWatch
 from pytest_tfperf.hardware.host_samples import HostWatch
 from pytest_tfperf.hardware.nvml import NvmlError, session
-from pytest_tfperf.machine.telemetry import GpuSample, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pytest_tfperf.core.gpu import Gpu
     from pytest_tfperf.hardware.nvml import Card
-    from pytest_tfperf.machine.gpu import Gpu
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 

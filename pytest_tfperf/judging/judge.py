@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pytest_tfperf.baseline import Baseline
-from pytest_tfperf.judging.limits import RUNS_TO_CONFIRM, Limits
+from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.canary import in_words
+from pytest_tfperf.core.throughput import Throughput
+from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
+from pytest_tfperf.judging.common_drift import NO_SHIFT, Night, Shift, level_of
 from pytest_tfperf.judging.loss import no_number
-from pytest_tfperf.judging.night import NO_SHIFT, Night, Shift, level_of
 from pytest_tfperf.judging.noise import Noise
-from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
-from pytest_tfperf.machine.canary import in_words
-from pytest_tfperf.throughput import Throughput
+from pytest_tfperf.judging.thresholds import RUNS_TO_CONFIRM, Limits
 
 _NIGHTS_BEFORE = 2
 

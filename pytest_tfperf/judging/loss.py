@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from pytest_tfperf.throughput import Throughput
-from pytest_tfperf.workload import Optimizer, Precision, Workload
+from pytest_tfperf.core.throughput import Throughput
+from pytest_tfperf.core.workload import Optimizer, Precision, Workload
 
 
 def no_number(throughput: Throughput, of: str = "the") -> str:

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.baseline import Baseline, Key
+from pytest_tfperf.core.baseline import Baseline, Key
 
 # The DGX-1 document ran two one-GPU columns twice: 228/227 and 219/223, at most 1.8 % apart. Two runs that differ by
 # 1.8 % have a standard deviation of 1.8 / sqrt(2).

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from pytest_tfperf.comparison import Comparison
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.loss import advice, no_number
-from pytest_tfperf.judging.verdict import Outcome
 from pytest_tfperf.reports.commands import rerun
 from pytest_tfperf.reports.numbers import change, duration, percent, rate
 from pytest_tfperf.reports.where import limit, parts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pytest_tfperf.baseline import Baseline, Key
+from pytest_tfperf.core.baseline import Baseline, Key
 
 
 def coverage(published: Sequence[Baseline], without: Sequence[Baseline], not_built: Mapping[Key, str]) -> list[str]:

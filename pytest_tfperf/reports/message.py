@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_tfperf.baseline import Provenance
+from pytest_tfperf.core.baseline import Provenance
+from pytest_tfperf.core.measurement import Record, changed_since
+from pytest_tfperf.core.run import Attempt
+from pytest_tfperf.core.throughput import Throughput, run_value
+from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.judging.loss import advice, no_number
-from pytest_tfperf.judging.verdict import Outcome, Verdict
-from pytest_tfperf.record import Record, changed_since
 from pytest_tfperf.reports.commands import rerun
 from pytest_tfperf.reports.numbers import change, duration, percent, rate
 from pytest_tfperf.reports.where import machine, where
 from pytest_tfperf.settings import AS_IT_STANDS, Again
-from pytest_tfperf.throughput import Throughput, run_value
-from pytest_tfperf.trial import Attempt
 
 _WORTH_SAYING = 0.001
 _BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_tfperf.measuring.windows import Plan
+from pytest_tfperf.bench.windows import Plan
+from pytest_tfperf.core.run import Attempt
 from pytest_tfperf.reports.numbers import duration, rate
-from pytest_tfperf.trial import Attempt
 
 
 def progress(attempt: Attempt, plan: Plan) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from pytest_tfperf.gate.ratios import PublishedRatio
+from pytest_tfperf.judging.published_ratios import PublishedRatio
 from pytest_tfperf.reports.numbers import percent, rate
 
 

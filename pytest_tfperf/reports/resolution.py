@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_tfperf.baseline import Baseline
-from pytest_tfperf.gate.resolution import TooTight
+from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.judging.noise import Noise
+from pytest_tfperf.judging.resolution import TooTight
 from pytest_tfperf.reports.numbers import percent
 
 

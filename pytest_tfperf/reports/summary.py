@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from pytest_tfperf.baseline import Change
-from pytest_tfperf.comparison import Comparison
-from pytest_tfperf.judging.night import Cause, Shift
-from pytest_tfperf.judging.verdict import Outcome
-from pytest_tfperf.machine.canary import in_words
-from pytest_tfperf.record import Record, changed_since
+from pytest_tfperf.core.baseline import Change
+from pytest_tfperf.core.canary import in_words
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.measurement import Record, changed_since
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.judging.common_drift import Cause, Shift
 from pytest_tfperf.reports import comparisons as compared
 from pytest_tfperf.reports.message import headline
 from pytest_tfperf.reports.numbers import change, duration, percent, rate

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from pytest_tfperf.record import Record
+from pytest_tfperf.core.measurement import Record
 from pytest_tfperf.reports.numbers import change, percent, rate
 from pytest_tfperf.reports.where import limit
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.machine.gpu import gib
+from pytest_tfperf.core.gpu import gib
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_tfperf.topology import Gpu, Topology
+    from pytest_tfperf.core.topology import Gpu, Topology
 
 # nvidia-smi's words and order, worst path first.
 _LEGEND = (

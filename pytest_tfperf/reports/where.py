@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pytest_tfperf.breakdown import Bound, Breakdown, Slower, passes, slower_part
-from pytest_tfperf.judging.verdict import Outcome
-from pytest_tfperf.machine.conditions import Conditions, GpuConditions, merged
-from pytest_tfperf.parts import Input
-from pytest_tfperf.record import Record
+from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, passes, slower_part
+from pytest_tfperf.core.conditions import Conditions, GpuConditions, merged
+from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.run import Attempt
+from pytest_tfperf.core.step_parts import Input
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.reports.numbers import percent, rate
-from pytest_tfperf.trial import Attempt
-from pytest_tfperf.workload import Workload
 
 _GIB = 2**30
 _MIB = 2**20

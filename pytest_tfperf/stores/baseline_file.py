@@ -11,10 +11,10 @@ import io
 import re
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.baseline import Baseline, Key, Provenance
+from pytest_tfperf.core.baseline import Baseline, Key, Provenance
+from pytest_tfperf.core.canary import Canaries
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineError, WorkloadError, one_of
-from pytest_tfperf.machine.canary import Canaries
-from pytest_tfperf.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, final
 
-from pytest_tfperf.baseline import Baseline, Change, Key, Provenance
+from pytest_tfperf.core.baseline import Baseline, Change, Key, Provenance
+from pytest_tfperf.core.machine_key import check_name, is_name
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.machine.key import check_name, is_name
 from pytest_tfperf.stores import atomic, baseline_file
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import time
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.baseline import Baseline
+from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.judging.night import Night
+from pytest_tfperf.judging.common_drift import Night
 
 if TYPE_CHECKING:
     import sqlite3
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     import pandas
 
-    from pytest_tfperf.comparison import Comparison
-    from pytest_tfperf.record import Record
+    from pytest_tfperf.core.comparison import Comparison
+    from pytest_tfperf.core.measurement import Record
 
 SCHEMA: Final = 3
 """The form of the file, in SQLite's own `user_version`; 1 is what had none, up to the first release; 2 no indices."""

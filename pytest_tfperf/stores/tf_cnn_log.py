@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from pytest_tfperf.core.run import Attempt, Window
 from pytest_tfperf.errors import DocumentError
-from pytest_tfperf.trial import Attempt, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,16 +10,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.frozen_json import build, plain
-from pytest_tfperf.recording import Recording
 from pytest_tfperf.stores import atomic, baseline_file
+from pytest_tfperf.stores.recording import Recording
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_tfperf.baseline import Baseline
-    from pytest_tfperf.trial import Attempt
+    from pytest_tfperf.core.baseline import Baseline
+    from pytest_tfperf.core.run import Attempt
 
 FORMAT: Final = 3
 """1 had neither `conditions` nor `parts`, 2 no `fetches`; both are read all the same."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from pytest_tfperf.core.image_data import OnCorrupt
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.images.data import OnCorrupt
 from pytest_tfperf.training.inputs import InputSpec
 from pytest_tfperf.training.photographs import check
 from pytest_tfperf.training.records import Places, located, shuffled, work_on_located

@@ -6,8 +6,8 @@ import os
 
 import tensorflow as tf
 
+from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import NotEnoughDevices, WorkloadError
-from pytest_tfperf.topology import DeviceKind, Devices
 from pytest_tfperf.training.architectures import left_out
 
 # What stays free on a GPU that is split: CUDA's own context and the libraries' workspaces live outside the limits, as

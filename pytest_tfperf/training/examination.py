@@ -1,4 +1,4 @@
-"""What a worker finds out about its own step when the last window is done: see `pytest_tfperf.parts`."""
+"""What a worker finds out about its own step when the last window is done: see `pytest_tfperf.core.step_parts`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, TypeVar
 import keras
 import tensorflow as tf
 
-from pytest_tfperf.parts import Input
+from pytest_tfperf.core.step_parts import Input
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.training.input_loop import InputLoop
 from pytest_tfperf.training.multiply_adds import forward_multiply_adds
 from pytest_tfperf.training.products import multiply_adds_per_sec
 from pytest_tfperf.training.trainers import Windows
-from pytest_tfperf.workload import Workload
 
 T = TypeVar("T")
 

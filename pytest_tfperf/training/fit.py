@@ -10,12 +10,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from pytest_tfperf.core.workload import Optimizer, Workload
 from pytest_tfperf.errors import MeasurementError, WorkloadError
 from pytest_tfperf.training.inputs import Batch, dataset_ended, placed
 from pytest_tfperf.training.losses import WEIGHT_DECAY
 from pytest_tfperf.training.optimizers import LEARNING_RATE, MOMENTUM
 from pytest_tfperf.training.precision import loss_scale
-from pytest_tfperf.workload import Optimizer, Workload
 
 
 class FitLoop:

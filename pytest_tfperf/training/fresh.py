@@ -10,8 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-from pytest_tfperf.connection import Address
 from pytest_tfperf.training.process import become_worker, call_driver, die_with_parent, import_tensorflow
+from pytest_tfperf.workers.wire import Address
 
 
 def main() -> int:

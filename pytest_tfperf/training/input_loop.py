@@ -7,9 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.training.inputs import Alone, feed, naming_its_end
-from pytest_tfperf.workload import Workload
 
 
 class InputLoop:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pytest_tfperf.core.image_data import Data
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.images.data import Data
 from pytest_tfperf.training.skipped import Skipped
-from pytest_tfperf.workload import Workload
 
 Batch = tuple[Any, Any]
 """Images, float32 [batch, height, width, channels]; labels, int32 or int64 [batch]."""

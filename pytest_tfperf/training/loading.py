@@ -9,13 +9,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pytest_tfperf import catalogue
+from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.image_data import Data
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
-from pytest_tfperf.images.data import Data
 from pytest_tfperf.training.inputs import Alone, Batch, InputSpec, checked
 from pytest_tfperf.training.precision import set_precision
 from pytest_tfperf.training.strategies import variable_scope
-from pytest_tfperf.workload import Workload
 
 
 def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int = 1) -> keras.Model:

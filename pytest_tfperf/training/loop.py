@@ -8,12 +8,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.training.inputs import Batch, feed, naming_its_end
 from pytest_tfperf.training.losses import cross_entropy, weight_penalty
 from pytest_tfperf.training.optimizers import Descent
 from pytest_tfperf.training.precision import loss_scale
-from pytest_tfperf.workload import VariableUpdate, Workload
 
 
 class TrainingLoop:

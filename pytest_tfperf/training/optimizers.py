@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from pytest_tfperf.core.workload import Optimizer
 from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.training.losses import WEIGHT_DECAY
-from pytest_tfperf.workload import Optimizer
 
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from pytest_tfperf.core.image_data import BOX, IMAGE, LABEL, OnCorrupt
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.images.data import BOX, IMAGE, LABEL, OnCorrupt
 from pytest_tfperf.training.devices import cores_for_threads
 from pytest_tfperf.training.inputs import InputSpec
 from pytest_tfperf.training.records import Places, Work, located, payloads, shuffled, work_on_located

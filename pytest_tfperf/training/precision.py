@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import keras
 import tensorflow as tf
 
-from pytest_tfperf.workload import Precision, Workload
+from pytest_tfperf.core.workload import Precision, Workload
 
 LOSS_SCALE = 128.0
 """float16 ends at 6e-8, where many gradients lie; times 128, tf_cnn_benchmarks' fp16_loss_scale, they survive it.

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.connection import Address, Channel, connect
+from pytest_tfperf.workers.wire import Address, Channel, connect
 
 _PR_SET_PDEATHSIG = 1
 

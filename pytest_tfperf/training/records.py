@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf.images import tfrecord
+from pytest_tfperf.training import tfrecord
 from pytest_tfperf.training.inputs import InputSpec
 from pytest_tfperf.training.skipped import Place
 

@@ -16,7 +16,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.connection import Address, Channel, ConnectionLost, connect
 from pytest_tfperf.training.process import (
     become_worker,
     call_driver,
@@ -24,6 +23,7 @@ from pytest_tfperf.training.process import (
     die_with_parent,
     import_tensorflow,
 )
+from pytest_tfperf.workers.wire import Address, Channel, ConnectionLost, connect
 
 
 def main() -> None:

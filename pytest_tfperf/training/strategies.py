@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from pytest_tfperf.core.workload import AllReduce, ParameterDevice, VariableUpdate, Workload
 from pytest_tfperf.errors import MeasurementError, WorkloadError
-from pytest_tfperf.workload import AllReduce, ParameterDevice, VariableUpdate, Workload
 
 
 def strategy_for(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 import keras
 import tensorflow as tf
 
-from pytest_tfperf import catalogue
+from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.workload import Trainer, Workload
 from pytest_tfperf.training.fit import FitLoop
 from pytest_tfperf.training.input_loop import InputLoop
 from pytest_tfperf.training.inputs import Alone, Batch
 from pytest_tfperf.training.loop import TrainingLoop
-from pytest_tfperf.workload import Trainer, Workload
 
 
 class Windows(Protocol):

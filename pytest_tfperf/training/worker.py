@@ -14,11 +14,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf import catalogue
-from pytest_tfperf.connection import Channel, ConnectionLost
+from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.image_data import Data, OnCorrupt
+from pytest_tfperf.core.topology import DeviceKind, Devices
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.images.data import Data, OnCorrupt
-from pytest_tfperf.topology import DeviceKind, Devices
 from pytest_tfperf.training.architectures import advice
 from pytest_tfperf.training.corrupt import naming_corrupt
 from pytest_tfperf.training.devices import configure, keep_to_quota
@@ -32,7 +32,7 @@ from pytest_tfperf.training.skipped import Skipped
 from pytest_tfperf.training.strategies import strategy_for
 from pytest_tfperf.training.trainers import Windows, trainer_for
 from pytest_tfperf.training.variables import speed_variables
-from pytest_tfperf.workload import Workload
+from pytest_tfperf.workers.wire import Channel, ConnectionLost
 
 _MOST_TEXT = 20_000  # TensorFlow's frames are long, and the cause stands below them
 

@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 import pytest
 from patience import SESSION_SECONDS, wait_for
 
-from pytest_tfperf.baseline import Baseline, Key, Provenance
+from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.stores.baselines import BaselineStore
 
 MACHINE = "box"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from inner import Finished, Project
 
-from pytest_tfperf.baseline import Key
+from pytest_tfperf.core.baseline import Key
 
 TESTS = """
     import pytest

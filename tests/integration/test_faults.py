@@ -65,7 +65,7 @@ TESTS = """
 
 # --tfperf-timeout holds where a worker is to hang; a healthy one may take as long as a machine that stalls makes it.
 PATIENCE = """
-    from pytest_tfperf.launchers.local import LocalLauncher, LocalRun
+    from pytest_tfperf.workers.local import LocalLauncher, LocalRun
 
     HANGS = {"nets:hanging-b1-replicated-device": "model", "nets:tiny-b1-replicated-nets:stalling": "steps"}
     PATIENCE_SECONDS = 120.0
@@ -132,7 +132,7 @@ def test_a_fault_says(faults: Finished, name: str, said: str) -> None:
 # What devices that no longer answer do to every worker, also to the one that shows it.
 WEDGED = """
     from pytest_tfperf import Workload
-    from pytest_tfperf.launchers import local
+    from pytest_tfperf.workers import local
 
     local.PROBE = Workload(model="nets:hanging", batch_size=1)
 """

@@ -29,8 +29,8 @@ TESTS = """
 # the worker wait for each window to be asked for, four of the five batches would lie ready.
 SLOW_DRIVER = """
     import time
-    from pytest_tfperf.measuring import windows
-    from pytest_tfperf.live import LiveLine
+    from pytest_tfperf.bench import windows
+    from pytest_tfperf.reports.live import LiveLine
 
     windows.LEAST_WINDOWS, windows.WINDOW_SECONDS = 5, 1.0
     shown = LiveLine.window

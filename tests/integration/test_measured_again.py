@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from inner import Finished, Project
 
-from pytest_tfperf.baseline import Key
+from pytest_tfperf.core.baseline import Key
 
 COULD_NOT_MEASURE = 6
 
@@ -38,7 +38,7 @@ TESTS = """
 NEIGHBOUR = """
     import os
 
-    from pytest_tfperf.measuring import guard
+    from pytest_tfperf.bench import disturbance as guard
 
     watched = []
 

@@ -7,7 +7,7 @@ import re
 import pytest
 from inner import WHATEVER_IT_IS, Finished, Project
 
-from pytest_tfperf.baseline import Key
+from pytest_tfperf.core.baseline import Key
 
 TESTS = """
     import pytest
@@ -75,7 +75,7 @@ TESTS = """
 
 # A CPU has no rate that the documents' GPUs could be held against.
 AS_GOOD_AS_A_GPU = """
-    from pytest_tfperf import measure
+    from pytest_tfperf.bench import bench as measure
 
     measure.floor_rate = lambda topology: 10.0
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from inner import Finished, Project
 
-from pytest_tfperf import catalogue
+from pytest_tfperf.core import catalogue
 
 CONFTEST = """
     def pytest_tfperf_models():

@@ -8,8 +8,8 @@ import pytest
 from inner import WHATEVER_IT_IS, Finished, Project
 
 from pytest_tfperf import cli
-from pytest_tfperf.recording import Recording
 from pytest_tfperf.stores import trial_file
+from pytest_tfperf.stores.recording import Recording
 
 TESTS = """
     import pytest

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from inner import Finished, Project
 
-from pytest_tfperf.baseline import Key
+from pytest_tfperf.core.baseline import Key
 
 
 @pytest.fixture(scope="module")

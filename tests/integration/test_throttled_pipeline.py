@@ -12,7 +12,7 @@ TESTS = """
 
     import pytest
     from pytest_tfperf import Workload
-    from pytest_tfperf.measuring import windows
+    from pytest_tfperf.bench import windows
 
     def measure(throughput, gpu_topology):
         workload = Workload(model="nets:tiny", batch_size=4, input_pipeline="nets:buffered")

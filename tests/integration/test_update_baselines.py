@@ -7,9 +7,9 @@ import math
 import pytest
 from inner import MACHINE, Finished, Project
 
-from pytest_tfperf.baseline import Key
+from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.throughput import hodges_lehmann
 
 # The clocks of these two are played: whether runs agree must not be decided by what else the machine does.
 EVEN = Key("nets:even-b4-replicated-device", "1x1")

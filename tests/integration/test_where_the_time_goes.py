@@ -31,7 +31,7 @@ TESTS = """
 FAILING = """
     import os
     import signal
-    from pytest_tfperf.launchers.local import LocalRun
+    from pytest_tfperf.workers.local import LocalRun
 
     def examine(run, **asked):
         if "dies_over_it" in os.environ["PYTEST_CURRENT_TEST"]:

@@ -7,10 +7,10 @@ from typing import Any
 import keras
 import numpy as np
 
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
 from pytest_tfperf.training.strategies import strategy_for
 from pytest_tfperf.training.trainers import trainer_for
-from pytest_tfperf.workload import Workload
 
 
 def build(devices: list[str], seed: int = 1, **workload: Any) -> tuple[Any, keras.Model]:

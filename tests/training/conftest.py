@@ -13,7 +13,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 @pytest.fixture(scope="session")
 def cpus() -> list[str]:
-    from pytest_tfperf.topology import DeviceKind, Devices
+    from pytest_tfperf.core.topology import DeviceKind, Devices
     from pytest_tfperf.training.devices import configure
 
     return configure(Devices(kind=DeviceKind.CPU, count=4))

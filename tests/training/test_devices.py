@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 from patience import SESSION_SECONDS
 
+from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import NotEnoughDevices
-from pytest_tfperf.topology import DeviceKind, Devices
 from pytest_tfperf.training import devices
 
 GPU = DeviceKind.GPU
@@ -73,7 +73,7 @@ def test_too_few_gpus_are_named(told: SimpleNamespace) -> None:
 def in_a_fresh_process(code: str) -> str:
     start = (
         "from pytest_tfperf.errors import TfperfError\n"
-        "from pytest_tfperf.topology import DeviceKind, Devices\n"
+        "from pytest_tfperf.core.topology import DeviceKind, Devices\n"
         "from pytest_tfperf.training.devices import configure, cores_for_threads, keep_to_quota\n"
     )
     done = subprocess.run(

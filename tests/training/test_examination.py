@@ -8,13 +8,13 @@ import pytest
 import tensorflow as tf
 from building import build
 
-from pytest_tfperf.frozen_json import build as read
-from pytest_tfperf.parts import Input, Parts
+from pytest_tfperf.core.plain_json import build as read
+from pytest_tfperf.core.step_parts import Input, Parts
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.training import examination, products
 from pytest_tfperf.training.examination import examine, pipeline_alone
 from pytest_tfperf.training.input_loop import InputLoop
 from pytest_tfperf.training.inputs import Alone
-from pytest_tfperf.workload import Workload
 
 
 def examined(cpus: list[str], monkeypatch: pytest.MonkeyPatch, **workload: Any) -> dict[str, Any]:

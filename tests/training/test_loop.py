@@ -7,8 +7,8 @@ import math
 import pytest
 from building import assert_same, build, weights
 
+from pytest_tfperf.core.workload import Precision
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.workload import Precision
 
 
 @pytest.mark.parametrize("pipeline", ["device", "host", "python"])

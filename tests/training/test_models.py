@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf import catalogue
+from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
 from pytest_tfperf.training.multiply_adds import forward_multiply_adds
 from pytest_tfperf.training.strategies import strategy_for
 from pytest_tfperf.training.trainers import trainer_for
-from pytest_tfperf.workload import Workload
 
 # From tf_cnn_benchmarks: image side, classes, trainable parameters, multiply-adds of one image in 10^9.
 FACTS = {

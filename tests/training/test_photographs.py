@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pytest_tfperf.core.image_data import Data, OnCorrupt
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, WorkloadError
-from pytest_tfperf.images.data import Data, OnCorrupt
-from pytest_tfperf.images.tfrecord import Value, example, features, framed, records
 from pytest_tfperf.training import photographs as module
 from pytest_tfperf.training.corrupt import naming_corrupt
 from pytest_tfperf.training.input_loop import InputLoop
 from pytest_tfperf.training.inputs import Alone, InputSpec
 from pytest_tfperf.training.loading import load_pipeline
 from pytest_tfperf.training.pipelines import imagenet as pipelines
+from pytest_tfperf.training.tfrecord import Value, example, features, framed, records
 from pytest_tfperf.training.trainers import trainer_for
-from pytest_tfperf.workload import Workload
 
 Images = np.ndarray[Any, Any]
 

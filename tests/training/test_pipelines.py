@@ -12,12 +12,12 @@ import pytest
 import tensorflow as tf
 from building import assert_same, build
 
-from pytest_tfperf import catalogue
-from pytest_tfperf.images.data import Data
+from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.image_data import Data
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.training import inputs
 from pytest_tfperf.training.inputs import Alone, InputSpec
 from pytest_tfperf.training.loading import load_pipeline
-from pytest_tfperf.workload import Workload
 
 SPEC = InputSpec(image_shape=(5, 6, 3), num_classes=7, batch_size=20, replicas=2, seed=3)
 

@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 from building import build, weights
 
+from pytest_tfperf.core.workload import Optimizer, Precision, Workload
 from pytest_tfperf.training import loop as loop_module
 from pytest_tfperf.training import precision
 from pytest_tfperf.training.optimizers import LEARNING_RATE, Descent
-from pytest_tfperf.workload import Optimizer, Precision, Workload
 
 MIXED = [Precision.MIXED_FLOAT16, Precision.MIXED_BFLOAT16]
 SHORT = {Precision.MIXED_FLOAT16: "float16", Precision.MIXED_BFLOAT16: "bfloat16", Precision.FLOAT32: "float32"}

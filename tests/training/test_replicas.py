@@ -11,9 +11,9 @@ import pytest
 import tensorflow as tf
 from building import assert_same, build, weights
 
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, WorkloadError
 from pytest_tfperf.training import strategies
-from pytest_tfperf.workload import Workload
 
 UPDATES: dict[str, dict[str, Any]] = {
     "copy": {},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from pytest_tfperf.topology import Gpu, Host, Link, Topology
+from pytest_tfperf.core.topology import Gpu, Host, Link, Topology
 
 DATA = Path(__file__).parents[1] / "data" / "topologies"
 NAMES = sorted(path.stem for path in DATA.glob("*.json"))

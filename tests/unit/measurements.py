@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from pytest_tfperf.baseline import Baseline, Key
-from pytest_tfperf.comparison import Comparison, How, Measured
-from pytest_tfperf.judging.verdict import Outcome, Tolerance
-from pytest_tfperf.record import Record
-from pytest_tfperf.throughput import RunValue, Throughput, hodges_lehmann
-from pytest_tfperf.trial import Attempt, Trial, Window
-from pytest_tfperf.workload import Workload
+from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.comparison import Comparison, How, Measured
+from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.run import Attempt, Trial, Window
+from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
+from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.workload import Workload
 
 WORKLOAD = Workload(model="resnet50", batch_size=64)
 KEY = Key(WORKLOAD.id, "1x8")

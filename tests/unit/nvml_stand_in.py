@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from patience import SESSION_SECONDS
 
-from pytest_tfperf.topology import Gpu, LinkKind, Topology
+from pytest_tfperf.core.topology import Gpu, LinkKind, Topology
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ _BEGIN = f"""\
 #!{sys.executable} -P
 import json, os, signal, subprocess, sys, time
 sys.path.insert(0, {str(Path(pytest_tfperf.__file__).parents[1])!r})
-from pytest_tfperf.connection import Address, connect
+from pytest_tfperf.workers.wire import Address, connect
 
 def call():
     return connect(Address.parse(os.environ["TFPERF_ADDRESS"]))

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_tfperf.baseline import Baseline, Key, Provenance
+from pytest_tfperf.core.baseline import Baseline, Key, Provenance
+from pytest_tfperf.core.canary import Canaries
+from pytest_tfperf.core.workload import AllReduce, Precision, Trainer, VariableUpdate, Workload
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.machine.canary import Canaries
 from pytest_tfperf.stores import baseline_file
-from pytest_tfperf.workload import AllReduce, Precision, Trainer, VariableUpdate, Workload
 
 HEADER = (
     "workload,topology,reference,lower,upper,unit,runs,spread,prefix,provenance,source,date,gpu,gpu_fp32_tflops,"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE_SECONDS, running
 
-from pytest_tfperf.baseline import Baseline, Key, Provenance
+from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.stores.baselines import BaselineStore, published_folder
 

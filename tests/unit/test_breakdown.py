@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import WORKLOAD, attempt
 
-from pytest_tfperf.breakdown import Bound, Breakdown, Slower, breakdown, slower_part
-from pytest_tfperf.parts import Input, Parts
-from pytest_tfperf.trial import Trial
+from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, breakdown, slower_part
+from pytest_tfperf.core.run import Trial
+from pytest_tfperf.core.step_parts import Input, Parts
 
 rates = st.floats(1, 1e6)
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patience import SESSION_SECONDS
 
+from pytest_tfperf.core.canary import Canaries, Moved, in_words, moved
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.hardware import canaries as hardware
-from pytest_tfperf.machine.canary import Canaries, Moved, in_words, moved
 
 
 def canaries(product: float = 100.0, copy: float = 10.0) -> Canaries:

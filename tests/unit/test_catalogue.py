@@ -11,9 +11,9 @@ import pytest
 from patience import PATIENCE_SECONDS
 
 import pytest_tfperf
-from pytest_tfperf import catalogue
+from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.workload import Trainer, VariableUpdate, Workload
 from pytest_tfperf.errors import NotBuiltYet, WorkloadError
-from pytest_tfperf.workload import Trainer, VariableUpdate, Workload
 
 PACKAGE = Path(pytest_tfperf.__file__).parent
 OWN = {**catalogue.models(), **catalogue.pipelines()}
@@ -48,7 +48,9 @@ def test_a_pipeline_can_be_named_by_a_workload(name: str) -> None:
 
 
 def test_reading_the_names_imports_no_tensorflow() -> None:
-    code = "import sys; from pytest_tfperf import catalogue; catalogue.models(); print('tensorflow' in sys.modules)"
+    code = (
+        "import sys; from pytest_tfperf.core import catalogue; catalogue.models(); print('tensorflow' in sys.modules)"
+    )
     command = [sys.executable, "-c", code]
     assert subprocess.check_output(command, text=True, timeout=PATIENCE_SECONDS) == "False\n"
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_tfperf.comparison import FALSE_ALARMS, LEAST_PAIRS, decide, share
-from pytest_tfperf.judging.verdict import Outcome, Tolerance
+from pytest_tfperf.core.comparison import FALSE_ALARMS, LEAST_PAIRS, decide, share
+from pytest_tfperf.core.verdict import Outcome, Tolerance
 
 TWO_PERCENT = Tolerance(-0.02, 0.02)
 EVEN = Tolerance(-0.02, 1 / 0.98 - 1)

@@ -8,9 +8,9 @@ from json import dumps, loads
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.frozen_json import build
-from pytest_tfperf.machine.conditions import Conditions, GpuConditions, kept_of, merged
-from pytest_tfperf.machine.telemetry import GpuProcess, GpuSample, Sample, Throttle
+from pytest_tfperf.core.conditions import Conditions, GpuConditions, kept_of, merged
+from pytest_tfperf.core.plain_json import build
+from pytest_tfperf.core.telemetry import GpuProcess, GpuSample, Sample, Throttle
 
 
 def sample(seconds: float = 0.25, **facts) -> Sample:

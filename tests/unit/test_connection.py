@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patience import PATIENCE_SECONDS
 
-from pytest_tfperf.connection import Address, Channel, ConnectionLost, Listener, Silence, connect
+from pytest_tfperf.workers.wire import Address, Channel, ConnectionLost, Listener, Silence, connect
 
 SOON = 0.01
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_tfperf.bench.controls import Controls
+from pytest_tfperf.bench.windows import Plan
+from pytest_tfperf.core.run import Attempt, Window
+from pytest_tfperf.core.topology import Host, Topology
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.measuring.controls import Controls
-from pytest_tfperf.measuring.windows import Plan
-from pytest_tfperf.topology import Host, Topology
-from pytest_tfperf.trial import Attempt, Window
-from pytest_tfperf.workload import Workload
 
 ONE = Workload(model="trivial", batch_size=1)
 OTHER = Workload(model="trivial", batch_size=2)

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import baseline
 
-from pytest_tfperf.baseline import Key
-from pytest_tfperf.gate.coverage import key_of, not_built, unmeasured
+from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.reports.coverage import coverage
-from pytest_tfperf.workload import Workload
+from pytest_tfperf.reports.document_coverage import key_of, not_built, unmeasured
 
 RESNET50 = Workload(model="resnet50", batch_size=64)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.catalogue import check_data
+from pytest_tfperf.core.catalogue import check_data
+from pytest_tfperf.core.image_data import Data
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, NoData
-from pytest_tfperf.images.data import Data
-from pytest_tfperf.images.tfrecord import Value, example, framed
-from pytest_tfperf.workload import Workload
+from pytest_tfperf.training.tfrecord import Value, example, framed
 
 JPEG = b"\xff\xd8\xff\xe0 and so on"
 

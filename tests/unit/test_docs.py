@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf import catalogue
+from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.settings import Settings
-from pytest_tfperf.workload import Workload
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.baseline import Baseline, Provenance
+from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.documents import DOCUMENTS, azure, lambda_cpu, read, regenerate, tensorpack
 

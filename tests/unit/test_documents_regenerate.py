@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_tfperf.baseline import Baseline, Key, Provenance
+from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.errors import BaselineError, DocumentError
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.documents import DOCUMENTS, azure, lambda_cpu, regenerate, tensorpack

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from machines import load
 
-from pytest_tfperf.measuring.environment import commit_of, environment
+from pytest_tfperf.bench.environment import commit_of, environment
 
 H200 = load("h200")
 

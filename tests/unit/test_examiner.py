@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from pytest_tfperf.bench.step_parts import Examiner
+from pytest_tfperf.core.step_parts import Input, Parts
+from pytest_tfperf.core.topology import DeviceKind, Devices
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.launchers import Job
-from pytest_tfperf.measuring.examiner import Examiner
-from pytest_tfperf.parts import Input, Parts
-from pytest_tfperf.topology import DeviceKind, Devices
-from pytest_tfperf.workload import Workload
+from pytest_tfperf.workers.launcher import Job
 
 CPU = Devices(kind=DeviceKind.CPU, count=4)
 FOUR_GPUS = Devices(kind=DeviceKind.GPU, count=4, gpu_uuids=("GPU-1", "GPU-2", "GPU-3", "GPU-4"))

@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 from measurements import record
 
+from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.fixture import ThroughputFixture
-from pytest_tfperf.record import Record
 from pytest_tfperf.settings import Settings
-from pytest_tfperf.workload import Workload
 
 
 class PlayedBench:

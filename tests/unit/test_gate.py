@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from measurements import record
 
-from pytest_tfperf.gate.consequence import Consequence, consequence, exit_status
-from pytest_tfperf.judging.verdict import Outcome, Verdict
+from pytest_tfperf.core.consequence import Consequence, consequence, exit_status
+from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.settings import Settings
 
 PLAIN = Settings()

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from pytest_tfperf.machine.telemetry import Limits, Sample
-from pytest_tfperf.measuring import guard
-from pytest_tfperf.measuring.guard import Guard
+from pytest_tfperf.bench import disturbance as guard
+from pytest_tfperf.bench.disturbance import Guard
+from pytest_tfperf.core.telemetry import Limits, Sample
 
 NEIGHBOUR = Sample(
     monotonic_seconds=1.0, seconds=1.0, usable_cores=2, other_cpu_fraction=0.9, busiest_other="make (pid 7)"

@@ -16,13 +16,13 @@ from measurements import WORKLOAD, baseline, comparison, record, throughput
 from patience import running
 
 from pytest_tfperf import cli
-from pytest_tfperf.comparison import SetAside
+from pytest_tfperf.core.comparison import SetAside
+from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.judging.common_drift import Night, Shift
 from pytest_tfperf.judging.judge import judge
-from pytest_tfperf.judging.night import Night, Shift
 from pytest_tfperf.judging.noise import Noise
-from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
-from pytest_tfperf.record import Record
 from pytest_tfperf.stores.history import SCHEMA, History
 
 # Appends without end (or COUNT times) and says of each record that it is kept.

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.connection import ConnectionLost, Silence
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, OutOfTime
-from pytest_tfperf.launchers import local
-from pytest_tfperf.launchers.local import LocalRun
+from pytest_tfperf.workers import local
+from pytest_tfperf.workers.local import LocalRun
+from pytest_tfperf.workers.wire import ConnectionLost, Silence
 
 BAD_ALLOC = "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"
 MKL = """\

@@ -11,10 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_turns import Machine, ScriptedRun, Silent, steady
 
-from pytest_tfperf.errors import MeasurementError, OutOfMemory, OutOfTime
-from pytest_tfperf.launchers import Job, Progress
-from pytest_tfperf.machine.gpu import Gpu
-from pytest_tfperf.measuring.largest_batch import (
+from pytest_tfperf.bench.largest_batch import (
     GRAIN,
     MOST_SECONDS,
     MOST_SECONDS_A_SESSION,
@@ -22,9 +19,12 @@ from pytest_tfperf.measuring.largest_batch import (
     LargestBatch,
     search,
 )
-from pytest_tfperf.measuring.windows import SMOKE, Plan
-from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
-from pytest_tfperf.workload import Workload
+from pytest_tfperf.bench.windows import SMOKE, Plan
+from pytest_tfperf.core.gpu import Gpu
+from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
+from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.errors import MeasurementError, OutOfMemory, OutOfTime
+from pytest_tfperf.workers.launcher import Job, Progress
 
 FAILED = OutOfMemory("the worker raised ResourceExhaustedError in phase 'compile': OOM\nthe end of its log")
 # 9 million images of 150 kB, where there are 24 GiB.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pytest_tfperf
-from pytest_tfperf.launchers.last_words import cause, log_end, shows_the_users_code
+from pytest_tfperf.workers.failures import cause, log_end, shows_the_users_code
 
 OURS = f"{Path(pytest_tfperf.__file__).parent}/training"
 KERAS = "/venv/lib/python3.11/site-packages/keras/src"

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import attempt
 
-from pytest_tfperf.live import LiveLine
-from pytest_tfperf.measuring.windows import Plan
+from pytest_tfperf.bench.windows import Plan
+from pytest_tfperf.core.run import Attempt, Window
+from pytest_tfperf.core.throughput import window_statistics
+from pytest_tfperf.reports.live import LiveLine
 from pytest_tfperf.stores import tf_cnn_log
-from pytest_tfperf.throughput import window_statistics
-from pytest_tfperf.trial import Attempt, Window
 
 SAVE, RESTORE, CLEAR = "\x1b7", "\x1b8", "\x1b[K"
 TEST = "perf_tests/test_a.py::test_b[1]"

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from pytest_tfperf.core.topology import DeviceKind, Devices
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.launchers import Job, local
-from pytest_tfperf.launchers.local import LocalLauncher
-from pytest_tfperf.topology import DeviceKind, Devices
-from pytest_tfperf.workload import Workload
+from pytest_tfperf.workers import local
+from pytest_tfperf.workers.launcher import Job
+from pytest_tfperf.workers.local import LocalLauncher
 
 JOB = Job(workload=Workload(model="trivial", batch_size=1), devices=Devices(kind=DeviceKind.CPU, count=1))
 DAY_SECONDS = 86_400

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_tfperf.machine.canary import Canaries
-from pytest_tfperf.measuring import looks as module
-from pytest_tfperf.measuring.looks import LOOKS_THAT_DECIDE, Looks
+from pytest_tfperf.bench import looks as module
+from pytest_tfperf.bench.looks import LOOKS_THAT_DECIDE, Looks
+from pytest_tfperf.core.canary import Canaries
 
 ONE, TWO = (Canaries(matrix_product_gflops=rate, memory_copy_gigabytes=1.0) for rate in (1.0, 2.0))
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import linked, load, machines
 
-from pytest_tfperf.machine import key as machine_key
+from pytest_tfperf.core import machine_key
 
 
 @pytest.mark.parametrize(

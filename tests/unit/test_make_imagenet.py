@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pytest_tfperf.cli import main
+from pytest_tfperf.core.image_data import Data
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.images import make_imagenet as module
-from pytest_tfperf.images.data import Data
-from pytest_tfperf.images.make_imagenet import make_imagenet
-from pytest_tfperf.images.tfrecord import features, records
+from pytest_tfperf.training import make_imagenet as module
+from pytest_tfperf.training.make_imagenet import make_imagenet
+from pytest_tfperf.training.tfrecord import features, records
 
 
 def images(folder: Path) -> list[dict[str, list[bytes] | list[float] | list[int]]]:

@@ -12,25 +12,25 @@ from machines import load
 from measurements import baseline, record, throughput
 from workers import Played
 
-from pytest_tfperf import measure
-from pytest_tfperf.baseline import Baseline, Key, Provenance
+from pytest_tfperf.bench import bench as measure
+from pytest_tfperf.bench import disturbance as guard
+from pytest_tfperf.bench.bench import Bench
+from pytest_tfperf.bench.one_run import TRIES, Spoilt
+from pytest_tfperf.bench.windows import Plan
+from pytest_tfperf.core.baseline import Baseline, Key, Provenance
+from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineError, MeasurementError
 from pytest_tfperf.hardware import sampler
 from pytest_tfperf.hardware.nvml import NvmlError
-from pytest_tfperf.judging.night import LEAST_TESTS
-from pytest_tfperf.judging.verdict import Outcome
-from pytest_tfperf.launchers import Job, Progress
-from pytest_tfperf.live import LiveLine
-from pytest_tfperf.measure import Bench
-from pytest_tfperf.measuring import guard
-from pytest_tfperf.measuring.attempts import TRIES, Spoilt
-from pytest_tfperf.measuring.windows import Plan
-from pytest_tfperf.record import Record
+from pytest_tfperf.judging.common_drift import LEAST_TESTS
+from pytest_tfperf.reports.live import LiveLine
 from pytest_tfperf.settings import Settings, Update
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
-from pytest_tfperf.workload import Workload
+from pytest_tfperf.workers.launcher import Job, Progress
 
 WORKLOAD = Workload(model="trivial", batch_size=1)
 BOX = Topology(

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import WORKLOAD, attempt, baseline, record, throughput
 
-from pytest_tfperf.baseline import Provenance
+from pytest_tfperf.core.baseline import Provenance
+from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.run import Attempt, Trial
+from pytest_tfperf.core.throughput import Spot
+from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
+from pytest_tfperf.judging.common_drift import Shift
 from pytest_tfperf.judging.judge import judge
-from pytest_tfperf.judging.night import Shift
 from pytest_tfperf.judging.noise import Noise
-from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
-from pytest_tfperf.record import Record
 from pytest_tfperf.reports.message import headline, message
 from pytest_tfperf.settings import Again
-from pytest_tfperf.throughput import Spot
-from pytest_tfperf.trial import Attempt, Trial
 
 TEST = "perf_tests/test_multigpu.py::test_resnet50_synthetic[8-replicated]"
 NOISE = Noise(0.012, 36, "9 rows of this machine")

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import baseline
 
-from pytest_tfperf.judging.night import (
+from pytest_tfperf.core.canary import Moved
+from pytest_tfperf.core.run import Attempt, Window
+from pytest_tfperf.judging.common_drift import (
     NIGHTS_DIFFER,
     NO_SHIFT,
     Cause,
@@ -21,8 +23,6 @@ from pytest_tfperf.judging.night import (
     prefix_drop,
     shift_of,
 )
-from pytest_tfperf.machine.canary import Moved
-from pytest_tfperf.trial import Attempt, Window
 
 
 def moved(product: float, copy: float, error: float = 0.001) -> dict[str, Moved]:

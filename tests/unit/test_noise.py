@@ -11,7 +11,7 @@ from measurements import KEY, baseline
 from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 
-from pytest_tfperf.baseline import Baseline, Key, Provenance
+from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.judging.noise import PUBLISHED_SPREAD, Noise, noise_of, without_spells
 
 spreads = st.floats(0.002, 0.5)

@@ -15,9 +15,9 @@ from machines import load
 from nvml_stand_in import NvLink, Slice, StandIn
 from patience import PATIENCE_SECONDS
 
+from pytest_tfperf.core.topology import Link, LinkKind, Topology
 from pytest_tfperf.hardware import nvml as hardware_nvml
 from pytest_tfperf.hardware.nvml import find_gpus
-from pytest_tfperf.topology import Link, LinkKind, Topology
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from pythons import played
 
-from pytest_tfperf.connection import Listener, Silence, connect
+from pytest_tfperf.core.topology import DeviceKind, Devices
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.launchers import Job
-from pytest_tfperf.launchers.local import LocalLauncher
-from pytest_tfperf.topology import DeviceKind, Devices
-from pytest_tfperf.workload import Workload
+from pytest_tfperf.workers.launcher import Job
+from pytest_tfperf.workers.local import LocalLauncher
+from pytest_tfperf.workers.wire import Listener, Silence, connect
 
 JOB = Job(workload=Workload(model="trivial", batch_size=1), devices=Devices(kind=DeviceKind.CPU, count=1))
 PATIENT = 60
@@ -89,7 +89,7 @@ def test_a_stranger_is_hung_up_on(listener: Listener) -> None:
 
 
 def test_who_calls_and_says_nothing_is_hung_up_on(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_tfperf.connection._HELLO_SECONDS", 0.01)
+    monkeypatch.setattr("pytest_tfperf.workers.wire._HELLO_SECONDS", 0.01)
     before = open_sockets()
     with socket.create_connection((listener.address.host, listener.address.port)), pytest.raises(Silence):
         listener.greet(PATIENT)

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from pytest_tfperf.core.supported import require_possible
+from pytest_tfperf.core.topology import DeviceKind, Devices
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.possible import require_possible
-from pytest_tfperf.topology import DeviceKind, Devices
-from pytest_tfperf.workload import Workload
 
 NCCL = {"all_reduce": "nccl"}
 HIERARCHICAL = {"all_reduce": "hierarchical"}

@@ -5,7 +5,7 @@ import signal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.launchers.processes import describe_exit
+from pytest_tfperf.workers.processes import describe_exit
 
 
 def test_an_exit_status_is_given() -> None:

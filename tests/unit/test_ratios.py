@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.baseline import Baseline, Key, Provenance
+from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.gate.ratios import PublishedRatio, published_ratio
+from pytest_tfperf.judging.published_ratios import PublishedRatio, published_ratio
 from pytest_tfperf.reports.ratios import message
 from pytest_tfperf.stores.baselines import BaselineStore
 

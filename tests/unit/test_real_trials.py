@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf import cli
-from pytest_tfperf.baseline import Key
+from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.throughput import hodges_lehmann, summarise
 from pytest_tfperf.stores import trial_file
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.throughput import hodges_lehmann, summarise
 
 TRIALS = Path(__file__).parents[1] / "data" / "trials"
 FILES = sorted(TRIALS.glob("*/*.json"))

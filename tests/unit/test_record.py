@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import KEY, WORKLOAD, attempt, baseline, record, throughput
 
+from pytest_tfperf.core.measurement import changed_since
+from pytest_tfperf.core.run import Trial
+from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.noise import Noise
-from pytest_tfperf.judging.verdict import Tolerance
-from pytest_tfperf.record import changed_since
-from pytest_tfperf.trial import Trial
 
 
 def plain(**more: Any) -> Any:

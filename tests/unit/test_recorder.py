@@ -7,15 +7,15 @@ from pathlib import Path
 
 from measurements import WORKLOAD, attempt, record
 
-from pytest_tfperf.measuring.attempts import Spoilt
-from pytest_tfperf.measuring.windows import Plan
-from pytest_tfperf.recorder import Recorder, Taking
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.bench.one_run import Spoilt
+from pytest_tfperf.bench.windows import Plan
+from pytest_tfperf.core.run import Trial
+from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores import trial_file
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
-from pytest_tfperf.trial import Trial
+from pytest_tfperf.stores.recorder import Recorder, Taking
+from pytest_tfperf.stores.recording import Recording
 
 TOPOLOGY = Topology(
     host=Host(cpu_model="a CPU", usable_cores=1, total_cores=1),

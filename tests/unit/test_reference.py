@@ -10,10 +10,10 @@ import pytest
 from machines import linked, load
 from measurements import baseline
 
-from pytest_tfperf.baseline import Baseline, Key, Provenance
+from pytest_tfperf.core.baseline import Baseline, Key, Provenance
+from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.gate.reference import Reference, floor_rate, reference_for, refuse_other_devices
-from pytest_tfperf.judging.verdict import Tolerance
+from pytest_tfperf.judging.reference import Reference, floor_rate, reference_for, refuse_other_devices
 from pytest_tfperf.stores.baselines import BaselineStore
 
 KEY = Key("resnet50-b64-replicated-device", "1x8")

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import record, throughput
 
+from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.gate.new_baseline import baseline_of, runs_wanted
-from pytest_tfperf.throughput import RunValue
+from pytest_tfperf.judging.new_baseline import baseline_of, runs_wanted
 
 CALM = [1000.0, 1010.0, 990.0, 1005.0, 995.0]
 WILD = [1000.0, 700.0, 1300.0, 800.0, 1200.0]

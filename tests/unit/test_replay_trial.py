@@ -12,19 +12,19 @@ import pytest
 from measurements import KEY, WORKLOAD, baseline
 
 from pytest_tfperf import cli
-from pytest_tfperf.baseline import Baseline
+from pytest_tfperf.bench.replay import files_of, replay_trial
+from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.run import Attempt, Trial, Window
+from pytest_tfperf.core.step_parts import Input, Parts
+from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.judging.night import Night
+from pytest_tfperf.judging.common_drift import Night
 from pytest_tfperf.judging.noise import Noise
-from pytest_tfperf.judging.verdict import Outcome, Tolerance
-from pytest_tfperf.parts import Input, Parts
-from pytest_tfperf.record import Record
-from pytest_tfperf.recording import Recording
-from pytest_tfperf.replay import files_of, replay_trial
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.stores import trial_file
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.trial import Attempt, Trial, Window
+from pytest_tfperf.stores.recording import Recording
 
 BUSY = "other processes used 94 % of 2 cores"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.measuring.requests import ON_A_GPU, hopeless, requested_bytes
+from pytest_tfperf.bench.requests import ON_A_GPU, hopeless, requested_bytes
 
 TENSORFLOW = "OOM when allocating tensor with shape[9000,64,112] and type {} on /job:localhost/task:0/device:GPU:0"
 NUMPY = "MemoryError: Unable to allocate 5.4 TiB for an array with shape (9000, 64, 112) and data type {}"

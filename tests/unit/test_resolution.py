@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import KEY, baseline
 
-from pytest_tfperf.baseline import Baseline, Key, Provenance
-from pytest_tfperf.gate.resolution import rows_too_tight, too_tight, without_spread
+from pytest_tfperf.core.baseline import Baseline, Key, Provenance
+from pytest_tfperf.core.throughput import RunValue
+from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.judging.judge import judge
-from pytest_tfperf.judging.limits import resolvable
 from pytest_tfperf.judging.noise import Noise, noise_of
-from pytest_tfperf.judging.verdict import Tolerance
+from pytest_tfperf.judging.resolution import rows_too_tight, too_tight, without_spread
+from pytest_tfperf.judging.thresholds import resolvable
 from pytest_tfperf.reports import resolution as said
-from pytest_tfperf.throughput import RunValue
 
 NOISY = Noise(0.03, 4.0, "this row's own runs")
 QUIET = Noise(0.002, 4.0, "this row's own runs")

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import WORKLOAD, attempt, record, throughput
 
-from pytest_tfperf.rounds import feed, forget_clock_readings, window_clock
-from pytest_tfperf.trial import Attempt, Trial, Window
+from pytest_tfperf.core.run import Attempt, Trial, Window
+from pytest_tfperf.reports.pytest_benchmark import feed, forget_clock_readings, window_clock
 
 
 class Benchmark:

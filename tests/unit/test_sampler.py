@@ -18,13 +18,13 @@ from machines import load
 from nvml_stand_in import NOT_FOUND, NOT_SUPPORTED, UNKNOWN, Now, Slice, StandIn
 from patience import PATIENCE_SECONDS, wait_for
 
-from pytest_tfperf.frozen_json import build
+from pytest_tfperf.core.plain_json import build
+from pytest_tfperf.core.telemetry import GpuProcess, GpuSample, Sample, Throttle
 from pytest_tfperf.hardware import sampler as sampler_module
 from pytest_tfperf.hardware.host_samples import HostWatch
 from pytest_tfperf.hardware.processes import family, read_process, read_processes
 from pytest_tfperf.hardware.sampler import Sampler
 from pytest_tfperf.hardware.software import host_facts
-from pytest_tfperf.machine.telemetry import GpuProcess, GpuSample, Sample, Throttle
 
 PYTEST, SERVER, WORKER, NEIGHBOUR, INIT = 100, 110, 111, 4711, 1
 TICKS = os.sysconf("SC_CLK_TCK")

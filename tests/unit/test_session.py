@@ -10,14 +10,14 @@ import pytest
 from machines import load
 from measurements import baseline, comparison, record
 
-from pytest_tfperf.baseline import Baseline, Provenance
+from pytest_tfperf.core.baseline import Baseline, Provenance
+from pytest_tfperf.core.topology import Topology
+from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.errors import BaselineError, NotEnoughDevices, TfperfError
-from pytest_tfperf.judging.verdict import Outcome, Verdict
-from pytest_tfperf.live import LiveLine
+from pytest_tfperf.reports.live import LiveLine
 from pytest_tfperf.session import Session
 from pytest_tfperf.settings import Settings, Update
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.topology import Topology
 
 MARKS = {"for_cpus": (True, False), "for_gpus": (False, True), "for_both": (True, True), "unmarked": (False, False)}
 NO_GPU = load("no-gpu")

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_tfperf.core.telemetry import Limits
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.machine.telemetry import Limits
 from pytest_tfperf.settings import Settings
 
 PARSERS = {f.name: f.metadata["parse"] for f in fields(Settings) if "parse" in f.metadata}

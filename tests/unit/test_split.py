@@ -10,20 +10,20 @@ import pytest
 from measurements import baseline
 from workers import Played
 
-from pytest_tfperf.baseline import Key
+from pytest_tfperf.bench.bench import Bench
+from pytest_tfperf.bench.windows import Plan
+from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.step_parts import Input, Parts
+from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.verdict import Outcome
-from pytest_tfperf.launchers import Job, Progress
-from pytest_tfperf.live import LiveLine
-from pytest_tfperf.measure import Bench
-from pytest_tfperf.measuring.windows import Plan
-from pytest_tfperf.parts import Input, Parts
-from pytest_tfperf.record import Record
+from pytest_tfperf.reports.live import LiveLine
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
-from pytest_tfperf.workload import Workload
+from pytest_tfperf.workers.launcher import Job, Progress
 
 WORKLOAD = Workload(model="trivial", batch_size=1, input_pipeline="host")
 MACHINE = Topology(

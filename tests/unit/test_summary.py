@@ -8,11 +8,11 @@ from textwrap import dedent
 import pytest
 from measurements import baseline, record, throughput
 
-from pytest_tfperf.baseline import Baseline, Change
-from pytest_tfperf.judging.night import Cause, Shift
-from pytest_tfperf.judging.verdict import Outcome, Verdict
-from pytest_tfperf.machine.canary import Moved
-from pytest_tfperf.record import Record
+from pytest_tfperf.core.baseline import Baseline, Change
+from pytest_tfperf.core.canary import Moved
+from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.verdict import Outcome, Verdict
+from pytest_tfperf.judging.common_drift import Cause, Shift
 from pytest_tfperf.reports.summary import before, skips, summary
 from pytest_tfperf.settings import Settings, Update
 

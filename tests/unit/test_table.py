@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from measurements import WORKLOAD, baseline, record, throughput
 
-from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
-from pytest_tfperf.record import Record
+from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.throughput import RunValue
+from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.reports.table import counts, outcome, table
-from pytest_tfperf.throughput import RunValue
 
 
 def judged(kind: Outcome, change: float, floor: bool = False) -> Record:

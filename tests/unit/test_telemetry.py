@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.frozen_json import build
-from pytest_tfperf.machine.telemetry import (
+from pytest_tfperf.core.plain_json import build
+from pytest_tfperf.core.telemetry import (
     GpuProcess,
     GpuSample,
     Limits,

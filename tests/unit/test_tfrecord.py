@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.images.tfrecord import NotTFRecords, crc32c, example, features, framed, records
+from pytest_tfperf.training.tfrecord import NotTFRecords, crc32c, example, features, framed, records
 
 FLOATS = st.floats(width=32, allow_nan=False)
 INTS = st.integers(-(2**63), 2**63 - 1)

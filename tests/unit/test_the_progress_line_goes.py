@@ -7,16 +7,16 @@ from typing import NoReturn
 
 import pytest
 
-from pytest_tfperf.compare import Side, compare
+from pytest_tfperf.bench.comparing import Side, compare
+from pytest_tfperf.bench.one_run import Attempts
+from pytest_tfperf.bench.windows import Plan
+from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
+from pytest_tfperf.core.verdict import Tolerance
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.verdict import Tolerance
-from pytest_tfperf.launchers import Job, Progress
-from pytest_tfperf.live import LiveLine
-from pytest_tfperf.measuring.attempts import Attempts
-from pytest_tfperf.measuring.windows import Plan
+from pytest_tfperf.reports.live import LiveLine
 from pytest_tfperf.settings import Settings
-from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
-from pytest_tfperf.workload import Workload
+from pytest_tfperf.workers.launcher import Job, Progress
 
 WORKLOAD = Workload(model="trivial", batch_size=1)
 BOX = Topology(

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import attempt
 
-from pytest_tfperf.throughput import (
+from pytest_tfperf.core.run import Attempt, Trial, Window
+from pytest_tfperf.core.throughput import (
     RunValue,
     Spot,
     Throughput,
@@ -20,7 +21,6 @@ from pytest_tfperf.throughput import (
     summarise,
     window_statistics,
 )
-from pytest_tfperf.trial import Attempt, Trial, Window
 
 seconds = st.floats(1e-4, 100, allow_nan=False)
 windows = st.lists(st.builds(Window, st.integers(1, 50), seconds), min_size=1, max_size=40)

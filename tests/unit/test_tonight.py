@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from measurements import attempt, baseline
 
-from pytest_tfperf.judging.night import LEAST_TESTS, Cause
-from pytest_tfperf.machine.canary import Canaries
-from pytest_tfperf.measuring.tonight import Tonight
+from pytest_tfperf.bench.tonight import Tonight
+from pytest_tfperf.core.canary import Canaries
+from pytest_tfperf.judging.common_drift import LEAST_TESTS, Cause
 
 THEN = Canaries(matrix_product_gflops=100.0, memory_copy_gigabytes=10.0)
 HALF = Canaries(matrix_product_gflops=50.0, memory_copy_gigabytes=5.0)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import NAMES, linked, load, machines
 
+from pytest_tfperf.core.topology import DeviceKind, Devices, Gpu, Link, LinkKind, Topology
 from pytest_tfperf.errors import NotEnoughDevices, TfperfError
-from pytest_tfperf.topology import DeviceKind, Devices, Gpu, Link, LinkKind, Topology
 
 
 def indices(topology: Topology) -> list[int]:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from machines import DATA, NAMES, load, machines
 
+from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.topology import Topology
 
 
 @settings(deadline=None)

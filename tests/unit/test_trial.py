@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from measurements import attempt
 
-from pytest_tfperf.trial import Trial
+from pytest_tfperf.core.run import Trial
 
 GOOD, LATER = attempt([1.0] * 3), attempt([1.1] * 3)
 SPOILT = attempt([2.0] * 3, disturbance="heat")

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from measurements import WORKLOAD, attempt, baseline
 from patience import running
 
+from pytest_tfperf.core.conditions import Conditions, GpuConditions
+from pytest_tfperf.core.run import Attempt, Trial, Window
+from pytest_tfperf.core.step_parts import Input, Parts
+from pytest_tfperf.core.verdict import Tolerance
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.judging.night import Night
+from pytest_tfperf.judging.common_drift import Night
 from pytest_tfperf.judging.noise import Noise
-from pytest_tfperf.judging.verdict import Tolerance
-from pytest_tfperf.machine.conditions import Conditions, GpuConditions
-from pytest_tfperf.parts import Input, Parts
-from pytest_tfperf.recording import Recording
 from pytest_tfperf.stores import trial_file
-from pytest_tfperf.trial import Attempt, Trial, Window
-from pytest_tfperf.workload import Workload
+from pytest_tfperf.stores.recording import Recording
 
 
 def recording(**more: Any) -> Recording:

@@ -10,22 +10,22 @@ from dataclasses import dataclass, field
 import pytest
 from workers import PlayedRun
 
-from pytest_tfperf import compare as compare_module
-from pytest_tfperf.breakdown import Bound, Breakdown
-from pytest_tfperf.compare import Cap, Side, compare
-from pytest_tfperf.comparison import How
+from pytest_tfperf.bench import comparing as compare_module
+from pytest_tfperf.bench import windows
+from pytest_tfperf.bench.comparing import Cap, Side, compare
+from pytest_tfperf.bench.disturbance import Seen
+from pytest_tfperf.bench.interleaved import TURNS, may_take_turns, pair_of_runs, take_turns
+from pytest_tfperf.bench.windows import Plan
+from pytest_tfperf.core.breakdown import Bound, Breakdown
+from pytest_tfperf.core.comparison import How
+from pytest_tfperf.core.run import Attempt, Window
+from pytest_tfperf.core.step_parts import Input, Parts
+from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
+from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, TfperfError, WorkloadError
-from pytest_tfperf.judging.verdict import Outcome, Tolerance
-from pytest_tfperf.launchers import Job, Progress
-from pytest_tfperf.measuring import windows
-from pytest_tfperf.measuring.guard import Seen
-from pytest_tfperf.measuring.turns import TURNS, may_take_turns, pair_of_runs, take_turns
-from pytest_tfperf.measuring.windows import Plan
-from pytest_tfperf.parts import Input, Parts
 from pytest_tfperf.reports.comparisons import message
-from pytest_tfperf.topology import DeviceKind, Devices, Host, Topology
-from pytest_tfperf.trial import Attempt, Window
-from pytest_tfperf.workload import Workload
+from pytest_tfperf.workers.launcher import Job, Progress
 
 PLAN = Plan(steps=100, warmup_steps=10)
 DEVICE = Workload(model="trivial", batch_size=1)

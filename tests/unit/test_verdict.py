@@ -11,15 +11,15 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from measurements import baseline, throughput
 
-from pytest_tfperf.baseline import Provenance
+from pytest_tfperf.core.baseline import Provenance
+from pytest_tfperf.core.canary import Moved
+from pytest_tfperf.core.throughput import Spot
+from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.judging.common_drift import Cause, Night, Shift
 from pytest_tfperf.judging.judge import judge, may_stop
-from pytest_tfperf.judging.limits import loss_seen
-from pytest_tfperf.judging.night import Cause, Night, Shift
 from pytest_tfperf.judging.noise import Noise
-from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
-from pytest_tfperf.machine.canary import Moved
-from pytest_tfperf.throughput import Spot
+from pytest_tfperf.judging.thresholds import loss_seen
 
 QUIET = Noise(0.001, math.inf, "quiet")
 ONE_PERCENT = Noise(0.01, math.inf, "1 %")

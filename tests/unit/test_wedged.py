@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import Hung, MeasurementError
-from pytest_tfperf.launchers.wedged import Wedged
-from pytest_tfperf.topology import DeviceKind, Devices
+from pytest_tfperf.workers.wedged import Wedged
 
 CPUS = Devices(kind=DeviceKind.CPU, count=2)
 

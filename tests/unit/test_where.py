@@ -6,17 +6,17 @@ from typing import Any
 
 from measurements import WORKLOAD, attempt, baseline, comparison, record, throughput
 
-from pytest_tfperf.breakdown import Bound, Breakdown
-from pytest_tfperf.comparison import Measured
-from pytest_tfperf.judging.verdict import Outcome, Tolerance, Verdict
-from pytest_tfperf.machine.conditions import Conditions, GpuConditions
-from pytest_tfperf.parts import Input
-from pytest_tfperf.record import Record
+from pytest_tfperf.core.breakdown import Bound, Breakdown
+from pytest_tfperf.core.comparison import Measured
+from pytest_tfperf.core.conditions import Conditions, GpuConditions
+from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.run import Trial
+from pytest_tfperf.core.step_parts import Input
+from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.reports import comparisons
 from pytest_tfperf.reports.message import message, spoilt
 from pytest_tfperf.reports.table import table
 from pytest_tfperf.reports.where import limit
-from pytest_tfperf.trial import Trial
 
 HOST = Conditions(
     seconds=4.0, cpu_mhz_median=2893.0, load_average_mean=2.13, other_cpu_fraction_mean=0.031, steal_fraction_mean=0.001

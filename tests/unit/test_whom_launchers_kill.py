@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pythons import played, serving
 
-from pytest_tfperf.connection import Listener
-from pytest_tfperf.launchers import processes
-from pytest_tfperf.launchers.processes import ForkServer, FreshInterpreters, Spawner, WorkerProcess
+from pytest_tfperf.workers import processes
+from pytest_tfperf.workers.processes import ForkServer, FreshInterpreters, Spawner, WorkerProcess
+from pytest_tfperf.workers.wire import Listener
 
 PATIENT = 60
 

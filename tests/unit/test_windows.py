@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_tfperf.bench.windows import LEAST_WINDOWS, SMOKE, Plan, run_attempt, window_steps
+from pytest_tfperf.core.run import Attempt, Window
 from pytest_tfperf.errors import MeasurementError, WorkloadError
-from pytest_tfperf.measuring.windows import LEAST_WINDOWS, SMOKE, Plan, run_attempt, window_steps
-from pytest_tfperf.trial import Attempt, Window
 
 
 class ScriptedRun:

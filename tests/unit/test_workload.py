@@ -7,8 +7,16 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from pytest_tfperf.core.workload import (
+    AllReduce,
+    Optimizer,
+    ParameterDevice,
+    Precision,
+    Trainer,
+    VariableUpdate,
+    Workload,
+)
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.workload import AllReduce, Optimizer, ParameterDevice, Precision, Trainer, VariableUpdate, Workload
 
 # Words that mean something in an id are among them, so that a name made of them is tried.
 words = st.sampled_from(

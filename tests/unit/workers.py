@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pytest_tfperf.parts import Input, Parts
-from pytest_tfperf.trial import Window
+from pytest_tfperf.core.run import Window
+from pytest_tfperf.core.step_parts import Input, Parts
 
 
 @dataclass(kw_only=True)

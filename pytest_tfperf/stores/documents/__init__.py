@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.baseline import Change
+from pytest_tfperf.core.baseline import Change
 from pytest_tfperf.errors import DocumentError
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.documents import azure, lambda_cpu, tensorpack

@@ -12,14 +12,14 @@ from itertools import accumulate
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import DocumentError
 from pytest_tfperf.stores import tf_cnn_log
 from pytest_tfperf.stores.documents.imported import Imported, Origin, published, unambiguous
 from pytest_tfperf.stores.documents.tables import Block, Row, blocks, count, figure, tables
-from pytest_tfperf.workload import VariableUpdate, Workload
 
 if TYPE_CHECKING:
-    from pytest_tfperf.baseline import Baseline
+    from pytest_tfperf.core.baseline import Baseline
     from pytest_tfperf.stores.tf_cnn_log import Log
 
 NAME: Final = "azure-k80-tensorflow-benchmark.md"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.baseline import PUBLISHED_TOLERANCE, Baseline, Key, Provenance
+from pytest_tfperf.core.baseline import PUBLISHED_TOLERANCE, Baseline, Key, Provenance
 from pytest_tfperf.errors import DocumentError
 
 if TYPE_CHECKING:
-    from pytest_tfperf.workload import Workload
+    from pytest_tfperf.core.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)

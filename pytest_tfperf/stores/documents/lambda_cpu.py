@@ -12,13 +12,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pytest_tfperf.core.workload import AllReduce, ParameterDevice, VariableUpdate, Workload
 from pytest_tfperf.errors import DocumentError, one_of
 from pytest_tfperf.stores.documents.imported import Imported, Origin, published, unambiguous
 from pytest_tfperf.stores.documents.tables import figure, tables
-from pytest_tfperf.workload import AllReduce, ParameterDevice, VariableUpdate, Workload
 
 if TYPE_CHECKING:
-    from pytest_tfperf.baseline import Baseline
+    from pytest_tfperf.core.baseline import Baseline
     from pytest_tfperf.stores.documents.tables import Table
 
 NAME: Final = "lambda-cpu-benchmark.md"

@@ -10,13 +10,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pytest_tfperf.core.workload import Trainer, VariableUpdate, Workload
 from pytest_tfperf.errors import DocumentError
 from pytest_tfperf.stores.documents.imported import Imported, Origin, published, unambiguous
 from pytest_tfperf.stores.documents.tables import count, figure, tables
-from pytest_tfperf.workload import Trainer, VariableUpdate, Workload
 
 if TYPE_CHECKING:
-    from pytest_tfperf.baseline import Baseline
+    from pytest_tfperf.core.baseline import Baseline
     from pytest_tfperf.stores.documents.tables import Table
 
 NAME: Final = "tensorpack-multigpu-dgx1.md"

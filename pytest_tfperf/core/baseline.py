@@ -1,0 +1,103 @@
+"""The reference that a throughput is held against: the `Baseline` noun and its key."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from pytest_tfperf.core.canary import Canaries
+from pytest_tfperf.errors import BaselineError
+
+PUBLISHED_TOLERANCE = 0.05
+"""What a published figure accepts both ways, where its row says nothing else."""
+
+
+class Provenance(StrEnum):
+    """`published`: a document's figure; `measured`: recorded by `--update-baselines`."""
+
+    PUBLISHED = "published"
+    MEASURED = "measured"
+
+
+class Key(NamedTuple):
+    """What identifies a row within a machine's file: workload id and nodes x devices per node, as in "2x4"."""
+
+    workload: str
+    topology: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """One row of `baselines/<machine>.csv`.
+
+    Args:
+        machine: the file's name without `.csv`.
+        key: workload id and topology.
+        reference: images per second, over all devices; positive.
+        lower: the accepted drop as ReFrame writes it, -0.05 for 5 %; -inf for none; None: the default holds.
+        upper: the accepted rise, 0.05 for 5 %; inf for none; None: the default holds.
+        provenance: published or measured.
+        source: the document and its place, or the command that measured.
+        date: ISO date of the measurement (of the document, as far as it says).
+        runs: fresh runs behind the reference.
+        spread: standard deviation between the runs' log throughputs; None where one run can't tell.
+        prefix: how far a run's first windows lie above the whole run, in log throughputs: clocks fall under load.
+        gpu: the GPUs' name, "" on CPUs.
+        gpu_fp32_tflops: one GPU's peak FP32 rate, for floors; None on CPUs and where it isn't known.
+        canaries: what the machine gave by itself meanwhile; None on GPUs, and where it isn't known.
+        environment: software versions of then, "tensorflow=2.21.0 keras=3.15.1".
+        note: what a reader must know of the figure.
+
+    Raises:
+        BaselineError: a reference, tolerance, count or spread that can't be one.
+    """
+
+    machine: str
+    key: Key
+    reference: float
+    lower: float | None = None
+    upper: float | None = None
+    provenance: Provenance = Provenance.MEASURED
+    source: str = ""
+    date: str = ""
+    runs: int = 1
+    spread: float | None = None
+    prefix: float = 0.0
+    gpu: str = ""
+    gpu_fp32_tflops: float | None = None
+    canaries: Canaries | None = None
+    environment: str = ""
+    note: str = ""
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it was measured here, and is no document's figure."""
+        return self.provenance is Provenance.MEASURED
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.reference) and self.reference > 0):
+            raise BaselineError(f"reference {self.reference!r} is not a throughput: images/s must be above 0")
+        if self.lower is not None and not self.lower < 0:
+            raise BaselineError(f"lower {self.lower:g}: write the accepted drop as a negative fraction, -0.05 for 5 %")
+        if self.lower is not None and not (self.lower > -1 or math.isinf(self.lower)):
+            raise BaselineError(
+                f"lower {self.lower:g}: no drop is larger than the whole; write -0.05 for 5 %, or -inf to accept any"
+            )
+        if self.upper is not None and not self.upper > 0:
+            raise BaselineError(f"upper {self.upper:g}: write the accepted rise as a positive fraction, 0.05 for 5 %")
+        if self.runs < 1:
+            raise BaselineError(f"runs {self.runs!r}: a reference rests on at least one run")
+        if self.spread is not None and not (math.isfinite(self.spread) and self.spread >= 0):
+            raise BaselineError(f"spread {self.spread:g}: a standard deviation is 0 or more, or empty where not known")
+        if not math.isfinite(self.prefix):
+            raise BaselineError(f"prefix {self.prefix!r}: a difference of log throughputs is a number; empty for none")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row that was written: what held before (a published row of the same key counts) and what holds now."""
+
+    old: Baseline | None
+    new: Baseline

@@ -1,0 +1,221 @@
+"""A trial summarised: images per second, its interval, and tf_cnn_benchmarks' statistics over windows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_tfperf.core.run import Attempt, Trial, Window
+
+_TRIM = 0.2  # of the windows at either end: a neighbour's burst on a shared machine spoils several windows in a row
+_MAX_AUTOCORRELATION = 0.8
+_LEAST_TO_TELL = 3  # values, for an error of their mean
+
+
+@dataclass(frozen=True, slots=True)
+class RunValue:
+    """One worker's throughput.
+
+    Args:
+        log_rate: natural logarithm of images per second: the 20 % trimmed mean over windows; where steps fetch their
+            batches all images over all seconds.
+        error: standard error of `log_rate` from the windows alone, corrected for their autocorrelation; what differs
+            between worker processes is not in it. inf where there are too few windows to tell.
+        windows: how many were timed.
+    """
+
+    log_rate: float
+    error: float
+    windows: int
+
+    @property
+    def images_per_sec(self) -> float:
+        """The value in images per second."""
+        return math.exp(self.log_rate)
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A window of a trial.
+
+    Args:
+        run: which worker, from 1.
+        window: which of its timed windows, from 1; 0: one of its warm-up.
+        step: the window's last step, counted from the first of the warm-up.
+    """
+
+    run: int
+    window: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throughput:
+    """What is judged, shown and recorded of a trial.
+
+    Args:
+        images_per_sec: over all devices: the run's value (`run_value`); over several runs their Hodges-Lehmann median.
+        low, high: 95 % interval. From one run it covers the windows' noise only; from several, the runs' too.
+        runs: one value for each fresh worker, in order.
+        mean_images_per_sec, uncertainty, jitter: as tf_cnn_benchmarks defines them, but over windows where it has steps
+            (scripts/tf_cnn_benchmarks, `log_fn`): images / mean seconds, std(speeds) / sqrt(n), 1.4826 * MAD(speeds).
+        steps: timed steps in all.
+        images_per_step: batch size times replicas.
+        compile_seconds: the first run's first call; None in a log.
+        loss: the last timed step's loss, or the first window's that is not finite; None in a log without one.
+        diverged: where the loss first was not finite, warm-up included; None where it is finite.
+    """
+
+    images_per_sec: float
+    low: float
+    high: float
+    runs: tuple[RunValue, ...]
+    mean_images_per_sec: float
+    uncertainty: float
+    jitter: float
+    steps: int
+    images_per_step: int
+    compile_seconds: float | None = None
+    loss: float | None = None
+    diverged: Spot | None = None
+
+    @property
+    def windows(self) -> int:
+        """Timed windows over all runs."""
+        return sum(run.windows for run in self.runs)
+
+
+def summarise(trial: Trial) -> Throughput:
+    """The throughput of a trial that has at least one attempt with at least one window."""
+    runs = tuple(run_value(attempt) for attempt in trial.attempts)
+    centre = hodges_lehmann([run.log_rate for run in runs])
+    half = _half_interval(runs)
+    windows = [(w, a.images_per_step) for a in trial.attempts for w in a.windows]
+    loss = _loss([w for w, _ in windows])
+    mean, uncertainty, jitter = window_statistics([w for w, _ in windows], windows[0][1])
+    return Throughput(
+        images_per_sec=math.exp(centre),
+        low=math.exp(centre - half),
+        high=math.exp(centre + half),
+        runs=runs,
+        mean_images_per_sec=mean,
+        uncertainty=uncertainty,
+        jitter=jitter,
+        steps=sum(w.steps for w, _ in windows),
+        images_per_step=windows[0][1],
+        compile_seconds=trial.attempts[0].compile_seconds,
+        loss=loss,
+        diverged=_diverged(trial) if loss is not None and not math.isfinite(loss) else None,
+    )
+
+
+def _loss(windows: Sequence[Window]) -> float | None:
+    """The last loss, but the first that is no number where there is one: NaN is not mended by what comes after."""
+    return next((w.loss for w in windows if w.loss is not None and not math.isfinite(w.loss)), windows[-1].loss)
+
+
+def _diverged(trial: Trial) -> Spot | None:
+    for run, attempt in enumerate(trial.attempts, 1):
+        steps = 0
+        for place, window in enumerate((*attempt.warmup, *attempt.windows), 1 - len(attempt.warmup)):
+            steps += window.steps
+            if window.loss is not None and not math.isfinite(window.loss):
+                return Spot(run, max(place, 0), steps)
+    return None
+
+
+def run_value(attempt: Attempt) -> RunValue:
+    """One worker's value: a log's own total where it states one, else the robust mean of its windows' log rates.
+
+    Where steps fetch their batches it is the plain total: an input pipeline that gives a file's batches at once and
+    then waits for the next file stalls in few windows, and a trimmed mean would leave just these out.
+    """
+    rates = [math.log(attempt.images_per_step * w.steps / w.seconds) for w in attempt.windows]
+    value, error = _total(attempt) if attempt.fetches else robust_mean(rates)
+    if attempt.stated_images_per_sec is not None:
+        value = math.log(attempt.stated_images_per_sec)
+    return RunValue(value, error, len(rates))
+
+
+def _total(attempt: Attempt) -> tuple[float, float]:
+    """All images over all seconds, as a logarithm, and its standard error: that of the mean time of a step."""
+    steps, seconds = (sum(getattr(w, name) for w in attempt.windows) for name in ("steps", "seconds"))
+    value = math.log(attempt.images_per_step * steps / seconds)
+    if len(attempt.windows) < _LEAST_TO_TELL:
+        return value, math.inf
+    relative = [w.seconds / w.steps * steps / seconds for w in attempt.windows]
+    return value, statistics.stdev(relative) / math.sqrt(len(relative)) * _inflation(relative)
+
+
+def robust_mean(values: Sequence[float]) -> tuple[float, float]:
+    """The 20 % trimmed mean of a series and its standard error; inf where there are too few values to tell.
+
+    Yuen's standard error for a trimmed mean, winsorised sd * sqrt(n) / h of h values that are kept (for n a multiple
+    of 5 that is sd / (0.6 sqrt(n))), times sqrt((1+r)/(1-r)) for values that resemble their neighbours, r the lag-1
+    autocorrelation.
+    """
+    in_order = sorted(values)
+    cut = (len(values) - _kept(len(values))) // 2
+    return statistics.fmean(in_order[cut : len(values) - cut]), _error(values, in_order, cut)
+
+
+def window_statistics(windows: Sequence[Window], images_per_step: int) -> tuple[float, float, float]:
+    """Mean images/s, uncertainty and jitter by tf_cnn_benchmarks' formulas, with windows in the place of steps."""
+    speeds = [images_per_step * w.steps / w.seconds for w in windows]
+    mean = images_per_step * sum(w.steps for w in windows) / sum(w.seconds for w in windows)
+    middle = statistics.median(speeds)
+    jitter = 1.4826 * statistics.median(abs(speed - middle) for speed in speeds)
+    return mean, statistics.pstdev(speeds) / math.sqrt(len(speeds)), jitter
+
+
+def hodges_lehmann(values: Sequence[float]) -> float:
+    """The median of all pairs' means, a pair of one included: nearly the mean where all is well, robust to one outlier.
+
+    (Hodges and Lehmann 1963.)
+    """
+    return statistics.median((a + b) / 2 for i, a in enumerate(values) for b in values[i:])
+
+
+def _error(rates: Sequence[float], sorted_rates: Sequence[float], cut: int) -> float:
+    n = len(rates)
+    if n < _LEAST_TO_TELL:
+        return math.inf
+    low, high = sorted_rates[cut], sorted_rates[n - 1 - cut]
+    winsorised = [min(max(rate, low), high) for rate in rates]
+    return statistics.stdev(winsorised) * _inflation(winsorised) * math.sqrt(n) / (n - 2 * cut)
+
+
+def _inflation(values: Sequence[float]) -> float:
+    """What a mean's standard error grows by where values resemble their neighbours."""
+    r = min(max(_autocorrelation(values) + 1 / len(values), 0.0), _MAX_AUTOCORRELATION)
+    return math.sqrt((1 + r) / (1 - r))
+
+
+def _kept(windows: int) -> int:
+    """Windows that the trimmed mean keeps."""
+    return windows - 2 * int(_TRIM * windows)
+
+
+def _autocorrelation(values: Sequence[float]) -> float:
+    mean = statistics.fmean(values)
+    squares = sum((v - mean) ** 2 for v in values)
+    if squares == 0:
+        return 0.0
+    return sum((a - mean) * (b - mean) for a, b in itertools.pairwise(values)) / squares
+
+
+def _half_interval(runs: Sequence[RunValue]) -> float:
+    from scipy.special import stdtrit
+
+    within = math.inf
+    if all(math.isfinite(run.error) for run in runs):
+        freedom = sum(_kept(run.windows) - 1 for run in runs)  # Yuen's: the windows that are kept, less one a run
+        within = math.sqrt(sum(run.error**2 for run in runs)) / len(runs) * float(stdtrit(freedom, 0.975))
+    if len(runs) < 2:
+        return within
+    between = statistics.stdev([run.log_rate for run in runs]) / math.sqrt(len(runs))
+    between *= float(stdtrit(len(runs) - 1, 0.975))
+    return max(between, within) if math.isfinite(within) else between

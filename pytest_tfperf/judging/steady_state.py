@@ -1,0 +1,101 @@
+"""When a run has settled: which of its first windows still belong to the warm-up, and whether it ever settles."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from pytest_tfperf.core.run import Window
+
+LEAST_WINDOWS = 20
+"""Below this a drift can't be told from noise, and nothing is said of it."""
+
+_MOST_DISCARDED = 1 / 3  # a run that settles later than that has not settled
+# A noisy machine must still get a result, so only what would change a verdict counts: a drift or a step of 10 %, or two
+# modes 10 % apart, and each far beyond what the windows' own scatter makes.
+_LEAST_SHIFT = math.log(1.10)
+_SCATTERS = 5.0
+_LEAST_SHARE = 0.25  # of the windows in the smaller of two modes
+
+
+def settled_from(windows: Sequence[Window], *, fetches: bool = False) -> int:
+    """How many of the first windows to discard: what minimises MSER, the squared standard error of the rest's mean.
+
+    White 1997, "An effective truncation heuristic for bias reduction in simulation output". Zero for few windows, and
+    where the first third is no different from the rest.
+    """
+    rates = _rates(windows)
+    if len(rates) < LEAST_WINDOWS:
+        return 0
+    best = _least_mser(rates)
+    early, rest = rates[:best], rates[best:]
+    if not early:
+        return 0
+    faster = statistics.median(early) - statistics.median(rest)
+    # MSER alone would discard a few windows of pure noise in most runs. What falls by a tenth was no warm-up, unless
+    # batches lay ready at first.
+    if abs(faster) < 3 * _scatter(rest) or (faster > _LEAST_SHIFT and not fetches):
+        return 0
+    return best
+
+
+def unsettled(windows: Sequence[Window], *, fetches: bool = False) -> str:
+    """Why a run's timed windows are no steady state, in one sentence; "" where they are one.
+
+    Steps that fetch their batches may well have two speeds, with a batch that lay ready and without.
+    """
+    rates = _rates(windows)
+    if len(rates) < LEAST_WINDOWS:
+        return ""
+    return _drift(rates) or ("" if fetches else _two_modes(rates))
+
+
+def _drift(rates: Sequence[float]) -> str:
+    third = len(rates) // 3
+    parts = [rates[:third], rates[third:-third], rates[-third:]]
+    first, middle, last = (statistics.median(part) for part in parts)
+    scatter = statistics.median(_scatter(part) for part in parts)
+    change = last - first
+    if abs(change) < max(_LEAST_SHIFT, _SCATTERS * scatter):
+        return ""
+    way = "falls" if change < 0 else "rises"
+    between = min(first, last) <= middle <= max(first, last)
+    if not between:
+        return ""
+    return f"it never settles: the throughput {way} by {abs(math.expm1(change)):.0%} from its first to its last third"
+
+
+def _two_modes(rates: Sequence[float]) -> str:
+    """The widest gap in the sorted windows, with enough of them on either side and little scatter within."""
+    ordered = sorted(rates)
+    least = math.ceil(_LEAST_SHARE * len(ordered))
+    gaps = [(ordered[i] - ordered[i - 1], i) for i in range(least, len(ordered) - least + 1)]
+    gap, split = max(gaps)
+    low, high = ordered[:split], ordered[split:]
+    apart = statistics.median(high) - statistics.median(low)
+    if gap < max(_LEAST_SHIFT / 2, _SCATTERS * max(_scatter(low), _scatter(high))) or apart < _LEAST_SHIFT:
+        return ""
+    return f"it never settles: {len(low)} windows are {-math.expm1(-apart):.0%} slower than the other {len(high)}"
+
+
+def _rates(windows: Sequence[Window]) -> list[float]:
+    return [math.log(w.steps / w.seconds) for w in windows]
+
+
+def _least_mser(rates: Sequence[float]) -> int:
+    """The cut with the least variance / count of what remains, from running sums: this is asked every ten windows."""
+    count, total, squares = 0, 0.0, 0.0
+    found: list[tuple[float, int]] = []
+    middle = statistics.median(rates)  # sums of squares lose their digits far from zero
+    for cut in range(len(rates) - 1, -1, -1):
+        count, total, squares = count + 1, total + rates[cut] - middle, squares + (rates[cut] - middle) ** 2
+        if cut <= len(rates) * _MOST_DISCARDED:
+            found.append(((squares / count - (total / count) ** 2) / count, cut))
+    return min(found)[1]
+
+
+def _scatter(rates: Sequence[float]) -> float:
+    """Median absolute deviation, scaled to a normal's standard deviation."""
+    middle = statistics.median(rates)
+    return 1.4826 * statistics.median(abs(rate - middle) for rate in rates)

@@ -1,0 +1,1 @@
+"""How training starts and ends: launchers, the wire to the workers, failures."""
