@@ -25,7 +25,7 @@ matplotlib.use("agg")
 from matplotlib import pyplot
 
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.run import Attempt, Trial, Window
+from pytest_tfperf.core.run import Run, Trial, Window
 from pytest_tfperf.core.throughput import _kept, hodges_lehmann, run_value, summarise
 from pytest_tfperf.core.verdict import _CLEAR, Outcome, Tolerance, Verdict, _Limits
 from pytest_tfperf.judging.common_drift import Level
@@ -79,7 +79,7 @@ def windows() -> Any:
     return figure
 
 
-def _draw_windows(panel: Any, attempt: Attempt) -> None:
+def _draw_windows(panel: Any, attempt: Run) -> None:
     rates = [attempt.images_per_step * w.steps / w.seconds for w in attempt.windows]
     ends = [sum(w.seconds for w in attempt.windows[: place + 1]) for place in range(len(rates))]
     in_order = sorted(range(len(rates)), key=rates.__getitem__)
@@ -261,7 +261,7 @@ def _night(source: random.Random, spread: float, loss: float) -> Outcome:
 
 def _judged(drops: Sequence[float], reference: float, spread: float) -> Verdict:
     trial = Trial(
-        tuple(Attempt(windows=(Window(1, 1.0),), images_per_step=1, stated_images_per_sec=math.exp(d)) for d in drops)
+        tuple(Run(windows=(Window(1, 1.0),), images_per_step=1, stated_images_per_sec=math.exp(d)) for d in drops)
     )
     row = Baseline(machine="simulated", key=KEY, reference=math.exp(reference), runs=BASELINE_RUNS, spread=spread)
     return judge(summarise(trial), row, Tolerance(), _noise(spread), tests=TESTS)

@@ -14,7 +14,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from pytest_tfperf.core.telemetry import disturbance
+from pytest_tfperf.core.samples import disturbance
 from pytest_tfperf.hardware.processes import read_processes
 from pytest_tfperf.hardware.sampler import Sampler
 

@@ -40,9 +40,9 @@ from pytest_tfperf.bench.bench import Bench
 from pytest_tfperf.bench.windows import Plan
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.canary import Canaries
-from pytest_tfperf.core.measurement import Record
-from pytest_tfperf.core.run import Attempt, Window
-from pytest_tfperf.core.step_parts import Parts
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.run import Run, Window
+from pytest_tfperf.core.step_profile import StepProfile
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.topology import Host, Topology
 from pytest_tfperf.core.verdict import Outcome, Verdict
@@ -113,7 +113,7 @@ class SimulatedRun:
     def receive(self) -> Window:
         return next(self.source)
 
-    def examine(self, **_: bool) -> Parts:
+    def examine(self, **_: bool) -> StepProfile:
         raise MeasurementError("a simulated worker is made of no parts")
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class RunLevelBench(Bench):
 
     machine: Machine
 
-    def _attempt(self, workload: Workload, *_: object, **__: object) -> Attempt:
+    def _attempt(self, workload: Workload, *_: object, **__: object) -> Run:
         level = self.machine.run_level(workload)
         return _stated(level, level + self.machine.random.gauss(0, _error_of(100)), self.machine.random)
 
@@ -146,9 +146,9 @@ def _error_of(windows: int) -> float:
     return WINDOW_SD * math.sqrt((1 + WINDOW_R) / (1 - WINDOW_R) / windows)
 
 
-def _stated(level: float, value: float, rng: random.Random) -> Attempt:
+def _stated(level: float, value: float, rng: random.Random) -> Run:
     first = level + rng.gauss(0, _error_of(20))  # what the first 20 windows say, for the night's common shift
-    return Attempt(
+    return Run(
         windows=(Window(1, STEP_SECONDS / math.exp(first), 1.0),),
         images_per_step=IMAGES,
         stated_images_per_sec=IMAGES / STEP_SECONDS * math.exp(value),
@@ -179,7 +179,7 @@ class Memory:
     def nights(self, baseline: Baseline) -> tuple[Night, ...]:
         return tuple(self.past[baseline.key])
 
-    def append(self, record: Record, *, replaces: int | None = None) -> int:
+    def append(self, record: Measurement, *, replaces: int | None = None) -> int:
         del replaces  # a test has one night
         verdict = record.verdict
         if verdict is None or verdict.baseline is None or verdict.waits:  # a baseline's run, or INVALID
@@ -217,7 +217,7 @@ def record_baselines(machine: Machine) -> dict[Key, Baseline]:
     return rows
 
 
-def run_night(machine: Machine, memory: Memory, bench_type: type[Bench]) -> dict[Workload, Record]:
+def run_night(machine: Machine, memory: Memory, bench_type: type[Bench]) -> dict[Workload, Measurement]:
     """One night of the whole suite, as pytest runs it: all tests once, then the undecided ones again."""
     machine.next_night()
     bench: Any = bench_type(

@@ -14,7 +14,7 @@ from pytest_tfperf.bench.windows import SMOKE, Plan
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
-from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance
@@ -59,10 +59,10 @@ class ThroughputFixture:
 
     session: Session
     test: str
-    records: list[Record] = field(default_factory=list)
+    records: list[Measurement] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
     _over: bool = False
-    _to_save: list[Record] = field(default_factory=list)
+    _to_save: list[Measurement] = field(default_factory=list)
     _remarks: list[str] = field(default_factory=list)
 
     def check(
@@ -226,7 +226,7 @@ class ThroughputFixture:
             return
         for remark in self._remarks:
             warn(remark)
-        found: dict[Consequence, list[Record | Comparison]] = {kind: [] for kind in Consequence}
+        found: dict[Consequence, list[Measurement | Comparison]] = {kind: [] for kind in Consequence}
         for judged in self._judged:
             found[consequence(judged, self.session.settings)].append(judged)
         for record in self.records:
@@ -267,7 +267,7 @@ class ThroughputFixture:
     def failed(self) -> str:
         """What fails the test although it came to no end: the regressions that were confirmed before that; else ""."""
         settings = self.session.settings
-        decided = [j for j in self._judged if not (isinstance(j, Record) and j.undecided)]
+        decided = [j for j in self._judged if not (isinstance(j, Measurement) and j.undecided)]
         return self._messages([j for j in decided if consequence(j, settings) is Consequence.FAILS])
 
     def _refuse(self, *topologies: Topology) -> None:
@@ -279,7 +279,7 @@ class ThroughputFixture:
         if any(not on.is_taken for on in topologies):
             raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")
 
-    def _earlier(self, workload: Workload, on: Topology) -> Record | None:
+    def _earlier(self, workload: Workload, on: Topology) -> Measurement | None:
         """What this very call gave when the test ran first, where it runs again to be decided.
 
         Raises:
@@ -298,7 +298,7 @@ class ThroughputFixture:
         return record
 
     @property
-    def _judged(self) -> list[Record | Comparison]:
+    def _judged(self) -> list[Measurement | Comparison]:
         return [*self.records, *self.comparisons]
 
     def _ours(self, workload: Workload) -> Side:
@@ -352,7 +352,9 @@ class ThroughputFixture:
             test=self.test, place=len(self.records), workload=workload, topology=on, plan=plan, tolerance=accepted
         )
 
-    def _recorded(self, taking: Taking, measured: Callable[[], Record], earlier: Record | None = None) -> Record:
+    def _recorded(
+        self, taking: Taking, measured: Callable[[], Measurement], earlier: Measurement | None = None
+    ) -> Measurement:
         """What is measured, with its trial kept where that is asked for; also of what came to nothing."""
         try:
             record = measured()
@@ -364,23 +366,23 @@ class ThroughputFixture:
         self.session.recorder.keep(record, taking)
         return record
 
-    def _next(self, earlier: Record | None = None) -> str:
+    def _next(self, earlier: Measurement | None = None) -> str:
         """Below what came to nothing: what the runs before had measured, and the command that measures again."""
         before = f"\nbefore that: {headline(earlier)}" if earlier is not None else ""
         return f"{before}\n  rerun       {rerun(self.test, self.session.settings.again)}"
 
-    def _keep(self, record: Record) -> Throughput:
+    def _keep(self, record: Measurement) -> Throughput:
         self.records.append(record)
         self.session.records.append(record)
         return record.throughput
 
-    def _messages(self, judged: Sequence[Record | Comparison]) -> str:
+    def _messages(self, judged: Sequence[Measurement | Comparison]) -> str:
         again = self.session.settings.again
         return "\n\n".join(
-            message(j, again) if isinstance(j, Record) else comparisons.message(j, again) for j in judged
+            message(j, again) if isinstance(j, Measurement) else comparisons.message(j, again) for j in judged
         )
 
-    def _failure(self, judged: Sequence[Record | Comparison]) -> AssertionError:
+    def _failure(self, judged: Sequence[Measurement | Comparison]) -> AssertionError:
         """The exception of the gravest outcome, with all that there is to say."""
         outcomes = {outcome_of(j) for j in judged}
         kinds = (kind for outcome, kind in _FAILURE_OF.items() if outcome in outcomes)

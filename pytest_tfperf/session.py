@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pytest_tfperf.core.baseline import Baseline, Change, Key
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.consequence import EXIT_REGRESSED, EXIT_USAGE, exit_status
-from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload
@@ -56,9 +56,9 @@ class Session:
         self.refused: dict[str, list[str]] = {}  # tests whose parameters ask for what can't be, and why
         self.marks: dict[str, tuple[bool, bool]] = {}  # whether a test is marked `cpu`, and `gpu`
         self.reading: set[str] = set()  # the tests whose parameters name a pipeline that reads photographs
-        self.records: list[Record] = []
+        self.records: list[Measurement] = []
         self.comparisons: dict[str, list[Comparison]] = {}
-        self.deferred: dict[str, list[Record]] = {}
+        self.deferred: dict[str, list[Measurement]] = {}
         self.changes: list[Change] = []
         self.keys: set[Key] = set()
         self.skipped: Counter[str] = Counter()
@@ -254,7 +254,7 @@ class Session:
             raise BaselineError(f"--tfperf-strict: {resolution.sentence(tight)}")
         return resolution.sentence(tight) if tight else ""
 
-    def defer(self, test: str, records: list[Record]) -> None:
+    def defer(self, test: str, records: list[Measurement]) -> None:
         """Keep what a test measured until it is run again, after all others."""
         self.deferred[test] = records
         self.records = [record for record in self.records if record not in records]
@@ -307,7 +307,7 @@ class Session:
         return summary.refused(faults, len(self.tests), what)
 
     @property
-    def _unsettled(self) -> list[Record]:
+    def _unsettled(self) -> list[Measurement]:
         """Of tests that were to be run again, and were not."""
         done = {record.test for record in self.records} | {test for test, _ in self.not_measured}
         return [record for test, records in self.deferred.items() if test not in done for record in records]

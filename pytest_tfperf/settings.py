@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.image_data import Data, OnCorrupt
 from pytest_tfperf.core.machine_key import check_name
-from pytest_tfperf.core.telemetry import MIB, Limits
+from pytest_tfperf.core.samples import MIB, Limits
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.workers.interpreters import find_python
 

@@ -11,17 +11,17 @@ from datetime import datetime
 from pytest_tfperf.bench.controls import SLOWER
 from pytest_tfperf.bench.environment import commit_of, environment
 from pytest_tfperf.bench.largest_batch import LargestBatch
-from pytest_tfperf.bench.one_run import TRIES, Attempts, Spoilt
+from pytest_tfperf.bench.one_run import TRIES, RunEngine, Spoilt
 from pytest_tfperf.bench.step_parts import brief
 from pytest_tfperf.bench.tonight import Tonight
 from pytest_tfperf.bench.windows import SMOKE, Enough, Plan, Watch
 from pytest_tfperf.core.baseline import Baseline, Change, Key
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.canary import Canaries
-from pytest_tfperf.core.measurement import Record
-from pytest_tfperf.core.run import Attempt, Trial
-from pytest_tfperf.core.step_parts import Input
-from pytest_tfperf.core.telemetry import remedy
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.run import Run, Trial
+from pytest_tfperf.core.samples import remedy
+from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
@@ -69,7 +69,7 @@ class Bench:
         look: Callable[[], Canaries | None] = look,
         largest_batch: LargestBatch | None = None,
     ) -> None:
-        self._attempts = Attempts(launcher, settings, watch, largest_batch)
+        self._attempts = RunEngine(launcher, settings, watch, largest_batch)
         self._watch = watch
         self._baselines = baselines
         self._history = history
@@ -78,11 +78,11 @@ class Bench:
         self._look = look
         self._machines: dict[str, Tonight] = {}
         self._judged: set[tuple[str, Key]] = set()
-        self._kept: dict[int, tuple[Record, int]] = {}  # by identity: each record, and its number in the history
+        self._kept: dict[int, tuple[Measurement, int]] = {}  # by identity: each record, and its number in the history
         self.not_kept = ""  # why the history is not whole
         self._all_ran = False
 
-    def measure(self, workload: Workload, topology: Topology, plan: Plan, *, test: str = "") -> Record:
+    def measure(self, workload: Workload, topology: Topology, plan: Plan, *, test: str = "") -> Measurement:
         """One fresh worker that nothing disturbed, all of the plan's steps, nothing judged; one window of a smoke run.
 
         Raises:
@@ -104,8 +104,8 @@ class Bench:
         tolerance: Tolerance | None = None,
         *,
         test: str = "",
-        earlier: Record | None = None,
-    ) -> Record:
+        earlier: Measurement | None = None,
+    ) -> Measurement:
         """Measure once and judge; where that decides nothing, the record is undecided, to be given back as `earlier`.
 
         With `earlier`, called when all tests have run once, one more fresh worker measures where the verdict still
@@ -167,7 +167,7 @@ class Bench:
             self.not_kept = self.not_kept or str(error)
             return ()
 
-    def _keep(self, record: Record, earlier: Record | None) -> None:
+    def _keep(self, record: Measurement, earlier: Measurement | None) -> None:
         """In the history, in the place of `earlier`: after each run, so that a kill costs none that ended.
 
         A full disk must not cost the verdict that was just reached.
@@ -178,7 +178,7 @@ class Bench:
         except TfperfError as error:
             self.not_kept = self.not_kept or str(error)
 
-    def save(self, record: Record) -> Change:
+    def save(self, record: Measurement) -> Change:
         """Make a rehearsed record this machine's baseline.
 
         Raises:
@@ -204,7 +204,7 @@ class Bench:
             self._watch.done()
         return tonight.shift
 
-    def _speaks_against(self, attempt: Attempt, topology: Topology, baseline: Baseline) -> str:
+    def _speaks_against(self, attempt: Run, topology: Topology, baseline: Baseline) -> str:
         """Why bad news is not believed: a test that passed tonight shows that the machine is slower by now."""
         tonight = self._tonight(topology)
         lost = math.log(baseline.reference) + tonight.shift.credited - run_value(attempt).log_rate
@@ -225,8 +225,8 @@ class Bench:
             return None
 
     def _rehearse(
-        self, workload: Workload, topology: Topology, plan: Plan, test: str, earlier: Record | None
-    ) -> Record:
+        self, workload: Workload, topology: Topology, plan: Plan, test: str, earlier: Measurement | None
+    ) -> Measurement:
         """One more run towards a baseline; slow spells and noise ask for more, up to twice as many."""
         started = time.monotonic() - (earlier.seconds if earlier else 0.0)
         trial = self._one_more(earlier.trial if earlier else Trial(()), workload, topology, plan)
@@ -234,7 +234,7 @@ class Bench:
         wanted = runs_wanted([run_value(attempt) for attempt in trial.attempts], self._settings.runs)
         return self._finish(workload, topology, trial, started, test, runs_wanted=wanted, earlier=earlier)
 
-    def _attempt(self, workload: Workload, topology: Topology, plan: Plan, enough: Enough = lambda _: False) -> Attempt:
+    def _attempt(self, workload: Workload, topology: Topology, plan: Plan, enough: Enough = lambda _: False) -> Run:
         return self._attempts.one(workload, topology, plan, enough)
 
     def _one_more(
@@ -312,10 +312,10 @@ class Bench:
         document: Baseline | None = None,
         runs_wanted: int = 0,
         device_data: float | None = None,
-        earlier: Record | None = None,
-    ) -> Record:
+        earlier: Measurement | None = None,
+    ) -> Measurement:
         throughput, worker, commit = summarise(trial), trial.attempts[-1].environment, commit_of(self._settings.root)
-        record = Record(
+        record = Measurement(
             test=test,
             workload=workload,
             topology=topology.shape,

@@ -21,10 +21,10 @@ from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.comparison import LEAST_PAIRS, Comparison, Finding, How, Measured, SetAside, decide
 from pytest_tfperf.core.image_data import Data
-from pytest_tfperf.core.run import Attempt, Trial
-from pytest_tfperf.core.step_parts import Input
+from pytest_tfperf.core.run import Run, Trial
+from pytest_tfperf.core.samples import remedy
+from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.supported import require_possible
-from pytest_tfperf.core.telemetry import remedy
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance
@@ -249,7 +249,7 @@ class _Pairs:
         attempts = {name: self._alone(name, side, examined) for name, side in self._in_order(b_first)}
         return pair_of_runs(attempts["a"], attempts["b"])
 
-    def device_data(self, side: Side, attempts: Sequence[Attempt]) -> float | None:
+    def device_data(self, side: Side, attempts: Sequence[Run]) -> float | None:
         """Images/s on data that lies on the devices, where the attempts fetched theirs; None where that fails."""
         if not any(attempt.parts is not None and attempt.parts.input is Input.FETCHED for attempt in attempts):
             return None
@@ -259,14 +259,14 @@ class _Pairs:
         except (TfperfError, OSError):
             return None
 
-    def _alone(self, name: str, side: Side, examined: bool) -> Attempt:
+    def _alone(self, name: str, side: Side, examined: bool) -> Run:
         try:
             return self._run(name, side, self._plan, examined=examined)
         except OutOfMemory as error:
             named = self._largest_batch.named(error, side.launcher, self._job(side), self._topology, self._plan)
             raise named from None
 
-    def _run(self, name: str, side: Side, plan: Plan, *, examined: bool = False) -> Attempt:
+    def _run(self, name: str, side: Side, plan: Plan, *, examined: bool = False) -> Run:
         try:
             with naming(self._topology, side.workload), closing(self._start(side, self._progress(name))) as run:
                 attempt = run_attempt(run, plan, self._watch)
@@ -274,7 +274,7 @@ class _Pairs:
         finally:
             self._watch.done()
 
-    def _examined(self, name: str, side: Side, run: TrainingRun, attempt: Attempt) -> Attempt:
+    def _examined(self, name: str, side: Side, run: TrainingRun, attempt: Run) -> Run:
         self._progress(name)("parts")
         cores, images_per_sec = self._topology.host.usable_cores, run_value(attempt).images_per_sec
         examiner = self._examiners[id(side.launcher)]
@@ -323,7 +323,7 @@ def _end(pairs: int, aside: int, seconds: float, cap: Cap, most: int) -> str | N
     return None
 
 
-def _measured(side: Side, attempts: list[Attempt], device_data: float | None = None) -> Measured:
+def _measured(side: Side, attempts: list[Run], device_data: float | None = None) -> Measured:
     trial = Trial(tuple(attempts))
     throughput = summarise(trial)
     return Measured(

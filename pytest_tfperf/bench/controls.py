@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from pytest_tfperf.bench.windows import Plan
-from pytest_tfperf.core.run import Attempt
+from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.workload import Workload
@@ -23,16 +23,16 @@ for one."""
 
 _ERRORS = 2.0  # standard errors of the two runs: a control of a few restless windows proves little
 
-Measure = Callable[[Workload, Topology, Plan], Attempt]
+Measure = Callable[[Workload, Topology, Plan], Run]
 
 
 class Controls:
     """The night's passing tests, taken in turns."""
 
     def __init__(self) -> None:
-        self._passed: deque[tuple[Workload, Topology, Plan, Attempt]] = deque()
+        self._passed: deque[tuple[Workload, Topology, Plan, Run]] = deque()
 
-    def add(self, workload: Workload, topology: Topology, plan: Plan, first: Attempt) -> None:
+    def add(self, workload: Workload, topology: Topology, plan: Plan, first: Run) -> None:
         """A test that passed, with its first run."""
         self._passed.append((workload, topology, plan, first))
 

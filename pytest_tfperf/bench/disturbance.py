@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from pytest_tfperf.core.conditions import Conditions, kept_of
-from pytest_tfperf.core.telemetry import Limits, disturbance, power_facts
+from pytest_tfperf.core.samples import Limits, disturbance, power_facts
+from pytest_tfperf.core.telemetry import Telemetry, kept_of
 from pytest_tfperf.hardware.sampler import Sampler
 
 
@@ -25,7 +25,7 @@ class Seen:
 
     disturbance: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
-    conditions: Conditions | None = None
+    conditions: Telemetry | None = None
 
 
 class Guard:

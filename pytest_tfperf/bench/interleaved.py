@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.bench.windows import LEAST_WINDOWS, Plan, window_steps
-from pytest_tfperf.core.run import Attempt, Window
+from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.throughput import robust_mean, run_value
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.workers.launcher import Progress, TrainingRun
@@ -26,8 +26,8 @@ class Pair:
         error: its standard error from the windows alone; what sets the two processes apart is not in it.
     """
 
-    a: Attempt
-    b: Attempt
+    a: Run
+    b: Run
     log_ratio: float
     error: float
 
@@ -67,13 +67,13 @@ def take_turns(a: TrainingRun, b: TrainingRun, plan: Plan, progress: Progress, *
     return pair_of_turns(second, first) if b_first else pair_of_turns(first, second)
 
 
-def pair_of_turns(a: Attempt, b: Attempt) -> Pair:
+def pair_of_turns(a: Run, b: Run) -> Pair:
     """A pair whose windows were taken in turns: each turn has a ratio of its own."""
     log_ratio, error = robust_mean([y - x for x, y in zip(_log_rates(a), _log_rates(b), strict=True)])
     return Pair(a=a, b=b, log_ratio=log_ratio, error=error)
 
 
-def pair_of_runs(a: Attempt, b: Attempt) -> Pair:
+def pair_of_runs(a: Run, b: Run) -> Pair:
     """A pair of whole runs, one after the other."""
     x, y = run_value(a), run_value(b)
     return Pair(a=a, b=b, log_ratio=y.log_rate - x.log_rate, error=math.hypot(x.error, y.error))
@@ -105,8 +105,8 @@ class _Side:
         self._run.request(steps)
         return self._run.receive()
 
-    def attempt(self) -> Attempt:
-        return Attempt(
+    def attempt(self) -> Run:
+        return Run(
             windows=tuple(self.windows),
             images_per_step=self._run.images_per_step,
             warmup=tuple(self._warmup),
@@ -116,5 +116,5 @@ class _Side:
         )
 
 
-def _log_rates(attempt: Attempt) -> Sequence[float]:
+def _log_rates(attempt: Run) -> Sequence[float]:
     return [math.log(attempt.images_per_step * w.steps / w.seconds) for w in attempt.windows]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pytest_tfperf.bench.requests import ON_A_GPU, hopeless, requested_bytes
 from pytest_tfperf.bench.windows import SMOKE, Plan, Watch, run_attempt
 from pytest_tfperf.core.gpu import gib
-from pytest_tfperf.core.run import Attempt
+from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, OutOfTime
 from pytest_tfperf.hardware.host import address_space_limit_bytes
@@ -200,10 +200,10 @@ class _Trying:
     def phase(self, name: str) -> None:
         self._watch.phase(f"out of memory; does batch_size {self._batch} fit? {name}")
 
-    def window(self, attempt: Attempt, plan: Plan) -> None:
+    def window(self, attempt: Run, plan: Plan) -> None:
         pass
 
-    def ended(self, attempt: Attempt) -> None:
+    def ended(self, attempt: Run) -> None:
         pass
 
     def done(self) -> None:

@@ -12,7 +12,7 @@ from pytest_tfperf.bench.naming import naming
 from pytest_tfperf.bench.step_parts import Examiner
 from pytest_tfperf.bench.windows import SMOKE, Enough, Plan, Watch, run_attempt
 from pytest_tfperf.core import catalogue
-from pytest_tfperf.core.run import Attempt
+from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.supported import require_possible
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.topology import Topology
@@ -36,7 +36,7 @@ class Spoilt(MeasurementError):
     """
 
     def __init__(
-        self, workload: Workload, topology: Topology, reason: str, advice: str, attempts: Sequence[Attempt]
+        self, workload: Workload, topology: Topology, reason: str, advice: str, attempts: Sequence[Run]
     ) -> None:
         super().__init__(f"{workload.id} on {topology.describe()}: INVALID: {reason} {advice}")
         self.of = (workload, topology)
@@ -44,7 +44,7 @@ class Spoilt(MeasurementError):
         self.attempts = tuple(attempts)
 
 
-class Attempts:
+class RunEngine:
     """Makes attempts; one for a session.
 
     Args:
@@ -65,7 +65,7 @@ class Attempts:
         self._largest_batch = largest_batch or LargestBatch(watch)
         self._examiner = Examiner()
 
-    def one(self, workload: Workload, topology: Topology, plan: Plan, enough: Enough = lambda _: False) -> Attempt:
+    def one(self, workload: Workload, topology: Topology, plan: Plan, enough: Enough = lambda _: False) -> Run:
         """An attempt that settled; says what disturbed it, if anything did, and what its step is made of.
 
         Raises:
@@ -85,7 +85,7 @@ class Attempts:
             data=self._data,
             cores=topology.host.usable_cores,
         )
-        tried: list[Attempt] = []
+        tried: list[Run] = []
         for _ in range(TRIES):
             try:
                 with naming(topology, workload):
@@ -99,7 +99,7 @@ class Attempts:
         advice = f"(and so in each of {TRIES} fresh workers). {advice}"
         raise Spoilt(workload, topology, attempt.unsettled, advice, tried)
 
-    def _watched(self, job: Job, plan: Plan, enough: Enough, cores: int) -> Attempt:
+    def _watched(self, job: Job, plan: Plan, enough: Enough, cores: int) -> Run:
         """One worker's attempt, with what else went on while it ran."""
         try:
             with closing(self._launcher.start(job, self._watch.phase)) as run:

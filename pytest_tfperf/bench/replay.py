@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.breakdown import breakdown
-from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Trial
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
@@ -63,7 +63,7 @@ def shape(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def replay(log: Path, of: Replay, store: BaselineStore, *, tests: int = 1) -> Record:
+def replay(log: Path, of: Replay, store: BaselineStore, *, tests: int = 1) -> Measurement:
     """Judge what a log says; a log is one run, so nothing can be measured again to confirm it.
 
     Args:
@@ -83,7 +83,7 @@ def replay(log: Path, of: Replay, store: BaselineStore, *, tests: int = 1) -> Re
     throughput = summarise(trial)
     found = reference_for(store, of.machine, Key(of.workload.id, of.topology), gpu_fp32_tflops=None)
     accepted = found.tolerance(of.tolerance, Tolerance())
-    return Record(
+    return Measurement(
         test="",
         file=str(log),
         workload=of.workload,
@@ -127,7 +127,7 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
 
 def replay_trial(
     path: Path, store: BaselineStore | None = None, *, machine: str = "", tolerance: Tolerance | None = None
-) -> Record:
+) -> Measurement:
     """Judge a recorded trial as its night did: run by run, until its verdict wants no more or no more were recorded.
 
     Args:
@@ -151,7 +151,7 @@ def replay_trial(
     accepted = found.tolerance(tolerance or recorded.tolerance, recorded.default_tolerance)
     trial, verdict = _judged(recorded, found, accepted)
     throughput = summarise(trial if trial.attempts else Trial(trial.set_aside))
-    return Record(
+    return Measurement(
         test=recorded.test,
         file=str(path),
         workload=recorded.workload,
@@ -170,7 +170,7 @@ def replay_trial(
     )
 
 
-def where_baselines_are(record: Record, store: BaselineStore | None) -> str:
+def where_baselines_are(record: Measurement, store: BaselineStore | None) -> str:
     """The next step where a replay found no baseline; "" where it found one.
 
     `store` is None where a trial was judged against what it had recorded.

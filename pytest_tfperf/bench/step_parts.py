@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from pytest_tfperf.bench.windows import Plan
 from pytest_tfperf.core.breakdown import products_fraction
-from pytest_tfperf.core.step_parts import Input, Parts
+from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.workers.launcher import Job, TrainingRun
@@ -32,7 +32,7 @@ class Examiner:
         self._rates: dict[object, float | None] = {}  # of one device's matrix products
         self._multiply_adds: dict[str, int | None] = {}
 
-    def parts(self, run: TrainingRun, job: Job, cores: int, images_per_sec: float) -> Parts | None:
+    def parts(self, run: TrainingRun, job: Job, cores: int, images_per_sec: float) -> StepProfile | None:
         """What the worker says; None where it can't: a measurement that came to its end is not lost by this.
 
         Args:

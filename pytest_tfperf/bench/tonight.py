@@ -9,7 +9,7 @@ from pytest_tfperf.bench.looks import Looks
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.canary import Canaries, moved
 from pytest_tfperf.core.measurement import environment_of
-from pytest_tfperf.core.run import Attempt
+from pytest_tfperf.core.run import Run
 from pytest_tfperf.judging.common_drift import Cause, Shift, prefix_drop, shift_of
 
 _PRODUCT = "numpy"  # whose matrix product the canaries time
@@ -26,9 +26,9 @@ class Tonight:
         self.controls = Controls()
         self.seconds_in_vain = 0.0  # spent on tests whose fresh workers were all disturbed
         self._looks = Looks(look)
-        self._first_runs: dict[tuple[str, Key], tuple[float, Attempt, Baseline]] = {}
+        self._first_runs: dict[tuple[str, Key], tuple[float, Run, Baseline]] = {}
 
-    def note(self, test: str, attempt: Attempt, baseline: Baseline) -> None:
+    def note(self, test: str, attempt: Run, baseline: Baseline) -> None:
         """A test's first run, and the machine's own row that it is held against."""
         self._first_runs[test, baseline.key] = prefix_drop(attempt, baseline), attempt, baseline
 
@@ -75,7 +75,7 @@ class Tonight:
         return [row.canaries for _, now, row in self._first_runs.values() if row.canaries and _comparable(now, row)]
 
 
-def _comparable(now: Attempt, row: Baseline) -> bool:
+def _comparable(now: Run, row: Baseline) -> bool:
     """Whether the canaries ran the same library then: another one's speed is not the machine's."""
     then, version = environment_of(row).get(_PRODUCT), now.environment.get(_PRODUCT)
     return then is None or version is None or then == version

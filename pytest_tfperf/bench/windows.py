@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from pytest_tfperf.core.run import Attempt, Window
+from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.judging.steady_state import settled_from, unsettled
 from pytest_tfperf.workers.launcher import TrainingRun
@@ -47,7 +47,7 @@ class Plan:
 SMOKE = Plan(steps=1, warmup_steps=0)
 """One window: does it run at all?"""
 
-Enough = Callable[[Attempt], bool]
+Enough = Callable[[Run], bool]
 """Asked now and then with the attempt so far: may it stop?"""
 
 
@@ -57,17 +57,17 @@ class Watch(Protocol):
     def phase(self, name: str) -> None:
         """A phase of the worker begins: "start", "model", ..., "warm-up", "steps"."""
 
-    def window(self, attempt: Attempt, plan: Plan) -> None:
+    def window(self, attempt: Run, plan: Plan) -> None:
         """A timed window came in; `attempt` holds all so far."""
 
-    def ended(self, attempt: Attempt) -> None:
+    def ended(self, attempt: Run) -> None:
         """All windows are in; `attempt` is what they come to: those that had not settled are warm-up in it."""
 
     def done(self) -> None:
         """The attempt is over, well or not."""
 
 
-def run_attempt(run: TrainingRun, plan: Plan, watch: Watch, enough: Enough = lambda _: False) -> Attempt:
+def run_attempt(run: TrainingRun, plan: Plan, watch: Watch, enough: Enough = lambda _: False) -> Run:
     """Warm up, then time windows until the plan's steps are spent or `enough` says so.
 
     Raises:
@@ -99,7 +99,7 @@ def run_attempt(run: TrainingRun, plan: Plan, watch: Watch, enough: Enough = lam
     return attempt
 
 
-def settled(attempt: Attempt) -> Attempt:
+def settled(attempt: Run) -> Run:
     """The attempt with its unsettled first windows counted as warm-up, and the reason where it never settled."""
     cut = settled_from(attempt.windows, fetches=attempt.fetches)
     return replace(
@@ -110,8 +110,8 @@ def settled(attempt: Attempt) -> Attempt:
     )
 
 
-def _attempt(run: TrainingRun, warmup: Sequence[Window], windows: Sequence[Window]) -> Attempt:
-    return Attempt(
+def _attempt(run: TrainingRun, warmup: Sequence[Window], windows: Sequence[Window]) -> Run:
+    return Run(
         windows=tuple(windows),
         images_per_step=run.images_per_step,
         warmup=tuple(warmup),

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from pytest_tfperf.core.canary import Canaries
 from pytest_tfperf.errors import BaselineError
 
 PUBLISHED_TOLERANCE = 0.05
@@ -42,11 +41,11 @@ class Baseline:
         source: the document and its place, or the command that measured.
         date: ISO date of the measurement (of the document, as far as it says).
         runs: fresh runs behind the reference.
-        spread: standard deviation between the runs' log throughputs; None where one run can't tell.
-        prefix: how far a run's first windows lie above the whole run, in log throughputs: clocks fall under load.
+        between_runs: standard deviation between the runs' log throughputs; None where one run can't tell.
         gpu: the GPUs' name, "" on CPUs.
         gpu_fp32_tflops: one GPU's peak FP32 rate, for floors; None on CPUs and where it isn't known.
-        canaries: what the machine gave by itself meanwhile; None on GPUs, and where it isn't known.
+        lock: name of the requirements file beside the CSV that the reference environment is built from; "" for none.
+        commit: git commit of the tests' repository when it was recorded; "" where it isn't known.
         environment: software versions of then, "tensorflow=2.21.0 keras=3.15.1".
         note: what a reader must know of the figure.
 
@@ -63,11 +62,11 @@ class Baseline:
     source: str = ""
     date: str = ""
     runs: int = 1
-    spread: float | None = None
-    prefix: float = 0.0
+    between_runs: float | None = None
     gpu: str = ""
     gpu_fp32_tflops: float | None = None
-    canaries: Canaries | None = None
+    lock: str = ""
+    commit: str = ""
     environment: str = ""
     note: str = ""
 
@@ -89,10 +88,10 @@ class Baseline:
             raise BaselineError(f"upper {self.upper:g}: write the accepted rise as a positive fraction, 0.05 for 5 %")
         if self.runs < 1:
             raise BaselineError(f"runs {self.runs!r}: a reference rests on at least one run")
-        if self.spread is not None and not (math.isfinite(self.spread) and self.spread >= 0):
-            raise BaselineError(f"spread {self.spread:g}: a standard deviation is 0 or more, or empty where not known")
-        if not math.isfinite(self.prefix):
-            raise BaselineError(f"prefix {self.prefix!r}: a difference of log throughputs is a number; empty for none")
+        if self.between_runs is not None and not (math.isfinite(self.between_runs) and self.between_runs >= 0):
+            raise BaselineError(
+                f"between_runs {self.between_runs:g}: a standard deviation is 0 or more, or empty where not known"
+            )
 
 
 @dataclass(frozen=True, slots=True)

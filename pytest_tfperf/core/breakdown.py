@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pytest_tfperf.core.run import Trial
-from pytest_tfperf.core.step_parts import Input, Parts
+from pytest_tfperf.core.run import Run
+from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.workload import Workload
 
 AT_THE_PIPELINES_RATE = 0.9
@@ -62,10 +62,10 @@ class Breakdown:
 
 
 def breakdown(
-    trial: Trial, images_per_sec: float, workload: Workload, device_data_images_per_sec: float | None = None
+    runs: Sequence[Run], images_per_sec: float, workload: Workload, device_data_images_per_sec: float | None = None
 ) -> Breakdown | None:
     """What the trial's workers found out, held against the throughput; None where none was asked, as in a log."""
-    known = [attempt.parts for attempt in trial.attempts if attempt.parts is not None]
+    known = [run.step_profile for run in runs if run.step_profile is not None]
     if not known:
         return None
     work = _median(known, lambda parts: parts.forward_multiply_adds)
@@ -117,7 +117,7 @@ def slower_part(found: Breakdown, images_per_sec: float, reference: float) -> Sl
             return Slower.TOGETHER
 
 
-def _bound(known: Sequence[Parts], images_per_sec: float) -> Bound | None:
+def _bound(known: Sequence[StepProfile], images_per_sec: float) -> Bound | None:
     if known[0].input is not Input.FETCHED:
         return Bound.COMPUTE if known[0].input is Input.RESIDENT else Bound.INPUT
     rate = _median(known, lambda parts: parts.pipeline_images_per_sec)
@@ -130,6 +130,6 @@ def _bound(known: Sequence[Parts], images_per_sec: float) -> Bound | None:
     return Bound.INPUT if waits or share > MOST_OF_THE_CORES else Bound.COMPUTE
 
 
-def _median(known: Sequence[Parts], fact: Callable[[Parts], float | None]) -> float | None:
+def _median(known: Sequence[StepProfile], fact: Callable[[StepProfile], float | None]) -> float | None:
     told = [value for parts in known if (value := fact(parts)) is not None]
     return statistics.median(told) if told else None

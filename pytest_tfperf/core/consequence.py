@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.settings import Settings
 
@@ -31,14 +31,14 @@ class Consequence(StrEnum):
     ERRORS = "errors"
 
 
-def outcome_of(judged: Record | Comparison) -> Outcome | None:
+def outcome_of(judged: Measurement | Comparison) -> Outcome | None:
     """The outcome; None where it was only measured."""
     if isinstance(judged, Comparison):
         return judged.outcome
     return judged.verdict.outcome if judged.verdict else None
 
 
-def consequence(judged: Record | Comparison, settings: Settings) -> Consequence:
+def consequence(judged: Measurement | Comparison, settings: Settings) -> Consequence:
     """What an outcome does to its test; what was only measured passes."""
     match outcome_of(judged):
         case None:
@@ -55,12 +55,12 @@ def consequence(judged: Record | Comparison, settings: Settings) -> Consequence:
             return Consequence.ERRORS
 
 
-def _above_a_floor(judged: Record | Comparison) -> bool:
+def _above_a_floor(judged: Measurement | Comparison) -> bool:
     """Whether a document's figure for weaker GPUs is all that it was held against: that is no baseline of this machine.
 
     A machine that lost a GPU has another key, and would else pass against the documents every night.
     """
-    return isinstance(judged, Record) and judged.verdict is not None and judged.verdict.floor
+    return isinstance(judged, Measurement) and judged.verdict is not None and judged.verdict.floor
 
 
 def exit_status(status: int, *, failed: int, not_measured: int, measured_nothing: bool = False) -> int:

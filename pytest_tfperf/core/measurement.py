@@ -1,4 +1,4 @@
-"""One finished measurement, with everything that history and reports read."""
+"""One workload measured in one session: what the history keeps and every report reads."""
 
 from __future__ import annotations
 
@@ -9,38 +9,40 @@ from typing import Any
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.breakdown import Breakdown
-from pytest_tfperf.core.canary import Canaries
-from pytest_tfperf.core.plain_json import plain
-from pytest_tfperf.core.run import Trial
+from pytest_tfperf.core.plain_json import build, plain
+from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import Verdict
 from pytest_tfperf.core.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """A workload measured on a topology.
+class Measurement:
+    """A workload measured on a topology in one session.
 
     Args:
         test: pytest's node id; "" of a log.
-        file: the log or the recorded trial that was replayed; "" where it was measured.
+        session: the session's id, the same for all of its measurements; "" of a log.
         workload: what was trained.
         topology: nodes x devices per node, as in "1x4".
         machine: the machine's key.
-        devices: the devices in words, "2 x Tesla P100" or "2 virtual CPU devices".
+        devices: the devices in words, "2x Tesla P100" or "2 virtual CPU devices on 2 of 2 cores of ...".
+        runs: the runs that count, in the order they were made.
+        throughput: the runs summarised.
+        discarded: disturbed runs, which count for nothing; kept to be shown.
+        pairs: interleaved runs of the reference environment (a) and the current one (b).
+        discarded_pairs: disturbed pairs, which count for nothing.
         gpu: the GPUs' name, "" on CPUs.
         gpu_fp32_tflops: one GPU's peak FP32 rate; None on CPUs and where it isn't known.
-        trial: the raw windows.
-        throughput: what came of them.
-        verdict: what it was judged to be; None where it was only measured.
-        runs_wanted: fresh runs in all that it takes, for a verdict or for a baseline.
+        file: the log or the exported measurement that was replayed; "" where it was measured.
+        verdict: the judgement; None where it was only measured.
+        runs_wanted: fresh runs in all that recording a baseline takes; 0 where none is recorded.
         document: a published figure for the same workload and topology, maybe of another machine, to show beside it.
-        canaries: what the machine gave by itself meanwhile; None where nobody looked.
-        breakdown: where the time went; None where no worker was asked.
-        environment: software of the worker and the machine, name -> version.
+        breakdown: what a step's time is spent on; None where no worker was asked.
+        environment: software of the worker and settings of the machine, name -> version.
         commit: the git commit of the tests' repository, "" outside of one.
         time: when it finished, ISO 8601 with its zone.
-        seconds: how long it took, compiling and confirming included.
+        seconds: how long it took, with compilation and confirmation.
     """
 
     test: str
@@ -48,15 +50,18 @@ class Record:
     topology: str
     machine: str
     devices: str
-    trial: Trial
+    runs: tuple[Run, ...]
     throughput: Throughput
+    session: str = ""
+    discarded: tuple[Run, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+    discarded_pairs: tuple[Pair, ...] = ()
     gpu: str = ""
     gpu_fp32_tflops: float | None = None
     file: str = ""
     verdict: Verdict | None = None
-    document: Baseline | None = None
     runs_wanted: int = 0
-    canaries: Canaries | None = None
+    document: Baseline | None = None
     breakdown: Breakdown | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     commit: str = ""
@@ -69,10 +74,9 @@ class Record:
         return Key(self.workload.id, self.topology)
 
     @property
-    def undecided(self) -> bool:
-        """Whether it takes more fresh runs than there are, or waits for the night's other tests."""
-        waits = self.verdict is not None and self.verdict.waits
-        return waits or self.runs_wanted > len(self.trial.attempts)
+    def is_decided(self) -> bool:
+        """Whether no further run is wanted, for a verdict or for a baseline."""
+        return len(self.runs) >= self.runs_wanted and (self.verdict is None or self.verdict.is_decided)
 
     @property
     def is_test(self) -> bool:
@@ -80,13 +84,18 @@ class Record:
         return "::" in self.test
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, the workload as its id; numbers that JSON lacks become words, as in a `Comparison`."""
+        """Plain values; numbers that JSON lacks become words."""
         whole: dict[str, Any] = plain(dataclasses.asdict(self) | {"workload": self.workload.id})
         return whole
 
+    @classmethod
+    def from_json(cls, value: object, where: str = "measurement") -> Measurement:
+        """The measurement that `to_json` wrote.
 
-# These said what TensorFlow was built with, and read as if they were what it runs with.
-_RENAMED = {"cuda": "cuda_build", "cudnn": "cudnn_build"}
+        Raises:
+            TfperfError: an unknown or missing field, or a value that can't be one; names the place.
+        """
+        return build(cls, value, where)
 
 
 def environment_of(baseline: Baseline) -> dict[str, str]:
@@ -101,18 +110,14 @@ SETTINGS = {"threads", "tf32", "xla_flags", "variables", "injected_slowdown"}
 def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[str]:
     """What differs between a baseline's software and today's: "tensorflow 1.3.0 -> 2.21.0", sorted by name.
 
-    Of a version that only one of the two knows nothing is said; a setting that only one has was set, or unset.
+    Nothing is said of a version that only one of the two knows; a setting that only one has was set, or unset.
     """
-    then, now = _by_todays_names(environment_of(baseline)), _by_todays_names(environment)
-    names = then.keys() & now.keys()
+    then = environment_of(baseline)
+    names = then.keys() & environment.keys()
     if then:
-        names |= (then.keys() ^ now.keys()) & SETTINGS
+        names |= (then.keys() ^ environment.keys()) & SETTINGS
     return [
-        f"{name} {then.get(name, '(unset)')} -> {now.get(name, '(unset)')}"
+        f"{name} {then.get(name, '(unset)')} -> {environment.get(name, '(unset)')}"
         for name in sorted(names)
-        if then.get(name) != now.get(name)
+        if then.get(name) != environment.get(name)
     ]
-
-
-def _by_todays_names(environment: Mapping[str, str]) -> dict[str, str]:
-    return {_RENAMED.get(name, name): value for name, value in environment.items()}

@@ -1,21 +1,22 @@
-"""The raw data of a measurement, as the workers (or a log) gave it: nothing is summarised here."""
+"""The raw data of a measurement, as workers (or a log) gave it; nothing is summarised here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from pytest_tfperf.core.conditions import Conditions
-from pytest_tfperf.core.step_parts import Parts
+from pytest_tfperf.core.disturbance import Disturbance
+from pytest_tfperf.core.step_profile import StepProfile
+from pytest_tfperf.core.telemetry import Telemetry
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A run of steps that were timed together.
+    """A few consecutive steps, timed together.
 
     Args:
         steps: steps in the window, at least 1.
-        seconds: from the first step's start until every device has finished the last update.
+        seconds: from the start of the first step until every device has finished the last update.
         loss: the last step's loss; None where the source gives none.
     """
 
@@ -25,22 +26,22 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """What one worker process measured.
+class Run:
+    """What one fresh worker process measured.
 
     Args:
         windows: the timed windows, in order.
-        warmup: the windows before them, which count for nothing; those too that turned out to be not settled yet.
         images_per_step: batch size times replicas, over all nodes.
+        warmup: the windows before them, which are not counted; also those that turned out not to be steady yet.
         compile_seconds: the first call: tracing, compiling and one step; None in a log.
-        stated_images_per_sec: the total that a log's program printed itself, which then is the attempt's value.
+        stated_images_per_sec: the total that a log's program printed itself, which then is the run's throughput.
         environment: what the worker ran on: versions, options; "tensorflow" -> "2.21.0".
-        disturbance: who else used the machine meanwhile, or what slowed it down; "" where nothing did.
-        unsettled: why the windows are no steady state; "" where they are.
+        disturbance: why the run is not believed; None for a good run.
         log: the worker's log file, or the log that was replayed.
-        conditions: what the machine was like meanwhile; None where nobody looked.
-        parts: what the worker's step is made of; None where it wasn't asked.
-        fetches: each step fetches its batch: a stall, and the batches that lay ready after it, belong together.
+        telemetry: clocks, load, temperature and the like during the run; None where nothing was sampled.
+        step_profile: what a step spends its time on; None where the worker was not asked.
+        fetches: each step fetches its batch from an input pipeline, so a stall and the batches that were ready after
+            it belong together.
     """
 
     windows: tuple[Window, ...]
@@ -49,32 +50,29 @@ class Attempt:
     compile_seconds: float | None = None
     stated_images_per_sec: float | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    unsettled: str = ""
-    disturbance: str = ""
+    disturbance: Disturbance | None = None
     log: str = ""
-    conditions: Conditions | None = None
-    parts: Parts | None = None
+    telemetry: Telemetry | None = None
+    step_profile: StepProfile | None = None
     fetches: bool = False
-
-    def disturbed_by(self, disturbance: str) -> Attempt:
-        """The same attempt, with what is known of its surroundings."""
-        return replace(self, disturbance=disturbance)
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """All attempts at one workload on one topology, each in a fresh worker, in the order they ran.
+class Pair:
+    """Two runs that were interleaved, so that whatever the machine did meanwhile hit both alike.
 
     Args:
-        attempts: those that count.
-        set_aside: those that something disturbed, so that they count for nothing; kept to be shown.
+        a, b: the two runs; in a check, the reference environment and the current one.
+        log_ratio: ln(throughput of b / throughput of a).
+        error: standard error of `log_ratio` from the windows alone; what sets two processes apart is not in it.
     """
 
-    attempts: tuple[Attempt, ...]
-    set_aside: tuple[Attempt, ...] = ()
+    a: Run
+    b: Run
+    log_ratio: float
+    error: float
 
-    def believed(self) -> Trial:
-        """The same, with what was disturbed set aside."""
-        disturbed = tuple(attempt for attempt in self.attempts if attempt.disturbance)
-        kept = tuple(attempt for attempt in self.attempts if not attempt.disturbance)
-        return Trial(kept, self.set_aside + disturbed)
+    @property
+    def disturbance(self) -> Disturbance | None:
+        """Why the pair is not believed; None for a good pair."""
+        return self.a.disturbance or self.b.disturbance

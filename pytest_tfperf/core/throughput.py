@@ -1,4 +1,4 @@
-"""A trial summarised: images per second, its interval, and tf_cnn_benchmarks' statistics over windows."""
+"""Runs summarised: images per second, its confidence interval, and tf_cnn_benchmarks' statistics over windows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.core.run import Attempt, Trial, Window
+from pytest_tfperf.core.run import Run, Window
 
-_TRIM = 0.2  # of the windows at either end: a neighbour's burst on a shared machine spoils several windows in a row
+_TRIM = 0.2  # of the windows at either end: a neighbour's burst on a shared machine slows several windows in a row
 _MAX_AUTOCORRELATION = 0.8
 _LEAST_TO_TELL = 3  # values, for an error of their mean
 
@@ -38,12 +38,12 @@ class RunValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
-    """A window of a trial.
+class DivergedAt:
+    """Where a loss first was not finite.
 
     Args:
-        run: which worker, from 1.
-        window: which of its timed windows, from 1; 0: one of its warm-up.
+        run: which run, from 1.
+        window: which of its timed windows, from 1; 0 for its warm-up.
         step: the window's last step, counted from the first of the warm-up.
     """
 
@@ -54,7 +54,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """What is judged, shown and recorded of a trial.
+    """What is judged and shown of one or more runs.
 
     Args:
         images_per_sec: over all devices: the run's value (`run_value`); over several runs their Hodges-Lehmann median.
@@ -80,7 +80,7 @@ class Throughput:
     images_per_step: int
     compile_seconds: float | None = None
     loss: float | None = None
-    diverged: Spot | None = None
+    diverged: DivergedAt | None = None
 
     @property
     def windows(self) -> int:
@@ -88,27 +88,27 @@ class Throughput:
         return sum(run.windows for run in self.runs)
 
 
-def summarise(trial: Trial) -> Throughput:
-    """The throughput of a trial that has at least one attempt with at least one window."""
-    runs = tuple(run_value(attempt) for attempt in trial.attempts)
-    centre = hodges_lehmann([run.log_rate for run in runs])
-    half = _half_interval(runs)
-    windows = [(w, a.images_per_step) for a in trial.attempts for w in a.windows]
+def summarise(runs: Sequence[Run]) -> Throughput:
+    """The throughput of at least one run with at least one window."""
+    values = tuple(run_value(run) for run in runs)
+    centre = hodges_lehmann([value.log_rate for value in values])
+    half = _half_interval(values)
+    windows = [(w, run.images_per_step) for run in runs for w in run.windows]
     loss = _loss([w for w, _ in windows])
     mean, uncertainty, jitter = window_statistics([w for w, _ in windows], windows[0][1])
     return Throughput(
         images_per_sec=math.exp(centre),
         low=math.exp(centre - half),
         high=math.exp(centre + half),
-        runs=runs,
+        runs=values,
         mean_images_per_sec=mean,
         uncertainty=uncertainty,
         jitter=jitter,
         steps=sum(w.steps for w, _ in windows),
         images_per_step=windows[0][1],
-        compile_seconds=trial.attempts[0].compile_seconds,
+        compile_seconds=runs[0].compile_seconds,
         loss=loss,
-        diverged=_diverged(trial) if loss is not None and not math.isfinite(loss) else None,
+        diverged=_diverged(runs) if loss is not None and not math.isfinite(loss) else None,
     )
 
 
@@ -117,36 +117,36 @@ def _loss(windows: Sequence[Window]) -> float | None:
     return next((w.loss for w in windows if w.loss is not None and not math.isfinite(w.loss)), windows[-1].loss)
 
 
-def _diverged(trial: Trial) -> Spot | None:
-    for run, attempt in enumerate(trial.attempts, 1):
+def _diverged(runs: Sequence[Run]) -> DivergedAt | None:
+    for number, run in enumerate(runs, 1):
         steps = 0
-        for place, window in enumerate((*attempt.warmup, *attempt.windows), 1 - len(attempt.warmup)):
+        for index, window in enumerate((*run.warmup, *run.windows), 1 - len(run.warmup)):
             steps += window.steps
             if window.loss is not None and not math.isfinite(window.loss):
-                return Spot(run, max(place, 0), steps)
+                return DivergedAt(number, max(index, 0), steps)
     return None
 
 
-def run_value(attempt: Attempt) -> RunValue:
+def run_value(run: Run) -> RunValue:
     """One worker's value: a log's own total where it states one, else the robust mean of its windows' log rates.
 
     Where steps fetch their batches it is the plain total: an input pipeline that gives a file's batches at once and
     then waits for the next file stalls in few windows, and a trimmed mean would leave just these out.
     """
-    rates = [math.log(attempt.images_per_step * w.steps / w.seconds) for w in attempt.windows]
-    value, error = _total(attempt) if attempt.fetches else robust_mean(rates)
-    if attempt.stated_images_per_sec is not None:
-        value = math.log(attempt.stated_images_per_sec)
+    rates = [math.log(run.images_per_step * w.steps / w.seconds) for w in run.windows]
+    value, error = _total(run) if run.fetches else robust_mean(rates)
+    if run.stated_images_per_sec is not None:
+        value = math.log(run.stated_images_per_sec)
     return RunValue(value, error, len(rates))
 
 
-def _total(attempt: Attempt) -> tuple[float, float]:
+def _total(run: Run) -> tuple[float, float]:
     """All images over all seconds, as a logarithm, and its standard error: that of the mean time of a step."""
-    steps, seconds = (sum(getattr(w, name) for w in attempt.windows) for name in ("steps", "seconds"))
-    value = math.log(attempt.images_per_step * steps / seconds)
-    if len(attempt.windows) < _LEAST_TO_TELL:
+    steps, seconds = (sum(getattr(w, name) for w in run.windows) for name in ("steps", "seconds"))
+    value = math.log(run.images_per_step * steps / seconds)
+    if len(run.windows) < _LEAST_TO_TELL:
         return value, math.inf
-    relative = [w.seconds / w.steps * steps / seconds for w in attempt.windows]
+    relative = [w.seconds / w.steps * steps / seconds for w in run.windows]
     return value, statistics.stdev(relative) / math.sqrt(len(relative)) * _inflation(relative)
 
 

@@ -8,9 +8,8 @@ from enum import StrEnum
 from typing import Self
 
 from pytest_tfperf.core.baseline import PUBLISHED_TOLERANCE, Baseline, Provenance
+from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.judging.common_drift import NO_SHIFT, Level, Shift
-from pytest_tfperf.judging.noise import Noise
 
 
 class Outcome(StrEnum):
@@ -22,6 +21,31 @@ class Outcome(StrEnum):
     INCONCLUSIVE = "INCONCLUSIVE"
     NO_BASELINE = "NO_BASELINE"
     INVALID = "INVALID"
+
+
+class Rule(StrEnum):
+    """What a suspected slowdown is confirmed against."""
+
+    REFERENCE_ENVIRONMENT = "reference environment"
+    BASELINE = "baseline"
+
+
+class Reason(StrEnum):
+    """Why a verdict has its outcome; the values are what a message says."""
+
+    WITHIN_TOLERANCE = "within the tolerance"
+    FASTER = "faster by more than the tolerance"
+    ABOVE_FLOOR = "above the floor"
+    NO_BASELINE = "there is no baseline for this workload on this machine"
+    DRIFT_UNKNOWN = "the drift common to all tests is not known yet"
+    SUSPECTED = "a slowdown is suspected, not confirmed"
+    CONFIRMED = "the slowdown is confirmed"
+    SINGLE_RUN = "the slowdown is larger than noise explains, but only one run is known"
+    WITHIN_NOISE = "slower by more than the tolerance, but not by more than noise explains"
+    RUNS_DISAGREE = "too few runs show the slowdown"
+    HELD = "the slowdown is confirmed, but neither of the two sessions before showed it (--tfperf-hold)"
+    DIVERGED = "the loss is not a finite number"
+    DISTURBED = "every run was disturbed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,40 +92,46 @@ class Verdict:
 
     Args:
         outcome: one of six.
-        reason: one sentence.
-        baseline: what it was held against; None where there was none.
-        floor: the baseline is a document's figure for a weaker machine: only a drop below it counts.
-        change: fraction against the reference, -0.13 for 13 % slower.
-        lower, upper: images per second between which it passes unremarked tonight; None where unbounded.
-        tolerance: what was accepted.
-        threshold: the drop, a positive fraction, that so many runs tell from noise: the tolerance, or more.
-        fails_at: the same for the runs that decide where a drop is suspected: the confirmed drop that fails.
-        noise: what the runs are known to differ by.
-        smallest_loss: the loss that would have been caught about 95 times in 100, with as many runs as that takes.
-        shift: what all tests of the night have in common.
-        credited: what of it was taken out of the drop, a difference of log throughputs.
-        level: where the reference is by now, with the good nights after it.
-        runs_wanted: fresh runs in all that it would take to decide; 0 when decided.
+        reason: why.
+        rule: which of the two rules decided (docs/statistics.md).
+        baseline: the row that the test was judged against; None where there was none.
+        is_floor: the baseline is a document's figure for a weaker GPU, so only a drop below it counts.
+        change: throughput against the baseline as a fraction, -0.13 for 13 % slower; nothing is taken out of it.
+        confirmed_change: what decided: by rule 1 the current environment against the reference environment, by rule 2
+            the throughput against the baseline without the common drift; None before anything is confirmed.
+        lower, upper: images per second between which one run passes unremarked today; None where unbounded.
+        tolerance: the accepted change.
+        threshold: the confirmed slowdown, a positive fraction, from which the test fails: the tolerance, or more where
+            noise asks for it; None where any drop is accepted.
+        min_detectable_slowdown: the smallest slowdown that is detected with 95 % power; None as above.
+        noise: what was allowed for.
+        common_drift: what all tests of the session have in common, in log throughput; 0 where too few tests tell.
+        tests: tests of the session among which false alarms are shared.
+        waits_for_drift: nothing can be decided before more tests have told the common drift.
+        runs_wanted: fresh runs in all that it takes to decide; 0 when decided.
+        pairs_wanted: pairs with the reference environment in all that it takes; 0 when decided, and by rule 2.
     """
 
     outcome: Outcome
-    reason: str = ""
+    reason: Reason
+    rule: Rule = Rule.BASELINE
     baseline: Baseline | None = None
-    floor: bool = False
+    is_floor: bool = False
     change: float | None = None
+    confirmed_change: float | None = None
     lower: float | None = None
     upper: float | None = None
     tolerance: Tolerance | None = None
     threshold: float | None = None
-    fails_at: float | None = None
+    min_detectable_slowdown: float | None = None
     noise: Noise | None = None
-    smallest_loss: float | None = None
-    shift: Shift = NO_SHIFT
-    credited: float = 0.0
-    level: Level | None = None
+    common_drift: float = 0.0
+    tests: int = 1
+    waits_for_drift: bool = False
     runs_wanted: int = 0
+    pairs_wanted: int = 0
 
     @property
-    def waits(self) -> bool:
-        """Whether it waits for the other tests of the night: what they have in common is not known yet."""
-        return self.shift.waits
+    def is_decided(self) -> bool:
+        """Whether no further run can change it."""
+        return not (self.waits_for_drift or self.runs_wanted or self.pairs_wanted)

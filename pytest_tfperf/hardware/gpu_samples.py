@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from pytest_tfperf.core.telemetry import GpuProcess, GpuSample, Throttle
+from pytest_tfperf.core.samples import GpuProcess, GpuSample, Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_tfperf.core.telemetry import Sample
+from pytest_tfperf.core.samples import Sample
 from pytest_tfperf.hardware import cgroup
 from pytest_tfperf.hardware.kernel_files import text_of
 from pytest_tfperf.hardware.processes import Process, belongs, family, read_process, read_processes

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.core.telemetry import GpuSample, Sample
+from pytest_tfperf.core.samples import GpuSample, Sample
 from pytest_tfperf.hardware.gpu_samples import GpuWatch
 from pytest_tfperf.hardware.host_samples import HostWatch
 from pytest_tfperf.hardware.nvml import NvmlError, session

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.canary import Moved
-from pytest_tfperf.core.run import Attempt
+from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import hodges_lehmann, run_value
 
 PREFIX_WINDOWS = 20
@@ -157,12 +157,12 @@ def nights_differ(nights: Sequence[Night], spread: float) -> float:
     return math.sqrt((_NIGHTS_EXPECTED * NIGHTS_DIFFER**2 + weight * seen) / (_NIGHTS_EXPECTED + weight))
 
 
-def prefix_drop(attempt: Attempt, baseline: Baseline) -> float:
+def prefix_drop(attempt: Run, baseline: Baseline) -> float:
     """A first run's log throughput over its first windows, less what the reference's runs had over theirs."""
     return prefix(attempt) - math.log(baseline.reference) - baseline.prefix
 
 
-def prefix(attempt: Attempt) -> float:
+def prefix(attempt: Run) -> float:
     """A run's log throughput over its first windows alone: clocks fall while a machine warms up."""
     return run_value(replace(attempt, windows=attempt.windows[:PREFIX_WINDOWS], stated_images_per_sec=None)).log_rate
 

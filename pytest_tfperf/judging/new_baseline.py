@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
-from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import RunValue, hodges_lehmann, run_value
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.common_drift import PREFIX_WINDOWS, prefix
@@ -22,7 +22,7 @@ def runs_wanted(runs: Sequence[RunValue], least: int) -> int:
     return len(runs) if enough else min(max(least, len(runs) + 1), 2 * least)
 
 
-def baseline_of(record: Record) -> Baseline:
+def baseline_of(record: Measurement) -> Baseline:
     """The row that a record of several runs makes.
 
     Raises:

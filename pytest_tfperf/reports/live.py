@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from pytest_tfperf.bench.windows import Plan
-from pytest_tfperf.core.run import Attempt
+from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import window_statistics
 from pytest_tfperf.reports.progress import begun, crosses_display_step, left_out, progress
 
@@ -32,21 +32,21 @@ class LiveLine:
     room: Callable[[], int] = lambda: 0
     test: str = ""
     _runs: Counter[str] = field(default_factory=Counter, init=False)
-    _timed: Attempt | None = field(default=None, init=False)
+    _timed: Run | None = field(default=None, init=False)
     _printed: int = field(default=0, init=False)  # steps, in the last line
 
     def phase(self, name: str) -> None:
         """See `Watch.phase`."""
         self._show(f"{name} ...")
 
-    def window(self, attempt: Attempt, plan: Plan) -> None:
+    def window(self, attempt: Run, plan: Plan) -> None:
         """See `Watch.window`."""
         self._timed = attempt
         if self.write_line is not None and crosses_display_step(attempt, plan):
             self._print(self._lines(attempt))
         self._show(progress(attempt, plan))
 
-    def ended(self, attempt: Attempt) -> None:
+    def ended(self, attempt: Run) -> None:
         """See `Watch.ended`."""
         if self.write_line is not None and self._timed is not None:
             self._print(self._last_lines(self._timed, attempt))
@@ -71,7 +71,7 @@ class LiveLine:
         for line in lines:
             self.write_line(line)
 
-    def _lines(self, attempt: Attempt) -> Iterator[str]:
+    def _lines(self, attempt: Run) -> Iterator[str]:
         """tf_cnn_benchmarks' line for the attempt so far, under its header where it is the first."""
         from pytest_tfperf.stores import tf_cnn_log
 
@@ -83,7 +83,7 @@ class LiveLine:
         self._printed = sum(w.steps for w in attempt.windows)
         yield tf_cnn_log.line(self._printed, mean, uncertainty, jitter, attempt.windows[-1].loss)
 
-    def _last_lines(self, timed: Attempt, result: Attempt) -> Iterator[str]:
+    def _last_lines(self, timed: Run, result: Run) -> Iterator[str]:
         """The last step's line, if it has none yet, and the footer."""
         from pytest_tfperf.stores import tf_cnn_log
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_tfperf.core.baseline import Provenance
-from pytest_tfperf.core.measurement import Record, changed_since
-from pytest_tfperf.core.run import Attempt
+from pytest_tfperf.core.measurement import Measurement, changed_since
+from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import Throughput, run_value
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.judging.loss import advice, no_number
@@ -20,7 +20,7 @@ _WORTH_SAYING = 0.001
 _BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)
 
 
-def message(record: Record, again: Again = AS_IT_STANDS, hint: str = "") -> str:
+def message(record: Measurement, again: Again = AS_IT_STANDS, hint: str = "") -> str:
     """A judged record in a few lines, the first of which can stand alone.
 
     `again` is what a command that measures it again needs (`Settings.again`); `hint` is what else
@@ -31,7 +31,7 @@ def message(record: Record, again: Again = AS_IT_STANDS, hint: str = "") -> str:
     return "\n".join([headline(record), *_labelled([*_lines(record, record.verdict), *further, *_next(record, again)])])
 
 
-def spoilt(reason: str, attempts: Sequence[Attempt]) -> str:
+def spoilt(reason: str, attempts: Sequence[Run]) -> str:
     """Why nothing could be measured, and what the machine was like meanwhile."""
     return "\n".join([reason, *_labelled(machine(attempts))])
 
@@ -40,7 +40,7 @@ def _labelled(lines: Iterable[tuple[str, str]]) -> Iterator[str]:
     return (f"  {label:<11} {text}" for label, text in lines)
 
 
-def headline(record: Record) -> str:
+def headline(record: Measurement) -> str:
     """Workload, devices, machine, throughput, and what it was held against, in one line; of a file, its name first."""
     t, verdict = record.throughput, record.verdict
     text = f"{record.file}: " if record.file else ""
@@ -58,7 +58,7 @@ def headline(record: Record) -> str:
     return f"{text}, {percent(verdict.change)} {'slower' if verdict.change < 0 else 'faster'} than {against}"
 
 
-def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
+def _lines(record: Measurement, verdict: Verdict) -> Iterator[tuple[str, str]]:
     if verdict.baseline is None:
         if verdict.outcome in _BAD_NEWS:
             yield from machine(record.trial.attempts or record.trial.set_aside)
@@ -87,7 +87,7 @@ def _lines(record: Record, verdict: Verdict) -> Iterator[tuple[str, str]]:
         yield "environment", ", ".join(changed)
 
 
-def _next(record: Record, again: Again) -> Iterator[tuple[str, str]]:
+def _next(record: Measurement, again: Again) -> Iterator[tuple[str, str]]:
     """What to look at, and the commands that come next; none of these where it was no test of pytest's."""
     verdict = record.verdict
     if no_number(record.throughput):
@@ -173,7 +173,7 @@ def _credited(verdict: Verdict) -> str:
     return f"{change(math.expm1(verdict.credited))} of it is {of}, and not held against it"
 
 
-def _spent(record: Record) -> str:
+def _spent(record: Measurement) -> str:
     t = record.throughput
     text = f"{t.steps} steps in {t.windows} windows"
     if record.seconds:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.measurement import Measurement
 
 
 class BenchmarkFixture(Protocol):
@@ -28,7 +28,7 @@ def window_clock() -> float:
     return _seconds
 
 
-def feed(benchmark: BenchmarkFixture, record: Record) -> None:
+def feed(benchmark: BenchmarkFixture, record: Measurement) -> None:
     """Hand over a record's first run as rounds, with what it was as extra_info."""
     windows = record.trial.attempts[0].windows
     upcoming = iter(windows)

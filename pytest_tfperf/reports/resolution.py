@@ -42,6 +42,6 @@ def before(found: Sequence[TooTight], unknown: Sequence[Baseline], noise: Noise 
         rows += f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
         lines.append(
             f"{unknown[0].machine}.csv: {rows}: no spread between runs is known; "
-            f"{percent(noise.spread)} is reckoned with ({noise.source}). Record anew with --update-baselines"
+            f"{percent(noise.spread)} is reckoned with ({noise.source}). Measurement anew with --update-baselines"
         )
     return lines

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from pytest_tfperf.core.baseline import Change
 from pytest_tfperf.core.canary import in_words
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.measurement import Record, changed_since
+from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.common_drift import Cause, Shift
 from pytest_tfperf.reports import comparisons as compared
@@ -68,7 +68,7 @@ def nothing_reads(folder: Path) -> str:
 
 
 def summary(
-    records: Sequence[Record],
+    records: Sequence[Measurement],
     changes: Sequence[Change],
     settings: Settings,
     *,
@@ -114,7 +114,7 @@ def skips(reasons: Mapping[str, int]) -> list[str]:
 
 
 def _lines(
-    records: Sequence[Record],
+    records: Sequence[Measurement],
     changes: Sequence[Change],
     settings: Settings,
     measured_nothing: bool,
@@ -146,7 +146,7 @@ def _lines(
         yield f"{better} IMPROVED: record them with --update-baselines, or losing the gain again will pass"
 
 
-def _together(shift: Shift, records: Sequence[Record]) -> str:
+def _together(shift: Shift, records: Sequence[Measurement]) -> str:
     """What moved all tests at once: a reader must not have to find that out from fifty single figures."""
     direction = "slower" if shift.common < 0 else "faster"
     text = f"together: {shift.tests} tests are {percent(math.expm1(shift.common))} {direction} than their baselines"
@@ -165,7 +165,7 @@ def _together(shift: Shift, records: Sequence[Record]) -> str:
             return f"{text}, {unknown}. Changed since: {_changed(records)}"
 
 
-def _changed(records: Sequence[Record]) -> str:
+def _changed(records: Sequence[Measurement]) -> str:
     rows = [(r, r.verdict.baseline) for r in records if r.verdict is not None and r.verdict.baseline is not None]
     changed = {text: None for record, row in rows for text in changed_since(row, record.environment)}
     return ", ".join(changed) or "nothing that is recorded"

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.reports.numbers import change, percent, rate
 from pytest_tfperf.reports.where import limit
 
 _LEAST_WINDOWS = 3
 
-_COLUMNS: Sequence[tuple[str, str, Callable[[Record], str]]] = (
+_COLUMNS: Sequence[tuple[str, str, Callable[[Measurement], str]]] = (
     ("workload", "<", lambda r: r.workload.id),
     ("topology", "<", lambda r: r.topology),
     ("images/s", ">", lambda r: rate(r.throughput.images_per_sec)),
@@ -28,7 +28,7 @@ _COLUMNS: Sequence[tuple[str, str, Callable[[Record], str]]] = (
 )
 
 
-def outcome(record: Record) -> str:
+def outcome(record: Measurement) -> str:
     """The outcome's word; a floor says so, what was not judged too."""
     if record.verdict is None:
         return "measured"
@@ -36,7 +36,7 @@ def outcome(record: Record) -> str:
     return record.verdict.outcome.value + (" (floor)" if floor else "")
 
 
-def table(records: Iterable[Record]) -> list[str]:
+def table(records: Iterable[Measurement]) -> list[str]:
     """Aligned lines under a heading; a column that says nothing in any row is left out."""
     rows = list(records)
     cells = {name: [text(r) for r in rows] for name, _, text in _COLUMNS}
@@ -49,13 +49,13 @@ def table(records: Iterable[Record]) -> list[str]:
     return [line.rstrip() for line in [heading, *lines]]
 
 
-def _uncertainty(record: Record) -> str:
+def _uncertainty(record: Measurement) -> str:
     """tf_cnn_benchmarks' +/-; of fewer than three windows, or beyond the figure itself, it says nothing."""
     t = record.throughput
     return rate(t.uncertainty) if t.windows >= _LEAST_WINDOWS and t.uncertainty <= t.images_per_sec else "-"
 
 
-def _fails_at(record: Record) -> str:
+def _fails_at(record: Measurement) -> str:
     """The confirmed drop that fails; where noise asks for more than the tolerance, that in brackets."""
     verdict = record.verdict
     if verdict is None or verdict.fails_at is None or verdict.tolerance is None or verdict.tolerance.lower is None:
@@ -64,7 +64,7 @@ def _fails_at(record: Record) -> str:
     return asked if widened == asked else f"{widened} ({asked})"
 
 
-def _document(record: Record) -> str:
+def _document(record: Measurement) -> str:
     """A document's figure; another machine's says whose it is, or somebody takes it for this one's."""
     row = record.document
     if row is None:
@@ -72,12 +72,12 @@ def _document(record: Record) -> str:
     return rate(row.reference) if row.machine == record.machine else f"{rate(row.reference)} ({row.machine})"
 
 
-def _detects(record: Record) -> str:
+def _detects(record: Measurement) -> str:
     """The loss that would have been caught 95 times in 100."""
     loss = record.verdict.smallest_loss if record.verdict else None
     return "-" if loss is None else percent(loss)
 
 
-def counts(records: Iterable[Record]) -> str:
+def counts(records: Iterable[Measurement]) -> str:
     """ "3 PASS, 1 REGRESSED", in the order in which the outcomes first came."""
     return ", ".join(f"{count} {word}" for word, count in Counter(outcome(r) for r in records).items())

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, passes, slower_part
-from pytest_tfperf.core.conditions import Conditions, GpuConditions, merged
-from pytest_tfperf.core.measurement import Record
-from pytest_tfperf.core.run import Attempt
-from pytest_tfperf.core.step_parts import Input
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.run import Run
+from pytest_tfperf.core.step_profile import Input
+from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, merged
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.reports.numbers import percent, rate
@@ -29,7 +29,7 @@ def limit(found: Breakdown | None) -> str:
     return f"{word} {_percent(share)}" if share <= 1 else f"{word} >100 %"
 
 
-def where(record: Record) -> Iterator[tuple[str, str]]:
+def where(record: Measurement) -> Iterator[tuple[str, str]]:
     """Labelled lines: the input, the arithmetic, and after a regression the part that slowed down."""
     verdict = record.verdict
     regressed = verdict is not None and verdict.outcome is Outcome.REGRESSED
@@ -51,7 +51,7 @@ def parts(
         yield "slower", _slower(part, found)
 
 
-def machine(attempts: Iterable[Attempt]) -> Iterator[tuple[str, str]]:
+def machine(attempts: Iterable[Run]) -> Iterator[tuple[str, str]]:
     """Labelled lines: the host and each GPU, over all of the attempts."""
     found = merged(attempt.conditions for attempt in attempts)
     if found is None:
@@ -92,7 +92,7 @@ def _slower(part: Slower, found: Breakdown) -> str:
     return f"{text}; together they take the machine from each other" if part is Slower.TOGETHER else text
 
 
-def _host(found: Conditions) -> str:
+def _host(found: Telemetry) -> str:
     told = (
         None if found.cpu_mhz_median is None else f"CPU {found.cpu_mhz_median / 1000:.1f} GHz",
         None if found.load_average_mean is None else f"load {found.load_average_mean:.1f}",
@@ -106,7 +106,7 @@ def _host(found: Conditions) -> str:
     return ", ".join(text for text in told if text)
 
 
-def _gpu(gpu: GpuConditions) -> str:
+def _gpu(gpu: GpuTelemetry) -> str:
     told = (
         None if gpu.temperature_celsius_max is None else f"{gpu.temperature_celsius_max} C",
         None if gpu.sm_clock_mhz_median is None else f"{gpu.sm_clock_mhz_median:,.0f} MHz",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas
 
     from pytest_tfperf.core.comparison import Comparison
-    from pytest_tfperf.core.measurement import Record
+    from pytest_tfperf.core.measurement import Measurement
 
 SCHEMA: Final = 3
 """The form of the file, in SQLite's own `user_version`; 1 is what had none, up to the first release; 2 no indices."""
@@ -114,7 +114,7 @@ class History:
             database.execute("begin immediate")  # takes the lock that writing takes
             database.rollback()
 
-    def append(self, record: Record, *, replaces: int | None = None) -> int:
+    def append(self, record: Measurement, *, replaces: int | None = None) -> int:
         """Add a record; it is on disk when this returns. Returns its number.
 
         Args:
@@ -315,7 +315,7 @@ def _night(time: str) -> str:
     return f"date({time}, 'localtime', '-12 hours')"
 
 
-def _drops(record: Record) -> tuple[float | None, str | None]:
+def _drops(record: Measurement) -> tuple[float | None, str | None]:
     """Reference and drops; nothing where it was not judged, waits to be, or lost throughput on purpose."""
     verdict = record.verdict
     if verdict is None or verdict.waits or verdict.baseline is None or "injected_slowdown" in record.environment:

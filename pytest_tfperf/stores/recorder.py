@@ -9,7 +9,7 @@ from datetime import datetime
 from pytest_tfperf.bench.one_run import Spoilt
 from pytest_tfperf.bench.windows import Plan
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Trial
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
@@ -72,11 +72,11 @@ class Recorder:
         if self._settings.save_trials is not None:
             trial_file.check_writable(self._settings.save_trials)
 
-    def keep(self, record: Record, taking: Taking) -> None:
+    def keep(self, record: Measurement, taking: Taking) -> None:
         """Write what was measured; a full disk costs no verdict, `not_kept` says so."""
         self._write(taking, record.trial, record)
 
-    def keep_spoilt(self, spoilt: Spoilt, earlier: Record | None, taking: Taking) -> None:
+    def keep_spoilt(self, spoilt: Spoilt, earlier: Measurement | None, taking: Taking) -> None:
         """Write a measurement that was given up, with what disturbed each attempt; as `keep`.
 
         Args:
@@ -90,7 +90,7 @@ class Recorder:
         if trial.attempts or trial.set_aside:
             self._write(taking, trial, earlier, invalid=spoilt.reason)
 
-    def _write(self, taking: Taking, trial: Trial, record: Record | None, invalid: str = "") -> None:
+    def _write(self, taking: Taking, trial: Trial, record: Measurement | None, invalid: str = "") -> None:
         if self._settings.save_trials is None:
             return
         topology, plan, verdict = taking.topology, taking.plan, record.verdict if record else None

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.core.run import Attempt, Trial
+from pytest_tfperf.core.run import Run, Trial
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
@@ -24,7 +24,7 @@ class Recording:
     """What one measurement gave, and against what the night judged it.
 
     Args:
-        test, workload, topology, machine, devices, environment, commit, time, seconds: as in a `Record`.
+        test, workload, topology, machine, devices, environment, commit, time, seconds: as in a `Measurement`.
         trial: the raw windows of every attempt, those that were set aside too.
         steps, warmup_steps, max_seconds: the plan of each attempt, as in `windows.Plan`.
         tolerance: what the test itself asked for; None where it left that to the row or to the default.
@@ -94,7 +94,7 @@ class Recording:
             yield f"device_data_images_per_sec {self.device_data_images_per_sec!r} is no throughput"
 
 
-def _faults_of(attempt: Attempt) -> Iterator[str]:
+def _faults_of(attempt: Run) -> Iterator[str]:
     if not attempt.windows:
         yield "it has no windows"
     if not 1 <= attempt.images_per_step <= _MOST:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.core.run import Attempt, Window
+from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.errors import DocumentError
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Log:
         """The total: the median over workers, because each one prints the global figure by its own clock."""
         return median(total.images_per_sec for total in self.totals)
 
-    def attempt(self, images_per_step: int) -> Attempt:
+    def attempt(self, images_per_step: int) -> Run:
         """The run as a measurement.
 
         The printed speeds have one decimal, so the windows are coarse; the total is the attempt's value. A log
@@ -101,7 +101,7 @@ class Log:
             images_per_step: over all workers.
         """
         assert images_per_step > 0
-        return Attempt(
+        return Run(
             windows=self._windows(images_per_step),
             images_per_step=images_per_step,
             stated_images_per_sec=self.images_per_sec,
@@ -136,7 +136,7 @@ def parse(text: str, name: str) -> Log:
 
     Args:
         text: the log, with spaces or tabs, with or without header, of one or several workers.
-        name: the file, for messages and for `Attempt.log`.
+        name: the file, for messages and for `Run.log`.
 
     Raises:
         DocumentError: nothing that was printed, no total, a line that is broken, or speeds and total that can't belong

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_tfperf.core.baseline import Baseline
-    from pytest_tfperf.core.run import Attempt
+    from pytest_tfperf.core.run import Run
 
 FORMAT: Final = 3
 """1 had neither `conditions` nor `parts`, 2 no `fetches`; both are read all the same."""
@@ -143,7 +143,7 @@ def _json(data: bytes, name: str) -> dict[str, Any]:
     return value
 
 
-def _attempt(attempt: Attempt) -> Mapping[str, Any]:
+def _attempt(attempt: Run) -> Mapping[str, Any]:
     return asdict(attempt) | {"log": Path(attempt.log).name}  # its folder is no one else's business
 
 

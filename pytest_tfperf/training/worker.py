@@ -22,13 +22,13 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.training.architectures import advice
 from pytest_tfperf.training.corrupt import naming_corrupt
 from pytest_tfperf.training.devices import configure, keep_to_quota
-from pytest_tfperf.training.examination import examine
 from pytest_tfperf.training.inputs import InputSpec
 from pytest_tfperf.training.libraries import loaded
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
 from pytest_tfperf.training.out_of_memory import out_of_memory, who_has_it
 from pytest_tfperf.training.precision import tf32_in_use
 from pytest_tfperf.training.skipped import Skipped
+from pytest_tfperf.training.step_profile import examine
 from pytest_tfperf.training.strategies import strategy_for
 from pytest_tfperf.training.trainers import Windows, trainer_for
 from pytest_tfperf.training.variables import speed_variables

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from pytest_tfperf.core.image_data import Data
 from pytest_tfperf.core.run import Window
-from pytest_tfperf.core.step_parts import Parts
+from pytest_tfperf.core.step_profile import StepProfile
 from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.core.workload import Workload
 
@@ -81,7 +81,7 @@ class TrainingRun(Protocol):
                 `OutOfMemory` where it is known to have been that, `OutOfTime` where its job's `max_seconds` are over.
         """
 
-    def examine(self, *, products: bool, multiply_adds: bool) -> Parts:
+    def examine(self, *, products: bool, multiply_adds: bool) -> StepProfile:
         """What its step is made of, after the last window that will be read: one that is still queued is dropped.
 
         Where batches are fetched, fetches some without training. What the worker can't find out is None. May be asked

@@ -25,7 +25,7 @@ from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.image_data import Data
 from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.run import Window
-from pytest_tfperf.core.step_parts import Parts
+from pytest_tfperf.core.step_profile import StepProfile
 from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, OutOfTime
 from pytest_tfperf.workers.failures import cause, log_end, read_end, shows_the_users_code
@@ -251,7 +251,7 @@ class LocalRun:
             self.environment = {**self.environment, SKIPPED: window["skipped"].replace(" ", "_")}
         return Window(steps=window["steps"], seconds=window["seconds"], loss=window["loss"])
 
-    def examine(self, *, products: bool, multiply_adds: bool) -> Parts:
+    def examine(self, *, products: bool, multiply_adds: bool) -> StepProfile:
         """See `TrainingRun.examine`."""
         assert self._channel is not None
         self._phase = "parts"
@@ -260,7 +260,7 @@ class LocalRun:
             self._channel.send({"examine": {"products": products, "multiply_adds": multiply_adds}})
         while "parts" not in (message := self._next()):
             pass
-        return build(Parts, message["parts"], "the worker's parts")
+        return build(StepProfile, message["parts"], "the worker's parts")
 
     def close(self) -> None:
         """See `TrainingRun.close`."""

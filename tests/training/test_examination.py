@@ -9,12 +9,12 @@ import tensorflow as tf
 from building import build
 
 from pytest_tfperf.core.plain_json import build as read
-from pytest_tfperf.core.step_parts import Input, Parts
+from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.training import examination, products
-from pytest_tfperf.training.examination import examine, pipeline_alone
+from pytest_tfperf.training import products, step_profile
 from pytest_tfperf.training.input_loop import InputLoop
 from pytest_tfperf.training.inputs import Alone
+from pytest_tfperf.training.step_profile import examine, pipeline_alone
 
 
 def examined(cpus: list[str], monkeypatch: pytest.MonkeyPatch, **workload: Any) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def test_products_are_of_the_precision_and_on_the_first_device(
 
 def test_what_is_found_is_what_the_driver_reads(cpus: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     found = examined(cpus, monkeypatch, input_pipeline="host") | {"products_multiply_adds_per_sec": 1e9}
-    assert read(Parts, found, "").pipeline_images_per_sec == found["pipeline_images_per_sec"]
+    assert read(StepProfile, found, "").pipeline_images_per_sec == found["pipeline_images_per_sec"]
 
 
 class Buffered:

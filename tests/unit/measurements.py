@@ -8,8 +8,8 @@ from typing import Any
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.comparison import Comparison, How, Measured
-from pytest_tfperf.core.measurement import Record
-from pytest_tfperf.core.run import Attempt, Trial, Window
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.run import Run, Trial, Window
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
@@ -18,9 +18,9 @@ WORKLOAD = Workload(model="resnet50", batch_size=64)
 KEY = Key(WORKLOAD.id, "1x8")
 
 
-def attempt(seconds: Sequence[float], images_per_step: int = 64, **more: Any) -> Attempt:
+def attempt(seconds: Sequence[float], images_per_step: int = 64, **more: Any) -> Run:
     """One step a window."""
-    return Attempt(tuple(Window(1, s) for s in seconds), images_per_step, **more)
+    return Run(tuple(Window(1, s) for s in seconds), images_per_step, **more)
 
 
 def throughput(*images_per_sec: float, error: float = 0.001, **more: Any) -> Throughput:
@@ -47,7 +47,7 @@ def baseline(reference: float = 1000.0, **more: Any) -> Baseline:
     return Baseline(**given | more)
 
 
-def record(now: Throughput | None = None, **more: Any) -> Record:
+def record(now: Throughput | None = None, **more: Any) -> Measurement:
     given: dict[str, Any] = {
         "test": "perf_tests/test_a.py::test_b[1]",
         "workload": WORKLOAD,
@@ -59,7 +59,7 @@ def record(now: Throughput | None = None, **more: Any) -> Record:
         "time": "2026-01-02T03:04:05+00:00",
         "seconds": 12.0,
     }
-    return Record(**given | more)
+    return Measurement(**given | more)
 
 
 def comparison(**more: Any) -> Comparison:

@@ -11,13 +11,13 @@ from measurements import WORKLOAD, attempt
 
 from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, breakdown, slower_part
 from pytest_tfperf.core.run import Trial
-from pytest_tfperf.core.step_parts import Input, Parts
+from pytest_tfperf.core.step_profile import Input, StepProfile
 
 rates = st.floats(1, 1e6)
 
 
 def of(images_per_sec: float, workload: Any = WORKLOAD, **parts: Any) -> Breakdown:
-    made = Parts(**{"input": Input.FETCHED} | parts)
+    made = StepProfile(**{"input": Input.FETCHED} | parts)
     found = breakdown(Trial((attempt([0.1], parts=made),)), images_per_sec, workload)
     assert found is not None
     return found
@@ -73,7 +73,7 @@ def test_inference_passes_it_once() -> None:
 
 
 def test_workers_that_were_not_asked_are_left_out() -> None:
-    asked = attempt([0.1], parts=Parts(input=Input.FETCHED, pipeline_images_per_sec=200.0))
+    asked = attempt([0.1], parts=StepProfile(input=Input.FETCHED, pipeline_images_per_sec=200.0))
     found = breakdown(Trial((attempt([0.1]), asked)), 199.0, WORKLOAD)
     assert found is not None
     assert found.bound is Bound.INPUT

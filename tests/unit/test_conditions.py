@@ -8,9 +8,9 @@ from json import dumps, loads
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.conditions import Conditions, GpuConditions, kept_of, merged
 from pytest_tfperf.core.plain_json import build
-from pytest_tfperf.core.telemetry import GpuProcess, GpuSample, Sample, Throttle
+from pytest_tfperf.core.samples import GpuProcess, GpuSample, Sample, Throttle
+from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, kept_of, merged
 
 
 def sample(seconds: float = 0.25, **facts) -> Sample:
@@ -21,7 +21,7 @@ def on_gpu(**facts) -> Sample:
     return sample(gpus=(GpuSample(uuid="GPU-1", **facts),))
 
 
-def gpu_of(*samples: Sample) -> GpuConditions:
+def gpu_of(*samples: Sample) -> GpuTelemetry:
     found = kept_of(samples)
     assert found is not None
     (gpu,) = found.gpus
@@ -114,4 +114,4 @@ def test_merging_one_attempt_changes_nothing(taken: list[Sample]) -> None:
 def test_what_is_kept_is_read_back_from_json(taken: list[Sample]) -> None:
     found = kept_of(taken)
     assert found is not None
-    assert build(Conditions, loads(dumps(asdict(found))), "") == found
+    assert build(Telemetry, loads(dumps(asdict(found))), "") == found

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_tfperf.bench.controls import Controls
 from pytest_tfperf.bench.windows import Plan
-from pytest_tfperf.core.run import Attempt, Window
+from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.topology import Host, Topology
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
@@ -16,13 +16,13 @@ OTHER = Workload(model="trivial", batch_size=2)
 HERE = Topology(host=Host(cpu_model="box", usable_cores=1, total_cores=1)).on_cpu().take(1)
 
 
-def attempt(images_per_sec: float) -> Attempt:
-    return Attempt(windows=(Window(1, 1 / images_per_sec),) * 5, images_per_step=1)
+def attempt(images_per_sec: float) -> Run:
+    return Run(windows=(Window(1, 1 / images_per_sec),) * 5, images_per_step=1)
 
 
-def restless(images_per_sec: float) -> Attempt:
+def restless(images_per_sec: float) -> Run:
     windows = tuple(Window(1, factor / images_per_sec) for factor in (0.5, 1.5, 0.6, 1.4, 1.0))
-    return Attempt(windows=windows, images_per_step=1)
+    return Run(windows=windows, images_per_step=1)
 
 
 def controls(*workloads: Workload) -> Controls:
@@ -61,7 +61,7 @@ FAULTS = [MeasurementError("the worker died"), OSError("no space left on device"
 
 @pytest.mark.parametrize("fault", FAULTS, ids=["died", "refused"])
 def test_a_control_that_can_not_be_measured_leaves_the_word_to_the_next(fault: Exception) -> None:
-    def measure(workload: Workload, *_: object) -> Attempt:
+    def measure(workload: Workload, *_: object) -> Run:
         if workload == ONE:
             raise fault
         return attempt(900.0)
@@ -72,7 +72,7 @@ def test_a_control_that_can_not_be_measured_leaves_the_word_to_the_next(fault: E
 def test_a_control_that_could_not_be_measured_once_is_not_asked_again() -> None:
     asked: list[Workload] = []
 
-    def measure(workload: Workload, *_: object) -> Attempt:
+    def measure(workload: Workload, *_: object) -> Run:
         asked.append(workload)
         if workload == ONE:
             raise MeasurementError("the worker died")
@@ -85,7 +85,7 @@ def test_a_control_that_could_not_be_measured_once_is_not_asked_again() -> None:
 
 
 def test_where_no_control_can_be_measured_nothing_is_said() -> None:
-    def measure(*_: object) -> Attempt:
+    def measure(*_: object) -> Run:
         raise MeasurementError("the worker died")
 
     assert controls(ONE, OTHER).slower_now(measure) == ""

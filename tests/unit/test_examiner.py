@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_tfperf.bench.step_parts import Examiner
-from pytest_tfperf.core.step_parts import Input, Parts
+from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
@@ -25,13 +25,13 @@ class Played:
         self._input = input
         self._error = error
 
-    def examine(self, **asked: bool) -> Parts:
+    def examine(self, **asked: bool) -> StepProfile:
         self.asked.append(asked)
         if self._error is not None:
             raise self._error
         rate = 1e9 if asked["products"] and self._input is not Input.ALONE else None
         work = 5 if asked["multiply_adds"] and self._input is not Input.ALONE else None
-        return Parts(input=self._input, products_multiply_adds_per_sec=rate, forward_multiply_adds=work)
+        return StepProfile(input=self._input, products_multiply_adds_per_sec=rate, forward_multiply_adds=work)
 
 
 def job(devices: Devices = CPU, **workload: Any) -> Job:
@@ -94,11 +94,11 @@ class Products:
     def __init__(self, *rates: float | Exception) -> None:
         self.left = list(rates)
 
-    def examine(self, *, products: bool, multiply_adds: bool) -> Parts:
+    def examine(self, *, products: bool, multiply_adds: bool) -> StepProfile:
         found = self.left.pop(0) if products else None
         if isinstance(found, Exception):
             raise found
-        return Parts(input=Input.RESIDENT, products_multiply_adds_per_sec=found, forward_multiply_adds=1)
+        return StepProfile(input=Input.RESIDENT, products_multiply_adds_per_sec=found, forward_multiply_adds=1)
 
 
 def rates_of(examiner: Examiner, run: Any, *images_per_sec: float) -> list[float | None]:

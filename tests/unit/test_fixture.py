@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from measurements import record
 
-from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.fixture import ThroughputFixture
@@ -19,7 +19,7 @@ from pytest_tfperf.settings import Settings
 class PlayedBench:
     """Keeps all rows but those that are too noisy."""
 
-    def save(self, one: Record) -> str:
+    def save(self, one: Measurement) -> str:
         if one.workload.batch_size == 1:
             raise MeasurementError("its runs differ too much")
         return one.workload.id

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_tfperf.bench import disturbance as guard
 from pytest_tfperf.bench.disturbance import Guard
-from pytest_tfperf.core.telemetry import Limits, Sample
+from pytest_tfperf.core.samples import Limits, Sample
 
 NEIGHBOUR = Sample(
     monotonic_seconds=1.0, seconds=1.0, usable_cores=2, other_cpu_fraction=0.9, busiest_other="make (pid 7)"

@@ -17,7 +17,7 @@ from patience import running
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.comparison import SetAside
-from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.judging.common_drift import Night, Shift
@@ -48,7 +48,7 @@ def writer(path: Path, name: str, *count: str) -> AbstractContextManager[subproc
     return running(WRITER, path, name, *count)
 
 
-def judged(now: float, days_ago: int = 0, **more: Any) -> Record:
+def judged(now: float, days_ago: int = 0, **more: Any) -> Measurement:
     """Judged against 1,000 images/s."""
     noise = Noise(0.001, float("inf"), "")
     when = datetime.now().astimezone() - timedelta(days=days_ago)
@@ -164,7 +164,7 @@ def test_a_test_that_was_not_asked_for_is_left_out(path: Path) -> None:
 # Earlier nights
 
 
-def credited_night(shift: float) -> Record:
+def credited_night(shift: float) -> Measurement:
     verdict = judge(throughput(990.0), baseline(), Tolerance(), Noise(0.01, 4, ""), shift=Shift(shift, tests=10))
     return judged(990.0, days_ago=1, verdict=verdict)
 
@@ -186,7 +186,7 @@ def test_a_nights_last_measurement_counts_for_it(path: Path) -> None:
     assert drops(path) == [[-0.02020271]]
 
 
-def at(images_per_sec: float, days_ago: int, hour: int) -> Record:
+def at(images_per_sec: float, days_ago: int, hour: int) -> Measurement:
     """Judged at this hour by the clock on the wall."""
     when = datetime.now().replace(hour=hour, minute=0) - timedelta(days=days_ago)
     return replace(judged(images_per_sec), time=when.astimezone().isoformat(timespec="seconds"))

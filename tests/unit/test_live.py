@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from measurements import attempt
 
 from pytest_tfperf.bench.windows import Plan
-from pytest_tfperf.core.run import Attempt, Window
+from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.throughput import window_statistics
 from pytest_tfperf.reports.live import LiveLine
 from pytest_tfperf.stores import tf_cnn_log
@@ -35,7 +35,7 @@ class Terminal:
             self.live.window(_attempt(steps[:count]), plan or Plan())
         return self
 
-    def run(self, attempt: Attempt, result: Attempt | None = None) -> list[str]:
+    def run(self, attempt: Run, result: Run | None = None) -> list[str]:
         """The lines of a whole run; `result` is what is left of it."""
         before = len(self.lines)
         for count in range(1, len(attempt.windows) + 1):
@@ -44,9 +44,9 @@ class Terminal:
         return self.lines[before:]
 
 
-def _attempt(steps: Sequence[int]) -> Attempt:
+def _attempt(steps: Sequence[int]) -> Run:
     windows = tuple(Window(s, s * 0.1, loss=7.5) for s in steps)
-    return Attempt(windows, images_per_step=64, compile_seconds=3.21)
+    return Run(windows, images_per_step=64, compile_seconds=3.21)
 
 
 def test_a_phase_is_shown_beside_the_tests_name() -> None:
@@ -162,7 +162,7 @@ windows = st.builds(Window, st.integers(1, 30), st.floats(0.001, 5.0), st.sample
 
 @given(st.lists(windows, min_size=1, max_size=30), st.integers(30, 1000))
 def test_the_lines_of_a_run_are_a_log_that_is_read_back(timed: list[Window], images_per_step: int) -> None:
-    ran = Attempt(tuple(timed), images_per_step, compile_seconds=1.0)
+    ran = Run(tuple(timed), images_per_step, compile_seconds=1.0)
     read = tf_cnn_log.parse("\n".join(Terminal().with_lines().run(ran)), "a.log").attempt(images_per_step)
     assert sum(w.steps for w in read.windows) == sum(w.steps for w in timed)
     assert read.stated_images_per_sec == pytest.approx(window_statistics(timed, images_per_step)[0], abs=0.005)

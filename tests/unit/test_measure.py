@@ -18,7 +18,7 @@ from pytest_tfperf.bench.bench import Bench
 from pytest_tfperf.bench.one_run import TRIES, Spoilt
 from pytest_tfperf.bench.windows import Plan
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
-from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import Workload
@@ -85,7 +85,7 @@ def expect(folder: Path, images_per_sec: float = 100.0, machine: str = "box", **
     BaselineStore(folder / "baselines", published=None).update(machine, {KEY: row})
 
 
-def decided(made: Bench) -> Record:
+def decided(made: Bench) -> Measurement:
     """As the session does: until it is."""
     found = made.check(WORKLOAD, BOX, PLAN, test="a.py::test")
     while found.undecided:
@@ -148,7 +148,7 @@ def test_only_a_test_of_the_same_machine_is_a_control(tmp_path: Path, machine: T
 # Who shares the night's false alarms
 
 
-def one_of_five(folder: Path) -> tuple[Bench, Record]:
+def one_of_five(folder: Path) -> tuple[Bench, Measurement]:
     """Of five tests that were selected one has a baseline and is slow, one has none, and three never came to run."""
     expect(folder)
     made = bench(folder, steady(80.0), tests=5)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from measurements import WORKLOAD, attempt, baseline, record, throughput
 
 from pytest_tfperf.core.baseline import Provenance
-from pytest_tfperf.core.measurement import Record
-from pytest_tfperf.core.run import Attempt, Trial
-from pytest_tfperf.core.throughput import Spot
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.run import Run, Trial
+from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.judging.common_drift import Shift
 from pytest_tfperf.judging.judge import judge
@@ -40,7 +40,7 @@ def says(text: str) -> str:
     return dedent(text).strip("\n")
 
 
-def told(outcome: Outcome, *runs: float, base: Any = MEASURED, **more: Any) -> Record:
+def told(outcome: Outcome, *runs: float, base: Any = MEASURED, **more: Any) -> Measurement:
     """A verdict by hand: bounds of 5 % about 1,612 images/s."""
     given: dict[str, Any] = {
         "outcome": outcome,
@@ -149,7 +149,7 @@ def test_a_command_names_the_same_machine() -> None:
     assert line.endswith("[8-replicated]' --tfperf-machine=h200 --update-baselines")
 
 
-NAN = throughput(1402.0, loss=math.nan, diverged=Spot(run=1, window=3, step=45))
+NAN = throughput(1402.0, loss=math.nan, diverged=DivergedAt(run=1, window=3, step=45))
 
 
 def test_a_loss_that_is_no_number_is_invalid_in_the_first_line() -> None:
@@ -285,7 +285,7 @@ def test_labels_stand_in_one_column(runs: list[float]) -> None:
     assert all(line.startswith("  ") and line[13] == " " and line[14] != " " for line in lines)
 
 
-def at(images_per_sec: float, disturbance: str = "") -> Attempt:
+def at(images_per_sec: float, disturbance: str = "") -> Run:
     return attempt([64 / images_per_sec] * 5, disturbance=disturbance)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from measurements import baseline
 
 from pytest_tfperf.core.canary import Moved
-from pytest_tfperf.core.run import Attempt, Window
+from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.judging.common_drift import (
     NIGHTS_DIFFER,
     NO_SHIFT,
@@ -141,18 +141,18 @@ def test_a_night_against_a_level_is_measured_from_it() -> None:
 
 def test_only_a_runs_first_windows_count_for_the_shift() -> None:
     windows = (Window(1, 0.1),) * 20 + (Window(1, 1.0),) * 30
-    assert prefix_drop(Attempt(windows=windows, images_per_step=1), baseline(10.0)) == pytest.approx(0.0)
+    assert prefix_drop(Run(windows=windows, images_per_step=1), baseline(10.0)) == pytest.approx(0.0)
 
 
 def test_what_first_windows_always_give_more_is_no_shift() -> None:
     windows = (Window(1, 0.1),) * 20 + (Window(1, 0.105),) * 30
     row = baseline(1 / 0.105, prefix=math.log(1.05))
-    assert prefix_drop(Attempt(windows=windows, images_per_step=1), row) == pytest.approx(0.0)
+    assert prefix_drop(Run(windows=windows, images_per_step=1), row) == pytest.approx(0.0)
 
 
 def test_a_burst_that_spoils_a_few_of_the_first_windows_is_no_shift() -> None:
     windows = (Window(1, 0.1),) * 17 + (Window(1, 0.3),) * 3
-    assert prefix_drop(Attempt(windows=windows, images_per_step=1), baseline(10.0)) == pytest.approx(0.0)
+    assert prefix_drop(Run(windows=windows, images_per_step=1), baseline(10.0)) == pytest.approx(0.0)
 
 
 # What a test's nights differ by

@@ -14,9 +14,9 @@ from measurements import KEY, WORKLOAD, baseline
 from pytest_tfperf import cli
 from pytest_tfperf.bench.replay import files_of, replay_trial
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.core.measurement import Record
-from pytest_tfperf.core.run import Attempt, Trial, Window
-from pytest_tfperf.core.step_parts import Input, Parts
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.run import Run, Trial, Window
+from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.judging.common_drift import Night
@@ -29,13 +29,13 @@ from pytest_tfperf.stores.recording import Recording
 BUSY = "other processes used 94 % of 2 cores"
 
 
-def run(images_per_sec: float, disturbance: str = "", unsettled: str = "") -> Attempt:
+def run(images_per_sec: float, disturbance: str = "", unsettled: str = "") -> Run:
     """Twenty windows around this rate."""
     windows = tuple(Window(1, (1 + 0.001 * (-1) ** i) * 64 / images_per_sec) for i in range(20))
-    return Attempt(windows, 64, disturbance=disturbance, unsettled=unsettled)
+    return Run(windows, 64, disturbance=disturbance, unsettled=unsettled)
 
 
-def saved(folder: Path, attempts: Sequence[Attempt], aside: Sequence[Attempt] = (), **more: Any) -> Path:
+def saved(folder: Path, attempts: Sequence[Run], aside: Sequence[Run] = (), **more: Any) -> Path:
     given: dict[str, Any] = {
         "test": "test_a.py::test_b",
         "workload": WORKLOAD,
@@ -51,11 +51,11 @@ def saved(folder: Path, attempts: Sequence[Attempt], aside: Sequence[Attempt] = 
     return trial_file.write(folder, Recording(**given | more))
 
 
-def replayed(folder: Path, *rates: float, **more: Any) -> Record:
+def replayed(folder: Path, *rates: float, **more: Any) -> Measurement:
     return replay_trial(saved(folder, [run(rate) for rate in rates], **more))
 
 
-def judged(record: Record) -> tuple[Outcome, int]:
+def judged(record: Measurement) -> tuple[Outcome, int]:
     """The outcome, and after how many runs."""
     assert record.verdict is not None
     return record.verdict.outcome, len(record.trial.attempts)
@@ -78,7 +78,7 @@ def test_five_slow_runs_are_regressed(tmp_path: Path) -> None:
 
 
 def test_the_part_that_slowed_down_is_said_again(tmp_path: Path) -> None:
-    parts = Parts(input=Input.FETCHED, pipeline_images_per_sec=905.0)
+    parts = StepProfile(input=Input.FETCHED, pipeline_images_per_sec=905.0)
     slow = [replace(run(rate), parts=parts) for rate in (900.0, 901.0, 899.0, 900.0, 902.0)]
     found = message(replay_trial(saved(tmp_path, slow, device_data_images_per_sec=1500.0)))
     assert "  slower      the input pipeline: " in found

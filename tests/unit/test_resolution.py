@@ -127,5 +127,5 @@ def test_rows_without_a_spread_say_what_is_assumed() -> None:
     *_, line = before([row(runs=1, spread=None)])
     assert line == (
         "box.csv: resnet50-b64-replicated-device 1x8: no spread between runs is known; 1.3 % is reckoned with "
-        "(assumed, as the DGX-1 document's runs do). Record anew with --update-baselines"
+        "(assumed, as the DGX-1 document's runs do). Measurement anew with --update-baselines"
     )

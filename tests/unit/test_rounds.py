@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import WORKLOAD, attempt, record, throughput
 
-from pytest_tfperf.core.run import Attempt, Trial, Window
+from pytest_tfperf.core.run import Run, Trial, Window
 from pytest_tfperf.reports.pytest_benchmark import feed, forget_clock_readings, window_clock
 
 
@@ -31,7 +31,7 @@ class Benchmark:
             self.rounds.append(window_clock() - start)
 
 
-def fed(*runs: Attempt, off: bool = False) -> Benchmark:
+def fed(*runs: Run, off: bool = False) -> Benchmark:
     benchmark = Benchmark(off)
     feed(benchmark, record(throughput(1402.0), trial=Trial(runs)))
     return benchmark
@@ -39,7 +39,7 @@ def fed(*runs: Attempt, off: bool = False) -> Benchmark:
 
 @given(st.lists(st.builds(Window, st.integers(1, 100), st.floats(1e-3, 1e3)), min_size=1, max_size=30))
 def test_each_window_is_a_round_of_seconds_per_step(windows: list[Window]) -> None:
-    assert fed(Attempt(tuple(windows), 64)).rounds == pytest.approx([w.seconds / w.steps for w in windows], abs=1e-9)
+    assert fed(Run(tuple(windows), 64)).rounds == pytest.approx([w.seconds / w.steps for w in windows], abs=1e-9)
 
 
 def test_only_the_first_run_is_handed_over() -> None:

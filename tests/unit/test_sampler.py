@@ -19,7 +19,7 @@ from nvml_stand_in import NOT_FOUND, NOT_SUPPORTED, UNKNOWN, Now, Slice, StandIn
 from patience import PATIENCE_SECONDS, wait_for
 
 from pytest_tfperf.core.plain_json import build
-from pytest_tfperf.core.telemetry import GpuProcess, GpuSample, Sample, Throttle
+from pytest_tfperf.core.samples import GpuProcess, GpuSample, Sample, Throttle
 from pytest_tfperf.hardware import sampler as sampler_module
 from pytest_tfperf.hardware.host_samples import HostWatch
 from pytest_tfperf.hardware.processes import family, read_process, read_processes

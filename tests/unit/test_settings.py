@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.telemetry import Limits
+from pytest_tfperf.core.samples import Limits
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.settings import Settings
 

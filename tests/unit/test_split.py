@@ -13,8 +13,8 @@ from workers import Played
 from pytest_tfperf.bench.bench import Bench
 from pytest_tfperf.bench.windows import Plan
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.measurement import Record
-from pytest_tfperf.core.step_parts import Input, Parts
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import Workload
@@ -44,13 +44,13 @@ class PlayedLauncher:
             raise MeasurementError("the worker ran out of memory")
         if job.workload.input_pipeline == "device":
             return Played(300.0)
-        return Played(100.0, parts=Parts(input=Input.FETCHED, pipeline_images_per_sec=101.0))
+        return Played(100.0, parts=StepProfile(input=Input.FETCHED, pipeline_images_per_sec=101.0))
 
     def close(self) -> None:
         pass
 
 
-def checked(folder: Path, launcher: PlayedLauncher, reference: float, workload: Workload = WORKLOAD) -> Record:
+def checked(folder: Path, launcher: PlayedLauncher, reference: float, workload: Workload = WORKLOAD) -> Measurement:
     """As the session does: until it is decided."""
     store = BaselineStore(folder / "baselines", published=None)
     key = Key(workload.id, MACHINE.shape)
@@ -70,7 +70,7 @@ def checked(folder: Path, launcher: PlayedLauncher, reference: float, workload: 
     return record
 
 
-def device_data(record: Record) -> float | None:
+def device_data(record: Measurement) -> float | None:
     assert record.breakdown is not None
     return record.breakdown.device_data_images_per_sec
 

@@ -10,7 +10,7 @@ from measurements import baseline, record, throughput
 
 from pytest_tfperf.core.baseline import Baseline, Change
 from pytest_tfperf.core.canary import Moved
-from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.judging.common_drift import Cause, Shift
 from pytest_tfperf.reports.summary import before, skips, summary
@@ -19,7 +19,7 @@ from pytest_tfperf.settings import Settings, Update
 SETTINGS = Settings(root=Path("/home/u/project"), baselines=Path("/home/u/project/baselines"))
 
 
-def judged(kind: Outcome, change: float = 0.0, reference: Baseline | None = None) -> Record:
+def judged(kind: Outcome, change: float = 0.0, reference: Baseline | None = None) -> Measurement:
     now = throughput(1000.0 * (1 + change))
     return record(now, verdict=Verdict(outcome=kind, baseline=reference or baseline(), change=change))
 
@@ -27,7 +27,7 @@ def judged(kind: Outcome, change: float = 0.0, reference: Baseline | None = None
 UNKNOWN = record(verdict=Verdict(outcome=Outcome.NO_BASELINE, reason="there is no baseline"))
 
 
-def said(*records: Record, changes: tuple[Change, ...] = (), settings: Settings = SETTINGS) -> str:
+def said(*records: Measurement, changes: tuple[Change, ...] = (), settings: Settings = SETTINGS) -> str:
     return "\n".join(summary(records, changes, settings, measured_nothing=False))
 
 
@@ -132,13 +132,13 @@ def test_what_regressed_is_not_called_in_doubt() -> None:
 # What moved all tests at once
 
 
-def common(records: tuple[Record, ...], **shifts: Shift) -> list[str]:
+def common(records: tuple[Measurement, ...], **shifts: Shift) -> list[str]:
     """What is said of the shift of each machine."""
     lines = summary(records, [], SETTINGS, measured_nothing=False, shifts=shifts)
     return [line for line in lines if line.startswith("together")]
 
 
-def together(change: float, *records: Record, **more: object) -> str:
+def together(change: float, *records: Measurement, **more: object) -> str:
     moved = Shift(math.log1p(change), tests=13, **more)  # type: ignore[arg-type]
     return "\n".join(common(records or (judged(Outcome.PASS),), box=moved))
 

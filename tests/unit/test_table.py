@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from measurements import WORKLOAD, baseline, record, throughput
 
-from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.reports.table import counts, outcome, table
 
 
-def judged(kind: Outcome, change: float, floor: bool = False) -> Record:
+def judged(kind: Outcome, change: float, floor: bool = False) -> Measurement:
     now = throughput(1000.0 * (1 + change))
     return record(now, verdict=Verdict(outcome=kind, baseline=baseline(), change=change, floor=floor))
 

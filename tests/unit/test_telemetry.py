@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.plain_json import build
-from pytest_tfperf.core.telemetry import (
+from pytest_tfperf.core.samples import (
     GpuProcess,
     GpuSample,
     Limits,

@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 
 from pytest_tfperf.bench.comparing import Side, compare
-from pytest_tfperf.bench.one_run import Attempts
+from pytest_tfperf.bench.one_run import RunEngine
 from pytest_tfperf.bench.windows import Plan
 from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.core.verdict import Tolerance
@@ -38,7 +38,7 @@ class Refusing:
 
 def test_a_measurement_that_can_not_start_leaves_no_progress(tmp_path: Path) -> None:
     written: list[str] = []
-    attempts = Attempts(Refusing(), Settings(root=tmp_path), LiveLine(write=written.append))
+    attempts = RunEngine(Refusing(), Settings(root=tmp_path), LiveLine(write=written.append))
     with pytest.raises(MeasurementError):
         attempts.one(WORKLOAD, BOX, Plan())
     assert written[-1] == GONE

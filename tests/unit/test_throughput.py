@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import attempt
 
-from pytest_tfperf.core.run import Attempt, Trial, Window
+from pytest_tfperf.core.run import Run, Trial, Window
 from pytest_tfperf.core.throughput import (
+    DivergedAt,
     RunValue,
-    Spot,
     Throughput,
     hodges_lehmann,
     run_value,
@@ -24,7 +24,7 @@ from pytest_tfperf.core.throughput import (
 
 seconds = st.floats(1e-4, 100, allow_nan=False)
 windows = st.lists(st.builds(Window, st.integers(1, 50), seconds), min_size=1, max_size=40)
-attempts = st.builds(Attempt, windows.map(tuple), st.integers(1, 100_000))
+attempts = st.builds(Run, windows.map(tuple), st.integers(1, 100_000))
 log_rates = st.lists(st.floats(-5, 15), min_size=1, max_size=8)
 
 
@@ -32,12 +32,12 @@ def speeds(some: list[Window] | tuple[Window, ...], images_per_step: int) -> np.
     return np.array([images_per_step * w.steps / w.seconds for w in some])
 
 
-def of(*runs: Attempt) -> Throughput:
+def of(*runs: Run) -> Throughput:
     return summarise(Trial(runs))
 
 
-def slower(run: Attempt, factor: float) -> Attempt:
-    return Attempt(tuple(Window(w.steps, w.seconds * factor) for w in run.windows), run.images_per_step)
+def slower(run: Run, factor: float) -> Run:
+    return Run(tuple(Window(w.steps, w.seconds * factor) for w in run.windows), run.images_per_step)
 
 
 # tf_cnn_benchmarks' statistics
@@ -79,7 +79,7 @@ def test_a_worked_example_of_the_three() -> None:
 
 
 @given(attempts)
-def test_a_runs_value_is_the_trimmed_mean_of_its_log_rates(run: Attempt) -> None:
+def test_a_runs_value_is_the_trimmed_mean_of_its_log_rates(run: Run) -> None:
     expected = scipy.stats.trim_mean(np.log(speeds(run.windows, run.images_per_step)), 0.2)
     assert run_value(run).log_rate == pytest.approx(expected, abs=1e-9)
 
@@ -145,26 +145,26 @@ def test_a_burst_in_a_fifth_of_the_windows_moves_no_value_out_of_the_rest(
 
 @given(windows)
 def test_where_batches_are_fetched_a_run_is_all_images_over_all_seconds(some: list[Window]) -> None:
-    run = Attempt(windows=tuple(some), images_per_step=64, fetches=True)
+    run = Run(windows=tuple(some), images_per_step=64, fetches=True)
     total = 64 * sum(w.steps for w in some) / sum(w.seconds for w in some)
     assert run_value(run).images_per_sec == pytest.approx(total)
 
 
 def test_a_loader_that_gives_a_file_at_once_is_read_at_its_own_rate() -> None:
     file = [Window(1, 0.001)] * 9 + [Window(1, 1.0)]
-    run = Attempt(windows=tuple(file * 3), images_per_step=1, fetches=True)
+    run = Run(windows=tuple(file * 3), images_per_step=1, fetches=True)
     assert run_value(run).images_per_sec == pytest.approx(10, rel=0.01)
 
 
 def test_the_error_of_a_total_is_that_of_the_mean_step() -> None:
     rng = np.random.default_rng(5)
     seconds = 0.1 * rng.normal(1, 0.05, 400).clip(0.5)
-    run = Attempt(windows=tuple(Window(2, s) for s in seconds), images_per_step=1, fetches=True)
+    run = Run(windows=tuple(Window(2, s) for s in seconds), images_per_step=1, fetches=True)
     assert run_value(run).error == pytest.approx(seconds.std(ddof=1) / 20 / seconds.mean(), rel=0.1)
 
 
 def test_a_total_of_two_windows_has_no_known_error() -> None:
-    run = Attempt(windows=(Window(1, 0.1), Window(1, 0.2)), images_per_step=1, fetches=True)
+    run = Run(windows=(Window(1, 0.1), Window(1, 0.2)), images_per_step=1, fetches=True)
     assert math.isinf(run_value(run).error)
 
 
@@ -178,25 +178,25 @@ def test_a_logs_error_is_that_of_its_windows() -> None:
 
 
 @given(attempts, st.randoms())
-def test_the_order_of_windows_does_not_move_the_value(run: Attempt, shuffler: random.Random) -> None:
+def test_the_order_of_windows_does_not_move_the_value(run: Run, shuffler: random.Random) -> None:
     mixed = list(run.windows)
     shuffler.shuffle(mixed)
-    assert run_value(Attempt(tuple(mixed), run.images_per_step)).log_rate == pytest.approx(run_value(run).log_rate)
+    assert run_value(Run(tuple(mixed), run.images_per_step)).log_rate == pytest.approx(run_value(run).log_rate)
 
 
 @given(attempts, st.floats(0.5, 4))
-def test_times_scaled_scale_rates_inversely(run: Attempt, factor: float) -> None:
+def test_times_scaled_scale_rates_inversely(run: Run, factor: float) -> None:
     assert of(slower(run, factor)).images_per_sec == pytest.approx(of(run).images_per_sec / factor)
 
 
 @given(attempts, st.floats(0.5, 4))
-def test_times_scaled_leave_the_relative_error_alone(run: Attempt, factor: float) -> None:
+def test_times_scaled_leave_the_relative_error_alone(run: Run, factor: float) -> None:
     assert run_value(slower(run, factor)).error == pytest.approx(run_value(run).error, abs=1e-7)
 
 
 @given(attempts)
-def test_twice_the_images_make_twice_the_rate(run: Attempt) -> None:
-    doubled = Attempt(run.windows, 2 * run.images_per_step)
+def test_twice_the_images_make_twice_the_rate(run: Run) -> None:
+    doubled = Run(run.windows, 2 * run.images_per_step)
     assert of(doubled).images_per_sec == pytest.approx(2 * of(run).images_per_sec)
 
 
@@ -285,7 +285,7 @@ def test_the_interval_of_white_noise_holds_the_truth_19_times_in_20() -> None:
 
 
 def test_steps_are_counted_over_all_runs() -> None:
-    assert of(Attempt((Window(3, 1.0), Window(4, 1.0)), 1), Attempt((Window(5, 1.0),), 1)).steps == 12
+    assert of(Run((Window(3, 1.0), Window(4, 1.0)), 1), Run((Window(5, 1.0),), 1)).steps == 12
 
 
 def test_windows_are_counted_over_all_runs() -> None:
@@ -294,7 +294,7 @@ def test_windows_are_counted_over_all_runs() -> None:
 
 def test_the_loss_is_that_of_the_last_window() -> None:
     windows = (Window(1, 1.0, 7.5), Window(1, 1.0, 7.25))
-    assert of(Attempt(windows, 1)).loss == 7.25
+    assert of(Run(windows, 1)).loss == 7.25
 
 
 def test_compiling_is_that_of_the_first_run() -> None:
@@ -308,20 +308,20 @@ def test_a_runs_value_reads_in_images_per_second() -> None:
 @pytest.mark.parametrize(
     ("warmup", "timed", "spot"),
     [
-        ([1.0, math.nan], [math.nan], Spot(run=1, window=0, step=10)),
-        ([1.0, 1.0], [1.0, math.inf, math.nan], Spot(run=1, window=2, step=20)),
+        ([1.0, math.nan], [math.nan], DivergedAt(run=1, window=0, step=10)),
+        ([1.0, 1.0], [1.0, math.inf, math.nan], DivergedAt(run=1, window=2, step=20)),
         ([1.0], [1.0, 1.0], None),
-        ([], [None, math.nan], Spot(run=1, window=2, step=10)),
+        ([], [None, math.nan], DivergedAt(run=1, window=2, step=10)),
     ],
     ids=["warm-up", "timed", "never", "a log"],
 )
 def test_where_a_loss_stopped_to_be_a_number_is_known(
-    warmup: list[float], timed: list[float], spot: Spot | None
+    warmup: list[float], timed: list[float], spot: DivergedAt | None
 ) -> None:
     windows = [tuple(Window(5, 0.1, loss) for loss in losses) for losses in (timed, warmup)]
-    assert of(Attempt(windows[0], 64, windows[1])).diverged == spot
+    assert of(Run(windows[0], 64, windows[1])).diverged == spot
 
 
 def test_where_a_loss_stopped_to_be_a_number_is_known_over_several_runs() -> None:
-    fine, lost = (Attempt((Window(5, 0.1, loss),), 64) for loss in (1.0, math.nan))
-    assert summarise(Trial((fine, lost, fine))).diverged == Spot(run=2, window=1, step=5)
+    fine, lost = (Run((Window(5, 0.1, loss),), 64) for loss in (1.0, math.nan))
+    assert summarise(Trial((fine, lost, fine))).diverged == DivergedAt(run=2, window=1, step=5)

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from measurements import WORKLOAD, attempt, baseline
 from patience import running
 
-from pytest_tfperf.core.conditions import Conditions, GpuConditions
-from pytest_tfperf.core.run import Attempt, Trial, Window
-from pytest_tfperf.core.step_parts import Input, Parts
+from pytest_tfperf.core.run import Run, Trial, Window
+from pytest_tfperf.core.step_profile import Input, StepProfile
+from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
@@ -52,7 +52,7 @@ seconds = st.floats(1e-6, 1e6)
 windows = st.builds(Window, st.integers(1, 10**6), seconds, st.none() | st.floats(-1e30, 1e30) | st.just(math.inf))
 environments = st.dictionaries(texts, texts, max_size=3)
 parts = st.builds(
-    Parts,
+    StepProfile,
     input=st.sampled_from(Input),
     pipeline_images_per_sec=st.none() | seconds,
     pipeline_core_seconds_per_image=st.none() | seconds,
@@ -61,13 +61,13 @@ parts = st.builds(
     products_multiply_adds_per_sec=st.none() | st.floats(1, 1e18),
 )
 conditions = st.builds(
-    Conditions,
+    Telemetry,
     seconds=seconds,
     load_average_mean=st.none() | seconds,
     cpu_mhz_min=st.none() | st.integers(0, 6000),
     gpus=st.lists(
         st.builds(
-            GpuConditions,
+            GpuTelemetry,
             uuid=texts,
             power_watts_max=st.none() | seconds,
             throttled_fractions=st.dictionaries(texts, st.floats(0, 1), max_size=2),
@@ -77,7 +77,7 @@ conditions = st.builds(
     ).map(tuple),
 )
 attempts = st.builds(
-    Attempt,
+    Run,
     windows=st.lists(windows, min_size=1, max_size=5).map(tuple),
     images_per_step=st.integers(1, 10**9),
     warmup=st.lists(windows, max_size=3).map(tuple),

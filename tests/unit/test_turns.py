@@ -18,8 +18,8 @@ from pytest_tfperf.bench.interleaved import TURNS, may_take_turns, pair_of_runs,
 from pytest_tfperf.bench.windows import Plan
 from pytest_tfperf.core.breakdown import Bound, Breakdown
 from pytest_tfperf.core.comparison import How
-from pytest_tfperf.core.run import Attempt, Window
-from pytest_tfperf.core.step_parts import Input, Parts
+from pytest_tfperf.core.run import Run, Window
+from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
@@ -80,7 +80,7 @@ class ScriptedLauncher:
     room: int = 2
     loss: float = 1.0
     jobs: list[Job] = field(default_factory=list)
-    parts: Parts = field(default_factory=lambda: Parts(input=Input.RESIDENT))
+    parts: StepProfile = field(default_factory=lambda: StepProfile(input=Input.RESIDENT))
 
     def start(self, job: Job, progress: Progress) -> ScriptedRun:
         if len(self.machine.alive) >= self.room:
@@ -100,10 +100,10 @@ class Silent:
     def phase(self, name: str) -> None:
         pass
 
-    def window(self, attempt: Attempt, plan: Plan) -> None:
+    def window(self, attempt: Run, plan: Plan) -> None:
         pass
 
-    def ended(self, attempt: Attempt) -> None:
+    def ended(self, attempt: Run) -> None:
         pass
 
     def done(self) -> None:
@@ -209,7 +209,7 @@ def test_a_burst_that_spoils_a_few_turns_of_one_side_is_cut_off() -> None:
 
 
 def test_alternating_runs_give_the_same_ratio() -> None:
-    a, b = (Attempt(windows=(Window(1, s),) * 20, images_per_step=1) for s in (0.01, 0.02))
+    a, b = (Run(windows=(Window(1, s),) * 20, images_per_step=1) for s in (0.01, 0.02))
     assert math.exp(pair_of_runs(a, b).log_ratio) == pytest.approx(0.5)
 
 
@@ -286,7 +286,7 @@ def test_where_the_cap_is_spent_nobody_is_asked_where_the_time_goes() -> None:
 
 def test_a_slower_b_that_fetches_is_followed_by_one_run_on_device_data() -> None:
     a, b = two(pace_b=lambda n: 0.011 + n * 1e-5)
-    b.parts = Parts(input=Input.FETCHED, pipeline_images_per_sec=100.0)
+    b.parts = StepProfile(input=Input.FETCHED, pipeline_images_per_sec=100.0)
     contest(a, b, HOST)
     assert [job.workload.input_pipeline for job in b.jobs] == ["host", "host", "host", "device"]
 

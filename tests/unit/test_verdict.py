@@ -13,7 +13,7 @@ from measurements import baseline, throughput
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.canary import Moved
-from pytest_tfperf.core.throughput import Spot
+from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.judging.common_drift import Cause, Night, Shift
@@ -141,13 +141,13 @@ def test_a_loss_that_is_no_number_is_invalid_also_without_a_baseline() -> None:
 @pytest.mark.parametrize(
     ("runs", "since", "place"),
     [
-        (1, Spot(run=1, window=0, step=7), " by step 7, in the warm-up"),
-        (1, Spot(run=1, window=3, step=1200), " by step 1,200, in window 3"),
-        (3, Spot(run=2, window=3, step=45), " by step 45, in window 3 of run 2"),
+        (1, DivergedAt(run=1, window=0, step=7), " by step 7, in the warm-up"),
+        (1, DivergedAt(run=1, window=3, step=1200), " by step 1,200, in window 3"),
+        (3, DivergedAt(run=2, window=3, step=45), " by step 45, in window 3 of run 2"),
         (1, None, ""),
     ],
 )
-def test_a_loss_that_is_no_number_says_since_when(runs: int, since: Spot | None, place: str) -> None:
+def test_a_loss_that_is_no_number_says_since_when(runs: int, since: DivergedAt | None, place: str) -> None:
     now = throughput(*[1.0] * runs, loss=math.nan, diverged=since)
     assert judge(now, None, Tolerance()).reason == f"the loss is nan{place}: what it trains is not a model"
 

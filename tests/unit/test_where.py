@@ -8,20 +8,20 @@ from measurements import WORKLOAD, attempt, baseline, comparison, record, throug
 
 from pytest_tfperf.core.breakdown import Bound, Breakdown
 from pytest_tfperf.core.comparison import Measured
-from pytest_tfperf.core.conditions import Conditions, GpuConditions
-from pytest_tfperf.core.measurement import Record
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Trial
-from pytest_tfperf.core.step_parts import Input
+from pytest_tfperf.core.step_profile import Input
+from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
 from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.reports import comparisons
 from pytest_tfperf.reports.message import message, spoilt
 from pytest_tfperf.reports.table import table
 from pytest_tfperf.reports.where import limit
 
-HOST = Conditions(
+HOST = Telemetry(
     seconds=4.0, cpu_mhz_median=2893.0, load_average_mean=2.13, other_cpu_fraction_mean=0.031, steal_fraction_mean=0.001
 )
-GPU = GpuConditions(
+GPU = GpuTelemetry(
     uuid="GPU-1",
     temperature_celsius_max=68,
     sm_clock_mhz_median=1755.0,
@@ -34,7 +34,7 @@ GPU = GpuConditions(
 )
 
 
-def judged(outcome: Outcome, images_per_sec: float = 1000.0, **more: Any) -> Record:
+def judged(outcome: Outcome, images_per_sec: float = 1000.0, **more: Any) -> Measurement:
     verdict = Verdict(
         outcome=outcome, baseline=baseline(2000.0), change=images_per_sec / 2000 - 1, tolerance=Tolerance()
     )
@@ -45,12 +45,12 @@ def fetched(bound: Bound = Bound.COMPUTE, **more: Any) -> Breakdown:
     return Breakdown(**{"input": Input.FETCHED, "bound": bound, "pipeline_images_per_sec": 9800.0} | more)
 
 
-def said(label: str, found: Record) -> str:
+def said(label: str, found: Measurement) -> str:
     lines = message(found).splitlines()
     return next((line[14:] for line in lines if line.startswith(f"  {label:<11} ")), "")
 
 
-def in_weather(conditions: Conditions | None, outcome: Outcome = Outcome.REGRESSED) -> Record:
+def in_weather(conditions: Telemetry | None, outcome: Outcome = Outcome.REGRESSED) -> Measurement:
     return judged(outcome, trial=Trial((attempt([0.064], conditions=conditions),)))
 
 
@@ -119,18 +119,18 @@ def test_the_host_is_told_in_one_line() -> None:
 
 
 def test_a_gpu_is_told_in_one_line() -> None:
-    assert said("GPU 0", in_weather(Conditions(seconds=1.0, gpus=(GPU,)))) == (
+    assert said("GPU 0", in_weather(Telemetry(seconds=1.0, gpus=(GPU,)))) == (
         "68 C, 1,755 MHz, memory 3,201 MHz, 290 W, used 97 % of the time, 12.0 GiB, "
         "power cap 40 % of the time, beside python (pid 4711)"
     )
 
 
 def test_a_gpu_that_tells_nothing_has_no_line() -> None:
-    assert said("GPU 0", in_weather(Conditions(seconds=1.0, gpus=(GpuConditions(uuid="GPU-1"),)))) == ""
+    assert said("GPU 0", in_weather(Telemetry(seconds=1.0, gpus=(GpuTelemetry(uuid="GPU-1"),)))) == ""
 
 
 def test_trouble_on_the_host_is_added() -> None:
-    trouble = Conditions(
+    trouble = Telemetry(
         seconds=1.0, steal_fraction_mean=0.21, swap_bytes_per_sec_mean=3 * 2**20, memory_available_bytes_min=2**29
     )
     assert said("machine", in_weather(trouble)) == "steal 21 %, swapping 3 MiB/s, 0.5 GiB of memory left"

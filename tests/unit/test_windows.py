@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.bench.windows import LEAST_WINDOWS, SMOKE, Plan, run_attempt, window_steps
-from pytest_tfperf.core.run import Attempt, Window
+from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.errors import MeasurementError, WorkloadError
 
 
@@ -51,20 +51,20 @@ class Told:
 
     def __init__(self) -> None:
         self.phases: list[str] = []
-        self.windows: list[Attempt] = []
-        self.results: list[Attempt] = []
+        self.windows: list[Run] = []
+        self.results: list[Run] = []
 
     def phase(self, name: str) -> None:
         self.phases.append(name)
 
-    def window(self, attempt: Attempt, plan: Plan) -> None:
+    def window(self, attempt: Run, plan: Plan) -> None:
         self.windows.append(attempt)
 
-    def ended(self, attempt: Attempt) -> None:
+    def ended(self, attempt: Run) -> None:
         self.results.append(attempt)
 
 
-def driven(step_seconds: Any = 0.01, *, enough: Any = lambda _: False, **plan: int) -> tuple[Attempt, ScriptedRun]:
+def driven(step_seconds: Any = 0.01, *, enough: Any = lambda _: False, **plan: int) -> tuple[Run, ScriptedRun]:
     run = ScriptedRun(step_seconds)
     return run_attempt(run, Plan(**plan), Told(), enough), run
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pytest_tfperf.core.run import Window
-from pytest_tfperf.core.step_parts import Input, Parts
+from pytest_tfperf.core.step_profile import Input, StepProfile
 
 
 @dataclass(kw_only=True)
@@ -18,13 +18,13 @@ class PlayedRun:
     fetches: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     log: str = ""
-    parts: Parts = field(default_factory=lambda: Parts(input=Input.RESIDENT))
+    parts: StepProfile = field(default_factory=lambda: StepProfile(input=Input.RESIDENT))
     asked: list[int] = field(default_factory=list)
 
     def request(self, steps: int) -> None:
         self.asked.append(steps)
 
-    def examine(self, *, products: bool, multiply_adds: bool) -> Parts:
+    def examine(self, *, products: bool, multiply_adds: bool) -> StepProfile:
         return self.parts
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ class Input(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class StepProfile:
     """One worker's; None is what it could not find out.
 
     Args:

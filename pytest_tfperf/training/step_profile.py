@@ -1,4 +1,4 @@
-"""What a worker finds out about its own step when the last window is done: see `pytest_tfperf.core.step_parts`."""
+"""What a worker finds out about its own step when the last window is done: see `pytest_tfperf.core.step_profile`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import keras
 import tensorflow as tf
 
-from pytest_tfperf.core.step_parts import Input
+from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.training.input_loop import InputLoop
 from pytest_tfperf.training.multiply_adds import forward_multiply_adds
@@ -32,7 +32,7 @@ def examine(
     products: bool,
     multiply_adds: bool,
 ) -> dict[str, Any]:
-    """The fields of `Parts`, of one device; what fails is left out, and why stands in the log.
+    """The fields of `StepProfile`, of one device; what fails is left out, and why stands in the log.
 
     Args:
         loop: has been run, and is not run again: batches are taken from its pipeline.

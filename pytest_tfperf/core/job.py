@@ -1,0 +1,52 @@
+"""What one worker is told to do: the one description that crosses the wire to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_tfperf.core.plain_json import build, plain
+from pytest_tfperf.core.topology import Devices
+from pytest_tfperf.core.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What one worker does.
+
+    Args:
+        workload: what to train.
+        devices: what to train it on.
+        seed: for the initial weights and the synthetic images.
+        slowdown: fraction of its throughput that the worker loses on purpose, 0 to below 1.
+        data_dir: folder of the TFRecords that imagenet pipelines read; "" where none was named.
+        cores: that affinity and quota leave; None: as many as the affinity says.
+        names: users' own models and pipelines, kind -> name -> "package.module:function" (`catalogue.registered`).
+        max_seconds: the worker is ended after so long, whatever it does.
+    """
+
+    workload: Workload
+    devices: Devices
+    seed: int = 0
+    slowdown: float = 0.0
+    data_dir: str = ""
+    cores: int | None = None
+    names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    max_seconds: float = math.inf
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for the wire."""
+        whole: dict[str, Any] = plain(dataclasses.asdict(self) | {"workload": self.workload.id})
+        return whole
+
+    @classmethod
+    def from_json(cls, value: object) -> Job:
+        """The job that `to_json` wrote.
+
+        Raises:
+            TfperfError: the driver and the worker are different versions of pytest-tfperf.
+        """
+        return build(cls, value, "job")
