@@ -50,6 +50,7 @@ __all__ = [
     "OutOfMemory",
     "Outcome",
     "ParameterDevice",
+    "PipelineOnly",
     "Precision",
     "TfperfError",
     "Throughput",
@@ -58,7 +59,6 @@ __all__ = [
     "Topology",
     "Trainer",
     "VariableUpdate",
-    "PipelineOnly",
     "Workload",
     "WorkloadError",
 ]

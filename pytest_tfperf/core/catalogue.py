@@ -135,7 +135,9 @@ def _resolve(field: str, known: Mapping[str, str], name: str) -> str:
     if ":" in name:
         return name
     if name not in known:
-        raise WorkloadError(f"{one_of(field, name, known)} For a function of your own: {field}='package.module:function'.")
+        raise WorkloadError(
+            f"{one_of(field, name, known)} For a function of your own: {field}='package.module:function'."
+        )
     return known[name]
 
 

@@ -14,7 +14,9 @@ def require_supported(workload: Workload, devices: Devices) -> None:
         WorkloadError: they lack what its all-reduce, parameter device or XLA needs; says which choices work.
     """
     fault = (
-        _all_reduce_fault(workload, devices) or _parameter_device_fault(workload, devices) or _xla_fault(workload, devices)
+        _all_reduce_fault(workload, devices)
+        or _parameter_device_fault(workload, devices)
+        or _xla_fault(workload, devices)
     )
     if fault:
         raise WorkloadError(f"{workload.id}: {fault}")

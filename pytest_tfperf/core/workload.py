@@ -126,7 +126,9 @@ class Workload:
                 f"{'forward_only' if self.forward_only else 'independent'!r}"
             )
         if self.forward_only and self.optimizer is not Optimizer.SGD:
-            raise WorkloadError(f"optimizer={self.optimizer.value!r} has no effect with forward_only=True: leave it out")
+            raise WorkloadError(
+                f"optimizer={self.optimizer.value!r} has no effect with forward_only=True: leave it out"
+            )
         if self.num_packs and self.all_reduce is AllReduce.COPY:
             raise WorkloadError(
                 f"num_packs={self.num_packs} packs gradients for all_reduce='hierarchical' or 'nccl'; 'copy' sums them "

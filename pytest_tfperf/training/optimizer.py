@@ -2,9 +2,9 @@
 
 The step is `w - rate * (sum(g) / n + decay * w)`, with the gradients g of the cross-entropies of n replicas. It is
 computed as `w - rate * decay * (sum(g / (n * decay)) + w)`. The division of g costs nothing, because it is done where
-the backward pass starts, and weight decay becomes one addition for each weight. As a part of each replica's loss, weight
-decay would be a product and a sum on every replica: a tenth of a step of `trivial`. Momentum is linear in the gradients
-and takes the same factor.
+the backward pass starts, and weight decay becomes one addition for each weight. In each replica's loss it would be a
+product and a sum on every replica: a tenth of a step of `trivial`. Momentum is linear in the gradients and takes the
+same factor.
 
 float16 can't represent gradients that were divided by the decay. They are multiplied by the loss scale instead, and the
 update makes up the difference in float32, in one more operation.

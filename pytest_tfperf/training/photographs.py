@@ -40,7 +40,8 @@ _CORRUPT = (tf.errors.InvalidArgumentError, tf.errors.DataLossError, UnicodeDeco
 
 # The parts of TensorFlow's text that name its graph's nodes and iterators, and that quote a record.
 _INTERNAL = re.compile(
-    r"\{\{function_node [^}]*\}\} |Error in user-defined function .*? with iterator: \S+: |, value: .*|\s*\[\[.*| \[Op:.*",
+    r"\{\{function_node [^}]*\}\} |Error in user-defined function .*? with iterator: \S+: |"
+    r", value: .*|\s*\[\[.*| \[Op:.*",
     re.DOTALL,
 )
 
@@ -65,17 +66,14 @@ def photographs(spec: InputSpec, processing: Processing, *, cached: bool = False
         NoData, MeasurementError: there is no data set, see `image_data.shards`.
     """
     records, threads = read_once(spec), max_threads()
-    if cached:
-        records = records.take(1).cache().repeat()
-    else:
-        records = records.repeat().shuffle(_SHUFFLED, seed=spec.seed)
+    records = records.take(1).cache().repeat() if cached else records.repeat().shuffle(_SHUFFLED, seed=spec.seed)
     images = records.enumerate().map(process(spec, processing), num_parallel_calls=threads)
     batches = images.batch(spec.batch_size, drop_remainder=True)
     return batches.prefetch(_BATCHES_AHEAD_EACH * spec.replicas).with_options(_options(threads))
 
 
 def read_once(spec: InputSpec) -> tf.data.Dataset:
-    """Each record of the data set once, serialised; several shards are read in turn, in an order drawn from the seed."""
+    """Each record of the data set once, serialised; the seed draws the shards' order, and several are read in turn."""
     paths = _in_reading_order(spec)
     # Two threads read fast enough for many cores; more of them spend more time on handing over than on reading.
     return tf.data.Dataset.from_tensor_slices(paths).interleave(

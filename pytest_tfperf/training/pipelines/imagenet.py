@@ -1,4 +1,4 @@
-"""Photographs from the TFRecords in `--tfperf-data-dir`, of the ImageNet schema, as tf_cnn_benchmarks processes them."""
+"""Photographs from the ImageNet TFRecords in `--tfperf-data-dir`, processed as tf_cnn_benchmarks does."""
 
 from __future__ import annotations
 
