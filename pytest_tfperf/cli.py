@@ -172,11 +172,13 @@ def _documents(arguments: argparse.Namespace) -> int:
 
 
 def _make_imagenet(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.training.make_imagenet import make_imagenet
+    import subprocess
 
-    made = make_imagenet(arguments.folder, arguments.images, arguments.shards, arguments.seed)
-    print(f"{made}\nuse it: pytest perf_tests --tfperf-data-dir={arguments.folder.resolve()}")
-    return EXIT_GREEN
+    # A process of its own, because TensorFlow writes the records.
+    command = [sys.executable, "-P", "-m", "pytest_tfperf.training.make_imagenet", str(arguments.folder)]
+    for name in ("images", "shards", "seed"):
+        command += [f"--{name}", str(getattr(arguments, name))]
+    return subprocess.run(command, check=False).returncode
 
 
 if __name__ == "__main__":

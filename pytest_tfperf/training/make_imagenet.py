@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import random
 import shutil
 import sys
@@ -78,6 +79,7 @@ def make_imagenet(folder: Path, images: int = 512, shards: int = 8, seed: int = 
 
 
 def _tensorflow() -> Any:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no device is used, so nothing that it logs matters
     try:
         import tensorflow
     except ImportError as error:
