@@ -35,6 +35,9 @@ class TrainingLoop:
         model: made by `loading.load_model` for that strategy.
         inputs: made by `loading.load_pipeline`: a dataset of endless batches, or one batch for every step.
         workload: what the three were made for.
+
+    Attributes:
+        window: the compiled window, from a number of steps to the last one's loss.
     """
 
     def __init__(
@@ -66,7 +69,7 @@ class TrainingLoop:
             # Not the update: replicas can't exchange gradients inside XLA. tf_cnn_benchmarks' xla_compile compiles the
             # same part.
             self._compute = tf.function(self._compute, jit_compile=True)
-        self._window = tf.function(self._steps, autograph=False)
+        self.window = tf.function(self._steps, autograph=False)
 
     def run(self, steps: int) -> float:
         """Take `steps` steps and return the last one's loss, the mean over replicas.
@@ -79,7 +82,7 @@ class TrainingLoop:
         """
         _require_steps(steps)
         with naming_its_end(self._workload):
-            loss = float(self._window(tf.constant(steps)))
+            loss = float(self.window(tf.constant(steps)))
         # The loss is known before the last update is done.
         tf.test.experimental.sync_devices()
         return loss

@@ -22,13 +22,21 @@ def strategy_for(workload: Workload, devices: list[str]) -> tf.distribute.Strate
         MeasurementError: TensorFlow made another number of replicas than there are devices.
     """
     strategy = _make(workload, devices)
+    require_replicas(workload, strategy, devices)
+    return strategy
+
+
+def require_replicas(workload: Workload, strategy: tf.distribute.Strategy, devices: list[str]) -> None:
+    """Return if the strategy has one replica for each device.
+
+    Raises:
+        MeasurementError: it has another number, seen with MultiWorkerMirroredStrategy on virtual CPUs.
+    """
     if strategy.num_replicas_in_sync != len(devices):
-        # Seen with MultiWorkerMirroredStrategy on virtual CPUs: it silently takes the first only.
         raise MeasurementError(
             f"{workload.id}: TensorFlow made {strategy.num_replicas_in_sync} replica(s) for {len(devices)} devices "
             f"({', '.join(devices)}); images/s would be wrong, so nothing is measured"
         )
-    return strategy
 
 
 def _make(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
