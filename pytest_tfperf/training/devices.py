@@ -136,19 +136,10 @@ def _too_few(devices: Devices, needed: int, seen: int) -> str:
     fact = f"TensorFlow {tf.__version__} sees {seen} {devices.kind.value} device(s), and {needed} are needed{named}. "
     if devices.kind is DeviceKind.CPU:
         return fact + "Were virtual devices configured earlier in this process?"
+    built_for = ", ".join(_built_for()) or "no GPU"
     return (
-        f"{fact}Is this TensorFlow built for CUDA (pip install 'tensorflow[and-cuda]'), and does its log say that the "
-        f"driver or a CUDA library is missing?{_ignored_gpus()}"
-    )
-
-
-def _ignored_gpus() -> str:
-    built_for = _built_for()
-    if not built_for:
-        return ""
-    return (
-        f" It was built for {', '.join(built_for)}, and ignores older GPUs without an error. A driver too old for its "
-        f"CUDA {tf.sysconfig.get_build_info().get('cuda_version', '')} hides every GPU"
+        f"{fact}It was built for {built_for}, and ignores older GPUs without an error. Is it built for CUDA "
+        "(pip install 'tensorflow[and-cuda]'), and does its log say that the driver or a CUDA library is missing?"
     )
 
 

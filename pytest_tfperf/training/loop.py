@@ -41,11 +41,7 @@ class TrainingLoop:
     """
 
     def __init__(
-        self,
-        strategy: tf.distribute.Strategy,
-        model: keras.Model,
-        inputs: tf.data.Dataset | Batch,
-        workload: Workload,
+        self, strategy: tf.distribute.Strategy, model: keras.Model, inputs: tf.data.Dataset | Batch, workload: Workload
     ) -> None:
         self.images_per_step = workload.batch_size * strategy.num_replicas_in_sync
         self._strategy = strategy
@@ -56,11 +52,7 @@ class TrainingLoop:
         # Independent replicas have weights of their own, and each adds its own penalty to its loss.
         self._shares_penalty = bool(self._variables) and not (workload.forward_only or self._independent)
         self._descent = GradientDescent(
-            strategy,
-            self._variables,
-            workload.optimizer,
-            loss_scale(workload.precision),
-            independent=self._independent,
+            strategy, self._variables, workload.optimizer, loss_scale(workload.precision), independent=self._independent
         )
         self._next_batch = feed(strategy, inputs)
         self.fetch: Callable[[], Any] | None = self._next_batch if isinstance(inputs, tf.data.Dataset) else None

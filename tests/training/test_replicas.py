@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from building import assert_same, build, nodes, weights, workload_of
 
-from pytest_tfperf.errors import MeasurementError, WorkloadError
+from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.training import strategies
 
 HIERARCHICAL = {"all_reduce": "hierarchical"}
@@ -157,8 +157,3 @@ def test_gradients_are_packed_as_asked(cpus: list[str]) -> None:
 def test_horovod_is_refused(cpus: list[str]) -> None:
     with pytest.raises(WorkloadError, match="to train, use 'replicated'"):
         build(cpus[:1], variable_update="horovod")
-
-
-def test_fewer_replicas_than_devices_are_an_error(cpus: list[str]) -> None:
-    with pytest.raises(MeasurementError, match=r"1 replica\(s\) for 2 devices"):
-        strategies.require_replicas(workload_of(), tf.distribute.OneDeviceStrategy("CPU:0"), cpus[:2])
