@@ -111,7 +111,7 @@ class Bench:
         machine = self._machine(task.topology)
 
         def enough(run: Run) -> bool:
-            return may_stop(machine.evidence(task, [run]))
+            return may_stop(run_value(run), task.reference, task.tolerance)
 
         unsettled: list[Run] = []
         while True:
