@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +33,7 @@ class RerunCommand:
         if self.folder != self.root:
             path = os.path.relpath(self.root / path, self.folder)
         return f"pytest {quote(path + separator + name)}{self.options}"
+
+
+FROM_ROOTDIR: Final = RerunCommand()
+"""Called in rootdir, without options."""
