@@ -109,14 +109,13 @@ def _replay(arguments: argparse.Namespace) -> int:
     measurements = []
     for file in arguments.files:
         if of is not None and file in logs:
-            replayed, used = [replay_log(file, of, store, tolerance=tolerance, tests=len(logs))], store
+            measurements.append(replay_log(file, of, store, tolerance=tolerance, tests=len(logs)))
         else:
-            replayed = replay_export(file, of_exports, machine=arguments.machine or "", tolerance=tolerance)
-            used = of_exports
-        for measurement in replayed:
-            if measurement.verdict is not None:
-                _print(message(measurement, hint=next_step(measurement, used)) + "\n")
-        measurements += replayed
+            measurements += replay_export(file, of_exports, machine=arguments.machine or "", tolerance=tolerance)
+    for measurement in measurements:
+        if measurement.verdict is not None:
+            hint = next_step(measurement, store if Path(measurement.file) in logs else of_exports)
+            _print(message(measurement, hint=hint) + "\n")
     _print("\n".join([*measurement_table(measurements), "", counts(measurements)]))
     if logs or of_exports:
         for fault in store.unreadable(*(measurement.machine for measurement in measurements)):
