@@ -75,10 +75,18 @@ class LocalLauncher:
         silence_seconds: a worker that says nothing for so long is taken for hung, and is killed.
         fresh: a new interpreter for each worker instead of a fork.
         python: the interpreter to run.
+        import_paths: where workers find the users' own modules, the folder that they run in first; None: where this
+            process finds them, in its own folder.
     """
 
     def __init__(
-        self, *, logs: Path, silence_seconds: float, fresh: bool = False, python: str = sys.executable
+        self,
+        *,
+        logs: Path,
+        silence_seconds: float,
+        fresh: bool = False,
+        python: str = sys.executable,
+        import_paths: Callable[[], list[str]] | None = None,
     ) -> None:
         self._logs = logs
         # In containers that cron starts pytest has one pid everywhere; a comparison's sides begin in one second.
@@ -86,6 +94,8 @@ class LocalLauncher:
         self._silence_seconds = silence_seconds
         self._fresh = fresh
         self._python = python
+        self._own_code = import_paths is None
+        self._import_paths = import_paths or session_import_paths
         self._listener: Listener | None = None
         self._spawner: Spawner | None = None
         self._imported_under: dict[str, str] = {}
@@ -114,7 +124,7 @@ class LocalLauncher:
     def _start(self, job: Job, progress: Progress) -> LocalRun:
         listener, spawner = self._ready()
         self._started += 1
-        log = self._logs / f"worker-{self._session}-{self._started}.log"
+        log = self._logs.absolute() / f"worker-{self._session}-{self._started}.log"
         self._logs.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH))
         try:
@@ -152,7 +162,7 @@ class LocalLauncher:
             "names": catalogue.registered(),
             "log": str(log),
             "environment": _environment(job) | {"TMPDIR": str(scratch)},
-            "import_paths": _import_paths(),
+            "import_paths": self._import_paths(),
         }
 
     def close(self) -> None:
@@ -180,9 +190,10 @@ class LocalLauncher:
         return self._listener, self._spawner
 
     def _make_spawner(self, listener: Listener) -> Spawner:
+        folder = None if self._own_code else Path(self._import_paths()[0])
         if self._fresh:
-            return FreshInterpreters(self._python, listener)
-        return ForkServer(self._python, listener, self._logs / f"server-{self._session}.log")
+            return FreshInterpreters(self._python, listener, folder)
+        return ForkServer(self._python, listener, self._logs / f"server-{self._session}.log", folder)
 
 
 class LocalRun:
@@ -372,7 +383,7 @@ def _environment(job: Job) -> dict[str, str]:
     return environment
 
 
-def _import_paths() -> list[str]:
+def session_import_paths() -> list[str]:
     """Where pytest finds the tests' own modules: a user's model lies there, and the worker must find it too.
 
     What is installed is not among them: the worker's interpreter has its own, and may be another.

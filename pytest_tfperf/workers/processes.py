@@ -61,12 +61,12 @@ class Spawner(Protocol):
 class ForkServer:
     """`training.server` as a process of its own; imports TensorFlow when the first worker is asked for."""
 
-    def __init__(self, python: str, listener: Listener, log: Path) -> None:
+    def __init__(self, python: str, listener: Listener, log: Path, folder: Path | None = None) -> None:
         self._python = python
         self._log = log
         self._statuses: dict[int, int] = {}  # by the job's number: pids are used again
         self._lost = False
-        self._process = _run_module(python, "pytest_tfperf.training.server", listener, log)
+        self._process = _run_module(python, "pytest_tfperf.training.server", listener, log, folder=folder)
         try:
             self._channel = self._await_call(listener)
         except BaseException:
@@ -170,15 +170,16 @@ class ForkServer:
 class FreshInterpreters:
     """A new Python for each worker: slower to start, shares nothing with the one before."""
 
-    def __init__(self, python: str, listener: Listener) -> None:
+    def __init__(self, python: str, listener: Listener, folder: Path | None = None) -> None:
         self._python = python
         self._listener = listener
+        self._folder = folder
         self._workers: list[_Fresh] = []
 
     def spawn(self, job: dict[str, Any]) -> _Fresh:
         """Start an interpreter that will import TensorFlow and then work."""
         process = _run_module(
-            self._python, "pytest_tfperf.training.fresh", self._listener, Path(job["log"]), json.dumps(job)
+            self._python, "pytest_tfperf.training.fresh", self._listener, Path(job["log"]), json.dumps(job), self._folder
         )
         self._workers.append(_Fresh(process))
         return self._workers[-1]
@@ -272,7 +273,10 @@ def describe_exit(status: int) -> str:
     return f"was ended by {name}" + (f" ({hint})" if hint else "")
 
 
-def _run_module(python: str, module: str, listener: Listener, log: Path, stdin: str = "") -> subprocess.Popen[bytes]:
+def _run_module(
+    python: str, module: str, listener: Listener, log: Path, stdin: str = "", folder: Path | None = None
+) -> subprocess.Popen[bytes]:
+    """With a `folder`, it runs there, and PYTHONPATH, which would bring in this session's code, is not handed on."""
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {
         "TFPERF_ADDRESS": str(listener.address),
@@ -281,6 +285,8 @@ def _run_module(python: str, module: str, listener: Listener, log: Path, stdin: 
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1"),
         "PYTHONDONTWRITEBYTECODE": os.environ.get("PYTHONDONTWRITEBYTECODE", ""),
     }
+    if folder is not None:
+        environment.pop("PYTHONPATH", None)
     with log.open("ab") as output:
         process = subprocess.Popen(
             [python, "-P", "-c", _BOOTSTRAP, str(_PACKAGE / "__init__.py"), module],
@@ -288,6 +294,7 @@ def _run_module(python: str, module: str, listener: Listener, log: Path, stdin: 
             stdout=output,
             stderr=output,
             env=environment,
+            cwd=folder,
             start_new_session=True,  # Ctrl-C in the terminal is pytest's to handle
         )
     assert process.stdin is not None
