@@ -179,7 +179,12 @@ class FreshInterpreters:
     def spawn(self, job: dict[str, Any]) -> _Fresh:
         """Start an interpreter that will import TensorFlow and then work."""
         process = _run_module(
-            self._python, "pytest_tfperf.training.fresh", self._listener, Path(job["log"]), json.dumps(job), self._folder
+            self._python,
+            "pytest_tfperf.training.fresh",
+            self._listener,
+            Path(job["log"]),
+            json.dumps(job),
+            self._folder,
         )
         self._workers.append(_Fresh(process))
         return self._workers[-1]
