@@ -178,8 +178,8 @@ class ThroughputFixture:
         other = on if over_on is None else over_on
         self._require_open(on, other)
         key, over_key = Key(workload.id, on.shape), Key(over.id, other.shape)
-        rows = self._session.baselines.published()
-        published = published_ratio(rows, key, over_key)
+        store = self._session.baselines
+        published = published_ratio([*store.published_like(key), *store.published_like(over_key)], key, over_key)
         least = published.value * (1 + (Tolerance.of(tolerance).lower or -1.0))
 
         def pair() -> tuple[float, float]:

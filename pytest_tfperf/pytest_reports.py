@@ -76,7 +76,7 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
     from pytest_tfperf.fixture import ThroughputFixture  # a session that only collects needs nothing that measures
 
     session, test = request.config.stash[SESSION], request.node.nodeid
-    benchmark.skipped = True  # until it is fed; else pytest-benchmark warns that its fixture was not used
+    benchmark.skipped = True  # where this raises, pytest-benchmark would warn that its fixture was not used
     _refuse_xdist(request.config)
     if test not in session.selection:
         raise TfperfError(
@@ -85,6 +85,7 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
         )
     if faults := session.selection.faults_of(test):
         raise WorkloadError("\n".join(faults))
+    benchmark.skipped = False
     session.progress.test = test
     fixture = request.node.stash[_FIXTURE] = ThroughputFixture(session, test)
     return fixture
@@ -259,5 +260,6 @@ def feed_benchmark(item: pytest.Item, benchmark: Any) -> None:
     fixture = item.stash[_FIXTURE]
     measured = [result for result in fixture.results if isinstance(result, Measurement)]
     if measured and not fixture.is_undecided:
-        benchmark.skipped = False
         feed(benchmark, measured[0])
+    else:
+        benchmark.skipped = True  # else pytest-benchmark warns that its fixture was not used

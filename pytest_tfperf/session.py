@@ -186,7 +186,7 @@ class Session:
         from pytest_tfperf.judging.reference import floor_rate, reference_for
 
         key = Key(workload.id, topology.shape)
-        rows, published = self.baselines.load(topology.machine), self.baselines.published_like(key, readable=True)
+        rows, published = self.baselines.load(topology.machine), self.baselines.published_like(key)
         reference = reference_for(rows, published, topology.machine, key, gpu_fp32_tflops=floor_rate(topology))
         return Task(
             test=test,
