@@ -91,7 +91,8 @@ class _Sentinel:
 
 def _reference_pairs(task: Task, pairs: Sequence[Pair]) -> ReferencePairs:
     baseline, noise = task.reference.baseline, task.reference.noise
-    assert baseline is not None and noise is not None, "only tasks with a measured baseline are chosen"
+    assert baseline is not None, "only tasks with a measured baseline are chosen"
+    assert noise is not None, "a baseline comes with its noise"
     return ReferencePairs(baseline, noise, pairs)
 
 

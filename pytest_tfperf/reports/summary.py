@@ -161,8 +161,8 @@ def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable
     `measurements` tell what changed since their baselines.
     """
     text = (
-        f"software on {machine}: {verdict.outcome.value}: {verdict.tests} tests in {verdict.pairs} interleaved pairs are "
-        f"{signed(verdict.change)} against the reference environment "
+        f"software on {machine}: {verdict.outcome.value}: {verdict.tests} tests in {verdict.pairs} interleaved pairs "
+        f"are {signed(verdict.change)} against the reference environment "
         f"(95 % CI {signed(verdict.low)} to {signed(verdict.high)}"
     )
     text += ")" if verdict.threshold is None else f", fails from {signed(-verdict.threshold)})"
