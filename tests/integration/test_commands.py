@@ -29,7 +29,7 @@ def test_the_command_is_installed() -> None:
     assert json.loads(done.stdout)["version"] == 1
 
 
-def test_a_reader_that_leaves_early_is_no_error() -> None:
+def test_a_reader_that_leaves_early_is_not_an_error() -> None:
     command = [sys.executable, "-m", "pytest_tfperf.cli", "topology", "--json"]
     read, write = os.pipe()
     os.close(read)
@@ -37,4 +37,4 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
         done = subprocess.run(
             command, stdout=left, stderr=subprocess.PIPE, timeout=SESSION_SECONDS, text=True, check=False
         )
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (0, "")
