@@ -40,7 +40,7 @@ class BaselineStore:
         self.folder = folder
         self._published = published
         self._locked = False
-        self._read: dict[Path, tuple[os.stat_result, dict[Key, Baseline]]] = {}
+        self._read: dict[Path, tuple[tuple[int, ...], dict[Key, Baseline]]] = {}
 
     def load(self, machine: str) -> dict[Key, Baseline]:
         """All rows of a machine; the user's row wins over the shipped one of the same key. Unknown machine: none.
@@ -136,8 +136,9 @@ class BaselineStore:
         path = folder / f"{machine}.csv"
         try:
             status = path.stat()
-            if path not in self._read or not _is_same(self._read[path][0], status):
-                self._read[path] = (status, baseline_file.parse(path.read_bytes(), machine, str(path)))
+            version = (status.st_ino, status.st_size, status.st_mtime_ns)
+            if path not in self._read or self._read[path][0] != version:
+                self._read[path] = (version, baseline_file.parse(path.read_bytes(), machine, str(path)))
         except FileNotFoundError:
             return {}
         except OSError as error:
@@ -146,10 +147,6 @@ class BaselineStore:
         if folder == self.folder:
             return rows
         return {key: row for key, row in rows.items() if not row.is_measured}
-
-
-def _is_same(one: os.stat_result, other: os.stat_result) -> bool:
-    return os.path.samestat(one, other) and (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
 
 
 def _open(path: Path) -> IO[str]:

@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -99,7 +98,7 @@ def test_the_252_lambda_figures_are_the_tables_and_the_1950x_was_not_measured() 
     }
     assert len(not_measured) == 63
     assert set(read(FOLDER)[lambda_cpu.NAME].not_measured) == not_measured
-    assert len(published()) == 7 + 32 + 252
+    assert len({row.source for row in published().values()}) == len(published()) == 7 + 32 + 252
 
 
 # The importers
@@ -144,10 +143,7 @@ def test_a_broken_document_is_named_and_leaves_all_files_as_they_are(tmp_path: P
         (azure.NAME, "| 209.87 ", "| 209.xx ", "'209.xx' is not a figure"),
         (azure.NAME, "| 209.87 ", "| 219.87 ", "test 4: 219.87 images/sec, 52.47 for each of 2 x 2 GPUs"),
         (azure.NAME, "56.57      | 56.57", "56.67      | 56.67", "56.67 is not a total of its log"),
-        (azure.NAME, "### test 4:", "### trial 4:", "the summary's tests are not those that have a section"),
-        (azure.NAME, "images/sec/gpu", "each", "no table of"),
         (tensorpack.NAME, "802/785/787", "802/785", "'802/785' is not three figures"),
-        (tensorpack.NAME, "v1.3.0", "1.3.0", "TF Version"),
         (tensorpack.NAME, "variable_update=parameter_server:", "ps:", "under 'variable_update=parameter_server:'"),
         (lambda_cpu.NAME, "resnet50 |726.86 |", "resnet50 |", "has 5 cells under 6 columns"),
         (lambda_cpu.NAME, "resnet50 |726.86", "resnet5O |726.86", "unknown model 'resnet5O'"),
@@ -167,30 +163,6 @@ def test_a_figure_of_0_in_any_document_is_not_measured() -> None:
 
 
 # What the rows say of themselves
-
-
-@pytest.mark.parametrize(
-    ("place", "source"),
-    [
-        ((AZURE[1], "resnet50-b64-horovod-device", "2x2"), "azure-k80-tensorflow-benchmark.md, test 4"),
-        (
-            ("dgx1-p100", "resnet50-b64-replicated-python-keras", "1x8"),
-            "tensorpack-multigpu-dgx1.md, replicated, 8 GPUs, tensorpack python",
-        ),
-        (
-            ("dgx1-p100", "resnet50-b64-parameter_server-device", "1x1"),
-            "tensorpack-multigpu-dgx1.md, parameter_server, 1 GPU, tensorflow/benchmarks",
-        ),
-        (
-            ("lambda-i7-7820x", "resnet50-b64-replicated-nccl-device", "1x4"),
-            "lambda-cpu-benchmark.md, syn-replicated-nccl-4gpus, resnet50, i7-7820X",
-        ),
-    ],
-)
-def test_a_row_names_its_document_and_a_place_that_no_other_row_has(place: Place, source: str) -> None:
-    rows = published()
-    assert rows[place].source == source
-    assert Counter(row.source for row in rows.values())[source] == 1
 
 
 @pytest.mark.parametrize(
@@ -215,6 +187,8 @@ def test_rows_name_gpu_peak_rate_and_software(machines: list[str], gpu: str, pea
         (", parameters on GPUs (", 84),
         ("of the lighter input (device)", 11),
         ("W-2133 reads low", 63),
+        ("the same code gave", 6),
+        ("bound by its input", 24),
     ],
 )
 def test_readers_are_warned_in_as_many_rows_as_it_concerns(text: str, rows: int) -> None:
@@ -233,27 +207,6 @@ def test_readers_are_warned_in_as_many_rows_as_it_concerns(text: str, rows: int)
 )
 def test_what_contradicts_itself_on_the_azure_page_is_noted(text: str, tests: str) -> None:
     assert sorted(row.source[-1] for row in noted(text)) == list(tests)
-
-
-def test_tensorpacks_one_gpu_rows_note_what_the_same_code_gave_in_the_other_table() -> None:
-    pairs = {(row.reference, re.findall(r"gave (\d+)", row.note)[0]) for row in noted("the same code gave")}
-    assert pairs == {(228, "227"), (227, "228"), (219, "223"), (223, "219")}
-
-
-def test_distorted_images_faster_than_plain_ones_are_noted() -> None:
-    cells = {place: float(cell) for place, cell in lambda_cells().items() if place[2] != "1950X"}
-    expected = {
-        lambda_place(table, model, cpu)
-        for (table, model, cpu), figure in cells.items()
-        if "distortions" in table and figure > cells[table.replace("-distortions", ""), model, cpu]
-    }
-    assert {(row.machine, *row.key) for row in noted("of the lighter input (imagenet-consistent)")} == expected
-
-
-def test_alexnets_input_is_noted_as_its_limit() -> None:
-    shares = {float(share) for row in noted("bound by") for share in re.findall(r"input: ([\d.]+) of", row.note)}
-    assert {row.key.workload.partition("-")[0] for row in noted("bound by its input")} == {"alexnet"}
-    assert max(shares) == 0.46
 
 
 @pytest.mark.parametrize("test", range(1, 8))

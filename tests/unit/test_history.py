@@ -150,7 +150,8 @@ def test_a_test_takes_as_long_as_one_of_its_workers_took_last(history: History) 
 
 
 def past(history: History, before: str = "today", least_tests: int = 1, **row: Any) -> list[tuple[str, Any]]:
-    found = history.past_sessions(baseline(**row), before=before, least_tests=least_tests)
+    of_machine = history.past_sessions_of_machine([baseline(**row)], before=before, least_tests=least_tests)
+    found = of_machine.get(KEY, ())
     return [(one.session, [pytest.approx(change, abs=1e-7) for change in one.changes]) for one in found]
 
 
@@ -175,8 +176,8 @@ def test_the_common_drift_of_a_session_is_taken_out(history: History) -> None:
 @pytest.mark.parametrize("outcome", Outcome)
 def test_a_session_has_the_outcome_that_it_decided(history: History, outcome: Outcome) -> None:
     history.append(judged(verdict=verdict(outcome)))
-    found = history.past_sessions(baseline(), before="", least_tests=1)
-    assert found == (PastSession("monday", (0.0,), outcome),)
+    found = history.past_sessions_of_machine([baseline()], before="", least_tests=1)
+    assert found == {KEY: (PastSession("monday", (0.0,), outcome),)}
 
 
 @pytest.mark.parametrize(
