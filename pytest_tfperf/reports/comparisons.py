@@ -64,7 +64,7 @@ def headline(comparison: Comparison) -> str:
     a, b = sides(c)
     what = "" if c.a.workload != c.b.workload else f"{c.a.workload.id}, "
     if c.outcome is Outcome.INVALID:  # its ratio would be taken for a result
-        return f"{what}{b} against {a} on {c.devices} ({c.machine}): INVALID: {c.reason}"
+        return f"{what}{b} against {a} on {c.devices} ({c.machine}): {c.reason}"
     if abs(c.ratio - 1) < 0.0005:
         word = "is level with"
     else:

@@ -122,9 +122,10 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
         if m.document is not None:
             yield "document", f"{rate(m.document.reference)} images/s on {m.document.machine}: {m.document.source}"
     else:
-        yield "threshold", _threshold(verdict, row)
+        expected = _expected(m, verdict, row)
+        yield "threshold", _threshold(verdict, row, expected)
         yield "baseline", _baseline(verdict, row)
-        yield _runs(m, verdict, row)
+        yield _runs(m, verdict, expected)
         if abs(verdict.common_drift) >= _WORTH_SHOWING:
             yield "drift", _drift(verdict)
         yield from _discarded(m)
@@ -159,7 +160,14 @@ def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str
         yield "accept", f"{record}    (if the slowdown is intended; commit the row)"
 
 
-def _threshold(verdict: Verdict, row: Baseline) -> str:
+def _expected(m: Measurement, verdict: Verdict, row: Baseline) -> float:
+    """What rule 2 holds the runs against: the baseline with the common drift, and what earlier sessions taught."""
+    if verdict.rule is Rule.BASELINE and verdict.confirmed_change is not None:
+        return m.throughput.images_per_sec / (1 + verdict.confirmed_change)
+    return row.reference * math.exp(verdict.common_drift)
+
+
+def _threshold(verdict: Verdict, row: Baseline, expected: float) -> str:
     tolerance, threshold = verdict.tolerance, verdict.threshold
     if threshold is None or tolerance is None or tolerance.lower is None:
         return "none: any slowdown is accepted"
@@ -168,9 +176,10 @@ def _threshold(verdict: Verdict, row: Baseline) -> str:
         accepted += f", widened to {percent(threshold)} by noise"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT:
         return f"fails from {percent(threshold)} slower than the reference environment    ({accepted})"
-    fails_below = row.reference * math.exp(verdict.common_drift) * (1 - threshold)
     reference = f"{'floor' if verdict.is_floor else 'baseline'} {rate(row.reference)}"
-    return f"fails below {rate(fails_below)}    ({reference}, {accepted})"
+    if rate(expected) != rate(row.reference):
+        reference += f", expected in this session {rate(expected)}"
+    return f"fails below {rate(expected * (1 - threshold))}    ({reference}, {accepted})"
 
 
 def _baseline(verdict: Verdict, row: Baseline) -> str:
@@ -182,7 +191,7 @@ def _baseline(verdict: Verdict, row: Baseline) -> str:
     return f"{text}; a floor: measured on the weaker {row.gpu or row.machine}" if verdict.is_floor else text
 
 
-def _runs(m: Measurement, verdict: Verdict, row: Baseline) -> Line:
+def _runs(m: Measurement, verdict: Verdict, expected: float) -> Line:
     """The figures that decided, and which rule did; or why nothing is confirmed."""
     regressed = verdict.outcome is Outcome.REGRESSED
     # A run or pair shows the slowdown if it lost more than half of the threshold.
@@ -192,8 +201,7 @@ def _runs(m: Measurement, verdict: Verdict, row: Baseline) -> Line:
         figures = "  ".join(change(math.expm1(log)) for log in logs)
         what = "interleaved pairs with the reference environment"
     else:
-        level = math.log(row.reference) + verdict.common_drift
-        logs = [run.log_rate - level for run in m.throughput.runs]
+        logs = [run.log_rate - math.log(expected) for run in m.throughput.runs]
         figures = "  ".join(rate(run.images_per_sec) for run in m.throughput.runs)
         what = "fresh runs"
     if regressed and len(logs) > 1:
@@ -205,7 +213,7 @@ def _runs(m: Measurement, verdict: Verdict, row: Baseline) -> Line:
 
 def _drift(verdict: Verdict) -> str:
     text = f"{change(math.expm1(verdict.common_drift))} is common to all tests of this session"
-    return f"{text}, and taken out before the threshold applies" if verdict.rule is Rule.BASELINE else text
+    return f"{text}, and is not held against it" if verdict.rule is Rule.BASELINE else text
 
 
 def _discarded(m: Measurement) -> Iterator[Line]:

@@ -10,12 +10,12 @@ from pathlib import Path
 from pytest_tfperf.core.baseline import Change
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement, changed_since
+from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports import comparisons as compared
 from pytest_tfperf.reports.measurement_table import counts, measurement_table
 from pytest_tfperf.reports.message import headline
-from pytest_tfperf.reports.numbers import change as signed
-from pytest_tfperf.reports.numbers import duration, percent, rate
+from pytest_tfperf.reports.numbers import change, duration, percent, rate
 from pytest_tfperf.reports.table import Column, table
 
 _DRIFT_WORTH_SHOWING = 0.01
@@ -26,7 +26,7 @@ _RECORDED: Sequence[Column[Change]] = (
     Column("topology", lambda c: c.new.key.topology),
     Column("old", lambda c: rate(c.old.reference) if c.old else "new", right=True),
     Column("new", lambda c: rate(c.new.reference), right=True),
-    Column("change", lambda c: signed(c.new.reference / c.old.reference - 1) if c.old else "", right=True),
+    Column("change", lambda c: change(c.new.reference / c.old.reference - 1) if c.old else "", right=True),
     Column("between runs", lambda c: "" if c.new.between_runs is None else percent(c.new.between_runs), right=True),
 )
 
@@ -106,7 +106,7 @@ def summary(
         measurements: all of the session's.
         baselines: the folder of the baselines, as it is shown.
         changes: rows that were recorded.
-        machine: what `drift_line` and `machine_line` say.
+        machine: what `drift_line`, `machine_line` and `software_line` say.
         not_measured: tests that could not be measured, each with the first line of its error.
         measured_nothing: --tfperf-require-baseline was given and no test was measured.
         history_error: why the history lacks some of this session; "" where it is complete.
@@ -155,23 +155,31 @@ def drift_line(machine: str, common_drift: float, tests: int, measurements: Iter
     )
 
 
-def machine_line(
-    machine: str, outcome: Outcome, *, change: float, low: float, high: float, threshold: float, changed: Sequence[str]
-) -> str:
-    """The verdict about the machine: its reference environment in this session against the committed baselines.
+def machine_line(machine: str, verdict: MachineVerdict, changed: Sequence[str]) -> str:
+    """The verdict about the machine; `changed` has what differs outside of the reference environment.
 
-    `change` and its 95 % interval are signed fractions, `threshold` is the slowdown that fails, a positive one;
-    `changed` has the differences outside of the reference environment, such as "driver 570 -> 580".
+    That is the driver, the kernel, the governor and the like, since the baselines: "driver 570 -> 580".
     """
-    text = (
-        f"machine {machine}: {outcome.value}: the reference environment is {signed(change)} against its baselines "
-        f"(95 % CI {signed(low)} to {signed(high)}, fails from {signed(-threshold)})"
-    )
+    what = "all tests together are" if verdict.software_change is None else "the reference environment is"
+    text = f"machine {machine}: {verdict.outcome.value}: {what} {_session_change(verdict)} against the baselines"
     if changed:
-        text += f". Changed outside of it: {', '.join(changed)}"
-    if outcome is Outcome.REGRESSED:
+        text += f". Changed since: {', '.join(changed)}"
+    if verdict.outcome is Outcome.REGRESSED:
         text += ". Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
     return text
+
+
+def software_line(machine: str, verdict: SoftwareVerdict) -> str:
+    """The verdict about the software as a whole: the current environment against the reference environment."""
+    return (
+        f"software on {machine}: {verdict.outcome.value}: the current environment is {_session_change(verdict)} "
+        f"against the reference environment, in {verdict.pairs} interleaved pairs of {verdict.tests} tests"
+    )
+
+
+def _session_change(verdict: MachineVerdict | SoftwareVerdict) -> str:
+    fails = "" if verdict.threshold is None else f", fails from {change(-verdict.threshold)}"
+    return f"{change(verdict.change)} (95 % CI {change(verdict.low)} to {change(verdict.high)}{fails})"
 
 
 def _next_steps(measurements: Sequence[Measurement], changes: Sequence[Change], baselines: str) -> Iterator[str]:
