@@ -115,7 +115,7 @@ def _last_disturbance(m: Measurement) -> Disturbance | None:
 def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
     row = verdict.baseline
     if verdict.outcome is Outcome.INVALID:
-        yield from _discarded(m)
+        yield from _disturbed(m)
     elif row is None:
         yield "time", _time(m)
         yield from breakdown_lines(m.breakdown, m.workload, m.throughput.images_per_sec)
@@ -128,7 +128,7 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
         yield _runs(m, verdict, expected)
         if abs(verdict.common_drift) >= _WORTH_SHOWING:
             yield "drift", _drift(verdict)
-        yield from _discarded(m)
+        yield from _disturbed(m)
         yield "time", _time(m)
         slower_than = _slower_than(m, verdict, row) if verdict.outcome is Outcome.REGRESSED else None
         yield from breakdown_lines(m.breakdown, m.workload, m.throughput.images_per_sec, slower_than)
@@ -216,9 +216,11 @@ def _drift(verdict: Verdict) -> str:
     return f"{text}, and is not held against it" if verdict.rule is Rule.BASELINE else text
 
 
-def _discarded(m: Measurement) -> Iterator[Line]:
-    for run in m.discarded:
-        yield "discarded", f"{rate(run_value(run).images_per_sec)}: {run.disturbance}"
+def _disturbed(m: Measurement) -> Iterator[Line]:
+    for label, runs in (("discarded", m.discarded), ("disturbed", m.runs)):
+        for run in runs:
+            if run.disturbance:
+                yield label, f"{rate(run_value(run).images_per_sec)}: {run.disturbance}"
     for pair in m.discarded_pairs:
         yield "discarded", f"pair at {change(math.expm1(pair.log_ratio))}: {pair.disturbance}"
 
