@@ -15,7 +15,7 @@ from pytest_tfperf.core.throughput import Throughput, run_value
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
 from pytest_tfperf.reports.advice import advice, loss_advice
 from pytest_tfperf.reports.breakdown import breakdown_lines
-from pytest_tfperf.reports.numbers import change, duration, percent, rate
+from pytest_tfperf.reports.numbers import change, compared, duration, percent, rate
 from pytest_tfperf.reports.telemetry import telemetry_lines
 
 _WORTH_SHOWING = 0.001
@@ -78,9 +78,9 @@ def headline(measurement: Measurement) -> str:
     if verdict.baseline is None or verdict.change is None:
         return f"{text}; {verdict.reason}"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
-        text += f", {_compared(verdict.confirmed_change)} the reference environment"
+        text += f", {compared(verdict.confirmed_change)} the reference environment"
     floor = "the floor of " if verdict.is_floor else ""
-    return f"{text}, {_compared(verdict.change)} {floor}{rate(verdict.baseline.reference)}"
+    return f"{text}, {compared(verdict.change)} {floor}{rate(verdict.baseline.reference)}"
 
 
 def loss_fact(throughput: Throughput) -> str:
@@ -92,12 +92,6 @@ def loss_fact(throughput: Throughput) -> str:
     window = f"window {since.window}" if since.window else "the warm-up"
     run = f" of run {since.run}" if len(throughput.runs) > 1 else ""
     return f"{text} by step {since.step:,}, in {window}{run}"
-
-
-def _compared(fraction: float) -> str:
-    if abs(fraction) < 0.0005:
-        return "level with"
-    return f"{percent(fraction)} {'slower' if fraction < 0 else 'faster'} than"
 
 
 def _why_invalid(m: Measurement, verdict: Verdict) -> str:

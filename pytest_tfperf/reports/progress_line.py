@@ -75,10 +75,10 @@ class ProgressLine:
         if self.write is None:
             return
         room = self.room() - 3  # a line that wraps can't be taken back
-        name = self.test.rpartition("::")[2]
-        labelled = f"{self._label}  {text}".lstrip()
-        candidates = (f"{name}  {labelled}", labelled, text, "")
-        shown = next((line for line in candidates if len(line) <= room), "")
+        parts = [part for part in (self.test.rpartition("::")[2], self._label, text) if part]
+        while parts and len("  ".join(parts)) > room:
+            parts.pop(0)
+        shown = "  ".join(parts)
         self.write(f"{_SAVE}  {shown}{_CLEAR_TO_END}{_RESTORE}")
 
     def _print_step(self, run: Run) -> None:

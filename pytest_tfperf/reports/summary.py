@@ -12,10 +12,10 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.reports import comparisons as compared
+from pytest_tfperf.reports import comparisons as interleaved
 from pytest_tfperf.reports.measurement_table import counts, measurement_table
 from pytest_tfperf.reports.message import headline
-from pytest_tfperf.reports.numbers import change, duration, percent, rate
+from pytest_tfperf.reports.numbers import change, compared, duration, percent, rate
 from pytest_tfperf.reports.table import Column, table
 
 _DRIFT_WORTH_SHOWING = 0.01
@@ -130,11 +130,11 @@ def comparison_summary(comparisons: Sequence[Comparison]) -> list[str]:
     """The table of comparisons, their counts and what is in doubt; nothing where nothing was compared."""
     if not comparisons:
         return []
-    words = ", ".join(f"{count} {word}" for word, count in Counter(map(compared.outcome, comparisons)).items())
+    words = ", ".join(f"{count} {word}" for word, count in Counter(map(interleaved.outcome, comparisons)).items())
     spent = duration(sum(c.seconds for c in comparisons))
     doubts = [c for c in comparisons if c.outcome is Outcome.INCONCLUSIVE]
-    lines = [*compared.comparison_table(comparisons), "", f"{comparisons[0].machine}: {words} in {spent}"]
-    return lines + [f"INCONCLUSIVE: {compared.headline(c)}; {c.reason}" for c in doubts]
+    lines = [*interleaved.comparison_table(comparisons), "", f"{comparisons[0].machine}: {words} in {spent}"]
+    return lines + [f"INCONCLUSIVE: {interleaved.headline(c)}; {c.reason}" for c in doubts]
 
 
 def drift_line(machine: str, common_drift: float, tests: int, measurements: Iterable[Measurement]) -> str:
@@ -146,10 +146,8 @@ def drift_line(machine: str, common_drift: float, tests: int, measurements: Iter
         return ""
     judged = [(m, m.verdict.baseline) for m in measurements if m.machine == machine and m.verdict]
     changed = dict.fromkeys(text for m, row in judged if row for text in changed_since(row, m.environment))
-    drift = math.expm1(common_drift)
     return (
-        f"common drift of {machine}: {tests} tests together are {percent(drift)} "
-        f"{'slower' if drift < 0 else 'faster'} than their baselines. "
+        f"common drift of {machine}: {tests} tests together are {compared(math.expm1(common_drift))} their baselines. "
         f"Changed since: {', '.join(changed) or 'nothing that is recorded'}. "
         "Only a reference environment tells the machine from the software: tfperf reference create"
     )
@@ -161,7 +159,8 @@ def machine_line(machine: str, verdict: MachineVerdict, changed: Sequence[str]) 
     That is the driver, the kernel, the governor and the like, since the baselines: "driver 570 -> 580".
     """
     what = "all tests together are" if verdict.software_change is None else "the reference environment is"
-    text = f"machine {machine}: {verdict.outcome.value}: {what} {_session_change(verdict)} against the baselines"
+    change = compared(verdict.change)
+    text = f"machine {machine}: {verdict.outcome.value}: {what} {change} the baselines{_interval(verdict)}"
     if changed:
         text += f". Changed since: {', '.join(changed)}"
     if verdict.outcome is Outcome.REGRESSED:
@@ -172,14 +171,14 @@ def machine_line(machine: str, verdict: MachineVerdict, changed: Sequence[str]) 
 def software_line(machine: str, verdict: SoftwareVerdict) -> str:
     """The verdict about the software as a whole: the current environment against the reference environment."""
     return (
-        f"software on {machine}: {verdict.outcome.value}: the current environment is {_session_change(verdict)} "
-        f"against the reference environment, in {verdict.pairs} interleaved pairs of {verdict.tests} tests"
+        f"software on {machine}: {verdict.outcome.value}: the current environment is {compared(verdict.change)} the "
+        f"reference environment{_interval(verdict)}, in {verdict.pairs} interleaved pairs of {verdict.tests} tests"
     )
 
 
-def _session_change(verdict: MachineVerdict | SoftwareVerdict) -> str:
+def _interval(verdict: MachineVerdict | SoftwareVerdict) -> str:
     fails = "" if verdict.threshold is None else f", fails from {change(-verdict.threshold)}"
-    return f"{change(verdict.change)} (95 % CI {change(verdict.low)} to {change(verdict.high)}{fails})"
+    return f" (95 % CI {change(verdict.low)} to {change(verdict.high)}{fails})"
 
 
 def _next_steps(measurements: Sequence[Measurement], changes: Sequence[Change], baselines: str) -> Iterator[str]:

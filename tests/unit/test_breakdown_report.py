@@ -117,8 +117,8 @@ def test_what_a_table_says_of_the_bound(found: Breakdown | None, cell: str | Non
         (
             TROUBLED_HOST,
             {
-                "machine": "other processes 40 % of the CPU (most of it make (pid 4711)), steal 21 %, swapping 3 MiB/s, "
-                "0.5 GiB of memory free"
+                "machine": "other processes 40 % of the CPU (most of it make (pid 4711)), steal 21 %, "
+                "swapping 3 MiB/s, 0.5 GiB of memory free"
             },
         ),
         (

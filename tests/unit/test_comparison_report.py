@@ -1,4 +1,4 @@
-"""The message and the table of interleaved comparisons."""
+"""The message and the table of interleaved comparisons, and the message about a documents' ratio."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from measurements import BUSY, WORKLOAD, comparison, pair, throughput
+from measurements import BUSY, WORKLOAD, baseline, comparison, pair, throughput
 
+from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.breakdown import Bound, Breakdown
 from pytest_tfperf.core.comparison import ComparedSide, Comparison
 from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.reports.comparisons import comparison_table, headline, message
+from pytest_tfperf.reports.ratios import message as ratio_message
 from pytest_tfperf.reports.summary import comparison_summary
 
 INPUT_BOUND = Breakdown(
@@ -32,7 +34,7 @@ def test_a_slower_side_b_fails_with_all_that_is_known() -> None:
         b=side(900.0, environment={"tensorflow": "2.21.0"}, breakdown=INPUT_BOUND),
         discarded_pairs=(pair(-0.4, disturbance=BUSY),),
     )
-    assert message(found) == dedent("""\
+    expected = dedent("""\
         resnet50-b64-replicated-device, tensorflow 2.21.0 is 10 % slower than tensorflow 2.16.2 on 8x Tesla P100 (box): ratio 0.900, 95 % CI 0.890 to 0.910
           a           1,000 images/s: tensorflow 2.16.2
           b           900.0 images/s: tensorflow 2.21.0
@@ -44,6 +46,7 @@ def test_a_slower_side_b_fails_with_all_that_is_known() -> None:
           b's slower  the input pipeline: on device data the same training gives 2,000 images/s
           environment tensorflow 2.16.2 -> 2.21.0
           rerun       pytest 'perf_tests/test_a.py::test_b[1]'""")  # noqa: E501
+    assert message(found) == expected
 
 
 def test_a_pass_names_no_slower_part_and_no_rerun() -> None:
@@ -103,13 +106,11 @@ def test_the_table_has_each_sides_bound_beside_its_throughput() -> None:
         comparison(a=side(breakdown=INPUT_BOUND)),
         comparison(b=side(workload=WORKLOAD.with_(xla=True)), outcome=Outcome.INVALID),
     ]
-    assert (
-        "\n".join(comparison_table(rows))
-        == dedent("""\
+    expected = dedent("""\
         workload                        topology  a                               images/s  bound  b                                   images/s  b / a  95 % CI         pairs  outcome
         resnet50-b64-replicated-device  1x8       tensorflow ?                       1,000  input  tensorflow 2.21.0                      900.0  0.900  0.890 to 0.910      3  REGRESSED
-        -                               1x8       resnet50-b64-replicated-device     1,000  -      resnet50-b64-replicated-device-xla     1,000      -  -                   3  INVALID""")
-    )  # noqa: E501
+        -                               1x8       resnet50-b64-replicated-device     1,000  -      resnet50-b64-replicated-device-xla     1,000      -  -                   3  INVALID""")  # noqa: E501
+    assert "\n".join(comparison_table(rows)) == expected
 
 
 def test_the_summary_counts_comparisons_and_lists_those_in_doubt() -> None:
@@ -122,3 +123,17 @@ def test_the_summary_counts_comparisons_and_lists_those_in_doubt() -> None:
 
 def test_a_session_without_comparisons_summarises_none() -> None:
     assert comparison_summary([]) == []
+
+
+def test_a_ratio_below_the_documents_reads_as_a_regression_does() -> None:
+    eight = baseline(1612.0, machine="dgx1-p100", source="dgx1.md")
+    one = baseline(228.0, machine="dgx1-p100", source="dgx1.md", key=Key(WORKLOAD.id, "1x1"))
+    pairs = [(6000.0, 1000.0), (5900.0, 1000.0), (6100.0, 1000.0)]
+    assert ratio_message(pairs, eight, one, 6.5, "pytest t.py::test_a").splitlines() == [
+        "resnet50-b64-replicated-device on 1x8 over resnet50-b64-replicated-device on 1x1: 6.000, "
+        "15.1 % below the documents' 7.070",
+        "  measured    6,000 / 1,000 = 6.000  5,900 / 1,000 = 5.900  6,100 / 1,000 = 6.100",
+        "  threshold   fails below 6.500    (7.070, tolerance 8.1 %)",
+        "  document    1,612 / 228.0 on dgx1-p100: dgx1.md; over dgx1.md",
+        "  rerun       pytest t.py::test_a",
+    ]

@@ -71,9 +71,7 @@ def test_a_regression_confirmed_against_the_reference_environment() -> None:
             common_drift=math.log(0.92),
         ),
     )
-    assert (
-        message(found, RerunCommand(" --tfperf-machine=dgx1-p100"))
-        == dedent("""\
+    expected = dedent("""\
         resnet50-b64-replicated-device on 8x Tesla P100 (dgx1-p100): 1,402 images/s (95 % CI 1,396 to 1,409), 5 % slower than the reference environment, 13.0 % slower than 1,612
           threshold   fails from 3.1 % slower than the reference environment    (tolerance 2 %, widened to 3.1 % by noise)
           baseline    measured, --update-baselines at 0123456789ab (2026-01-01), 5 runs
@@ -85,8 +83,8 @@ def test_a_regression_confirmed_against_the_reference_environment() -> None:
           environment tensorflow 2.20.0 -> 2.21.0
           machine     CPU 2.9 GHz, load 2.1, other processes 3 % of the CPU
           rerun       pytest 'perf_tests/test_a.py::test_b[1]' --tfperf-machine=dgx1-p100
-          accept      pytest 'perf_tests/test_a.py::test_b[1]' --tfperf-machine=dgx1-p100 --update-baselines    (if the slowdown is intended; commit the row)""")
-    )  # noqa: E501
+          accept      pytest 'perf_tests/test_a.py::test_b[1]' --tfperf-machine=dgx1-p100 --update-baselines    (if the slowdown is intended; commit the row)""")  # noqa: E501
+    assert message(found, RerunCommand(" --tfperf-machine=dgx1-p100")) == expected
 
 
 def test_a_regression_confirmed_by_fresh_runs_reads_as_in_the_design() -> None:
@@ -97,9 +95,7 @@ def test_a_regression_confirmed_by_fresh_runs_reads_as_in_the_design() -> None:
         baseline=DOCUMENT,
         more={"discarded": (run_at(829.0, disturbance=BUSY),)},
     )
-    assert (
-        message(found)
-        == dedent("""\
+    expected = dedent("""\
         resnet50-b64-replicated-device on 8x Tesla P100 (dgx1-p100): 1,402 images/s (95 % CI 1,395 to 1,409), 13.1 % slower than 1,612
           threshold   fails below 1,531    (baseline 1,612, tolerance 5 %)
           baseline    published, tensorpack-multigpu-dgx1.md, replicated, 8 GPUs
@@ -108,12 +104,12 @@ def test_a_regression_confirmed_by_fresh_runs_reads_as_in_the_design() -> None:
           time        300 steps in 300 windows, 12 s in all
           detectable  slowdowns from 8.7 % (95 % power); between-run standard deviation 1.2 % (9 rows of this machine)
           rerun       pytest 'perf_tests/test_a.py::test_b[1]'
-          accept      pytest 'perf_tests/test_a.py::test_b[1]' --update-baselines    (if the slowdown is intended; commit the row)""")
-    )  # noqa: E501
+          accept      pytest 'perf_tests/test_a.py::test_b[1]' --update-baselines    (if the slowdown is intended; commit the row)""")  # noqa: E501
+    assert message(found) == expected
 
 
 def test_a_pass_says_against_what() -> None:
-    assert message(judged(1600.0)) == dedent("""\
+    expected = dedent("""\
         resnet50-b64-replicated-device on 8x Tesla P100 (dgx1-p100): 1,600 images/s (95 % CI 1,592 to 1,608), 0.7 % slower than 1,612
           threshold   fails below 1,531    (baseline 1,612, tolerance 5 %)
           baseline    measured, --update-baselines at 0123456789ab (2026-01-01), 5 runs
@@ -121,22 +117,25 @@ def test_a_pass_says_against_what() -> None:
           time        100 steps in 100 windows, 12 s in all
           detectable  slowdowns from 8.7 % (95 % power); between-run standard deviation 1.2 % (9 rows of this machine)
           rerun       pytest 'perf_tests/test_a.py::test_b[1]'""")  # noqa: E501
+    assert message(judged(1600.0)) == expected
 
 
 def test_a_missing_baseline_says_how_to_record_one() -> None:
     found = measurement(throughput(1600.0, compile_seconds=7.3), verdict=NO_BASELINE, document=DOCUMENT)
-    assert message(found) == dedent("""\
+    expected = dedent("""\
         resnet50-b64-replicated-device on 8x Tesla P100 (box): 1,600 images/s (95 % CI 1,592 to 1,608); there is no baseline for this workload on this machine
           time        100 steps in 100 windows, 12 s in all; the first call, which compiles, took 7.3 s
           document    1,612 images/s on dgx1-p100: tensorpack-multigpu-dgx1.md, replicated, 8 GPUs
           record      pytest 'perf_tests/test_a.py::test_b[1]' --update-baselines""")  # noqa: E501
+    assert message(found) == expected
 
 
 def test_a_diverged_loss_reports_no_throughput() -> None:
-    assert message(measurement(NAN, verdict=DIVERGED)) == dedent("""\
+    expected = dedent("""\
         resnet50-b64-replicated-device on 8x Tesla P100 (box): INVALID: loss became NaN by step 45, in window 3; the throughput of a diverged run is not reported
           next        look in the input pipeline for NaN in the images and for labels outside of the model's classes; train the model without pytest-tfperf at the same learning rate, 0.01
           rerun       pytest 'perf_tests/test_a.py::test_b[1]'""")  # noqa: E501
+    assert message(measurement(NAN, verdict=DIVERGED)) == expected
 
 
 def test_runs_that_were_all_disturbed_report_the_disturbance_and_what_to_do() -> None:
@@ -155,12 +154,13 @@ def test_runs_that_were_all_disturbed_report_the_disturbance_and_what_to_do() ->
 def test_an_error_shows_the_machine_earlier_results_and_what_to_do() -> None:
     runs = [run(disturbance=BUSY, telemetry=HOST)]
     text = not_measured("it was busy", TEST, RerunCommand(), disturbance=BUSY, runs=runs, earlier=judged(1600.0))
-    assert text == dedent("""\
+    expected = dedent("""\
         it was busy
           machine     CPU 2.9 GHz, load 2.1, other processes 3 % of the CPU
           before      resnet50-b64-replicated-device on 8x Tesla P100 (dgx1-p100): 1,600 images/s (95 % CI 1,592 to 1,608), 0.7 % slower than 1,612
           next        end the other processes, or accept more of them with ini tfperf_busy
           rerun       pytest 'perf_tests/test_a.py::test_b[1]'""")  # noqa: E501
+    assert text == expected
 
 
 def test_an_error_of_another_kind_has_the_rerun_command() -> None:

@@ -60,15 +60,13 @@ def test_measurements_stand_under_their_heading() -> None:
         verdict=verdict(Outcome.IMPROVED, 98764.36, baseline=baseline(12.5), threshold=0.061),
     )
     slower = judged(Outcome.REGRESSED, -0.13, confirmed_change=-0.12)
-    assert (
-        "\n".join(measurement_table([judged(Outcome.PASS, -0.004), faster, UNKNOWN, slower]))
-        == dedent("""\
+    expected = dedent("""\
         workload                         topology   images/s  +/-    baseline        change  confirmed     fails at  detectable  outcome
         resnet50-b64-replicated-device   1x8           996.0  1.50      1,000        -0.4 %          -          5 %       8.7 %  PASS
         trivial-b4096-replicated-device  1x8       1,234,567  1,000     12.50  +9876436.0 %          -  6.1 % (5 %)       8.7 %  IMPROVED
         resnet50-b64-replicated-device   1x1            7.25  0.01          -             -          -            -           -  NO_BASELINE
-        resnet50-b64-replicated-device   1x8           870.0  1.50      1,000       -13.0 %    -12.0 %          5 %       8.7 %  REGRESSED""")
-    )  # noqa: E501
+        resnet50-b64-replicated-device   1x8           870.0  1.50      1,000       -13.0 %    -12.0 %          5 %       8.7 %  REGRESSED""")  # noqa: E501
+    assert "\n".join(measurement_table([judged(Outcome.PASS, -0.004), faster, UNKNOWN, slower])) == expected
 
 
 def test_what_is_not_known_of_any_measurement_has_no_column() -> None:
