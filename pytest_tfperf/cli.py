@@ -81,7 +81,30 @@ def _parser() -> argparse.ArgumentParser:
     make.add_argument("--shards", type=int, default=8, metavar="N", help="default: 8")
     make.add_argument("--seed", type=int, default=1, metavar="N", help="the same seed gives the same files")
     make.set_defaults(run=_make_imagenet)
+    _add_reference(commands)
     return parser
+
+
+def _add_reference(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    reference = commands.add_parser("reference", help="build, list and remove what baselines were recorded with")
+    actions = reference.add_subparsers(required=True, metavar="ACTION")
+    folders = argparse.ArgumentParser(add_help=False)
+    folders.add_argument(
+        "--dir", type=Path, default=Path(".tfperf"), metavar="DIR", help="where environments lie (default: .tfperf/)"
+    )
+    folders.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="DIR", help="default: baselines/")
+    create = actions.add_parser("create", parents=[folders], help="build the environments of a machine's baselines")
+    create.add_argument(
+        "--machine", metavar="NAME", help="the baselines' file name without .csv (default: this machine)"
+    )
+    create.set_defaults(run=_reference_create)
+    show = actions.add_parser("list", parents=[folders], help="show environments, what they serve and their disk use")
+    show.set_defaults(run=_reference_list)
+    remove = actions.add_parser("remove", parents=[folders], help="delete an environment and its git worktrees")
+    which = remove.add_mutually_exclusive_group(required=True)
+    which.add_argument("name", nargs="?", metavar="NAME", help="as `tfperf reference list` shows it")
+    which.add_argument("--all", action="store_true", help="delete all environments")
+    remove.set_defaults(run=_reference_remove)
 
 
 def _topology(arguments: argparse.Namespace) -> int:
@@ -184,6 +207,62 @@ def _make_imagenet(arguments: argparse.Namespace) -> int:
 
     made = make_imagenet(arguments.folder, arguments.images, arguments.shards, arguments.seed)
     print(f"{made}\nuse it: pytest perf_tests --tfperf-data-dir={arguments.folder.resolve()}")
+    return EXIT_GREEN
+
+
+def _reference_create(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.hardware.discovery import discover
+    from pytest_tfperf.stores.baselines import BaselineStore
+    from pytest_tfperf.workers.reference_environment import check
+    from pytest_tfperf.workers.reference_store import ReferenceStore
+
+    machine = arguments.machine or discover().machine
+    rows = [row for row in BaselineStore(arguments.baselines).load(machine).values() if row.is_measured]
+    if not rows:
+        raise TfperfError(
+            f"{arguments.baselines / machine}.csv has no baselines that were measured. Record them with "
+            "pytest --update-baselines, or name another machine with --machine=NAME"
+        )
+    store = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd())
+    status = EXIT_GREEN
+    for row in {(row.lock, row.commit): row for row in rows}.values():
+        try:
+            environment = store.create(row, lambda text: print(text, flush=True))
+        except TfperfError as error:
+            print(f"tfperf: {error}", file=sys.stderr)
+            status = _USAGE
+            continue
+        checked = check(environment, [], Path.cwd())
+        print(checked.problem or f"{environment.name}: ready at {row.commit}, TensorFlow {checked.tensorflow}")
+        status = max(status, EXIT_NOT_MEASURED if checked.problem else status)
+    return status
+
+
+def _reference_list(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.stores.baselines import BaselineStore
+    from pytest_tfperf.workers.reference_store import ReferenceStore
+
+    baselines = BaselineStore(arguments.baselines)
+    rows = [row for machine in baselines.machines() for row in baselines.load(machine).values()]
+    entries = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd()).entries(rows)
+    for entry in entries:
+        made = entry.manifest
+        facts = [f"Python {made.python}", f"TensorFlow {made.tensorflow}"] if made else []
+        facts += [f"commit {', '.join(entry.commits) or 'none'}", f"serves {entry.rows} baselines"]
+        facts += [f"{made.bytes / 1e9:.1f} GB", f"created {made.created}"] if made else []
+        print(f"{entry.name}  {entry.state}  {', '.join(facts)}" + (f"\n  {entry.fault}" if entry.fault else ""))
+    if not entries:
+        print("there are no reference environments; `tfperf reference create` builds them")
+    return EXIT_GREEN
+
+
+def _reference_remove(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.workers.reference_store import ReferenceStore
+
+    store = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd())
+    for name in [entry.name for entry in store.entries([])] if arguments.all else [arguments.name]:
+        store.remove(name, print)
+        print(f"{name}: removed")
     return EXIT_GREEN
 
 

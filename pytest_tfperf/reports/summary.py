@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pytest_tfperf.core.baseline import Change
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.measurement import Measurement, changed_since
+from pytest_tfperf.core.measurement import OUTSIDE, Measurement, changed_since
 from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports import comparisons as interleaved
@@ -19,6 +19,8 @@ from pytest_tfperf.reports.numbers import change, compared, duration, percent, r
 from pytest_tfperf.reports.table import Column, table
 
 _DRIFT_WORTH_SHOWING = 0.01
+
+_NO_REFERENCE_ENVIRONMENT = "Only a reference environment tells the machine from the software: tfperf reference create"
 
 _RECORDED: Sequence[Column[Change]] = (
     Column("file", lambda c: f"{c.new.machine}.csv"),
@@ -140,45 +142,59 @@ def comparison_summary(comparisons: Sequence[Comparison]) -> list[str]:
 def drift_line(machine: str, common_drift: float, tests: int, measurements: Iterable[Measurement]) -> str:
     """The drift common to all tests of a machine without a verdict of its own; "" below 1 %.
 
-    `common_drift` is in log throughput, from so many `tests`; `measurements` tell what changed since their baselines.
+    `common_drift` is in log throughput, from so many `tests`; `measurements` show what changed since their baselines.
     """
     if abs(common_drift) < _DRIFT_WORTH_SHOWING:
         return ""
-    judged = [(m, m.verdict.baseline) for m in measurements if m.machine == machine and m.verdict]
-    changed = dict.fromkeys(text for m, row in judged if row for text in changed_since(row, m.environment))
+    of_machine = [m for m in measurements if m.machine == machine]
     return (
         f"common drift of {machine}: {tests} tests together are {compared(math.expm1(common_drift))} their baselines. "
-        f"Changed since: {', '.join(changed) or 'nothing that is recorded'}. "
-        "Only a reference environment tells the machine from the software: tfperf reference create"
+        f"Changed since: {_changed(of_machine)}. {_NO_REFERENCE_ENVIRONMENT}"
     )
 
 
-def machine_line(machine: str, verdict: MachineVerdict, changed: Sequence[str]) -> str:
-    """The verdict about the machine; `changed` has what differs outside of the reference environment.
+def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable[Measurement]) -> str:
+    """The verdict about the software: the current environment against the reference environment, interleaved.
 
-    That is the driver, the kernel, the governor and the like, since the baselines: "driver 570 -> 580".
+    `measurements` show what changed since their baselines.
     """
-    what = "all tests together are" if verdict.software_change is None else "the reference environment is"
-    change = compared(verdict.change)
-    text = f"machine {machine}: {verdict.outcome.value}: {what} {change} the baselines{_interval(verdict)}"
-    if changed:
-        text += f". Changed since: {', '.join(changed)}"
+    text = (
+        f"software on {machine}: {verdict.outcome.value}: the current environment is {compared(verdict.change)} the "
+        f"reference environment{_interval(verdict)} in {verdict.pairs} interleaved pairs of {verdict.tests} tests"
+    )
     if verdict.outcome is Outcome.REGRESSED:
-        text += ". Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
+        text += f". Changed since the baselines: {_changed(measurements)}"
     return text
 
 
-def software_line(machine: str, verdict: SoftwareVerdict) -> str:
-    """The verdict about the software as a whole: the current environment against the reference environment."""
-    return (
-        f"software on {machine}: {verdict.outcome.value}: the current environment is {compared(verdict.change)} the "
-        f"reference environment{_interval(verdict)}, in {verdict.pairs} interleaved pairs of {verdict.tests} tests"
+def machine_line(machine: str, verdict: MachineVerdict, measurements: Iterable[Measurement]) -> str:
+    """The verdict about the machine: its reference environment in this session against the committed baselines.
+
+    Without a reference environment it is about machine and software together. `measurements` show what changed.
+    """
+    change = f"{compared(verdict.change)} the baselines{_interval(verdict)}"
+    if verdict.software_change is None:
+        text = f"machine and software on {machine}: {verdict.outcome.value}: all tests together are {change}"
+        advice = f"Changed since: {_changed(measurements)}. {_NO_REFERENCE_ENVIRONMENT}"
+        return text if verdict.outcome is Outcome.PASS else f"{text}. {advice}"
+    text = f"machine {machine}: {verdict.outcome.value}: the reference environment is {change}"
+    advice = (
+        f"Changed outside of it: {_changed(measurements, OUTSIDE)}. "
+        "Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
     )
+    return f"{text}. {advice}" if verdict.outcome is Outcome.REGRESSED else text
 
 
 def _interval(verdict: MachineVerdict | SoftwareVerdict) -> str:
     fails = "" if verdict.threshold is None else f", fails from {change(-verdict.threshold)}"
     return f" (95 % CI {change(verdict.low)} to {change(verdict.high)}{fails})"
+
+
+def _changed(measurements: Iterable[Measurement], names: Collection[str] = ()) -> str:
+    """What changed since the baselines; only facts of these names where some are given."""
+    judged = [(m, m.verdict.baseline) for m in measurements if m.verdict]
+    changed = dict.fromkeys(text for m, row in judged if row for text in changed_since(row, m.environment))
+    return ", ".join(c for c in changed if not names or c.split(" ")[0] in names) or "nothing that is recorded"
 
 
 def _next_steps(measurements: Sequence[Measurement], changes: Sequence[Change], baselines: str) -> Iterator[str]:

@@ -51,20 +51,18 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
-    """One footer: images per second over all workers, printing included."""
-
-    images_per_sec: float
-    line: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Log:
-    """What one run printed, in the order of the lines; `steps` is empty where a log was cut down to its totals."""
+    """What one run printed.
+
+    Args:
+        name: the file.
+        steps: in the order of the lines; empty where a log was cut down to its totals.
+        totals: images per second over all workers, printing included, as each worker printed it.
+    """
 
     name: str
     steps: tuple[Step, ...]
-    totals: tuple[Total, ...]
+    totals: tuple[float, ...]
 
     @property
     def workers(self) -> int:
@@ -75,7 +73,7 @@ class Log:
     @property
     def images_per_sec(self) -> float:
         """The total: the median over workers, because each one prints the global figure by its own clock."""
-        return median(total.images_per_sec for total in self.totals)
+        return median(self.totals)
 
     def run(self, images_per_step: int) -> Run:
         """The log as a run, whose throughput is the printed total.
@@ -129,7 +127,7 @@ def parse(text: str, name: str) -> Log:
             one run; names file and line.
     """
     steps: list[Step] = []
-    totals: list[Total] = []
+    totals: list[float] = []
     for number, line in enumerate(text.split("\n"), start=1):
         if total := _TOTAL.search(line):
             totals.append(_total(total["total"], number, name))
@@ -163,13 +161,13 @@ def _step(start: re.Match[str], line: str, number: int, name: str) -> Step:
     return Step(int(start["number"]), speed, float(match["loss"]) if match["loss"] else None, number)
 
 
-def _total(text: str, number: int, name: str) -> Total:
+def _total(text: str, number: int, name: str) -> float:
     value = float(text) if re.fullmatch(_REAL, text, re.ASCII | re.IGNORECASE) else math.nan
     if not (math.isfinite(value) and value > 0):
         raise DocumentError(
             f"{name}, line {number}: total images/sec: {text[:40]!r} is not a throughput. Replay a run that completed"
         )
-    return Total(value, number)
+    return value
 
 
 def _no_total(steps: list[Step], name: str) -> DocumentError:
@@ -199,9 +197,9 @@ def _check_one_run(log: Log) -> None:
     low, high = (log.workers * (speed + sign * _DECIMAL) for sign in (-1, 1))
     if not 0.6 * low <= log.images_per_sec <= 1.5 * high:
         raise DocumentError(
-            f"{log.name}, line {log.totals[-1].line}: the total says {log.images_per_sec:g} images/sec, but "
-            f"{log.workers} worker(s) at {speed:g} make {log.workers * speed:g}. The log may hold several runs, or only "
-            "some workers of one: give all lines of one run"
+            f"{log.name}, line {line}: the total is {log.images_per_sec:g} images/sec, but "
+            f"{log.workers} worker(s) at {speed:g} make {log.workers * speed:g}. The log may hold several runs, or "
+            "only some workers of one: give all lines of one run"
         )
 
 

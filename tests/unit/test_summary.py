@@ -198,32 +198,62 @@ def test_a_small_common_drift_is_not_mentioned() -> None:
     assert drift_line("box", -0.004, 13, []) == ""
 
 
-def test_a_slower_machine_is_named_with_what_changed_and_what_to_do() -> None:
-    found = MachineVerdict(
-        outcome=Outcome.REGRESSED, change=-0.081, low=-0.09, high=-0.072, threshold=0.05, tests=4, software_change=0.001
-    )
-    assert machine_line("box", found, ["driver 570 -> 580", "governor performance -> powersave"]) == (
-        "machine box: REGRESSED: the reference environment is 8.1 % slower than the baselines "
-        "(95 % CI -9.0 % to -7.2 %, fails from -5.0 %). "
-        "Changed since: driver 570 -> 580, governor performance -> powersave. "
-        "Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
-    )
+THEN = baseline(environment="tensorflow=2.20.0 driver=570")
+NOW = replace(judged(Outcome.PASS, -0.08, baseline=THEN), environment={"tensorflow": "2.21.0", "driver": "580"})
 
 
-def test_a_machine_that_is_known_only_by_its_tests_says_so() -> None:
-    found = MachineVerdict(outcome=Outcome.PASS, change=0.002, low=-0.01, high=0.014, threshold=0.05, tests=13)
-    assert machine_line("box", found, []) == (
-        "machine box: PASS: all tests together are 0.2 % faster than the baselines "
-        "(95 % CI -1.0 % to +1.4 %, fails from -5.0 %)"
-    )
+@pytest.mark.parametrize(
+    ("verdict", "line"),
+    [
+        (
+            {"outcome": Outcome.REGRESSED, "change": -0.081, "low": -0.09, "high": -0.072, "software_change": 0.001},
+            "machine box: REGRESSED: the reference environment is 8.1 % slower than the baselines (95 % CI -9.0 % to "
+            "-7.2 %, fails from -5.0 %). Changed outside of it: driver 570 -> 580. Check clocks, cooling and other "
+            "work on the machine, or record new baselines with --update-baselines",
+        ),
+        (
+            {"outcome": Outcome.REGRESSED, "change": -0.081, "low": -0.09, "high": -0.072},
+            "machine and software on box: REGRESSED: all tests together are 8.1 % slower than the baselines (95 % CI "
+            "-9.0 % to -7.2 %, fails from -5.0 %). Changed since: driver 570 -> 580, tensorflow 2.20.0 -> 2.21.0. Only "
+            "a reference environment tells the machine from the software: tfperf reference create",
+        ),
+        (
+            {"outcome": Outcome.PASS, "change": 0.002, "low": -0.01, "high": 0.014, "software_change": 0.001},
+            "machine box: PASS: the reference environment is 0.2 % faster than the baselines (95 % CI -1.0 % to "
+            "+1.4 %, fails from -5.0 %)",
+        ),
+        (
+            {"outcome": Outcome.PASS, "change": 0.0, "low": -0.01, "high": 0.01},
+            "machine and software on box: PASS: all tests together are level with the baselines (95 % CI -1.0 % to "
+            "+1.0 %, fails from -5.0 %)",
+        ),
+    ],
+    ids=["slower machine", "slower, and nobody knows which", "machine as before", "all as before"],
+)
+def test_the_machine_has_a_verdict_of_its_own(verdict: dict[str, Any], line: str) -> None:
+    assert machine_line("box", MachineVerdict(threshold=0.05, tests=13, **verdict), [NOW, UNKNOWN]) == line
 
 
-@pytest.mark.parametrize(("threshold", "fails"), [(0.02, ", fails from -2.0 %"), (None, "")])
-def test_the_software_has_a_verdict_of_its_own(threshold: float | None, fails: str) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "threshold", "line"),
+    [
+        (
+            Outcome.PASS,
+            None,
+            "software on box: PASS: the current environment is 3 % slower than the reference "
+            "environment (95 % CI -3.5 % to -2.5 %) in 16 interleaved pairs of 4 tests",
+        ),
+        (
+            Outcome.REGRESSED,
+            0.02,
+            "software on box: REGRESSED: the current environment is 3 % slower than the reference "
+            "environment (95 % CI -3.5 % to -2.5 %, fails from -2.0 %) in 16 interleaved pairs of 4 tests. "
+            "Changed since the baselines: driver 570 -> 580, tensorflow 2.20.0 -> 2.21.0",
+        ),
+    ],
+)
+def test_the_software_has_a_verdict_of_its_own(outcome: Outcome, threshold: float | None, line: str) -> None:
     found = SoftwareVerdict(
-        outcome=Outcome.REGRESSED, change=-0.03, low=-0.035, high=-0.025, threshold=threshold, tests=4, pairs=16
+        outcome=outcome, change=-0.03, low=-0.035, high=-0.025, threshold=threshold, tests=4, pairs=16
     )
-    assert software_line("box", found) == (
-        "software on box: REGRESSED: the current environment is 3 % slower than the reference environment "
-        f"(95 % CI -3.5 % to -2.5 %{fails}), in 16 interleaved pairs of 4 tests"
-    )
+    assert software_line("box", found, [NOW]) == line

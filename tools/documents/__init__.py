@@ -1,22 +1,20 @@
-"""The three documents whose figures are the published baselines, and the command that writes those again."""
+"""The three documents whose figures are the published baselines: their importers.
+
+`python -m tools.documents tests/data/documents` writes baselines/*.csv again.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
-from pytest_tfperf.core.baseline import Change
+from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.errors import DocumentError
+from pytest_tfperf.stores import atomic, baseline_file
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.stores.documents import azure, lambda_cpu, tensorpack
-from pytest_tfperf.stores.documents.imported import Imported
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-__all__ = ["DOCUMENTS", "Imported", "Report", "read", "regenerate"]
+from tools.documents import azure, lambda_cpu, tensorpack
+from tools.documents.imported import Imported
 
 DOCUMENTS: Final[dict[str, Callable[[str], Imported]]] = {
     azure.NAME: azure.read,
@@ -25,59 +23,35 @@ DOCUMENTS: Final[dict[str, Callable[[str], Imported]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What `regenerate` read and wrote."""
-
-    documents: dict[str, Imported]
-    changes: tuple[Change, ...]
-
-    def __str__(self) -> str:
-        lines = []
-        for name, imported in self.documents.items():
-            lines.append(f"{name}: {len(imported.baselines)} baselines, {len(imported.not_measured)} not measured")
-            machines = Counter(row.machine for row in imported.baselines)
-            lines += [f"  {machine}: {rows}" for machine, rows in machines.items()]
-            lines += [f"  not measured: {place}" for place in imported.not_measured]
-        changed = [change for change in self.changes if change.old != change.new]
-        lines.append(f"{len(changed)} of {len(self.changes)} rows are new or changed")
-        return "\n".join(lines)
-
-
 def read(folder: Path) -> dict[str, Imported]:
     """Every document in `folder`, by name.
 
     Raises:
-        DocumentError: a document is missing or not in the form that its importer knows.
+        DocumentError: a document is missing or not in the format that its importer knows.
     """
-    return {name: importer(_text(folder / name)) for name, importer in DOCUMENTS.items()}
+    try:
+        return {name: importer((folder / name).read_bytes().decode()) for name, importer in DOCUMENTS.items()}
+    except OSError as error:
+        raise DocumentError(f"{error.filename} can't be read: {error.strerror}. Name the documents' folder") from None
 
 
-def regenerate(documents: Path, baselines: Path) -> Report:
-    """Write the published rows of the documents' machines again; measured rows stay as they are.
+def regenerate(documents: Path, baselines: Path) -> dict[str, Imported]:
+    """Replace the published rows of the documents' machines; measured rows stay, and win where the key is the same.
 
     Nothing is written unless all documents can be read.
 
     Raises:
         DocumentError: as `read`.
-        BaselineError: a file in `baselines` can't be read whole or written.
+        BaselineError: a file in `baselines` can't be read whole, or another session holds its lock.
     """
     imported = read(documents)
-    rows = [row for one in imported.values() for row in one.baselines]
+    by_machine: dict[str, list[Baseline]] = {}
+    for row in (row for one in imported.values() for row in one.baselines):
+        by_machine.setdefault(row.machine, []).append(row)
     store = BaselineStore(baselines, published=None)
-    changes: list[Change] = []
     with store.lock():
-        for machine in dict.fromkeys(row.machine for row in rows):
-            changes += store.publish(machine, {row.key: row for row in rows if row.machine == machine})
-    return Report(imported, tuple(changes))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError:
-        raise DocumentError(f"{path} is not UTF-8: give the document as it was published") from None
-    except OSError as error:
-        raise DocumentError(
-            f"{path} can't be read: {error.strerror}. Give the folder that holds {', '.join(DOCUMENTS)}"
-        ) from None
+        for machine, rows in by_machine.items():
+            measured = {key: row for key, row in store.load(machine).items() if row.is_measured}
+            whole = {row.key: row for row in rows} | measured
+            atomic.replace(baselines / f"{machine}.csv", baseline_file.render(whole.values()))
+    return imported

@@ -1,6 +1,6 @@
 """Lambda's page on host CPUs: seven models on four GPUs under five CPUs, nine tables.
 
-The table of models at its top gives error rates under "performance", no speeds, and is not read. The column of the
+The table of models at its top gives error rates under "performance", not speeds, and is not read. The column of the
 1950X is all 0: not measured. Batch sizes are in the benchmark's code, not on the page; nor is where `parameter_server`
 kept the parameters: LambdaColdStorage/cpu_benchmark's cpu_benchmark.sh does not pass --local_parameter_device (seen at
 f9891f0 of 2018-08-10, whose README holds these figures), and tf_cnn_benchmarks' default was "gpu" then.
@@ -10,16 +10,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pytest_tfperf.core.workload import AllReduce, ParameterDevice, VariableUpdate, Workload
 from pytest_tfperf.errors import DocumentError, one_of
-from pytest_tfperf.stores.documents.imported import Imported, Origin, published, unambiguous
-from pytest_tfperf.stores.documents.tables import figure, tables
-
-if TYPE_CHECKING:
-    from pytest_tfperf.core.baseline import Baseline
-    from pytest_tfperf.stores.documents.tables import Table
+from tools.documents.imported import Imported, Origin
+from tools.documents.tables import figure, tables
 
 NAME: Final = "lambda-cpu-benchmark.md"
 _BATCH_PER_GPU: Final = {
@@ -31,144 +27,114 @@ _BATCH_PER_GPU: Final = {
     "vgg16": 64,
     "alexnet": 512,
 }
-_GPU, _GPU_FP32_TFLOPS = "GeForce GTX 1080 Ti", 11.3
 _PARAMETERS: Final = (
     ", parameters on GPUs (tf_cnn_benchmarks' default, which Lambda's cpu_benchmark.sh leaves: dealt out over all GPUs "
     "there, on the first one here)"
 )
-_VERSION = re.compile(r"\(tf version (?P<tensorflow>[\d.]+)\)")
-_COMMIT = re.compile(r"GitHub hash (?P<commit>[0-9a-f]+)")
 _HEADING = re.compile(
     r"\*\*(?P<table>(?P<data>syn|real)-(?P<update>parameter_server|replicated)(?P<nccl>-nccl)?"
     r"(?P<distortions>-distortions)?-(?P<gpus>[1-9]\d?)gpus)\*\*"
 )
 _TABLES: Final = 9
-# Lambda patched tf_cnn_benchmarks so that images with distortions and without are resized alike.
+# Lambda patched tf_cnn_benchmarks so that images are resized alike with distortions and without.
 _PLAIN, _DISTORTED = "imagenet-consistent", "imagenet-distortions-consistent"
 _LIGHTER: Final = {_PLAIN: "device", _DISTORTED: _PLAIN}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cell:
-    """One figure and its place; the figure of another pipeline is found by the other fields."""
-
     table: str
-    model: str
     cpu: str
-    update: VariableUpdate
-    all_reduce: AllReduce
-    pipeline: str
-    gpus: int
+    workload: Workload
+    topology: str
     images_per_sec: float | None
 
-    def beside(self, pipeline: str) -> tuple[object, ...]:
-        return self.model, self.cpu, self.update, self.all_reduce, self.gpus, pipeline
+    @property
+    def source(self) -> str:
+        return f"{NAME}, {self.table}, {self.workload.model}, {self.cpu}"
+
+    def place(self, pipeline: str) -> tuple[str, Workload]:
+        """Where the figure of this cell under another pipeline is."""
+        return self.cpu, self.workload.with_(input_pipeline=pipeline)
 
 
-def read(text: str, name: str = NAME) -> Imported:
+def read(page: str) -> Imported:
     """The nine tables as baselines, one machine for each CPU; cells of 0 are reported as not measured.
 
     Raises:
         DocumentError: a table or the version is missing, a model has no known batch size, or a cell is not a figure.
     """
-    version, commit = _VERSION.search(text), _COMMIT.search(text)
-    if version is None or commit is None:
-        raise DocumentError(f"{name}: no '(tf version ...)' or no 'GitHub hash ...' in its configuration")
+    version, commit = re.search(r"\(tf version ([\d.]+)\)", page), re.search(r"GitHub hash ([0-9a-f]+)", page)
+    found = [(heading, table) for table in tables(page, NAME) if (heading := _HEADING.fullmatch(table.heading))]
+    if version is None or commit is None or len(found) != _TABLES:
+        raise DocumentError(
+            f"{NAME}: expected '(tf version ...)', 'GitHub hash ...' and {_TABLES} tables under headings such as "
+            f"'**syn-replicated-nccl-4gpus**', found {len(found)}"
+        )
     origin = Origin(
         date="2018",
-        environment=f"tensorflow={version['tensorflow']} benchmarks={commit['commit']}",
-        gpu=_GPU,
-        gpu_fp32_tflops=_GPU_FP32_TFLOPS,
+        environment=f"tensorflow={version[1]} benchmarks={commit[1]}",
+        gpu="GeForce GTX 1080 Ti",
+        gpu_fp32_tflops=11.3,
         runs=2,
     )
-    found = [(heading, t) for t in tables(text, name) if (heading := _HEADING.fullmatch(t.heading))]
-    if len(found) != _TABLES:
-        raise DocumentError(
-            f"{name}: {len(found)} tables under headings such as '**syn-replicated-nccl-4gpus**', not {_TABLES}"
-        )
-    cells = [cell for heading, table in found for cell in _cells(heading, table, name)]
-    figures = {cell.beside(cell.pipeline): cell.images_per_sec for cell in cells}
-    rows = [_baseline(origin, cell, figures, name) for cell in cells]
+    cells = [
+        _cell(heading, model, cpu, text)
+        for heading, table in found
+        for model, *figures in table.rows
+        for cpu, text in zip(table.columns[1:], figures, strict=True)
+    ]
+    figures = {(cell.cpu, cell.workload): cell.images_per_sec for cell in cells}
     return Imported(
-        unambiguous([row for row in rows if row is not None], name),
-        tuple(_source(cell, name) for cell in cells if cell.images_per_sec is None),
+        tuple(
+            origin.baseline(
+                f"lambda-{c.cpu.lower()}", c.workload, c.topology, c.images_per_sec, c.source, _note(c, figures)
+            )
+            for c in cells
+            if c.images_per_sec is not None
+        ),
+        tuple(cell.source for cell in cells if cell.images_per_sec is None),
     )
 
 
-def _cells(heading: re.Match[str], table: Table, name: str) -> list[_Cell]:
-    first, *cpus = table.header.cells
-    if first != "CPU" or len(set(cpus)) != len(cpus) or not all(re.fullmatch(r"[A-Za-z0-9-]{1,40}", c) for c in cpus):
-        raise DocumentError(f"{name}, line {table.header.line}: the columns must be 'CPU', then one for each CPU")
+def _cell(heading: re.Match[str], model: str, cpu: str, text: str) -> _Cell:
+    if model not in _BATCH_PER_GPU:
+        raise DocumentError(f"{NAME}: {one_of('model', model, _BATCH_PER_GPU)}")
+    update = VariableUpdate(heading["update"])
+    on_gpus = update is VariableUpdate.PARAMETER_SERVER
     real = _DISTORTED if heading["distortions"] else _PLAIN
-    pipeline = real if heading["data"] == "real" else "device"
-    cells = []
-    for row in table.rows:
-        model, *figures = row.cells
-        if model not in _BATCH_PER_GPU:
-            raise DocumentError(f"{name}, line {row.line}: {one_of('model', model[:40], _BATCH_PER_GPU)}")
-        cells += [
-            _Cell(
-                table=heading["table"],
-                model=model,
-                cpu=cpu,
-                update=VariableUpdate(heading["update"]),
-                all_reduce=AllReduce.NCCL if heading["nccl"] else AllReduce.COPY,
-                pipeline=pipeline,
-                gpus=int(heading["gpus"]),
-                images_per_sec=figure(text, name, row.line),
-            )
-            for cpu, text in zip(cpus, figures, strict=True)
-        ]
-    missing = _BATCH_PER_GPU.keys() - {cell.model for cell in cells}
-    if missing:
-        raise DocumentError(f"{name}, line {table.header.line}: the table has no row for {', '.join(sorted(missing))}")
-    return cells
-
-
-def _baseline(
-    origin: Origin, cell: _Cell, figures: dict[tuple[object, ...], float | None], name: str
-) -> Baseline | None:
-    if cell.images_per_sec is None:
-        return None
-    on_gpus = cell.update is VariableUpdate.PARAMETER_SERVER
     workload = Workload(
-        model=cell.model,
-        batch_size=_BATCH_PER_GPU[cell.model],
-        variable_update=cell.update,
-        all_reduce=cell.all_reduce,
-        input_pipeline=cell.pipeline,
+        model=model,
+        batch_size=_BATCH_PER_GPU[model],
+        variable_update=update,
+        all_reduce=AllReduce.NCCL if heading["nccl"] else AllReduce.COPY,
+        input_pipeline=real if heading["data"] == "real" else "device",
         local_parameter_device=ParameterDevice.GPU if on_gpus else ParameterDevice.CPU,
     )
-    return published(
-        origin,
-        f"lambda-{cell.cpu.lower()}",
-        workload,
-        f"1x{cell.gpus}",
-        cell.images_per_sec,
-        _source(cell, name),
-        _note(cell, figures),
+    return _Cell(
+        table=heading["table"],
+        cpu=cpu,
+        workload=workload,
+        topology=f"1x{heading['gpus']}",
+        images_per_sec=figure(text, NAME),
     )
 
 
-def _source(cell: _Cell, name: str) -> str:
-    return f"{name}, {cell.table}, {cell.model}, {cell.cpu}"
-
-
-def _note(cell: _Cell, figures: dict[tuple[object, ...], float | None]) -> str:
+def _note(cell: _Cell, figures: dict[tuple[str, Workload], float | None]) -> str:
     notes = []
+    workload, images_per_sec = cell.workload, cell.images_per_sec or 0.0
     if cell.cpu == "W-2133":
         notes.append("W-2133 reads low in most cells")
-    lighter = _LIGHTER.get(cell.pipeline)
-    other = figures.get(cell.beside(lighter)) if lighter else None
-    assert cell.images_per_sec is not None
-    if other is not None and cell.images_per_sec > other:
-        notes.append(f"above {other:g} of the lighter input ({lighter})")
-    synthetic = figures.get(cell.beside("device"))
-    if cell.model == "alexnet" and cell.pipeline != "device" and synthetic is not None:
-        notes.append(f"bound by its input: {cell.images_per_sec / synthetic:.2f} of synthetic")
-    parameters = _PARAMETERS if cell.update is VariableUpdate.PARAMETER_SERVER else ""
+    if (lighter := _LIGHTER.get(workload.input_pipeline)) is not None:
+        other = figures.get(cell.place(lighter))
+        if other is not None and images_per_sec > other:
+            notes.append(f"above {other:g} of the lighter input ({lighter})")
+        synthetic = figures.get(cell.place("device"))
+        if workload.model == "alexnet" and synthetic is not None:
+            notes.append(f"bound by its input: {images_per_sec / synthetic:.2f} of synthetic")
+    parameters = _PARAMETERS if workload.variable_update is VariableUpdate.PARAMETER_SERVER else ""
     notes.append(
-        f"not in the document: GPU (probably GTX 1080 Ti, 11.3 TFLOPS), batch {_BATCH_PER_GPU[cell.model]}, "
+        f"not in the document: GPU (probably GTX 1080 Ti, 11.3 TFLOPS), batch {workload.batch_size}, "
         f"mean of 2 runs, 2018{parameters}"
     )
     return "; ".join(notes)

@@ -1,4 +1,4 @@
-"""Tables and code blocks of a Markdown page, with their line numbers, and the figures in a table's cells."""
+"""Tables and code blocks of a Markdown page, and the figures in a table's cells."""
 
 from __future__ import annotations
 
@@ -12,103 +12,64 @@ _FIGURE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One row of a table: its line in the page, from 1, and its cells without the space around them."""
-
-    line: int
-    cells: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Table:
-    """A pipe table: the last text above it, the names of its columns, its rows."""
+    """A pipe table: the last text above it, the names of its columns, and its rows' cells."""
 
     heading: str
-    header: Row
-    rows: tuple[Row, ...]
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced code block, byte for byte, the heading of its section (without the marks) and the text in between."""
+    """A fenced code block: the heading of its section, the text between the two, and the code byte for byte."""
 
     heading: str
     intro: str
-    line: int
-    text: str
+    code: str
 
 
-def tables(text: str, name: str) -> list[Table]:
-    """All tables of a page; a row whose cells do not match the columns is a DocumentError."""
-    lines = text.split("\n")
+def tables(page: str, name: str) -> list[Table]:
+    """All tables of a page; a row with more or fewer cells than columns is a DocumentError."""
     found: list[Table] = []
     heading = ""
-    at = 0
-    while at < len(lines):
-        if "|" in lines[at] and at + 1 < len(lines) and "|" in lines[at + 1] and _RULER.fullmatch(lines[at + 1]):
-            table = _table(heading, lines, at, name)
-            found.append(table)
-            at += 2 + len(table.rows)
-        else:
-            heading = lines[at].strip() or heading
-            at += 1
+    lines = iter(page.split("\n"))
+    previous = ""
+    for line in lines:
+        if "|" in previous and "|" in line and _RULER.fullmatch(line):
+            columns, rows = _cells(previous), []
+            for row in lines:
+                if not row.strip():
+                    break
+                rows.append(_cells(row))
+                if len(rows[-1]) != len(columns):
+                    raise DocumentError(f"{name}: {row!r} has {len(rows[-1])} cells under {len(columns)} columns")
+            found.append(Table(heading, columns, tuple(rows)))
+        elif "|" not in line:
+            heading = line.strip() or heading
+        previous = line
     return found
 
 
-def blocks(text: str) -> list[Block]:
-    """All code blocks between lines of three backticks; one that is never closed is none."""
-    found: list[Block] = []
-    heading = intro = ""
-    start: int | None = None
-    lines = text.split("\n")
-    for at, line in enumerate(lines):
-        if line.strip() == "```":
-            if start is not None:
-                body = "".join(f"{inner}\n" for inner in lines[start + 1 : at])
-                found.append(Block(heading, intro.strip(), start + 2, body))
-                intro = ""
-            start = at if start is None else None
-        elif start is None and line.startswith("#"):
-            heading, intro = line.strip("# \t\r"), ""
-        elif start is None:
-            intro += f" {line.strip()}"
+def blocks(page: str) -> list[Block]:
+    """All code blocks between lines of three backticks."""
+    sections = re.split(r"^#+ (.*)\n", page, flags=re.MULTILINE)[1:]
+    found = []
+    for heading, text in zip(sections[::2], sections[1::2], strict=True):
+        intro, *fenced = re.split(r"^```\n", text, flags=re.MULTILINE)
+        found += [Block(heading, intro.strip(), code) for code in fenced[:1]]
     return found
 
 
-def figure(cell: str, name: str, line: int) -> float | None:
-    """A cell's images per second; None where it says 0 or nothing, which is how the documents say "not measured".
+def figure(cell: str, name: str) -> float | None:
+    """A cell's images per second; None where it is 0 or empty, which is how the documents write "not measured".
 
     Raises:
         DocumentError: the cell holds something else.
     """
-    if not cell:
-        return None
-    if not _FIGURE.fullmatch(cell):
-        raise DocumentError(f"{name}, line {line}: {cell[:40]!r} is not a figure. Give images/s, as 1612 or 789.51")
-    return float(cell) or None
-
-
-def count(cell: str, name: str, line: int) -> int:
-    """A cell's whole number from 1: nodes, GPUs, a test's number; anything else is a DocumentError."""
-    if not re.fullmatch(r"[1-9][0-9]{0,5}", cell):
-        raise DocumentError(f"{name}, line {line}: {cell[:40]!r} is not a count. Give a whole number from 1")
-    return int(cell)
-
-
-def _table(heading: str, lines: list[str], at: int, name: str) -> Table:
-    header = Row(at + 1, _cells(lines[at]))
-    rows = []
-    for number, line in enumerate(lines[at + 2 :], start=at + 3):
-        if not line.strip():
-            break
-        row = Row(number, _cells(line))
-        if len(row.cells) != len(header.cells):
-            raise DocumentError(
-                f"{name}, line {number}: {len(row.cells)} cells under {len(header.cells)} columns "
-                f"(line {header.line}). Mend the row, or end the table with an empty line"
-            )
-        rows.append(row)
-    return Table(heading, header, tuple(rows))
+    if cell and not _FIGURE.fullmatch(cell):
+        raise DocumentError(f"{name}: {cell!r} is not a figure. Give images/s, as 1612 or 789.51")
+    return float(cell or 0) or None
 
 
 def _cells(line: str) -> tuple[str, ...]:
