@@ -138,19 +138,6 @@ def test_a_diverged_loss_reports_no_throughput() -> None:
     assert message(measurement(NAN, verdict=DIVERGED)) == expected
 
 
-def test_runs_that_were_all_disturbed_report_the_disturbance_and_what_to_do() -> None:
-    found = measurement(
-        runs=(run(disturbance=BUSY, telemetry=HOST),),
-        verdict=Verdict(outcome=Outcome.INVALID, reason=Reason.DISTURBED),
-    )
-    (first, *rest) = message(found).splitlines()
-    assert first.endswith(
-        ": INVALID: every run was disturbed: other processes used 43 % of 2 cores, most of it make (pid 4711)"
-    )
-    assert "  machine     CPU 2.9 GHz, load 2.1, other processes 3 % of the CPU" in rest
-    assert "  next        end the other processes, or accept more of them with ini tfperf_busy" in rest
-
-
 def test_an_error_shows_the_machine_earlier_results_and_what_to_do() -> None:
     runs = [run(disturbance=BUSY, telemetry=HOST)]
     text = not_measured("it was busy", TEST, RerunCommand(), disturbance=BUSY, runs=runs, earlier=judged(1600.0))
@@ -163,101 +150,83 @@ def test_an_error_shows_the_machine_earlier_results_and_what_to_do() -> None:
     assert text == expected
 
 
-def test_an_error_of_another_kind_has_the_rerun_command() -> None:
-    assert not_measured("the worker died", "test_a.py::test_b", RerunCommand()) == (
-        "the worker died\n  rerun       pytest test_a.py::test_b"
-    )
-
-
-MIXED = throughput(1402.0, 1404.0, 1610.0)
-REFERENCE = {"rule": Rule.REFERENCE_ENVIRONMENT}
+SAME, LESS = {"baseline": baseline(1612.0)}, {"outcome": Outcome.REGRESSED}
+REFERENCE: dict[str, Any] = {"rule": Rule.REFERENCE_ENVIRONMENT}
+SURE = Noise(between_runs=0.013, degrees_of_freedom=math.inf, between_sessions=0.003)
+ONE_RUN = baseline(1612.0, runs=1, between_runs=None)
+PAIRS = {"pairs": (pair(0.001), pair(-0.002))}
+MIXED = (1402.0, 1404.0, 1610.0)
+LOST = throughput(*MIXED).images_per_sec / 1612 - 1
 
 
 @pytest.mark.parametrize(
-    ("label", "of", "text"),
+    ("label", "found", "text"),
     [
-        ("threshold", {"threshold": 0.0503}, "fails below 1,531    (baseline 1,612, tolerance 5 %)"),
+        ("threshold", judged(1600.0, threshold=0.0503), "fails below 1,531    (baseline 1,612, tolerance 5 %)"),
         (
             "threshold",
-            {"threshold": 0.083},
+            judged(1600.0, threshold=0.083),
             "fails below 1,478    (baseline 1,612, tolerance 5 %, widened to 8.3 % by noise)",
         ),
         (
             "threshold",
-            {"common_drift": math.log(0.99)},
+            judged(1600.0, common_drift=math.log(0.99)),
             "fails below 1,516    (baseline 1,612, expected in this session 1,596, tolerance 5 %)",
         ),
-        ("threshold", {"is_floor": True}, "fails below 1,531    (floor 1,612, tolerance 5 %)"),
-        ("threshold", {"tolerance": Tolerance(None, 0.05), "threshold": None}, "none: any slowdown is accepted"),
-        ("threshold", REFERENCE, "fails from 5 % slower than the reference environment    (tolerance 5 %)"),
-        ("baseline", {"baseline": baseline(1612.0)}, "measured, 5 runs"),
+        ("threshold", judged(1600.0, is_floor=True), "fails below 1,531    (floor 1,612, tolerance 5 %)"),
+        ("threshold", judged(1600.0, threshold=None), "none: any slowdown is accepted"),
         (
-            "baseline",
-            {"baseline": baseline(1612.0, runs=1, between_runs=None)},
-            "measured, 1 run, between-run standard deviation unknown",
+            "threshold",
+            judged(1600.0, **REFERENCE),
+            "fails from 5 % slower than the reference environment    (tolerance 5 %)",
         ),
+        ("baseline", judged(1600.0, **SAME), "measured, 5 runs"),
+        ("baseline", judged(1600.0, baseline=ONE_RUN), "measured, 1 run, between-run standard deviation unknown"),
         (
             "baseline",
-            {"baseline": DOCUMENT, "is_floor": True},
+            judged(1600.0, baseline=DOCUMENT, is_floor=True),
             "published, tensorpack-multigpu-dgx1.md, replicated, 8 GPUs; a floor: measured on the weaker Tesla P100",
         ),
-        ("drift", {"common_drift": -0.0005}, ""),
+        ("drift", judged(1600.0, common_drift=-0.0005), ""),
         (
             "drift",
-            {"common_drift": math.log(0.988)},
+            judged(1600.0, common_drift=math.log(0.988)),
             "-1.2 % is common to all tests of this session, and is not held against it",
         ),
-        ("drift", {"common_drift": math.log(0.988), **REFERENCE}, "-1.2 % is common to all tests of this session"),
-        ("detectable", {"min_detectable_slowdown": None}, ""),
+        ("detectable", judged(1600.0, min_detectable_slowdown=None), ""),
         (
             "detectable",
-            {"noise": Noise(between_runs=0.013, degrees_of_freedom=math.inf, between_sessions=0.003)},
+            judged(1600.0, noise=SURE),
             "slowdowns from 8.7 % (95 % power); between-run standard deviation 1.3 % (assumed), between sessions 0.3 %",
         ),
-    ],
-)
-def test_a_line_of_a_verdict(label: str, of: dict[str, Any], text: str) -> None:
-    assert line(label, judged(1600.0, **of)) == text
-
-
-@pytest.mark.parametrize(
-    ("runs", "of", "label", "text"),
-    [
         (
-            (1402.0, 1600.0, 1404.0),
-            {"outcome": Outcome.INCONCLUSIVE, "reason": Reason.RUNS_DISAGREE},
             "runs",
-            "1,402  1,600  1,404: too few runs show the slowdown",
+            judged(*MIXED, outcome=Outcome.INCONCLUSIVE, reason=Reason.RUNS_DISAGREE),
+            "1,402  1,404  1,610: too few runs show the slowdown",
         ),
         (
-            (1402.0,),
-            {"outcome": Outcome.REGRESSED, "reason": Reason.SINGLE_RUN},
             "runs",
+            judged(1402.0, reason=Reason.SINGLE_RUN, **LESS),
             "1,402: the slowdown is larger than noise explains, but only one run is known",
         ),
+        ("confirmed", judged(*MIXED, confirmed_change=LOST, **LESS), "2 of 3 fresh runs: 1,402  1,404  1,610"),
         (
-            (1402.0, 1404.0, 1610.0),
-            {"outcome": Outcome.REGRESSED, "confirmed_change": MIXED.images_per_sec / 1612 - 1},
-            "confirmed",
-            "2 of 3 fresh runs: 1,402  1,404  1,610",
-        ),
-        (
-            (1402.0,),
-            {"more": {"pairs": (pair(0.001), pair(-0.002))}, **REFERENCE},
             "pairs",
+            judged(1402.0, more=PAIRS, **REFERENCE),
             "2 interleaved pairs with the reference environment: +0.1 %  -0.2 %; within the tolerance",
         ),
+        ("disturbed", judged(1600.0, more={"runs": (run_at(1600.0, disturbance=BUSY),)}), f"1,600: {BUSY.fact}"),
+        ("rerun", judged(1402.0, more={"test": "azure.log"}), ""),
+        ("record", measurement(test="azure.log", verdict=NO_BASELINE), ""),
         (
-            (1600.0,),
-            {"more": {"runs": (run_at(1600.0, disturbance=BUSY),)}},
-            "disturbed",
-            f"1,600: {BUSY.fact}",
+            "record",
+            judged(1700.0, baseline=DOCUMENT, is_floor=True),
+            f"pytest '{TEST}' --update-baselines    (a floor is not a baseline of this machine)",
         ),
     ],
-    ids=["disagree", "single", "confirmed", "pairs", "disturbed"],
 )
-def test_the_figures_behind_a_verdict(runs: tuple[float, ...], of: dict[str, Any], label: str, text: str) -> None:
-    assert line(label, judged(*runs, **of)) == text
+def test_a_line(label: str, found: Measurement, text: str) -> None:
+    assert line(label, found) == text
 
 
 @pytest.mark.parametrize(
@@ -281,26 +250,9 @@ def test_the_end_of_a_headline(found: Measurement, end: str) -> None:
 
 
 def test_a_replayed_file_comes_first() -> None:
-    assert headline(measurement(file="night/azure.log")).startswith(
-        "night/azure.log: resnet50-b64-replicated-device on "
+    assert headline(measurement(file="logs/azure.log")).startswith(
+        "logs/azure.log: resnet50-b64-replicated-device on "
     )
-
-
-@pytest.mark.parametrize(
-    ("found", "label", "text"),
-    [
-        (judged(1402.0, more={"test": "azure.log"}), "rerun", ""),
-        (measurement(test="azure.log", verdict=NO_BASELINE), "record", ""),
-        (
-            judged(1700.0, baseline=DOCUMENT, is_floor=True),
-            "record",
-            f"pytest '{TEST}' --update-baselines    (a floor is not a baseline of this machine)",
-        ),
-    ],
-    ids=["a log can't run again", "a log records no baseline", "a floor asks for a baseline"],
-)
-def test_the_next_command(found: Measurement, label: str, text: str) -> None:
-    assert line(label, found) == text
 
 
 def test_a_callers_hint_is_a_next_step() -> None:
@@ -319,11 +271,12 @@ def test_the_likeliest_cause_of_a_diverged_loss_comes_first(of: dict[str, Any], 
 
 
 @pytest.mark.parametrize("kind", DisturbanceKind)
-def test_each_disturbance_has_advice(kind: DisturbanceKind) -> None:
+def test_each_disturbance_is_named_and_has_advice(kind: DisturbanceKind) -> None:
     found = measurement(
         discarded=(run(disturbance=Disturbance(kind, "it was disturbed")),),
         verdict=Verdict(outcome=Outcome.INVALID, reason=Reason.DISTURBED),
     )
+    assert headline(found).endswith(": INVALID: every run was disturbed: it was disturbed")
     assert line("next", found) == advice(kind) != ""
 
 

@@ -51,11 +51,12 @@ class Terminal:
         return self.lines[before:]
 
 
-def test_a_phase_stands_beside_test_and_run() -> None:
+def test_a_phase_stands_beside_test_and_run_until_it_is_taken_away() -> None:
     terminal = Terminal()
     terminal.line.begin("run")
     terminal.line.phase("compile")
-    assert terminal.written == [f"{SAVE}  test_b[1]  run 1  compile ...{CLEAR}{RESTORE}"]
+    terminal.line.done()
+    assert terminal.written == [f"{SAVE}  test_b[1]  run 1  compile ...{CLEAR}{RESTORE}", CLEAR]
 
 
 PROGRESS = "steps 40/100  640.0 images/s  6 s left"
@@ -76,12 +77,6 @@ def test_the_line_never_reaches_the_right_edge(room: int) -> None:
     terminal = Terminal(room)
     terminal.time(run_of(40))
     assert len(terminal.written[0]) - len(SAVE + CLEAR + RESTORE) < room
-
-
-def test_the_line_is_taken_away() -> None:
-    terminal = Terminal()
-    terminal.line.done()
-    assert terminal.written == [CLEAR]
 
 
 def test_without_a_terminal_only_the_lines_that_stay_are_written() -> None:

@@ -17,7 +17,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
+from pytest_tfperf.reports.measurement_table import counts, measurement_table
 from pytest_tfperf.reports.table import Column, aligned, table
 
 NAME_AND_SIZE = (
@@ -108,18 +108,8 @@ def test_a_cell(found: Measurement, column: str, cell: str) -> None:
     assert row(found)[column] == cell
 
 
-def test_a_slowdown_without_bound_has_no_threshold() -> None:
-    unbounded = judged(Outcome.PASS, 0.0, tolerance=Tolerance(None, 0.02), threshold=None, min_detectable_slowdown=None)
-    assert not {"fails at", "detectable"} & row(unbounded).keys()
-
-
 def test_outcomes_are_counted_in_the_order_they_came() -> None:
     found = [judged(Outcome.REGRESSED, -0.13), judged(Outcome.PASS, 0.0), judged(Outcome.PASS, 0.0, is_floor=True)]
     assert (
         counts([*found, judged(Outcome.PASS, 0.0), measurement()]) == "1 REGRESSED, 2 PASS, 1 PASS (floor), 1 measured"
     )
-
-
-@pytest.mark.parametrize("kind", Outcome)
-def test_an_outcome_is_its_word(kind: Outcome) -> None:
-    assert outcome(judged(kind, 0.0)) == kind.value
