@@ -95,7 +95,7 @@ class Bench:
             as `measure`.
         """
         started = time.monotonic()
-        run, discarded = self._good_run(task, "run for the baseline")
+        run, discarded = self._good_run(task, "baseline run")
         done = [*(earlier.runs if earlier else ()), run]
         result = self._measurement(
             task,
