@@ -205,7 +205,7 @@ def _make_imagenet(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.training.make_imagenet import make_imagenet
 
     made = make_imagenet(arguments.folder, arguments.images, arguments.shards, arguments.seed)
-    print(f"{made}\nuse it: pytest perf_tests --tfperf-data-dir={arguments.folder.resolve()}")
+    _print(f"{made}\nuse it: pytest perf_tests --tfperf-data-dir={arguments.folder.resolve()}")
     return EXIT_GREEN
 
 
@@ -226,13 +226,13 @@ def _reference_create(arguments: argparse.Namespace) -> int:
     status = EXIT_GREEN
     for row in {(row.lock, row.commit): row for row in rows}.values():
         try:
-            environment = store.create(row, lambda text: print(text, flush=True))
+            environment = store.create(row, _print)
         except TfperfError as error:
             print(f"tfperf: {error}", file=sys.stderr)
             status = _USAGE
             continue
         checked = check(environment, [], Path.cwd())
-        print(checked.problem or f"{environment.name}: ready at {row.commit}, TensorFlow {checked.tensorflow}")
+        _print(checked.problem or f"{environment.name}: ready at {row.commit}, TensorFlow {checked.tensorflow}")
         status = max(status, EXIT_NOT_MEASURED if checked.problem else status)
     return status
 
@@ -249,9 +249,9 @@ def _reference_list(arguments: argparse.Namespace) -> int:
         facts = [f"Python {made.python}", f"TensorFlow {made.tensorflow}"] if made else []
         facts += [f"commit {', '.join(entry.commits) or 'none'}", f"serves {entry.rows} baselines"]
         facts += [f"{made.bytes / 1e9:.1f} GB", f"created {made.created}"] if made else []
-        print(f"{entry.name}  {entry.state}  {', '.join(facts)}" + (f"\n  {entry.fault}" if entry.fault else ""))
+        _print(f"{entry.name}  {entry.state}  {', '.join(facts)}" + (f"\n  {entry.fault}" if entry.fault else ""))
     if not entries:
-        print("there are no reference environments; `tfperf reference create` builds them")
+        _print("there are no reference environments; `tfperf reference create` builds them")
     return EXIT_GREEN
 
 
@@ -260,8 +260,8 @@ def _reference_remove(arguments: argparse.Namespace) -> int:
 
     store = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd())
     for name in [entry.name for entry in store.entries([])] if arguments.all else [arguments.name]:
-        store.remove(name, print)
-        print(f"{name}: removed")
+        store.remove(name, _print)
+        _print(f"{name}: removed")
     return EXIT_GREEN
 
 

@@ -123,7 +123,7 @@ def test_a_log_is_judged_against_a_folder_that_is_given_and_another_machines_bro
             [LOG, "--machine=m", f"--workload={WORKLOAD}", "--topology=4"],
             "topology '4': write nodes x devices per node",
         ),
-        ([LOG, "--machine=m", "--workload=resnet50", "--topology=1x1"], "'resnet50' is not a workload id: it reads"),
+        ([LOG, "--machine=m", "--workload=resnet50", "--topology=1x1"], "'resnet50' is not a workload id"),
         ([REAL / "quiet.json", "--topology=1x1"], "--workload and --topology describe logs"),
         ([REAL / "quiet.json", "--tolerance=5"], "tolerance=5.0: give a fraction between 0 and 1"),
         (
