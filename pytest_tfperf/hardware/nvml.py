@@ -5,6 +5,7 @@ NVML opens no CUDA context, so asking leaves the GPUs as they are.
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,11 +49,10 @@ def session(nvml: Any = None) -> Iterator[Any]:
     Raises:
         NvmlError: no nvidia-ml-py, library, driver or permission; says which.
     """
-    if nvml is None:
-        try:
-            import pynvml as nvml
-        except ImportError:
-            raise NvmlError("the package nvidia-ml-py is not installed: pip install nvidia-ml-py") from None
+    try:
+        nvml = nvml or importlib.import_module("pynvml")
+    except ImportError:
+        raise NvmlError("the package nvidia-ml-py is not installed: pip install nvidia-ml-py") from None
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:

@@ -116,7 +116,7 @@ def _gpu(gpu: GpuTelemetry) -> str:
         None if gpu.memory_used_bytes_max is None else f"{gpu.memory_used_bytes_max / _GIB:.1f} GiB",
         *(
             f"{reason.replace('_', ' ')} {_percent(fraction)} of the time"
-            for reason, fraction in gpu.throttled_fractions.items()
+            for reason, fraction in (gpu.throttled_fractions or {}).items()
             if reason != _HARMLESS
         ),
         f"beside {', '.join(gpu.other_processes)}" if gpu.other_processes else None,
