@@ -55,17 +55,22 @@ class Counters:
 
 
 class HostUsage:
-    """Polls the host; each poll covers the time since the one before."""
+    """Polls the host; each poll covers the time since the one before.
 
-    def __init__(self) -> None:
+    Args:
+        root: pid of the process that counts as ours with all that it started; None: this process.
+    """
+
+    def __init__(self, root: int | None = None) -> None:
+        self._root = os.getpid() if root is None else root
         self._cpus = frozenset(os.sched_getaffinity(0))
         self._quota = cpu_quota()
-        self._last = read_counters(self._cpus, our_processes(os.getpid()))
+        self._last = read_counters(self._cpus, our_processes(self._root))
 
     def poll(self) -> Telemetry:
         """The host since the last poll, without GPUs."""
         before = self._last
-        self._last = read_counters(self._cpus, our_processes(os.getpid(), before.ours))
+        self._last = read_counters(self._cpus, our_processes(self._root, before.ours))
         return usage_between(before, self._last, len(self._cpus), self._quota)
 
     def other_process(self, pid: int) -> str:

@@ -154,7 +154,7 @@ class FakeNvml:
         return _pci(self._gpu(handle).pci_bus_id or NO_ADDRESS)
 
     def _nvmlDeviceGetTopologyCommonAncestor(self, one: int, other: int) -> int:
-        return _LEVELS[self.machine.links[one][other].kind]
+        return _LEVELS.get(self.machine.links[one][other].kind, 50)
 
     def _links(self, handle: int) -> Sequence[NvLink]:
         if self.nvlinks is not None:

@@ -1,0 +1,129 @@
+"""The sampler: GPU readings from a fake NVML, and the polls of this machine."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import asdict
+
+import pynvml
+import pytest
+from fake_nvml import FakeNvml, MigDevice, Now
+from machines import load
+
+from pytest_tfperf.core.telemetry import GpuTelemetry
+from pytest_tfperf.hardware.gpu_dials import read_gpus
+from pytest_tfperf.hardware.sampler import Sampler
+
+H200 = load("h200")
+UUID = H200.gpus[0].uuid
+NAMES = {7: "", 4711: "python (pid 4711)"}  # 7 is ours
+
+
+def read(now: Now | None = None, uuid: str = UUID, **options: object) -> GpuTelemetry:
+    (gpu,) = read_gpus(FakeNvml(H200, now=now or Now(), **options), [uuid], lambda pid: NAMES.get(pid, ""))
+    return gpu
+
+
+def test_what_a_gpu_shows_is_read():
+    assert read(Now(celsius=87, reasons=0x64)) == GpuTelemetry(
+        uuid=UUID,
+        temperature_celsius_max=87,
+        sm_clock_mhz_median=1410,
+        memory_clock_mhz_median=3201,
+        power_watts_mean=250.5,
+        power_limit_watts_max=300,
+        utilisation_fraction_mean=0.97,
+        memory_used_bytes_max=2**30,
+        throttled_fractions={"power_cap": 1, "sw_thermal": 1, "hw_thermal": 1},
+        other_processes={},
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "fact"),
+    [
+        ("nvmlDeviceGetTemperature", "temperature_celsius_max"),
+        ("nvmlDeviceGetPowerUsage", "power_watts_mean"),
+        ("nvmlDeviceGetEnforcedPowerLimit", "power_limit_watts_max"),
+        ("nvmlDeviceGetUtilizationRates", "utilisation_fraction_mean"),
+        ("nvmlDeviceGetMemoryInfo", "memory_used_bytes_max"),
+        ("nvmlDeviceGetComputeRunningProcesses", "other_processes"),
+    ],
+)
+def test_what_the_driver_fails_to_report_is_none_and_nothing_more(function, fact):
+    facts = asdict(read(broken={function: pynvml.NVML_ERROR_UNKNOWN}))
+    assert [name for name, value in facts.items() if value is None] == [fact]
+
+
+def test_the_older_name_of_the_throttle_reasons_is_tried_too():
+    broken = {"nvmlDeviceGetCurrentClocksEventReasons": pynvml.NVML_ERROR_FUNCTION_NOT_FOUND}
+    assert read(Now(reasons=0x80), broken=broken).throttled_fractions == {"hw_power_brake": 1}
+
+
+def test_a_throttle_reason_of_newer_drivers_is_unknown():
+    assert read(Now(reasons=0x404)).throttled_fractions == {"power_cap": 1, "unknown": 1}
+
+
+@pytest.mark.parametrize(
+    ("now", "broken", "others"),
+    [
+        (Now(processes={4711: 62}), 0, {"python (pid 4711)": 0.62}),
+        (Now(processes={7: 62}), 0, {}),
+        (Now(processes={9999: 62}), 0, {}),  # a pid of the host, seen from a container
+        # Some drivers give a use that cannot be, or an old one.
+        (Now(processes={4711: 37_100}), 0, {"python (pid 4711)": 0}),
+        (Now(processes={4711: 62}, stale=True), 0, {"python (pid 4711)": 0}),
+        (Now(processes={4711: 62}), pynvml.NVML_ERROR_NOT_FOUND, {"python (pid 4711)": 0}),
+        (Now(processes={4711: 62}), pynvml.NVML_ERROR_NOT_SUPPORTED, {"python (pid 4711)": 1}),
+    ],
+)
+def test_a_process_of_somebody_else_is_named_with_its_use_of_the_gpu(now, broken, others):
+    assert read(now, broken={"nvmlDeviceGetProcessUtilization": broken}).other_processes == others
+
+
+def test_a_mig_device_has_its_gpus_temperature_and_memory_of_its_own():
+    gpu = read(Now(celsius=71), "MIG-1", mig={0: [MigDevice("MIG-1", "H200 MIG 1g.18gb", 18 * 2**30, 16)]})
+    assert (gpu.uuid, gpu.temperature_celsius_max, gpu.memory_used_bytes_max) == ("MIG-1", 71, 2**30)
+
+
+# Polling
+
+
+def test_a_run_shorter_than_the_interval_is_sampled_with_its_gpus():
+    sampler = Sampler([UUID, UUID], nvml=FakeNvml(H200, now=Now(celsius=87)))
+    sampler.start()
+    time.sleep(0.2)
+    telemetry = sampler.stop()
+    assert (telemetry.seconds >= 0.1, sampler.hung) == (True, False)
+    assert [gpu.temperature_celsius_max for gpu in telemetry.gpus] == [87]
+    assert telemetry.other_cpu_fraction_mean is not None
+
+
+def test_a_run_of_a_few_ticks_says_nothing():
+    sampler = Sampler()
+    sampler.start()
+    telemetry = sampler.stop()
+    assert telemetry is None or telemetry.seconds >= 0.1
+
+
+def test_without_a_driver_a_gpu_has_no_facts_and_the_host_has():
+    sampler = Sampler([UUID], nvml=FakeNvml(H200, broken={"nvmlInit": pynvml.NVML_ERROR_LIBRARY_NOT_FOUND}))
+    sampler.start()
+    time.sleep(0.2)
+    telemetry = sampler.stop()
+    assert telemetry.gpus == (GpuTelemetry(uuid=UUID),)
+    assert telemetry.load_average_mean is not None
+
+
+def test_a_driver_that_never_returns_does_not_block_stop():
+    answer = threading.Event()
+
+    class Silent(FakeNvml):
+        def _nvmlInit(self) -> None:
+            answer.wait()
+
+    sampler = Sampler([UUID], nvml=Silent(H200), stop_seconds=0.01)
+    sampler.start()
+    assert (sampler.stop(), sampler.hung) == (None, True)
+    answer.set()
