@@ -79,8 +79,14 @@ def best_linked(links: Matrix, groups: Iterable[Sequence[int]], count: int) -> t
 
     Ties go to the lowest indices. Of each group only the first 20,000 sets are tried.
     """
+    quality = [[0 if link is None else link.quality for link in row] for row in links]
+
+    def rank(gpus: Sequence[int]) -> tuple[int, int, list[int]]:
+        pairs = [quality[i][j] for i, j in combinations(gpus, 2)]
+        return min(pairs, default=0), sum(pairs), [-i for i in gpus]
+
     sets = (gpus for group in groups for gpus in islice(combinations(sorted(group), count), _MOST_SETS))
-    return max(sets, key=lambda gpus: (_quality(links, gpus), [-i for i in gpus]), default=None)
+    return max(sets, key=rank, default=None)
 
 
 def link_class(links: Matrix) -> str:
@@ -104,8 +110,3 @@ def _connected_by_nvlink(links: Matrix) -> bool:
         reached |= new
         edge += new
     return len(reached) == len(links)
-
-
-def _quality(links: Matrix, gpus: tuple[int, ...]) -> tuple[int, int]:
-    pairs = [link.quality for i, j in combinations(gpus, 2) if (link := links[i][j]) is not None]
-    return min(pairs, default=0), sum(pairs)

@@ -17,7 +17,7 @@ from pytest_tfperf.hardware.host import cpu_quota
 
 T = TypeVar("T")
 
-_MOST_NAMED = 3  # processes in one poll
+_MOST_NAMED = 5  # processes in one poll
 
 
 class CpuSeconds(NamedTuple):

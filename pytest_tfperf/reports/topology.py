@@ -41,7 +41,10 @@ def _head(topology: Topology) -> str:
         ("machine", topology.machine),
         ("host", f"{name}{host.cpu_model}, {cores}{memory}{kernel}"),
         ("driver", f"{topology.driver_version}{cuda}" if topology.driver_version else "none"),
-        ("GPUs", topology.describe() if topology.gpus else f"none: {topology.why_no_gpus or 'the reason is not known'}"),
+        (
+            "GPUs",
+            topology.describe() if topology.gpus else f"none: {topology.why_no_gpus or 'the reason is not known'}",
+        ),
         *(("note", note) for note in topology.notes),
     ]
     return "\n".join(f"{label:<8} {text}" for label, text in lines)

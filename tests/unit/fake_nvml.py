@@ -6,7 +6,7 @@ It answers as NVML's header says; it was never compared with a real driver on su
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,6 @@ import pynvml
 
 from pytest_tfperf.core.topology import LinkKind, Topology
 
-NO_ADDRESS = "ffff:ff:1f.0"
 _LEVELS = {LinkKind.PIX: 10, LinkKind.PXB: 20, LinkKind.PHB: 30, LinkKind.NODE: 40, LinkKind.SYS: 50}
 
 
@@ -32,13 +31,17 @@ class NvLink:
     """Where a GPU's NVLink ends: the kind, PCI address and device id that NVML reports."""
 
     kind: int
-    address: str = NO_ADDRESS
+    address: str = "ffff:ff:1f.0"
     device_id: int = 0x20B010DE
+
+    @property
+    def end(self) -> tuple[str, int]:
+        return self.address, self.device_id
 
 
 @dataclass(frozen=True)
 class Now:
-    """What a GPU shows, and the per cent of it that each pid uses; stale: `seconds` before the time asked about."""
+    """What a GPU shows, and the per cent of it that each pid uses; stale: from before the time that was given."""
 
     celsius: int = 40
     reasons: int = 0
@@ -55,6 +58,7 @@ class FakeNvml:
         mig: the MIG devices of GPUs in MIG mode, by GPU index.
         now: what each GPU shows.
         broken: function -> the error code that it raises; None: nvidia-ml-py does not have it.
+        answers: function -> what answers instead.
     """
 
     def __init__(
@@ -62,17 +66,20 @@ class FakeNvml:
         machine: Topology,
         *,
         nvlinks: Mapping[int, Sequence[NvLink]] | None = None,
-        mig: Mapping[int, Sequence[MigDevice]] = {},  # noqa: B006  # never written
-        now: Now = Now(),  # noqa: B008  # frozen
-        broken: Mapping[str, int | None] = {},  # noqa: B006  # never written
+        mig: Mapping[int, Sequence[MigDevice]] | None = None,
+        now: Now | None = None,
+        broken: Mapping[str, int | None] | None = None,
+        answers: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
-        self.machine, self.nvlinks, self.mig, self.now, self.broken = machine, nvlinks, mig, now, broken
+        self.machine, self.nvlinks, self.mig, self.now = machine, nvlinks, mig or {}, now or Now()
+        self.broken = broken or {}
+        self.answers = self._answers() | (answers or {})
         self.calls: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(pynvml, name)
         if not inspect.isfunction(real):
-            return real
+            return real  # a constant, or NVMLError
 
         def call(*args: Any) -> Any:
             inspect.signature(real).bind(*args)  # a TypeError where the real function takes others
@@ -82,138 +89,73 @@ class FakeNvml:
                 raise AttributeError(name)
             if code:
                 raise pynvml.NVMLError(code)
-            return getattr(self, "_" + name)(*args)
+            answer = self.answers[name](*args)
+            if answer is None and name not in ("nvmlInit", "nvmlShutdown"):
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            return answer
 
         return call
 
-    # A GPU's handle is its index; a MIG device's is a pair of it and a number.
+    def _answers(self) -> dict[str, Callable[..., Any]]:
+        """By function; None: not supported. A GPU's handle is its index, a MIG device's a pair of it and a number."""
+        machine, now, gpus = self.machine, self.now, self.machine.gpus
+        major, _, minor = (machine.cuda_version or "0.0").partition(".")
+        handles: dict[str, Any] = {gpu.uuid: i for i, gpu in enumerate(gpus)}
+        handles |= {device.uuid: (i, j) for i, row in self.mig.items() for j, device in enumerate(row)}
+        clocks = {pynvml.NVML_CLOCK_SM: 1410, pynvml.NVML_CLOCK_MEM: 3201}
 
-    def _gpu(self, handle: Any) -> Any:
-        if isinstance(handle, tuple):
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return self.machine.gpus[handle]
+        def gpu_or_mig(handle: Any) -> Any:
+            return self.mig[handle[0]][handle[1]] if isinstance(handle, tuple) else gpus[handle]
 
-    def _usable(self, handle: Any) -> Any:
-        return self.mig[handle[0]][handle[1]] if isinstance(handle, tuple) else self.machine.gpus[handle]
+        def fact(name: str) -> Callable[..., Any]:
+            return lambda handle, *_: None if isinstance(handle, tuple) else getattr(gpus[handle], name)
 
-    def _reported(self, value: Any) -> Any:
-        if value is None:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return value
-
-    def _nvmlInit(self) -> None: ...
-
-    def _nvmlShutdown(self) -> None: ...
-
-    def _nvmlSystemGetDriverVersion(self) -> str:
-        return self.machine.driver_version
-
-    def _nvmlSystemGetCudaDriverVersion(self) -> int:
-        major, _, minor = (self.machine.cuda_version or "0.0").partition(".")
-        return int(major) * 1000 + int(minor) * 10
-
-    def _nvmlDeviceGetCount(self) -> int:
-        return len(self.machine.gpus)
-
-    def _nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        return index
-
-    def _nvmlDeviceGetHandleByUUID(self, uuid: str) -> Any:
-        whole = {gpu.uuid: i for i, gpu in enumerate(self.machine.gpus)}
-        handles = whole | {device.uuid: (i, j) for i, row in self.mig.items() for j, device in enumerate(row)}
-        if uuid not in handles:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
-        return handles[uuid]
-
-    def _nvmlDeviceGetUUID(self, handle: Any) -> str:
-        return self._usable(handle).uuid
-
-    def _nvmlDeviceGetName(self, handle: Any) -> str:
-        return self._usable(handle).name
-
-    def _nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any:
-        return SimpleNamespace(total=self._usable(handle).memory_bytes, used=2**30)
-
-    def _nvmlDeviceGetCudaComputeCapability(self, handle: Any) -> Any:
-        return self._gpu(handle).compute_capability
-
-    def _nvmlDeviceGetNumGpuCores(self, handle: Any) -> int:
-        return self._reported(self._gpu(handle).cores)
-
-    def _nvmlDeviceGetMaxClockInfo(self, handle: Any, clock: int) -> int:
-        assert clock == pynvml.NVML_CLOCK_SM
-        return self._reported(self._gpu(handle).max_sm_clock_mhz)
-
-    def _nvmlDeviceGetMaxPcieLinkGeneration(self, handle: Any) -> int:
-        return self._reported(self._gpu(handle).pcie_generation)
-
-    def _nvmlDeviceGetMaxPcieLinkWidth(self, handle: Any) -> int:
-        return self._reported(self._gpu(handle).pcie_width)
-
-    def _nvmlDeviceGetPciInfo(self, handle: Any) -> Any:
-        return _pci(self._gpu(handle).pci_bus_id or NO_ADDRESS)
-
-    def _nvmlDeviceGetTopologyCommonAncestor(self, one: int, other: int) -> int:
-        return _LEVELS.get(self.machine.links[one][other].kind, 50)
+        return {
+            "nvmlInit": lambda: None,
+            "nvmlShutdown": lambda: None,
+            "nvmlSystemGetDriverVersion": lambda: machine.driver_version,
+            "nvmlSystemGetCudaDriverVersion": lambda: int(major) * 1000 + int(minor) * 10,
+            "nvmlDeviceGetCount": lambda: len(gpus),
+            "nvmlDeviceGetHandleByIndex": lambda index: index,
+            "nvmlDeviceGetHandleByUUID": handles.get,
+            "nvmlDeviceGetUUID": lambda handle: gpu_or_mig(handle).uuid,
+            "nvmlDeviceGetName": lambda handle: gpu_or_mig(handle).name,
+            "nvmlDeviceGetMemoryInfo": lambda h: SimpleNamespace(total=gpu_or_mig(h).memory_bytes, used=2**30),
+            "nvmlDeviceGetCudaComputeCapability": fact("compute_capability"),
+            "nvmlDeviceGetNumGpuCores": fact("cores"),
+            "nvmlDeviceGetMaxClockInfo": fact("max_sm_clock_mhz"),
+            "nvmlDeviceGetMaxPcieLinkGeneration": fact("pcie_generation"),
+            "nvmlDeviceGetMaxPcieLinkWidth": fact("pcie_width"),
+            "nvmlDeviceGetPciInfo": lambda handle: _pci(gpus[handle].pci_bus_id),
+            "nvmlDeviceGetTopologyCommonAncestor": lambda i, j: _LEVELS.get(machine.links[i][j].kind, 50),
+            "nvmlDeviceGetNvLinkState": lambda handle, number: 1 if number < len(self._links(handle)) else None,
+            "nvmlDeviceGetNvLinkRemotePciInfo": lambda handle, number: _pci(*self._links(handle)[number].end),
+            "nvmlDeviceGetNvLinkRemoteDeviceType": lambda handle, number: self._links(handle)[number].kind,
+            "nvmlDeviceGetMigMode": lambda handle: [int(handle in self.mig)] * 2,
+            "nvmlDeviceGetMaxMigDeviceCount": lambda handle: 7,
+            "nvmlDeviceGetMigDeviceHandleByIndex": lambda i, j: (i, j) if j < len(self.mig[i]) else None,
+            "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": lambda handle: handle[0],
+            "nvmlDeviceGetAttributes_v2": lambda h: SimpleNamespace(multiprocessorCount=gpu_or_mig(h).multiprocessors),
+            "nvmlDeviceGetTemperature": lambda handle, sensor: None if isinstance(handle, tuple) else now.celsius,
+            "nvmlDeviceGetClockInfo": lambda handle, clock: clocks[clock],
+            "nvmlDeviceGetPowerUsage": lambda handle: 250_500,
+            "nvmlDeviceGetEnforcedPowerLimit": lambda handle: 300_000,
+            "nvmlDeviceGetUtilizationRates": lambda handle: SimpleNamespace(gpu=97),
+            "nvmlDeviceGetCurrentClocksEventReasons": lambda handle: now.reasons,
+            "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: now.reasons,
+            "nvmlDeviceGetComputeRunningProcesses": lambda h: [SimpleNamespace(pid=pid) for pid in now.processes],
+            "nvmlDeviceGetProcessUtilization": lambda handle, since: [
+                SimpleNamespace(pid=pid, smUtil=used, timeStamp=since - now.stale)
+                for pid, used in now.processes.items()
+            ],
+        }
 
     def _links(self, handle: int) -> Sequence[NvLink]:
         if self.nvlinks is not None:
             return self.nvlinks.get(handle, ())
         ends = [(link.nvlinks, j) for j, link in enumerate(self.machine.links[handle]) if link is not None]
         gpu = pynvml.NVML_NVLINK_DEVICE_TYPE_GPU
-        return [NvLink(gpu, self.machine.gpus[j].pci_bus_id or NO_ADDRESS) for count, j in ends for _ in range(count)]
-
-    def _nvmlDeviceGetNvLinkState(self, handle: int, number: int) -> int:
-        return self._reported(1 if number < len(self._links(handle)) else None)
-
-    def _nvmlDeviceGetNvLinkRemotePciInfo(self, handle: int, number: int) -> Any:
-        link = self._links(handle)[number]
-        return _pci(link.address, link.device_id)
-
-    def _nvmlDeviceGetNvLinkRemoteDeviceType(self, handle: int, number: int) -> int:
-        return self._links(handle)[number].kind
-
-    def _nvmlDeviceGetMigMode(self, handle: int) -> list[int]:
-        return [int(handle in self.mig)] * 2
-
-    def _nvmlDeviceGetMaxMigDeviceCount(self, handle: int) -> int:
-        return 7
-
-    def _nvmlDeviceGetMigDeviceHandleByIndex(self, handle: int, number: int) -> Any:
-        return self._reported((handle, number) if number < len(self.mig[handle]) else None)
-
-    def _nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, handle: Any) -> int:
-        return handle[0]
-
-    def _nvmlDeviceGetAttributes_v2(self, handle: Any) -> Any:
-        return SimpleNamespace(multiprocessorCount=self._usable(handle).multiprocessors)
-
-    def _nvmlDeviceGetTemperature(self, handle: Any, sensor: int) -> int:
-        return self._gpu(handle) and self.now.celsius
-
-    def _nvmlDeviceGetClockInfo(self, handle: Any, clock: int) -> int:
-        return {pynvml.NVML_CLOCK_SM: 1410, pynvml.NVML_CLOCK_MEM: 3201}[clock]
-
-    def _nvmlDeviceGetPowerUsage(self, handle: Any) -> int:
-        return 250_500
-
-    def _nvmlDeviceGetEnforcedPowerLimit(self, handle: Any) -> int:
-        return 300_000
-
-    def _nvmlDeviceGetUtilizationRates(self, handle: Any) -> Any:
-        return SimpleNamespace(gpu=97)
-
-    def _nvmlDeviceGetCurrentClocksEventReasons(self, handle: Any) -> int:
-        return self.now.reasons
-
-    _nvmlDeviceGetCurrentClocksThrottleReasons = _nvmlDeviceGetCurrentClocksEventReasons
-
-    def _nvmlDeviceGetComputeRunningProcesses(self, handle: Any) -> list[Any]:
-        return [SimpleNamespace(pid=pid) for pid in self.now.processes]
-
-    def _nvmlDeviceGetProcessUtilization(self, handle: Any, since: int) -> list[Any]:
-        at = since - 1 if self.now.stale else since
-        return [SimpleNamespace(pid=pid, smUtil=used, timeStamp=at) for pid, used in self.now.processes.items()]
+        return [NvLink(gpu, self.machine.gpus[j].pci_bus_id) for count, j in ends for _ in range(count)]
 
 
 def _pci(address: str, device_id: int = 0x15F910DE) -> Any:

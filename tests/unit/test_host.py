@@ -35,11 +35,11 @@ def test_this_machine_is_read():
 @pytest.mark.parametrize(
     ("cpuinfo", "model"),
     [
-        ("processor\t: 0\nmodel name\t: Intel(R) Xeon(R) CPU  E5-2698 v4\ncpu MHz\t: 1\n", "Intel(R) Xeon(R) CPU E5-2698 v4"),
+        ("processor\t: 0\nmodel name\t: Xeon(R) CPU  E5-2698 v4\ncpu MHz\t: 1\n", "Xeon(R) CPU E5-2698 v4"),
         ("processor\t: 0\ncpu\t\t: POWER9, altivec supported\nclock\t: 2\n", "POWER9, altivec supported"),
-        ("model name\t: Cortex-X925\n\nmodel name\t: Cortex-A725\n\nmodel name\t: Cortex-X925\n", "Cortex-X925 + Cortex-A725"),
+        ("model name\t: X925\n\nmodel name\t: A725\n\nmodel name\t: X925\n", "X925 + A725"),
     ],
-)  # fmt: skip
+)
 def test_the_model_is_what_the_kernel_writes(cpuinfo, model):
     assert cpu_model(cpuinfo) == model
 
@@ -53,7 +53,7 @@ def test_on_arm_lscpu_names_the_model(tmp_path, monkeypatch):
 
 def test_without_any_name_the_architecture_stands_for_the_model(monkeypatch):
     monkeypatch.setenv("PATH", "")
-    assert cpu_model("") == platform.processor() or platform.machine()
+    assert cpu_model("") == (platform.processor() or platform.machine())
 
 
 def test_affinity_limits_the_usable_cores(tmp_path):

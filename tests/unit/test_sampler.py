@@ -119,11 +119,8 @@ def test_without_a_driver_a_gpu_has_no_facts_and_the_host_has():
 def test_a_driver_that_never_returns_does_not_block_stop():
     answer = threading.Event()
 
-    class Silent(FakeNvml):
-        def _nvmlInit(self) -> None:
-            answer.wait()
-
-    sampler = Sampler([UUID], nvml=Silent(H200), stop_seconds=0.01)
+    nvml = FakeNvml(H200, answers={"nvmlInit": answer.wait})
+    sampler = Sampler([UUID], nvml=nvml, stop_seconds=0.01)
     sampler.start()
     assert (sampler.stop(), sampler.hung) == (None, True)
     answer.set()
