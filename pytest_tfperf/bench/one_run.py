@@ -66,7 +66,9 @@ class RunEngine:
         sampled: False: nothing is watched or profiled, as for a smoke run.
     """
 
-    def __init__(self, observer: Observer, guard: DisturbanceGuard, data_dir: str = "", *, sampled: bool = True) -> None:
+    def __init__(
+        self, observer: Observer, guard: DisturbanceGuard, data_dir: str = "", *, sampled: bool = True
+    ) -> None:
         self._observer = observer
         self._guard = guard
         self._data_dir = data_dir
@@ -128,7 +130,7 @@ class RunEngine:
             for name, run in runs.items():
                 run = replace(run, telemetry=seen.telemetry, disturbance=seen.disturbance)
                 runs[name] = self._profiled(sides[name], training[name], jobs[name], run) if profiled else run
-            return replace(pair, **runs)
+            return replace(pair, a=runs["a"], b=runs["b"])
 
     def _job(self, side: Side, topology: Topology) -> Job:
         assert topology.devices is not None, "the fixture has refused a topology of which nothing is taken"
@@ -176,4 +178,3 @@ def undisturbed(take: Callable[[], T], *, tries: int = TRIES) -> tuple[T | None,
             return taken, tuple(discarded)
         discarded.append(taken)
     return None, tuple(discarded)
-
