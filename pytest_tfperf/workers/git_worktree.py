@@ -6,8 +6,12 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Final
 
 from pytest_tfperf.errors import TfperfError
+
+DIRTY: Final = "-dirty"
+"""What a commit ends in where files that git knows differed from it."""
 
 # Set where a git hook runs pytest, and then they mean the hook's repository wherever git is called.
 _OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
@@ -17,6 +21,22 @@ def repository_of(folder: Path) -> Path | None:
     """The root of the repository that the folder is in; None for none, or where there is no git."""
     done = _git(folder, "rev-parse", "--show-toplevel")
     return Path(done.stdout.rstrip("\n")) if done.returncode == 0 else None
+
+
+def commit_of(folder: Path, *, besides: Path) -> str:
+    """Hash of the commit of the repository that `folder` is in, 12 digits; "" in none.
+
+    "-dirty" follows where files that git knows differ from it, other than those below `besides`: baselines that were
+    just recorded are no change of the code.
+    """
+    head, repository = _git(folder, "rev-parse", "--short=12", "HEAD"), repository_of(folder)
+    if head.returncode or repository is None:
+        return ""
+    but = []
+    if besides.resolve().is_relative_to(repository):
+        but = [f":(top,exclude,literal){besides.resolve().relative_to(repository)}"]
+    changed = _git(folder, "diff", "--quiet", "HEAD", "--", ":/", *but).returncode != 0
+    return head.stdout.strip() + (DIRTY if changed else "")
 
 
 def require_commit(repository: Path, commit: str) -> None:

@@ -9,19 +9,16 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 import pytest_tfperf
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.workers.git_worktree import DIRTY
 from pytest_tfperf.workers.interpreters import find_python, require_tensorflow
 from pytest_tfperf.workers.local import session_import_paths
 from pytest_tfperf.workers.reference_lock import SUFFIX
-
-DIRTY: Final = "-dirty"
-"""What a commit ends in where files that git knows differed from it."""
 
 _RECORD = "Record them again: pytest --update-baselines"
 _IMPORT_SECONDS = 300  # a cold network disk

@@ -18,8 +18,15 @@ from typing import Final, final
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.errors import TfperfError, one_of
-from pytest_tfperf.workers.git_worktree import add_worktree, commit_in, remove_worktree, repository_of, require_commit
-from pytest_tfperf.workers.reference_environment import DIRTY, Missing, ReferenceEnvironment, unrepeatable
+from pytest_tfperf.workers.git_worktree import (
+    DIRTY,
+    add_worktree,
+    commit_in,
+    remove_worktree,
+    repository_of,
+    require_commit,
+)
+from pytest_tfperf.workers.reference_environment import Missing, ReferenceEnvironment, unrepeatable
 from pytest_tfperf.workers.reference_lock import SUFFIX, Lock, read_lock
 from pytest_tfperf.workers.virtual_environment import NAME_ONE, installed, make_virtual_environment, minor
 
