@@ -59,15 +59,15 @@ def require_commit(repository: Path, commit: str) -> None:
 
 
 def add_worktree(repository: Path, commit: str, folder: Path) -> None:
-    """Check the commit out into a new `folder`, with its submodules; a failure leaves no folder.
+    """Check the commit out, with its submodules, in place of what is in `folder`; a failure leaves no folder.
 
     Raises:
         TfperfError: git can't; shows what it said.
     """
+    remove_worktree(repository, folder)
     quiet = ("-c", "core.hooksPath=/dev/null")  # the user's hooks are for the user's own check-outs
     try:
-        # --force: git may still know a worktree of this folder, which was deleted by hand.
-        done = _git(repository, *quiet, "worktree", "add", "--force", "--detach", str(folder), commit)
+        done = _git(repository, *quiet, "worktree", "add", "--detach", str(folder), commit)
         if done.returncode == 0 and (folder / ".gitmodules").exists():
             done = _git(folder, *quiet, "submodule", "update", "--init", "--recursive")
         if done.returncode:
@@ -80,8 +80,8 @@ def add_worktree(repository: Path, commit: str, folder: Path) -> None:
 
 def remove_worktree(repository: Path, folder: Path) -> None:
     """Delete the folder with all changes in it, and have git forget it; nothing happens where it is gone."""
+    shutil.rmtree(folder, ignore_errors=True)  # git removes neither one that is broken nor another clone's
     _git(repository, "worktree", "remove", "--force", "--force", str(folder))
-    shutil.rmtree(folder, ignore_errors=True)  # also one that belongs to another clone
 
 
 def commit_in(folder: Path) -> str:

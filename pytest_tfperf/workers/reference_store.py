@@ -10,7 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, final
@@ -55,6 +55,7 @@ class Manifest:
         created: ISO date and time, local.
         bytes: what the folder takes on disk.
         packages: name -> version of all that was installed.
+        commits: whose code is checked out.
     """
 
     digest: str
@@ -63,6 +64,7 @@ class Manifest:
     created: str
     bytes: int
     packages: Mapping[str, str]
+    commits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,16 +140,15 @@ class ReferenceStore:
                 progress(
                     f"{home.name}: installing its packages with Python {minor(lock.python)}; this can take minutes"
                 )
-                (home / _MANIFEST).unlink(missing_ok=True)
-                _delete(home / "venv")
+                _begin(home)
                 make_virtual_environment(home / "venv", lock, path, held)
-                _write_manifest(home, lock)
+                _complete(home, lock)
             if fault := self._source_fault(home, row.commit):
                 if fault[0] is State.STALE:  # somebody's changes, which are theirs to throw away
                     raise TfperfError(str(fault[1]))
                 progress(f"{home.name}: checking out {row.commit}")
                 add_worktree(repository, row.commit, _source(home, row.commit))
-                _write_manifest(home, lock)
+                _complete(home, lock, row.commit)
         return self._environment(row, repository)
 
     def entries(self, rows: Iterable[Baseline]) -> list[Entry]:
@@ -168,9 +169,9 @@ class ReferenceStore:
         if name not in homes:
             raise TfperfError(one_of("reference environment", name, homes))
         with self._alone(progress):
-            for source in _sources(homes[name]):
+            for source in (homes[name] / "source").glob("*"):
                 remove_worktree(self._root, source)
-            _delete(homes[name])
+            shutil.rmtree(homes[name])
 
     def _home(self, row: Baseline) -> Path:
         return self._folder / row.lock.removesuffix(SUFFIX)
@@ -192,14 +193,15 @@ class ReferenceStore:
         )
 
     def _entry(self, home: Path, wanted: list[str]) -> Entry:
-        commits = tuple(source.name for source in _sources(home))
+        manifest = _manifest(home)
+        commits = manifest.commits if manifest else ()
         faults = [self._venv_fault(home), *(self._source_fault(home, commit) for commit in commits)]
         rows = sum(commit in commits for commit in wanted)
         if not rows:
             unused = Missing(f"no baseline needs {home.name}", f"Delete it: {self._command('remove', home.name)}")
             faults.append((State.STALE, unused))
         state, fault = next((fault for fault in faults if fault is not None), (State.OK, None))
-        return Entry(name=home.name, state=state, fault=fault, manifest=_manifest(home), commits=commits, rows=rows)
+        return Entry(name=home.name, state=state, fault=fault, manifest=manifest, commits=commits, rows=rows)
 
     def _venv_fault(self, home: Path) -> _Fault | None:
         create = f"Build it: {self._command('create')}"
@@ -226,8 +228,8 @@ class ReferenceStore:
 
     def _source_fault(self, home: Path, commit: str) -> _Fault | None:
         source = _source(home, commit)
-        found = commit_in(source)
-        if not found:
+        found, manifest = commit_in(source), _manifest(home)
+        if not found or manifest is None or commit not in manifest.commits:
             fact = f"the reference environment {home.name} has no code of the commit {commit}"
             return State.BROKEN, Missing(fact, f"Check it out: {self._command('create')}")
         if not found.startswith(commit) or found.endswith(DIRTY):
@@ -274,10 +276,6 @@ def _source(home: Path, commit: str) -> Path:
     return home / "source" / commit
 
 
-def _sources(home: Path) -> list[Path]:
-    return sorted((home / "source").glob("*"))
-
-
 def _manifest(home: Path) -> Manifest | None:
     """None where there is none, or none that can be read."""
     try:
@@ -286,7 +284,17 @@ def _manifest(home: Path) -> Manifest | None:
         return None
 
 
-def _write_manifest(home: Path, lock: Lock) -> None:
+def _begin(home: Path) -> None:
+    """Delete the virtual environment; nothing that is put there counts before `_complete`."""
+    if (manifest := _manifest(home)) is not None:
+        _write(home, replace(manifest, digest=""))
+    with suppress(FileNotFoundError):
+        shutil.rmtree(home / "venv")
+
+
+def _complete(home: Path, lock: Lock, *commits: str) -> None:
+    """Note that the lock's packages, and the code of these commits, are all there."""
+    before = _manifest(home)
     files = (Path(parent) / name for parent, _, names in os.walk(home) for name in names)
     manifest = Manifest(
         digest=lock.digest,
@@ -295,12 +303,12 @@ def _write_manifest(home: Path, lock: Lock) -> None:
         created=time.strftime("%Y-%m-%dT%H:%M:%S"),
         bytes=sum(file.lstat().st_blocks * 512 for file in files),
         packages=installed(home / "venv"),
+        commits=tuple(sorted({*(before.commits if before else ()), *commits})),
     )
+    _write(home, manifest)
+
+
+def _write(home: Path, manifest: Manifest) -> None:
     temporary = home / f".{_MANIFEST}"
     temporary.write_text(json.dumps(asdict(manifest), indent=1) + "\n", "utf-8")
     temporary.replace(home / _MANIFEST)
-
-
-def _delete(folder: Path) -> None:
-    with suppress(FileNotFoundError):
-        shutil.rmtree(folder)
