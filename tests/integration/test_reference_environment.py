@@ -60,7 +60,7 @@ def wheel(folder: Path, name: str, version: str, code: str) -> None:
 def test_an_environment_is_created_listed_and_removed_by_the_command(
     project: ReferenceProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """With pip as the user has set it up: packages that stand for TensorFlow come from a folder, and from nowhere else."""
+    """With pip as the user set it up: here packages that stand for TensorFlow come from a folder only."""
     for name, version in {"tensorflow": "2.21.0", "keras": "3.15.1"}.items():
         wheel(tmp_path / "wheels", name, version, f"__version__ = {version!r}\n")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
