@@ -182,5 +182,3 @@ def _register_names(config: pytest.Config) -> None:
     ):
         for names in hook():
             catalogue.register(kind, names)
-
-

@@ -114,15 +114,26 @@ class Session:
             return [f"tfperf: {self._nothing_to_record}. --update-baselines records every selected test"]
         if not self.selection or self.collects_only:
             return []
-        seconds, unknown = self._expected_seconds()
-        lines = summary.header(self.topology.machine, len(self._runnable), seconds, unknown)
-        lines += summary.modes(**self.settings.modes)
+        seconds, never_timed = self._expected_seconds()
+        settings = self.settings
+        lines = summary.before(
+            self.topology.machine,
+            len(self._runnable),
+            seconds,
+            never_timed,
+            recording=settings.runs if settings.update_baselines else 0,
+            baselines=settings.shown_baselines,
+            smoke=settings.smoke,
+            inject_slowdown=settings.inject_slowdown,
+            hold=settings.hold,
+            against=str(settings.against or ""),
+        )
         if self.settings.data_dir and not any(test.reads_data for test in self._runnable):
             lines.append(summary.unused_data_dir(self.settings.data_dir))
         if self.settings.against is None:
             unreadable = self.baselines.unreadable(*self._machine_names)
             lines += [f"tfperf: ignored, the file of another machine: {fault}" for fault in unreadable]
-        return [*lines, *summary.faulty(self.selection.faulty, len(self.selection), "will be errors")]
+        return [*lines, *summary.refused(self.selection.faulty, len(self.selection), "will be reported as errors")]
 
     # The machine
 
@@ -159,9 +170,7 @@ class Session:
 
     # Measuring
 
-    def task(
-        self, test: str, workload: Workload, topology: Topology, tolerance: Tolerance | None, plan: Plan
-    ) -> Task:
+    def task(self, test: str, workload: Workload, topology: Topology, tolerance: Tolerance | None, plan: Plan) -> Task:
         """Everything that is known of a measurement before it starts.
 
         Args:
@@ -177,7 +186,7 @@ class Session:
         from pytest_tfperf.judging.reference import floor_rate, reference_for
 
         key = Key(workload.id, topology.shape)
-        rows, published = self.baselines.load(topology.machine), self.baselines.published_like(key, readable=True)
+        rows, published = self.baselines.load(topology.machine), self.baselines.published_like(key)
         reference = reference_for(rows, published, topology.machine, key, gpu_fp32_tflops=floor_rate(topology))
         return Task(
             test=test,
@@ -278,26 +287,28 @@ class Session:
         """
         faulty = self.selection.faulty
         if self.collects_only:
-            return summary.faulty(faulty, len(self.selection), "would be errors")
+            return summary.refused(faulty, len(self.selection), "would be reported as errors")
         measured, compared = self._shown
+        errors = {test: found for test, found in faulty.items() if test in self._not_measured}
         sections = [
-            summary.comparisons(compared),
-            summary.measurements(
+            summary.comparison_summary(compared),
+            summary.summary(
                 measured,
-                self._changes,
                 baselines=self.settings.shown_baselines,
-                drifts={name: (m.drift.log, m.drift.tests) for name, m in self._machines.items()},
+                changes=self._changes,
+                machine=[
+                    summary.drift_line(name, machine.drift.log, machine.drift.tests, measured)
+                    for name, machine in self._machines.items()
+                ],
+                not_measured=[(test, why) for test, why in self._not_measured.items() if test not in faulty],
+                measured_nothing=self._measured_nothing,
+                history_error=self.queue.history_fault or self._past_fault,
             ),
-            [summary.NOTHING_MEASURED] if self._measured_nothing else [],
-            summary.not_measured({t: why for t, why in self._not_measured.items() if t not in faulty}),
-            summary.faulty({t: f for t, f in faulty.items() if t in self._not_measured}, len(self.selection), "failed"),
-            [f"not in the history: {why}" for why in (self.queue.history_fault, self._past_fault) if why],
+            summary.refused(errors, len(self.selection), "were reported as errors"),
             summary.skips(self._skipped) if skips else [],
         ]
-        lines: list[str] = []
-        for section in filter(None, sections):
-            lines += [*([""] if lines and section is sections[1] else []), *section]
-        return lines
+        between = [""] if sections[0] and sections[1] else []
+        return [*sections[0], *between, *sections[1], *sections[2], *sections[3]]
 
     def exit_status(self, status: int, *, failures: int) -> int:
         """pytest's status, or our own where nothing failed and something could not be measured."""
@@ -347,5 +358,3 @@ class Session:
         typical = math.fsum(known.values()) / len(known) if known else _GUESSED_SECONDS
         runs = self.settings.runs if self.settings.update_baselines else 1
         return runs * (math.fsum(known.values()) + unknown * typical), unknown
-
-

@@ -157,9 +157,7 @@ class Settings:
         False, _flag, "the nightly gate: fail a test without a baseline, exit with 6 if nothing was measured"
     )
     strict: bool = _option(False, _flag, "fail INCONCLUSIVE tests too")
-    hold: bool = _option(
-        False, _flag, "fail a regression only if one of the two sessions before showed it too"
-    )
+    hold: bool = _option(False, _flag, "fail a regression only if one of the two sessions before showed it too")
     smoke: bool = _option(False, _flag, "run one window of each test and judge nothing: do all tests start?")
     worker: WorkerStart = _option(
         WorkerStart.FORK, WorkerStart, "start workers from a fork server, or as fresh interpreters", "fork|fresh"
@@ -186,9 +184,7 @@ class Settings:
         0.25, _share, "other processes don't disturb a run while more than this share of the CPU is idle"
     )
     swap: float = _ini(1.0, _rate, "swapping in MiB/s above which a run is disturbed; inf for off")
-    gpu_busy: float = _ini(
-        0.05, _share, "another process's use of our GPU above which a run is disturbed; 1 for off"
-    )
+    gpu_busy: float = _ini(0.05, _share, "another process's use of our GPU above which a run is disturbed; 1 for off")
     gpu_throttled: float = _ini(
         0.25, _share, "share of samples with a GPU slowed by heat or power above which a run is disturbed; 1 for off"
     )
@@ -234,18 +230,9 @@ class Settings:
     @property
     def shown_baselines(self) -> str:
         """The folder of the baselines as a message names it."""
-        return f"{self.baselines.relative_to(self.root) if self.baselines.is_relative_to(self.root) else self.baselines}/"
-
-    @property
-    def modes(self) -> dict[str, Any]:
-        """What is out of the ordinary in this session, for its header."""
-        return {
-            "recording": self.runs if self.update_baselines else 0,
-            "baselines": self.shown_baselines,
-            "smoke": self.smoke,
-            "slowdown": self.inject_slowdown,
-            "against": self.against,
-        }
+        return (
+            f"{self.baselines.relative_to(self.root) if self.baselines.is_relative_to(self.root) else self.baselines}/"
+        )
 
     def _refuse_contradictions(self) -> None:
         contradictions = {

@@ -24,10 +24,11 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.judging.judge import judge, may_stop
-from pytest_tfperf.judging.loss import not_finite
+from pytest_tfperf.judging.loss import is_diverged
 from pytest_tfperf.judging.new_baseline import runs_wanted
 from pytest_tfperf.judging.reference import floor_rate, refuse_other_devices
 from pytest_tfperf.reports.advice import loss_advice
+from pytest_tfperf.reports.message import loss_fact
 
 MAX_SECONDS_DISTURBED = 600.0
 """What the tests of a machine may spend in a session on runs that were all disturbed; from then on each gets one try.
@@ -258,9 +259,8 @@ def _always_disturbed(task: Task, runs: Sequence[Run]) -> AlwaysDisturbed:
 
 
 def _require_finite_loss(result: Measurement) -> None:
-    if diverged := not_finite(result.throughput):
+    if is_diverged(result.throughput):
         raise MeasurementError(
-            f"{result.workload.id} on {result.devices}: INVALID: {diverged}\n  next        {loss_advice(result.workload)}"
+            f"{result.workload.id} on {result.devices}: INVALID: {loss_fact(result.throughput)}\n"
+            f"  next        {loss_advice(result.workload)}"
         )
-
-

@@ -62,9 +62,7 @@ class DisturbanceGuard:
         sampler: makes the sampler for these GPU UUIDs.
     """
 
-    def __init__(
-        self, limits: DisturbanceLimits, sampler: Callable[[Sequence[str]], Sampling] = Sampler
-    ) -> None:
+    def __init__(self, limits: DisturbanceLimits, sampler: Callable[[Sequence[str]], Sampling] = Sampler) -> None:
         self._limits = limits
         self._sampler = sampler
 

@@ -66,7 +66,9 @@ class RunEngine:
         sampled: False: nothing is watched or profiled, as for a smoke run.
     """
 
-    def __init__(self, observer: Observer, guard: DisturbanceGuard, data_dir: str = "", *, sampled: bool = True) -> None:
+    def __init__(
+        self, observer: Observer, guard: DisturbanceGuard, data_dir: str = "", *, sampled: bool = True
+    ) -> None:
         self._observer = observer
         self._guard = guard
         self._data_dir = data_dir
@@ -176,4 +178,3 @@ def undisturbed(take: Callable[[], T], *, tries: int = TRIES) -> tuple[T | None,
             return taken, tuple(discarded)
         discarded.append(taken)
     return None, tuple(discarded)
-

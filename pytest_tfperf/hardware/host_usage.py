@@ -153,9 +153,7 @@ def read_counters(cpus: Collection[int], ours: frozenset[int]) -> Counters:
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             used = process.cpu_times()
-            processes[process.pid] = ProcessTimes(
-                used.user + used.system, used.children_user + used.children_system
-            )
+            processes[process.pid] = ProcessTimes(used.user + used.system, used.children_user + used.children_system)
     swap = known(psutil.swap_memory)
     return Counters(
         monotonic_seconds=now,

@@ -126,7 +126,9 @@ def test_alternating_runs_give_the_same_ratio() -> None:
 @pytest.mark.parametrize(
     ("workload", "possible"), [(TRIVIAL, True), (HOST, False), (TRIVIAL.with_(input_pipeline="nets:own"), False)]
 )
-def test_windows_are_interleaved_only_where_a_waiting_worker_computes_nothing(workload: Workload, possible: bool) -> None:
+def test_windows_are_interleaved_only_where_a_waiting_worker_computes_nothing(
+    workload: Workload, possible: bool
+) -> None:
     assert can_interleave_windows(TRIVIAL, workload) is possible
 
 
@@ -168,7 +170,8 @@ def test_a_failure_in_a_later_pair_is_named_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("b", "outcome"), [((100.0, 100.1), Outcome.PASS), ((91.0, 91.1), Outcome.REGRESSED), ((110.0, 110.1), Outcome.IMPROVED)]
+    ("b", "outcome"),
+    [((100.0, 100.1), Outcome.PASS), ((91.0, 91.1), Outcome.REGRESSED), ((110.0, 110.1), Outcome.IMPROVED)],
 )
 def test_the_ratio_decides(b: tuple[float, ...], outcome: Outcome) -> None:
     assert compared(*sides(b=b)).outcome is outcome

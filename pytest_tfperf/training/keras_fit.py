@@ -1,4 +1,4 @@
-"""Keras' own trainer, `model.fit`, driven in windows of steps: what a Keras user gets."""
+"""Keras' own trainer, `model.fit`, driven in windows of steps: the throughput that a Keras user gets."""
 
 from __future__ import annotations
 
@@ -13,24 +13,22 @@ import tensorflow as tf
 from pytest_tfperf.core.workload import Optimizer, Workload
 from pytest_tfperf.errors import MeasurementError, WorkloadError
 from pytest_tfperf.training.inputs import Batch, dataset_ended, placed
-from pytest_tfperf.training.losses import WEIGHT_DECAY
-from pytest_tfperf.training.optimizers import LEARNING_RATE, MOMENTUM
-from pytest_tfperf.training.precision import loss_scale
+from pytest_tfperf.training.optimizer import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, loss_scale
 
 
 class FitLoop:
     """Trains `model` under `strategy` on `inputs` by one endless `model.fit`, in windows of steps.
 
-    `fit` is called once, in a thread that waits at the start of a step where no window is asked for; so nothing is
-    compiled, and no iterator made, between windows. Keras' cost of each step is measured: its Python, its callbacks,
-    its loss metric, its dispatch of one step at a time; once a window its loss is read and reset. Not measured: the
-    ends of epochs, the progress bar. The wait hangs on `on_train_batch_begin`, because a callback at a batch's end
-    would have Keras wait for the loss after each step, which `fit` by itself does not.
+    `fit` is called once, in a thread that waits at the start of a step while no window is requested; so nothing is
+    compiled, and no iterator made, between windows. What Keras does in each step is measured: its Python, its
+    callbacks, its loss metric, the dispatch of one step at a time. Not measured are the ends of epochs and the progress
+    bar. Once a window the loss is read and reset. The thread waits in `on_train_batch_begin`, because a callback at a
+    batch's end would make Keras wait for the loss after each step, which a plain `fit` does not do.
 
-    Loss and optimizer are Keras' own, of the same formulas as `TrainingLoop`'s: sparse cross-entropy, an L2 regularizer
-    on each trainable variable, SGD; with float16 the same constant loss scale, not the one that `fit` by itself would
-    adapt step by step. (Keras 3.3, of TensorFlow 2.16, adds up the gradients of several replicas where later ones
-    average them: the same work, another loss.)
+    Loss and optimizer are Keras' own, with the formulas of `TrainingLoop`: sparse cross-entropy, an L2 regularizer on
+    each trainable variable, SGD. With float16 the loss scale is the same constant, not the one that `fit` would adapt
+    in each step. (Keras 3.3, of TensorFlow 2.16, sums the gradients of several replicas where later versions average
+    them: the same work, another loss.)
 
     Args:
         as `TrainingLoop`; the model is compiled here.
@@ -46,7 +44,7 @@ class FitLoop:
         self.images_per_step = workload.batch_size * strategy.num_replicas_in_sync
         self._model = model
         self._workload = workload
-        self._asked: SimpleQueue[int] = SimpleQueue()
+        self._requests: SimpleQueue[int] = SimpleQueue()
         self._answers: SimpleQueue[float | Exception] = SimpleQueue()
         self._window_ends = 0
         _compile(strategy, model, workload)
@@ -55,7 +53,7 @@ class FitLoop:
         fetched = isinstance(inputs, tf.data.Dataset)
         self.fetch: Callable[[], Any] | None = (lambda: next(batches)) if fetched else None
         with tf.device("CPU:0"):  # a GPU's memory is for training
-            self._form = _form(strategy, model)
+            self._template = _template(strategy, model)
         self._thread = threading.Thread(target=self._fit, name="tfperf-fit", daemon=True)
 
     def run(self, steps: int) -> float:
@@ -65,30 +63,31 @@ class FitLoop:
 
         Raises:
             WorkloadError: fewer than 1 step, or a dataset that ended.
+            MeasurementError: `fit` has ended before.
         """
         if steps < 1:
             raise WorkloadError(f"steps={steps}: a window has at least 1 step")
         if self._thread.ident is None:
             self._thread.start()
         elif not self._thread.is_alive():
-            raise MeasurementError(f"{self._workload.id}: model.fit has ended, and trains no further")
-        self._asked.put(steps)
+            raise MeasurementError(f"{self._workload.id}: model.fit has ended and trains no further")
+        self._requests.put(steps)
         answer = self._answers.get()
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     def _fit(self) -> None:
-        """The thread: what `fit` raises is the answer to the window that it was raised in."""
+        """The thread: an exception of `fit` is the answer to the window in which it was raised."""
         windows = keras.callbacks.LambdaCallback(on_train_batch_begin=self._before_step)
         try:
-            self._model.fit(self._form, shuffle=False, verbose=0, callbacks=[windows])
+            self._model.fit(self._template, shuffle=False, verbose=0, callbacks=[windows])
             raise MeasurementError(f"{self._workload.id}: model.fit ended by itself")
         except Exception as error:
             self._answers.put(dataset_ended(self._workload, error) or error)
 
     def _before_step(self, step: int, _: Any = None, **__: Any) -> None:
-        """Called by `fit` before each step, counted from 0: here a window ends, and the next begins."""
+        """Called by `fit` before each step, counted from 0: here a window ends and the next one begins."""
         if step < self._window_ends:
             return
         if step:
@@ -96,13 +95,13 @@ class FitLoop:
             # The loss is known before the last update is done.
             tf.test.experimental.sync_devices()
             self._answers.put(loss)
-        steps = self._asked.get()
+        steps = self._requests.get()
         self._model.reset_metrics()
         self._window_ends = step + steps
 
 
-class _OverAndOver:
-    """An iterator that is none of TensorFlow's, over one batch that lies on the devices."""
+class _SameBatch:
+    """An endless iterator over one batch that stays on the devices; a tf.data iterator would copy it in each step."""
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch
@@ -128,32 +127,32 @@ def _compile(strategy: tf.distribute.Strategy, model: keras.Model, workload: Wor
             ),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             jit_compile=workload.xla,  # never "auto", which depends on the model
-            # Keras' own scaler checks each gradient and branches each step, which would be other work than our loop's;
-            # and CentralStorageStrategy refuses its variables.
+            # Keras' own scaler checks each gradient and branches in each step, which our loop does not do, and
+            # CentralStorageStrategy rejects its variables.
             auto_scale_loss=False,
         )
 
 
 def _batches(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> Any:
-    """An iterator that Keras' step takes a batch for each replica from."""
+    """An iterator from which Keras' step takes a batch for each replica."""
     if not isinstance(inputs, tf.data.Dataset):
-        return _OverAndOver(placed(strategy, inputs))  # as a dataset they would be copied to the devices each time
+        return _SameBatch(placed(strategy, inputs))
     return iter(strategy.distribute_datasets_from_function(lambda _: inputs))
 
 
 def _read_from(batches: Any, model: keras.Model) -> None:
-    """Have the model's compiled step take its batches here, whatever iterator `fit` hands it.
+    """Make the model's compiled step take its batches from `batches`, whatever iterator `fit` passes.
 
-    `fit` does no more with its iterator than that; but it makes two of them and draws a batch to build itself by, it
-    splits batches that are meant for one replica, and not every version takes a dataset that is dealt out already.
+    Passing them to `fit` itself would not do: it makes two iterators and draws a batch to build the model by, it splits
+    batches that are meant for one replica, and some versions reject a dataset that is distributed already.
     """
     model.make_train_function()
     step = model.train_function
     model.train_function = lambda _: step(batches)
 
 
-def _form(strategy: tf.distribute.Strategy, model: keras.Model) -> tf.data.Dataset:
-    """What `fit` builds itself by: one black image for each replica, without end."""
+def _template(strategy: tf.distribute.Strategy, model: keras.Model) -> tf.data.Dataset:
+    """The dataset that `fit` is given to build the model by: one black image for each replica, endlessly."""
     replicas = strategy.num_replicas_in_sync
     images, labels = tf.zeros((replicas, *model.input_shape[1:])), tf.zeros(replicas, tf.int32)
     return tf.data.Dataset.from_tensors((images, labels)).repeat()
