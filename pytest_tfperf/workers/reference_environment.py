@@ -16,8 +16,8 @@ from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.workers.git_worktree import DIRTY
+from pytest_tfperf.workers.import_paths import import_paths, python_path, working_folder
 from pytest_tfperf.workers.interpreters import find_python, require_tensorflow
-from pytest_tfperf.workers.local import session_import_paths
 from pytest_tfperf.workers.reference_lock import SUFFIX
 
 _RECORD = "Record them again: pytest --update-baselines"
@@ -65,6 +65,10 @@ class ReferenceEnvironment:
     replaces: Path | None = None
     lock: str = ""
     commit: str = ""
+
+    def moved(self, root: Path) -> dict[Path, Path]:
+        """What `LocalLauncher` takes as `moved`; `root` is pytest's rootdir."""
+        return {self.replaces or root: self.source} if self.source else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,30 +138,7 @@ def unrepeatable(row: Baseline) -> Missing | None:
     return None
 
 
-def import_paths(
-    environment: ReferenceEnvironment, root: Path, session_paths: Sequence[str] | None = None
-) -> list[str]:
-    """Where workers in the environment find the user's modules, the folder that they run in first.
-
-    Args:
-        environment: whose source takes the place of what it replaces.
-        root: pytest's rootdir.
-        session_paths: where this session finds them, its current folder first; None: as `LocalLauncher` does.
-    """
-    paths = session_import_paths() if session_paths is None else session_paths
-    if environment.source is None:
-        return list(paths)
-    replaced = (environment.replaces or root).resolve()
-    current, *others = (_in_place(Path(path), replaced, environment.source) for path in paths)
-    return [str(current if current.is_dir() else environment.source), *map(str, others)]
-
-
-def check(
-    environment: ReferenceEnvironment,
-    workloads: Iterable[Workload],
-    root: Path,
-    session_paths: Sequence[str] | None = None,
-) -> Checked:
+def check(environment: ReferenceEnvironment, workloads: Iterable[Workload], root: Path) -> Checked:
     """Try it: does its Python import TensorFlow, and does its code have the workloads' models and pipelines?
 
     Takes as long as importing TensorFlow, twice where a model or pipeline is the user's own. Trains nothing.
@@ -166,13 +147,12 @@ def check(
         environment: to be tried.
         workloads: known to `catalogue.check`.
         root: pytest's rootdir.
-        session_paths: as for `import_paths`.
     """
     targets = {workload.id: _own_functions(workload) for workload in workloads}
     try:
         tensorflow = require_tensorflow(environment.python)
-        paths = import_paths(environment, root, session_paths)
-        faults = _faults(environment.python, paths, sorted({target for own in targets.values() for target in own}))
+        wanted = sorted({target for own in targets.values() for target in own})
+        faults = _faults(environment.python, environment.moved(root), wanted)
     except TfperfError as error:
         fact, _, advice = str(error).partition("\n")
         if environment.lock:  # a package more or another version would no longer be what was recorded with
@@ -182,19 +162,13 @@ def check(
     return Checked(tensorflow=tensorflow, unknown={id: why for id, why in unknown.items() if why})
 
 
-def _in_place(path: Path, replaced: Path, source: Path) -> Path:
-    """The path below `source` that stands for one below `replaced`; any other path as it is."""
-    resolved = path.resolve()
-    return source / resolved.relative_to(replaced) if resolved.is_relative_to(replaced) else path
-
-
 def _own_functions(workload: Workload) -> list[str]:
     """The user's own "package.module:function" that a workload needs; pytest_tfperf's come with the driver."""
     targets = (catalogue.resolve_model(workload.model), catalogue.resolve_pipeline(workload.input_pipeline))
     return [target for target in targets if not target.startswith("pytest_tfperf.")]
 
 
-def _faults(python: Path, paths: Sequence[str], targets: Sequence[str]) -> dict[str, str]:
+def _faults(python: Path, moved: Mapping[Path, Path], targets: Sequence[str]) -> dict[str, str]:
     """Why functions can't be imported under `python`, by target; those that can are left out.
 
     Raises:
@@ -202,18 +176,13 @@ def _faults(python: Path, paths: Sequence[str], targets: Sequence[str]) -> dict[
     """
     if not targets:
         return {}
-    environment = os.environ | {
-        "CUDA_VISIBLE_DEVICES": "-1",
-        "KERAS_BACKEND": "tensorflow",
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-    }
-    environment.pop("PYTHONPATH", None)  # `paths` has its folders, in their old state
+    hidden = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
     try:
         done = subprocess.run(
             [str(python), "-P", "-c", _IMPORTS],
-            input=json.dumps([pytest_tfperf.__file__, paths, targets]),
-            cwd=paths[0],
-            env=environment,
+            input=json.dumps([pytest_tfperf.__file__, import_paths(moved), targets]),
+            cwd=working_folder(moved),
+            env={**os.environ, **hidden, "PYTHONPATH": python_path(moved)},
             capture_output=True,
             text=True,
             errors="replace",

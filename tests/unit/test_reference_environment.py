@@ -15,11 +15,11 @@ from reference_projects import ReferenceProject, play_python
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineError, TfperfError
 from pytest_tfperf.workers.git_worktree import commit_of
+from pytest_tfperf.workers.import_paths import working_folder
 from pytest_tfperf.workers.reference_environment import (
     Missing,
     ReferenceEnvironment,
     check,
-    import_paths,
     parse_reference,
 )
 from pytest_tfperf.workers.reference_lock import Lock, forget_locks, read_lock, write_lock
@@ -440,31 +440,28 @@ def test_only_what_is_listed_can_be_removed(project: ReferenceProject, name: str
 
 def test_a_python_alone_runs_todays_code(tmp_path: Path) -> None:
     environment = parse_reference(sys.executable)
-    assert (environment.python, environment.source) == (Path(sys.executable), None)
-    assert import_paths(environment, tmp_path, ["/here", "/there"]) == ["/here", "/there"]
+    assert (environment.python, environment.moved(tmp_path)) == (Path(sys.executable), {})
 
 
 def test_a_source_folder_takes_the_place_of_rootdir(tmp_path: Path) -> None:
-    source, root = tmp_path / "old", tmp_path / "new"
-    for folder in (source / "perf", root / "perf"):
-        folder.mkdir(parents=True)
-    environment = parse_reference(f"{sys.executable}:{source}")
-    paths = import_paths(environment, root, [str(root / "perf"), str(root), "/elsewhere", str(tmp_path / "newer")])
-    assert paths == [str(source / "perf"), str(source), "/elsewhere", str(tmp_path / "newer")]
+    environment = parse_reference(f"{sys.executable}:{tmp_path}")
+    assert environment.moved(Path("/project")) == {Path("/project"): tmp_path}
 
 
-def test_workers_run_in_the_source_where_the_current_folder_is_newer_than_it(tmp_path: Path) -> None:
-    environment = ReferenceEnvironment(name="x", python=Path("python"), source=tmp_path / "old")
-    (tmp_path / "old").mkdir()
-    assert import_paths(environment, tmp_path / "new", [str(tmp_path / "new" / "perf")]) == [str(tmp_path / "old")]
+def test_the_code_of_a_commit_takes_the_place_of_the_whole_repository(project: ReferenceProject) -> None:
+    environment = found(project)
+    assert environment.moved(project.folder / "tests") == {project.folder: environment.source}
 
 
-def test_a_link_to_the_project_is_the_project(tmp_path: Path) -> None:
-    for folder in ("old", "new"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "link").symlink_to("new")
-    environment = ReferenceEnvironment(name="x", python=Path("python"), source=tmp_path / "old")
-    assert import_paths(environment, tmp_path / "new", [str(tmp_path / "link")]) == [str(tmp_path / "old")]
+@pytest.mark.parametrize("folder", ["perf", "newer"])
+def test_workers_run_in_the_same_folder_of_the_other_code_or_in_its_top(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "new" / folder).mkdir(parents=True)
+    (tmp_path / "old" / "perf").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "new" / folder)
+    expected = tmp_path / "old" / ("perf" if folder == "perf" else "")
+    assert working_folder({tmp_path / "new": tmp_path / "old"}) == expected
 
 
 @pytest.mark.parametrize(
@@ -486,7 +483,7 @@ def test_an_environment_without_tensorflow_says_what_mends_it(tmp_path: Path, lo
     python.write_text('#!/bin/sh\necho \'{"python": [3, 12, 1], "fault": "No module named tensorflow"}\'\n')
     python.chmod(0o755)
     environment = ReferenceEnvironment(name="box-1", python=python, lock=lock)
-    problem = check(environment, [Workload(model="trivial", batch_size=1)], tmp_path, [str(tmp_path)]).problem
+    problem = check(environment, [Workload(model="trivial", batch_size=1)], tmp_path).problem
     assert problem is not None
     assert "can't import TensorFlow: No module named tensorflow" in problem.fact
     assert ("tfperf reference remove box-1" if lock else "pip install --upgrade tensorflow") in problem.mend

@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 import zipfile
-from functools import partial
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from patience import SESSION_SECONDS, wait_for
+from patience import SESSION_SECONDS, running, wait_for
 from reference_projects import PLAYED, ReferenceProject, play_python
 
 from pytest_tfperf import cli
@@ -21,7 +21,7 @@ from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.local import LocalLauncher
-from pytest_tfperf.workers.reference_environment import ReferenceEnvironment, check, import_paths
+from pytest_tfperf.workers.reference_environment import ReferenceEnvironment, check
 
 PYTHON = ".".join(map(str, sys.version_info[:3]))
 TINY = Workload(model="nets:tiny", batch_size=1)
@@ -106,15 +106,16 @@ def test_a_machine_without_baselines_says_how_to_record_them(
     assert "baselines/nobody.csv has no baselines that were measured" in capfd.readouterr().err
 
 
-def creating(project: ReferenceProject) -> subprocess.Popen[str]:
+_CREATE = "import sys; from pytest_tfperf import cli; sys.exit(cli.main(['reference', 'create', '--machine=box']))"
+
+
+def creating(project: ReferenceProject) -> AbstractContextManager[subprocess.Popen[str]]:
     """`tfperf reference create` as a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "pytest_tfperf.cli", "reference", "create", "--machine=box"],
+    return running(
+        _CREATE,
         cwd=project.folder,
         env=os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[1])},
-        stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # who runs tests in the background ignores it
     )
 
@@ -133,41 +134,41 @@ def seen(file: Path) -> bool:
     return wait_for(file.with_suffix(".seen").exists)
 
 
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
 def test_of_two_at_once_the_second_waits_and_reuses(project: ReferenceProject, held: Path) -> None:
-    first = creating(project)
-    assert seen(held)
-    second = creating(project)
-    assert second.stdout is not None
-    assert "waiting for another `tfperf reference`" in second.stdout.readline()
-    held.unlink()
-    said = [process.communicate(timeout=SESSION_SECONDS)[0] for process in (first, second)]
+    with creating(project) as first:
+        assert seen(held)
+        with creating(project) as second:
+            assert "waiting for another `tfperf reference`" in first_line(second)
+            held.unlink()
+            said = [process.communicate()[0] for process in (first, second)]
     assert [text.count("installing its packages") for text in said] == [1, 0]
 
 
 def test_an_interrupted_creation_leaves_nothing(project: ReferenceProject, held: Path) -> None:
-    process = creating(project)
-    assert seen(held)
-    process.send_signal(signal.SIGINT)
-    held.unlink()
-    process.communicate(timeout=SESSION_SECONDS)
+    with creating(project) as process:
+        assert seen(held)
+        process.send_signal(signal.SIGINT)
+        process.communicate()
     assert not list(project.home.glob("*/venv"))
 
 
 def test_a_creation_that_was_killed_is_made_anew_once_its_installer_has_ended(
     project: ReferenceProject, held: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    process = creating(project)
-    assert seen(held)
-    process.kill()
-    process.wait()
+    with creating(project) as process:
+        assert seen(held)
+        process.kill()
     cli.main(["reference", "list"])
     assert "was interrupted when it was created" in capfd.readouterr().out
-
-    again = creating(project)
-    assert again.stdout is not None
-    assert "waiting for another" in again.stdout.readline()
-    held.unlink()
-    assert "installing its packages" in again.communicate(timeout=SESSION_SECONDS)[0]
+    with creating(project) as again:
+        assert "waiting for another" in first_line(again)
+        held.unlink()
+        assert "installing its packages" in again.communicate()[0]
     cli.main(["reference", "list"])
     assert f"commit {project.first}" in capfd.readouterr().out
 
@@ -187,7 +188,7 @@ def test_a_worker_runs_the_code_of_the_commit_in_its_folder(
         silence_seconds=SESSION_SECONDS,
         fresh=fresh,
         python=str(environment.python),
-        import_paths=partial(import_paths, environment, project.folder, [str(project.folder)]),
+        moved=environment.moved(project.folder),
     )
     try:
         job = Job(workload=TINY, devices=Devices(kind=DeviceKind.CPU, count=1))
