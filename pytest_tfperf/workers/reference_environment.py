@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 import pytest_tfperf
@@ -71,6 +72,14 @@ class ReferenceEnvironment:
         return {self.replaces or root: self.source} if self.source else {}
 
 
+class State(StrEnum):
+    """Whether an environment can be used: it is whole and unchanged, something is missing, or something changed."""
+
+    OK = "ok"
+    BROKEN = "broken"
+    STALE = "stale"
+
+
 @dataclass(frozen=True, slots=True)
 class Missing:
     """Why a baseline has no reference environment that can be used.
@@ -78,10 +87,12 @@ class Missing:
     Args:
         fact: what is missing, broken or changed; a sentence without its full stop.
         mend: the command, or what else to do, that gives one.
+        state: broken, or stale where something changed.
     """
 
     fact: str
     mend: str
+    state: State = State.BROKEN
 
     def __str__(self) -> str:
         return f"{self.fact}. {self.mend}"

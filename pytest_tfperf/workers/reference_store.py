@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Final, final
 
@@ -26,7 +25,7 @@ from pytest_tfperf.workers.git_worktree import (
     repository_of,
     require_commit,
 )
-from pytest_tfperf.workers.reference_environment import Missing, ReferenceEnvironment, unrepeatable
+from pytest_tfperf.workers.reference_environment import Missing, ReferenceEnvironment, State, unrepeatable
 from pytest_tfperf.workers.reference_lock import SUFFIX, Lock, read_lock
 from pytest_tfperf.workers.virtual_environment import NAME_ONE, installed, make_virtual_environment, minor
 
@@ -34,14 +33,6 @@ Progress = Callable[[str], object]
 """Is told what may take minutes, before it begins."""
 
 _MANIFEST: Final = "reference.json"
-
-
-class State(StrEnum):
-    """Whether an environment can be used: it is whole and unchanged, something is missing, or something changed."""
-
-    OK = "ok"
-    BROKEN = "broken"
-    STALE = "stale"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,22 +64,22 @@ class Entry:
 
     Args:
         name: what `tfperf reference remove` takes.
-        state: whether it can be used.
-        fault: why not, and what mends it; None where it is ok.
+        fault: why it can't be used, and what mends it; None where it is ok.
         manifest: what it is; None where its creation was interrupted.
         commits: whose code it has.
         rows: number of baselines that it serves.
     """
 
     name: str
-    state: State
     fault: Missing | None
     manifest: Manifest | None
     commits: tuple[str, ...]
     rows: int
 
-
-_Fault = tuple[State, Missing]
+    @property
+    def state(self) -> State:
+        """Whether it can be used."""
+        return self.fault.state if self.fault else State.OK
 
 
 @final
@@ -113,7 +104,6 @@ class ReferenceStore:
         if key not in self._found:
             home = self._home(row)
             missing = unrepeatable(row) or self._venv_fault(home) or self._source_fault(home, row.commit)
-            missing = missing[1] if isinstance(missing, tuple) else missing
             self._found[key] = missing or self._environment(row, repository_of(self._root) or self._root)
         return self._found[key]
 
@@ -144,8 +134,8 @@ class ReferenceStore:
                 make_virtual_environment(home / "venv", lock, path, held)
                 _complete(home, lock)
             if fault := self._source_fault(home, row.commit):
-                if fault[0] is State.STALE:  # somebody's changes, which are theirs to throw away
-                    raise TfperfError(str(fault[1]))
+                if fault.state is State.STALE:  # somebody's changes, which are theirs to throw away
+                    raise TfperfError(str(fault))
                 progress(f"{home.name}: checking out {row.commit}")
                 add_worktree(repository, row.commit, _source(home, row.commit))
                 _complete(home, lock, row.commit)
@@ -178,7 +168,7 @@ class ReferenceStore:
 
     def _homes(self) -> list[Path]:
         with suppress(OSError):
-            return sorted(home for home in self._folder.iterdir() if home.is_dir())
+            return sorted(home for home in self._folder.iterdir() if home.is_dir() and any(home.iterdir()))
         return []
 
     def _environment(self, row: Baseline, repository: Path) -> ReferenceEnvironment:
@@ -198,43 +188,40 @@ class ReferenceStore:
         faults = [self._venv_fault(home), *(self._source_fault(home, commit) for commit in commits)]
         rows = sum(commit in commits for commit in wanted)
         if not rows:
-            unused = Missing(f"no baseline needs {home.name}", f"Delete it: {self._command('remove', home.name)}")
-            faults.append((State.STALE, unused))
-        state, fault = next((fault for fault in faults if fault is not None), (State.OK, None))
-        return Entry(name=home.name, state=state, fault=fault, manifest=manifest, commits=commits, rows=rows)
+            delete = f"Delete it: {self._command('remove', home.name)}"
+            faults.append(Missing(f"no baseline needs {home.name}", delete, State.STALE))
+        fault = next((fault for fault in faults if fault is not None), None)
+        return Entry(name=home.name, fault=fault, manifest=manifest, commits=commits, rows=rows)
 
-    def _venv_fault(self, home: Path) -> _Fault | None:
-        create = f"Build it: {self._command('create')}"
+    def _venv_fault(self, home: Path) -> Missing | None:
+        create = f"Build it: {self._create_command(home)}"
         manifest = _manifest(home)
         if manifest is None:
             was = "was interrupted when it was created" if (home / "venv").exists() else "is not there"
-            return State.BROKEN, Missing(f"the reference environment {home.name} {was}", create)
+            return Missing(f"the reference environment {home.name} {was}", create)
         if not os.access(_python(home), os.X_OK):
-            return State.BROKEN, Missing(f"{_python(home)} is gone, or the Python that it leads to", create)
+            return Missing(f"{_python(home)} is gone, or the Python that it leads to", create)
         try:
             lock = read_lock(self._baselines / (home.name + SUFFIX))
         except TfperfError as error:
             fact, _, mend = str(error).rpartition(". ")
-            return State.STALE, Missing(fact, mend)
+            return Missing(fact, mend, State.STALE)
         if lock.digest != manifest.digest:
-            return State.STALE, Missing(f"{home.name}{SUFFIX} has changed since {home} was created", create)
-        now = installed(home / "venv")
-        changed = [
-            name for name in sorted({**manifest.packages, **now}) if now.get(name) != manifest.packages.get(name)
-        ]
-        if changed:
-            return State.STALE, Missing(f"packages have changed in {home}: {', '.join(changed)}", create)
+            return Missing(f"{home.name}{SUFFIX} has changed since {home} was created", create, State.STALE)
+        before, now = dict(manifest.packages), installed(home / "venv")
+        if changed := [name for name in sorted({**before, **now}) if now.get(name) != before.get(name)]:
+            return Missing(f"packages have changed in {home}: {', '.join(changed)}", create, State.STALE)
         return None
 
-    def _source_fault(self, home: Path, commit: str) -> _Fault | None:
+    def _source_fault(self, home: Path, commit: str) -> Missing | None:
         source = _source(home, commit)
         found, manifest = commit_in(source), _manifest(home)
         if not found or manifest is None or commit not in manifest.commits:
             fact = f"the reference environment {home.name} has no code of the commit {commit}"
-            return State.BROKEN, Missing(fact, f"Check it out: {self._command('create')}")
+            return Missing(fact, f"Check it out: {self._create_command(home)}")
         if not found.startswith(commit) or found.endswith(DIRTY):
             mend = f"Undo that: git -C {shlex.quote(str(source))} checkout --force --detach {commit}"
-            return State.STALE, Missing(f"the code in {source} is not that of {commit} any more", mend)
+            return Missing(f"the code in {source} is not that of {commit} any more", mend, State.STALE)
         return None
 
     @contextmanager
@@ -257,7 +244,10 @@ class ReferenceStore:
                 "or name another folder with --dir"
             ) from None
 
-    def _command(self, action: str, name: str = "") -> str:
+    def _create_command(self, home: Path) -> str:
+        return self._command("create", f"--machine={home.name.rpartition('-')[0]}")
+
+    def _command(self, action: str, what: str) -> str:
         """What to type in the current folder."""
         ours = {"--dir": (self._folder.parent, ".tfperf"), "--baselines": (self._baselines, "baselines")}
         options = [
@@ -265,7 +255,7 @@ class ReferenceStore:
             for option, (path, default) in ours.items()
             if path != Path(default).absolute()
         ]
-        return " ".join(["tfperf", "reference", action, *options, *filter(None, [name])])
+        return " ".join(["tfperf", "reference", action, *options, what])
 
 
 def _python(home: Path) -> Path:

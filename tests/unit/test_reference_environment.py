@@ -19,11 +19,11 @@ from pytest_tfperf.workers.import_paths import working_folder
 from pytest_tfperf.workers.reference_environment import (
     Missing,
     ReferenceEnvironment,
+    State,
     check,
     parse_reference,
 )
 from pytest_tfperf.workers.reference_lock import Lock, forget_locks, read_lock, write_lock
-from pytest_tfperf.workers.reference_store import State
 
 
 @pytest.fixture
@@ -277,7 +277,7 @@ def missing(project: ReferenceProject, environment: ReferenceEnvironment) -> Mis
 
 def test_an_environment_that_was_not_created_names_the_command(project: ReferenceProject) -> None:
     said = project.store.find(project.row("six==1.16.0"))
-    assert str(said).endswith(" is not there. Build it: tfperf reference create")
+    assert str(said).endswith(" is not there. Build it: tfperf reference create --machine=box")
 
 
 def test_the_command_names_folders_that_are_not_the_usual_ones(
@@ -286,7 +286,7 @@ def test_the_command_names_folders_that_are_not_the_usual_ones(
     row = project.row("six==1.16.0")
     monkeypatch.chdir(tmp_path)
     said = str(project.store.find(row))
-    assert said.endswith("tfperf reference create --dir=project/.tfperf --baselines=project/baselines")
+    assert said.endswith("tfperf reference create --dir=project/.tfperf --baselines=project/baselines --machine=box")
 
 
 def test_a_changed_lock_is_told(project: ReferenceProject) -> None:
