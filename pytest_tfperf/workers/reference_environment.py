@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-import pytest_tfperf
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.workload import Workload
@@ -21,6 +20,7 @@ from pytest_tfperf.workers.import_paths import import_paths, python_path, workin
 from pytest_tfperf.workers.interpreters import find_python, require_tensorflow
 from pytest_tfperf.workers.reference_lock import SUFFIX
 
+_PACKAGE = str(Path(__file__).parents[1] / "__init__.py")
 _RECORD = "Record them again: pytest --update-baselines"
 _IMPORT_SECONDS = 300  # a cold network disk
 
@@ -191,7 +191,7 @@ def _faults(python: Path, moved: Mapping[Path, Path], targets: Sequence[str]) ->
     try:
         done = subprocess.run(
             [str(python), "-P", "-c", _IMPORTS],
-            input=json.dumps([pytest_tfperf.__file__, import_paths(moved), targets]),
+            input=json.dumps([_PACKAGE, import_paths(moved), targets]),
             cwd=working_folder(moved),
             env={**os.environ, **hidden, "PYTHONPATH": python_path(moved)},
             capture_output=True,

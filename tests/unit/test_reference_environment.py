@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -289,29 +291,39 @@ def test_the_command_names_folders_that_are_not_the_usual_ones(
     assert said.endswith("tfperf reference create --dir=project/.tfperf --baselines=project/baselines --machine=box")
 
 
-def test_a_changed_lock_is_told(project: ReferenceProject) -> None:
-    environment = found(project, "six==1.16.0")
+def change_lock(project: ReferenceProject, environment: ReferenceEnvironment) -> None:
     (project.baselines / environment.lock).write_text("# python: 3.99.1\nsix==1.17.0\n")
-    assert "has changed since" in missing(project, environment).fact
 
 
-def test_a_lock_that_is_gone_is_told(project: ReferenceProject) -> None:
-    environment = found(project)
+def delete_lock(project: ReferenceProject, environment: ReferenceEnvironment) -> None:
     (project.baselines / environment.lock).unlink()
-    assert "can't be read: No such file or directory" in missing(project, environment).fact
 
 
-def test_a_package_that_changed_is_named(project: ReferenceProject) -> None:
-    environment = found(project, "six==1.16.0", "seven==7.0")
+def delete_package(project: ReferenceProject, environment: ReferenceEnvironment) -> None:
     (info,) = environment.python.parents[1].rglob("six-*.dist-info")
     shutil.rmtree(info)
-    assert missing(project, environment).fact.endswith(": six")
 
 
-def test_a_python_that_is_gone_is_told(project: ReferenceProject) -> None:
-    environment = found(project)
+def delete_python(project: ReferenceProject, environment: ReferenceEnvironment) -> None:
     environment.python.unlink()
-    assert f"{environment.python} is gone" in missing(project, environment).fact
+
+
+@pytest.mark.parametrize(
+    ("harm", "fact", "state"),
+    [
+        (change_lock, r"\.lock\.txt has changed since", State.STALE),
+        (delete_lock, "can't be read: No such file or directory", State.STALE),
+        (delete_package, "packages have changed in .*: six$", State.STALE),
+        (delete_python, "bin/python is gone", State.BROKEN),
+    ],
+)
+def test_what_is_broken_or_has_changed_is_told(
+    harm: Callable[[ReferenceProject, ReferenceEnvironment], None], fact: str, state: State, project: ReferenceProject
+) -> None:
+    environment = found(project, "six==1.16.0", "seven==7.0")
+    harm(project, environment)
+    said = missing(project, environment)
+    assert (bool(re.search(fact, said.fact)), said.state) == (True, state), said
 
 
 def test_code_that_was_changed_is_told_and_kept(project: ReferenceProject) -> None:
