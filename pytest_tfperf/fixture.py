@@ -22,7 +22,7 @@ from pytest_tfperf.errors import MeasurementError, NoBaseline, TfperfError, Thro
 from pytest_tfperf.judging.new_baseline import baseline_of
 from pytest_tfperf.judging.published_ratios import published_ratio
 from pytest_tfperf.reports import comparisons, ratios
-from pytest_tfperf.reports.message import message, not_measured
+from pytest_tfperf.reports.message import headline, message, not_measured
 from pytest_tfperf.session import Session
 
 AnyTolerance = float | tuple[float | None, float | None] | Tolerance
@@ -227,7 +227,7 @@ class ThroughputFixture:
             raise MeasurementError(self._messages(invalid))
         self._record()
         if unknown := found[Consequence.SKIPS]:
-            raise NoBaseline(self._messages(unknown))
+            raise NoBaseline("\n".join(headline(one) for one in unknown if isinstance(one, Measurement)))
 
     @property
     def results(self) -> Sequence[Measurement | Comparison]:
