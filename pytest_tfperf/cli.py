@@ -232,7 +232,11 @@ def _reference_create(arguments: argparse.Namespace) -> int:
             status = _USAGE
             continue
         checked = check(environment, [], Path.cwd())
-        _print(checked.problem or f"{environment.name}: ready at {row.commit}, TensorFlow {checked.tensorflow}")
+        _print(
+            str(checked.problem)
+            if checked.problem
+            else f"{environment.name}: ready at {row.commit}, TensorFlow {checked.tensorflow}"
+        )
         status = max(status, EXIT_NOT_MEASURED if checked.problem else status)
     return status
 

@@ -63,10 +63,12 @@ class Interpreter:
     Args:
         python: the interpreter.
         environment: variables that differ from this process's own.
+        folder: where it runs; None: where this process does.
     """
 
     python: str
     environment: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None
 
     def start(self, module: str, listener: Listener, log: Path, stdin: str = "") -> subprocess.Popen[bytes]:
         """The module as a process in a session of its own, so that Ctrl-C in the terminal is pytest's to handle."""
@@ -83,6 +85,7 @@ class Interpreter:
                 stdout=output,
                 stderr=output,
                 env=environment,
+                cwd=self.folder,
                 start_new_session=True,
             )
 
