@@ -88,9 +88,9 @@ class Interpreter:
 
 
 def start_fresh(interpreter: Interpreter, listener: Listener, message: dict[str, Any]) -> LocalProcess:
-    """A worker in a new interpreter, which imports TensorFlow first; `message` is what `training.fresh` reads."""
+    """A worker in a new interpreter, which imports TensorFlow first; `message` is what `training.process` reads."""
     log, text = Path(message["log"]), json.dumps(message)
-    process = interpreter.start("pytest_tfperf.training.fresh", listener, log, text)
+    process = interpreter.start("pytest_tfperf.training.process", listener, log, text)
 
     def wait(seconds: float) -> int | None:
         if process.returncode is None:

@@ -71,7 +71,7 @@ class WorkerRun:
         silence_seconds: float,
         on_hang: Callable[[], None] = lambda: None,
     ) -> None:
-        self._process = process
+        self.process = process
         self.job = job
         self._log = log
         self._scratch = scratch
@@ -137,9 +137,9 @@ class WorkerRun:
         """See `TrainingRun.close`."""
         if self._connection is not None:
             self._connection.close()
-        self._process.end()
+        self.process.end()
         if not self._on_cpus:
-            self._process.exit_status(_GPU_FREED_SECONDS)
+            self.process.exit_status(_GPU_FREED_SECONDS)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     @property
@@ -152,12 +152,12 @@ class WorkerRun:
             return listener.wait_for(
                 {"hello": "worker", "number": number},
                 self._seconds_left(),
-                lambda: self._process.exit_status(0.001) is not None,
+                lambda: self.process.exit_status(0.001) is not None,
             )
         except Silence:
             raise self._silent() from None
         except ConnectionLost:
-            raise self._failures.died(self._process.exit_status(0.001), self.phase) from None
+            raise self._failures.died(self.process.exit_status(0.001), self.phase) from None
 
     def _send(self, message: dict[str, Any]) -> None:
         with suppress(ConnectionLost):  # the next `receive` explains why
@@ -169,7 +169,7 @@ class WorkerRun:
         except Silence:
             raise self._silent() from None
         except ConnectionLost:
-            raise self._failures.died(self._process.exit_status(5), self.phase) from None
+            raise self._failures.died(self.process.exit_status(5), self.phase) from None
         require_usable_import(message, self._python)
         if "error" in message:
             raise self._failures.raised(message["error"], self.phase)
@@ -182,7 +182,7 @@ class WorkerRun:
     def _silent(self) -> MeasurementError:
         if time.monotonic() >= self._ends:
             return self._failures.out_of_time(self.job.max_seconds, self.phase)
-        stacks = self._stacks() if self._process.exit_status(0.001) is None else ""
+        stacks = self._stacks() if self.process.exit_status(0.001) is None else ""
         self._on_hang()
         return self._failures.hung(self.silence_seconds, self.phase, stacks)
 
@@ -190,7 +190,7 @@ class WorkerRun:
         """Has faulthandler write every thread's stack to the log; returns what was written once no more comes."""
         before = last = read_end(self._log)
         with suppress(ProcessLookupError, PermissionError):
-            os.kill(self._process.pid, signal.SIGUSR1)
+            os.kill(self.process.pid, signal.SIGUSR1)
         deadline = time.monotonic() + _STACKS_SECONDS
         while time.monotonic() < deadline:
             time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Workers that are played: a steady rate, and what they say of their parts."""
+"""Fake training runs: a steady rate, and a step profile."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from pytest_tfperf.core.step_profile import Input, StepProfile
 
 @dataclass(kw_only=True)
 class PlayedRun:
-    """What every played worker has of a `TrainingRun`; how long its windows take is its own."""
+    """What every fake worker has of a `TrainingRun`; a subclass says how long its windows take."""
 
     images_per_step: int = 1
     compile_seconds: float = 1.0
     fetches: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     log: str = ""
-    parts: StepProfile = field(default_factory=lambda: StepProfile(input=Input.RESIDENT))
+    step_profile: StepProfile = field(default_factory=lambda: StepProfile(input=Input.RESIDENT))
     asked: list[int] = field(default_factory=list)
 
     def request(self, steps: int) -> None:
         self.asked.append(steps)
 
-    def examine(self, *, products: bool, multiply_adds: bool) -> StepProfile:
-        return self.parts
+    def profile_step(self, *, matrix_products: bool, multiply_adds: bool) -> StepProfile:
+        return self.step_profile
 
     def close(self) -> None:
         pass
