@@ -1,15 +1,77 @@
-"""A performance gate for TensorFlow: train, measure images per second, hold it against committed baselines."""
+"""A performance gate for TensorFlow: train, measure images per second, compare with committed baselines.
 
-from pytest_tfperf.core.workload import AllReduce, Precision, Trainer, VariableUpdate, Workload
-from pytest_tfperf.errors import MeasurementError, NotEnoughDevices, ThroughputRegression
+Everything that users may import is here. What needs TensorFlow is imported when it is first used, in a worker: the
+pytest process never imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.throughput import Throughput
+from pytest_tfperf.core.topology import Topology
+from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.workload import (
+    AllReduce,
+    Optimizer,
+    ParameterDevice,
+    Precision,
+    Trainer,
+    VariableUpdate,
+    Workload,
+)
+from pytest_tfperf.errors import (
+    MeasurementError,
+    NoBaseline,
+    NoData,
+    NotEnoughDevices,
+    OutOfMemory,
+    TfperfError,
+    ThroughputRegression,
+    WorkloadError,
+)
+
+if TYPE_CHECKING:
+    from pytest_tfperf.training.inputs import InputSpec, PipelineOnly
+    from pytest_tfperf.training.layers import FusedBatchNormalization
 
 __all__ = [
     "AllReduce",
+    "Comparison",
+    "FusedBatchNormalization",
+    "InputSpec",
     "MeasurementError",
+    "NoBaseline",
+    "NoData",
     "NotEnoughDevices",
+    "Optimizer",
+    "OutOfMemory",
+    "Outcome",
+    "ParameterDevice",
+    "PipelineOnly",
     "Precision",
+    "TfperfError",
+    "Throughput",
     "ThroughputRegression",
+    "Tolerance",
+    "Topology",
     "Trainer",
     "VariableUpdate",
     "Workload",
+    "WorkloadError",
 ]
+
+# What authors of models and input pipelines import; their modules import TensorFlow.
+_IN_TRAINING = {
+    "FusedBatchNormalization": "pytest_tfperf.training.layers",
+    "InputSpec": "pytest_tfperf.training.inputs",
+    "PipelineOnly": "pytest_tfperf.training.inputs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _IN_TRAINING:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_IN_TRAINING[name]), name)

@@ -1,16 +1,20 @@
-"""How what came of a test reaches pytest: skipped in one line, warned of, or worded without a traceback."""
+"""How results reach pytest: reports, skips, warnings, the terminal, pytest-benchmark."""
 
 from __future__ import annotations
 
+import signal
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
 
-from pytest_tfperf.core import source_location as place
+from pytest_tfperf.core import source_location
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.errors import (
     BaselineError,
     MeasurementError,
@@ -19,41 +23,119 @@ from pytest_tfperf.errors import (
     NotBuiltYet,
     NotEnoughDevices,
     TfperfError,
+    WorkloadError,
 )
+from pytest_tfperf.reports.progress_line import connect
 
 if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
     from pytest_tfperf.fixture import ThroughputFixture
     from pytest_tfperf.session import Session
 
+SESSION: pytest.StashKey[Session] = pytest.StashKey()
+_FIXTURE: pytest.StashKey[ThroughputFixture] = pytest.StashKey()
+
 
 class ThroughputNotMeasured(AssertionError):
-    """The nightly gate wants a measurement, and was called so that there can be none."""
+    """`--tfperf-require-baseline` asks for a measurement, and pytest was called so that there can be none."""
 
 
 class ThroughputWarning(pytest.PytestWarning):
     """A drop in throughput was suspected and not confirmed."""
 
 
+# Running a test
+
+
+def run_or_defer(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Run a throughput test and report it, or, where it is in doubt, let it run again after all others."""
+    session = item.config.stash[SESSION]
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    try:
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    except (KeyboardInterrupt, pytest.exit.Exception):
+        session.close()  # pytest takes its time to find out where it was interrupted, and workers would last as long
+        raise
+    if session.queue.is_undecided(item.nodeid) and not any(report.failed for report in reports):
+        session.queue.defer(item.nodeid)
+        item.session.items.append(item)  # pytest walks this list as it grows
+    else:
+        for report in reports:
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+
+
+def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFixture:
+    """The `throughput` fixture of a test.
+
+    Raises:
+        TfperfError: the test did not name the fixture among its arguments.
+        WorkloadError: a parameter that is not allowed.
+    """
+    from pytest_tfperf.fixture import ThroughputFixture  # a session that only collects needs nothing that measures
+
+    session, test = request.config.stash[SESSION], request.node.nodeid
+    benchmark.skipped = True  # until it is fed; else pytest-benchmark warns that its fixture was not used
+    _refuse_xdist(request.config)
+    if test not in session.selection:
+        raise TfperfError(
+            "a test that asks for `throughput` while it runs can't be run again where it is in doubt: "
+            "name the fixture among its arguments"
+        )
+    if faults := session.selection.faults_of(test):
+        raise WorkloadError("\n".join(faults))
+    session.progress.test = test
+    fixture = request.node.stash[_FIXTURE] = ThroughputFixture(session, test)
+    return fixture
+
+
+@contextmanager
+def applying_outcomes(item: pytest.Item) -> Iterator[None]:
+    """Around a test's body: apply the outcomes when it has finished or skipped."""
+    fixture = item.stash.get(_FIXTURE, None)
+    with skipping(item.config.stash[SESSION]):
+        if fixture is None:
+            yield
+            return
+        with fixture.open_for_calls():
+            try:
+                yield
+            except pytest.skip.Exception:
+                fixture.conclude(lambda text: _warn(item, text))
+                raise
+            fixture.conclude(lambda text: _warn(item, text))
+
+
 @contextmanager
 def skipping(session: Session) -> Iterator[None]:
-    """What can't be measured here skips its test, in one line; a nightly gate may take it for an error."""
+    """What can't be measured here skips its test, in one line; the nightly gate may report it as an error."""
     try:
         yield
     except (NoData, NotEnoughDevices, NotBuiltYet, NoBaseline) as error:
-        if session.settings.require_baseline and (fault := session.fault(error)):
-            raise MeasurementError(fault) from None
+        if session.settings.require_baseline and (why := session.why_missing_is_an_error(error)):
+            raise MeasurementError(why) from None
         reason = str(error)
         if isinstance(error, NoData):
             reason = (
                 reason.partition("\n")[0] + " Name one with --tfperf-data-dir=DIR (tfperf make-imagenet DIR makes one)"
             )
-        if not isinstance(error, NoBaseline):  # of which the table tells
-            session.skipped[reason] += 1
+        if not isinstance(error, NoBaseline):  # which the table shows
+            session.note_skip(reason)
         raise pytest.skip.Exception(reason, _use_item_location=True) from None
 
 
-def warn(item: pytest.Item, text: str) -> None:
-    """Into pytest's summary of warnings, past filters that would turn a doubt into a red night."""
+@contextmanager
+def as_usage_error() -> Iterator[None]:
+    """A fault before the first test is pytest's usage error, status 4."""
+    try:
+        yield
+    except TfperfError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _warn(item: pytest.Item, text: str) -> None:
+    """Into pytest's summary of warnings, past filters that would turn a doubt into a failure."""
     path, line, _ = item.location
     warning = warnings.WarningMessage(ThroughputWarning(text), ThroughputWarning, path, (line or 0) + 1)
     item.ihook.pytest_warning_recorded.call_historic(
@@ -61,24 +143,25 @@ def warn(item: pytest.Item, text: str) -> None:
     )
 
 
-def word(
-    report: pytest.TestReport,
-    item: pytest.Item,
-    session: Session,
-    fixture: ThroughputFixture | None,
-    error: BaseException,
-) -> None:
+# Wording a report
+
+
+def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Tell "could not measure" (an error) from "regressed" (a failure), and say either without a traceback."""
+    session = item.config.stash[SESSION]
+    if not report.failed or call.excinfo is None or item.nodeid not in session.selection:
+        return
     from pytest_tfperf.fixture import FAILURES
 
+    error, fixture = call.excinfo.value, item.stash.get(_FIXTURE, None)
     if isinstance(error, TfperfError):
         _word_error(report, item, session, fixture, error)
     elif isinstance(error, (*FAILURES, ThroughputNotMeasured)):
-        if report.when == "setup":  # measured by a fixture, and a failure all the same
+        if report.when == "setup":  # a fixture measured it, and it is a failure all the same
             report.when = "call"
         report.longrepr = str(error)
-    elif fixture is not None and (missed := fixture.unsaid()):
-        report.sections.append(("throughput", missed))
+    elif fixture is not None and (unreported := fixture.unreported()):
+        report.sections.append(("throughput", unreported))
 
 
 def _word_error(
@@ -88,23 +171,93 @@ def _word_error(
     fixture: ThroughputFixture | None,
     error: TfperfError,
 ) -> None:
-    """What could not be measured is an error; but no error hides a regression that the test had measured before it."""
-    said = str(error)
-    if not isinstance(error, (MeasurementError, BaselineError)):  # what is to be mended is the test
-        said = f"{_line(item, error)}: {said}"
-    if report.when != "teardown" and fixture is not None and (failed := fixture.failed()):
-        report.when, report.longrepr = "call", f"{failed}\n\n{said}"
+    """What could not be measured is an error; but no error hides a regression that the test had confirmed before it."""
+    text = str(error)
+    if not isinstance(error, (MeasurementError, BaselineError)):  # the fault is in the test
+        text = f"{_source_line(item, error)}: {text}"
+    if report.when != "teardown" and fixture is not None and (failures := fixture.confirmed_failures()):
+        report.when, report.longrepr = "call", f"{failures}\n\n{text}"
         return
-    # JUnit and pytest's summary call "error" what fails outside of the call: nothing was tested.
+    # JUnit and pytest's summary say "error" of what fails outside of the call: nothing was tested.
     report.when = "setup" if report.when == "call" else report.when
-    report.longrepr = said
-    session.not_measured.append((item.nodeid, said.partition("\n")[0]))
-    if fixture is not None and (missed := fixture.unsaid()):
-        report.sections.append(("throughput", missed))
+    report.longrepr = text
+    session.note_not_measured(item.nodeid, text.partition("\n")[0])
+    if fixture is not None and (unreported := fixture.unreported()):
+        report.sections.append(("throughput", unreported))
 
 
-def _line(item: pytest.Item, error: TfperfError) -> str:
+def _source_line(item: pytest.Item, error: TfperfError) -> str:
     """Where the test made the call that was refused, or where the test begins."""
     folder = item.config.invocation_params.dir
     path, line, _ = item.reportinfo()
-    return place.line_of(error, folder) or place.shown(Path(path), (line or 0) + 1, folder)
+    return source_location.line_of(error, folder) or source_location.shown(Path(path), (line or 0) + 1, folder)
+
+
+# The terminal, xdist, signals
+
+
+def write_summary(reporter: TerminalReporter, session: Session) -> None:
+    """Our section of pytest's summary; pytest's own `-rs` gives the reasons of skips too."""
+    if lines := session.summary(skips=not reporter.hasopt("skipped")):
+        reporter.section("throughput")
+        for line in lines:
+            reporter.write_line(line)
+
+
+def connect_progress_line(config: pytest.Config) -> None:
+    """Let the progress line write where there is a terminal, and tf_cnn_benchmarks' lines with `-v`."""
+    if (reporter := config.pluginmanager.get_plugin("terminalreporter")) is not None:
+        connect(config.stash[SESSION].progress, reporter, config.pluginmanager.get_plugin("capturemanager"))
+
+
+def end_in_order_on_sigterm(config: pytest.Config) -> None:
+    """Let SIGTERM, which CI and Slurm send when time is up, end the session as Ctrl-C does.
+
+    Finished results are shown and kept, and no worker is left.
+    """
+
+    def end(*_: object) -> None:
+        pytest.exit("SIGTERM: the session was asked to end, for example by a time limit")
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end)
+        config.add_cleanup(lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+
+
+def is_xdist_worker(config: pytest.Config) -> bool:
+    """Whether this process is one of pytest-xdist's workers."""
+    return hasattr(config, "workerinput")
+
+
+def _refuse_xdist(config: pytest.Config) -> None:
+    if not is_xdist_worker(config):
+        return
+    reason = (
+        "throughput is not measured under pytest-xdist: its workers would share the machine. Run these tests without -n"
+    )
+    if config.stash[SESSION].settings.require_baseline:
+        raise ThroughputNotMeasured(reason)
+    pytest.skip(reason)
+
+
+# pytest-benchmark
+
+
+def set_clock(item: pytest.Item) -> None:
+    """Give pytest-benchmark our timer, beside what the test's own `benchmark` marker says."""
+    from pytest_tfperf.reports.pytest_benchmark import window_clock
+
+    own = item.get_closest_marker("benchmark")
+    item.add_marker(pytest.mark.benchmark(**{**(own.kwargs if own else {}), "timer": window_clock}), append=False)
+
+
+def feed_benchmark(item: pytest.Item, benchmark: Any) -> None:
+    """The windows of the first check as pytest-benchmark's rounds; a test that measured nothing has none."""
+    from pytest_tfperf.reports.pytest_benchmark import feed
+
+    fixture = item.stash[_FIXTURE]
+    measured = [result for result in fixture.results if isinstance(result, Measurement)]
+    if measured and not fixture.is_undecided:
+        benchmark.skipped = False
+        feed(benchmark, measured[0])

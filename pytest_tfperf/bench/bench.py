@@ -1,343 +1,266 @@
-"""The whole flow, without pytest: workload and topology in, record out."""
+"""Measures one task: the first run of a check, another run of one in doubt, a baseline's runs, or a plain measurement."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
-from pytest_tfperf.bench.controls import SLOWER
 from pytest_tfperf.bench.environment import commit_of, environment
-from pytest_tfperf.bench.largest_batch import LargestBatch
-from pytest_tfperf.bench.one_run import TRIES, RunEngine, Spoilt
-from pytest_tfperf.bench.step_parts import brief
-from pytest_tfperf.bench.tonight import Tonight
-from pytest_tfperf.bench.windows import SMOKE, Enough, Plan, Watch
-from pytest_tfperf.core.baseline import Baseline, Change, Key
+from pytest_tfperf.bench.machine_session import MachineSession
+from pytest_tfperf.bench.one_run import TRIES, AlwaysDisturbed, RunEngine, undisturbed
+from pytest_tfperf.bench.pairs import PairSource
+from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.breakdown import breakdown
-from pytest_tfperf.core.canary import Canaries
+from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.run import Run, Trial
-from pytest_tfperf.core.samples import remedy
+from pytest_tfperf.core.plan import ONE_WINDOW, Plan
+from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
-from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError
-from pytest_tfperf.hardware.canaries import look
-from pytest_tfperf.judging.common_drift import LEAST_TESTS, NO_SHIFT, Night, Shift, nights_differ
 from pytest_tfperf.judging.judge import judge, may_stop
-from pytest_tfperf.judging.loss import advice, no_number
-from pytest_tfperf.judging.new_baseline import baseline_of, runs_wanted
-from pytest_tfperf.judging.noise import Noise
-from pytest_tfperf.judging.reference import Reference, floor_rate, reference_for, refuse_other_devices
-from pytest_tfperf.settings import Settings
-from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.stores.history import History
-from pytest_tfperf.workers.launcher import Launcher
+from pytest_tfperf.judging.loss import is_diverged
+from pytest_tfperf.judging.new_baseline import runs_wanted
+from pytest_tfperf.judging.reference import floor_rate, refuse_other_devices
+from pytest_tfperf.reports.advice import loss_advice
+from pytest_tfperf.reports.message import loss_fact
 
-MOST_SECONDS_IN_VAIN = 600.0
-"""What a machine's tests may spend in a session on fresh workers that were all disturbed; then each gets one."""
+MAX_SECONDS_DISTURBED = 600.0
+"""What the tests of a machine may spend in a session on runs that were all disturbed; from then on each gets one try.
+
+A machine that stays busy must not take hours; the one try shows whether it has recovered.
+"""
+
+BREAKDOWN_SECONDS = 2.0
+"""Timed at most, after a regression, on data that lies on the devices: it tells which part slowed down, not how much."""
 
 
 class Bench:
-    """Measures workloads, judges them and keeps what came out; one for a session.
+    """Measures tasks and judges what they gave; one for a session.
 
     Args:
-        launcher: how workers start.
-        baselines: the references.
-        history: where finished measurements go.
-        settings: what the user asked for.
-        watch: is told how each measurement comes along.
-        tests: throughput tests in the session, which share its false alarms.
-        look: at the canaries.
-        largest_batch: the session's search for the batch that fits; None: one of its own.
+        engine: takes the runs.
+        machine: the shared evidence of a topology's machine.
+        session: the session's id.
+        root: the project's folder, for its commit.
     """
 
     def __init__(
-        self,
-        *,
-        launcher: Launcher,
-        baselines: BaselineStore,
-        history: History,
-        settings: Settings,
-        watch: Watch,
-        tests: int = 1,
-        look: Callable[[], Canaries | None] = look,
-        largest_batch: LargestBatch | None = None,
+        self, engine: RunEngine, machine: Callable[[Topology], MachineSession], *, session: str = "", root: Path
     ) -> None:
-        self._attempts = RunEngine(launcher, settings, watch, largest_batch)
-        self._watch = watch
-        self._baselines = baselines
-        self._history = history
-        self._settings = settings
-        self._tests = tests
-        self._look = look
-        self._machines: dict[str, Tonight] = {}
-        self._judged: set[tuple[str, Key]] = set()
-        self._kept: dict[int, tuple[Measurement, int]] = {}  # by identity: each record, and its number in the history
-        self.not_kept = ""  # why the history is not whole
-        self._all_ran = False
+        self._engine = engine
+        self._machine = machine
+        self._session = session
+        self._root = root
 
-    def measure(self, workload: Workload, topology: Topology, plan: Plan, *, test: str = "") -> Measurement:
-        """One fresh worker that nothing disturbed, all of the plan's steps, nothing judged; one window of a smoke run.
+    def smoke(self, task: Task) -> Measurement:
+        """One window, nothing judged: does the test start at all?"""
+        started = time.monotonic()
+        run = self._engine.run(task.side, task.topology, ONE_WINDOW)
+        return self._measurement(task, [run], seconds=time.monotonic() - started)
+
+    def measure(self, task: Task) -> Measurement:
+        """One undisturbed run of all of the plan's steps, nothing judged.
 
         Raises:
             WorkloadError: a name that nobody has.
-            MeasurementError: the worker died, hung or raised; `Spoilt`: something disturbed each of several.
+            AlwaysDisturbed: each of several fresh runs was disturbed.
+            MeasurementError: the worker died, hung or raised, or the loss is not finite.
         """
         started = time.monotonic()
-        if self._settings.smoke:
-            trial = Trial((self._attempt(workload, topology, SMOKE),))
-        else:
-            trial = self._one_more(Trial(()), workload, topology, plan)
-        return self._finish(workload, topology, trial, started, test)
+        run, discarded = self._good_run(task, "run")
+        result = self._measurement(task, [run], discarded=discarded, seconds=time.monotonic() - started)
+        _require_finite_loss(result)
+        return result
 
-    def check(
-        self,
-        workload: Workload,
-        topology: Topology,
-        plan: Plan,
-        tolerance: Tolerance | None = None,
-        *,
-        test: str = "",
-        earlier: Measurement | None = None,
-    ) -> Measurement:
-        """Measure once and judge; where that decides nothing, the record is undecided, to be given back as `earlier`.
-
-        With `earlier`, called when all tests have run once, one more fresh worker measures where the verdict still
-        wants it: what the whole suite shifted by is known then, and a test's runs lie apart, so that one slow spell of
-        the machine does not hit them all. With `--tfperf-smoke` one window and no verdict; with `--update-baselines` no
-        verdict, and as many runs as a baseline takes, to be kept by `save`.
+    def check(self, task: Task, earlier: Measurement | None = None) -> Measurement:
+        """Measure once and judge. Where that decides nothing, call again with the result as `earlier`.
 
         Raises:
-            as `measure`, and BaselineError.
+            as `measure`, and BaselineError: the row was measured on other devices.
         """
-        if self._settings.smoke:
-            return self.measure(workload, topology, plan, test=test)
+        if task.reference.baseline is not None and not task.reference.is_floor:
+            refuse_other_devices(task.reference.baseline, task.topology)
+        return self._first_run(task) if earlier is None else self._another_run(task, earlier)
+
+    def record(self, task: Task, runs: int, earlier: Measurement | None = None) -> Measurement:
+        """One more run towards a baseline of at least `runs`; slow and noisy runs ask for more, up to twice as many.
+
+        Raises:
+            as `measure`.
+        """
         started = time.monotonic()
-        key = Key(workload.id, topology.shape)
-        found = reference_for(self._baselines, topology.machine, key, gpu_fp32_tflops=floor_rate(topology))
-        if found.baseline is not None and not found.floor:
-            refuse_other_devices(found.baseline, topology)
-        if self._settings.update_baselines:
-            return self._rehearse(workload, topology, plan, test, earlier)
-        accepted = found.tolerance(tolerance, Tolerance.of(self._settings.tolerance))
-        tonight = self._tonight(topology)
-        if earlier is None:
-            trial = Trial((self._attempt(workload, topology, plan, self._stop_early(found, accepted)),))
-            self._note_first_run(test, tonight, trial, found)
-            waits = tonight.tests < LEAST_TESTS <= self._tests  # the tests that tell the shift are still to come
-            verdict = self._judge(trial, found, accepted, Shift(waits=True) if waits else self._shift(tonight))
-        else:
-            self._all_ran = True
-            trial, started = earlier.trial, started - earlier.seconds
-            verdict = self._judge(trial, found, accepted, self._shift(tonight))
-            if verdict.runs_wanted > len(trial.attempts):
-                trial = self._one_more(earlier.trial.believed(), workload, topology, plan, found.baseline)
-                verdict = self._judge(trial, found, accepted, tonight.shift)
-        decided = not verdict.waits and verdict.runs_wanted <= len(trial.attempts)
-        regressed = decided and verdict.outcome is Outcome.REGRESSED
-        device_data = self._device_data(workload, topology, plan, trial) if regressed else None
-        record = self._finish(
-            workload, topology, trial, started, test, verdict, found.document, device_data=device_data, earlier=earlier
+        run, discarded = self._good_run(task, "run for the baseline")
+        done = [*(earlier.runs if earlier else ()), run]
+        result = self._measurement(
+            task,
+            done,
+            discarded=[*(earlier.discarded if earlier else ()), *discarded],
+            seconds=time.monotonic() - started + (earlier.seconds if earlier else 0.0),
         )
-        if verdict.outcome is Outcome.PASS and not record.undecided:
-            tonight.controls.add(workload, topology, plan, trial.attempts[0])
-        return record
+        _require_finite_loss(result)
+        return replace(result, runs_wanted=runs_wanted([run_value(one) for one in done], runs))
 
-    @property
-    def shifts(self) -> dict[str, Shift]:
-        """What the tests of each machine have in common."""
-        return {machine: tonight.shift for machine, tonight in self._machines.items()}
+    def _first_run(self, task: Task) -> Measurement:
+        """A disturbed first run counts as long as it is good news; one that never settled counts for nothing."""
+        started = time.monotonic()
+        machine = self._machine(task.topology)
 
-    @property
-    def sharing(self) -> int:
-        """Tests that share the night's false alarms: those that were judged, or, until all have run, were selected."""
-        return len(self._judged) if self._all_ran else self._tests
+        def enough(run: Run) -> bool:
+            return may_stop(run_value(run), task.reference, task.tolerance)
 
-    def nights(self, baseline: Baseline | None) -> Sequence[Night]:
-        """Those before tonight; where the history broke in mid-session, tonight's runs are judged by themselves."""
+        unsettled: list[Run] = []
+        while True:
+            run = self._engine.run(task.side, task.topology, task.plan, enough=enough)
+            if run.disturbance is None or run.disturbance.kind is not DisturbanceKind.NOT_STEADY:
+                break
+            unsettled.append(run)
+            if len(unsettled) == TRIES:
+                raise _always_disturbed(task, unsettled)
+        machine.note_first_run(task, run)
+        return self._judged(task, [run], unsettled, (), (), started)
+
+    def _another_run(self, task: Task, earlier: Measurement) -> Measurement:
+        """Judge again, now that the common drift is known; where that decides nothing, one more run or pair."""
+        started = time.monotonic() - earlier.seconds
+        machine = self._machine(task.topology)
+        machine.all_ran_once = True
+        verdict = judge(machine.evidence(task, earlier.runs, earlier.pairs))
+        runs, discarded = list(earlier.runs), list(earlier.discarded)
+        pairs, discarded_pairs = list(earlier.pairs), list(earlier.discarded_pairs)
+        if not verdict.is_decided:
+            machine.suspect(task)
+            pair, bad_pairs = self._pair(task, machine) if verdict.pairs_wanted else (None, ())
+            discarded_pairs += bad_pairs
+            if pair is not None:
+                pairs.append(pair)
+            else:  # rule 2, or a reference environment that fails
+                discarded += [run for run in runs if run.disturbance is not None]
+                run, bad_runs = self._good_run(task, "confirmation run")
+                runs = [*(run for run in runs if run.disturbance is None), run]
+                discarded += bad_runs
+        return self._judged(task, runs, discarded, pairs, discarded_pairs, started)
+
+    def _judged(
+        self,
+        task: Task,
+        runs: Sequence[Run],
+        discarded: Sequence[Run],
+        pairs: Sequence[Pair],
+        discarded_pairs: Sequence[Pair],
+        started: float,
+    ) -> Measurement:
+        verdict = judge(self._machine(task.topology).evidence(task, runs, pairs))
+        result = self._measurement(
+            task,
+            runs,
+            discarded=discarded,
+            pairs=pairs,
+            discarded_pairs=discarded_pairs,
+            seconds=time.monotonic() - started,
+        )
+        if verdict.is_decided and verdict.outcome is Outcome.REGRESSED:
+            rate = self._rate_on_device_data(task, runs)
+            broken_down = breakdown(runs, result.throughput.images_per_sec, task.workload, rate)
+            result = replace(result, breakdown=broken_down, seconds=time.monotonic() - started)
+        return replace(result, verdict=verdict, document=task.reference.document)
+
+    def _good_run(self, task: Task, label: str) -> tuple[Run, tuple[Run, ...]]:
+        """A run that nothing disturbed, and those before it that were."""
+        machine, started = self._machine(task.topology), time.monotonic()
+        tries = TRIES if machine.seconds_disturbed < MAX_SECONDS_DISTURBED else 1
+        run, discarded = undisturbed(
+            lambda: self._engine.run(task.side, task.topology, task.plan, label=label), tries=tries
+        )
+        if run is None:
+            machine.seconds_disturbed += time.monotonic() - started
+            raise _always_disturbed(task, discarded)
+        return run, discarded
+
+    def _pair(self, task: Task, machine: MachineSession) -> tuple[Pair | None, tuple[Pair, ...]]:
+        """A pair with the reference environment; None where that fails, so that rule 2 takes over."""
+        reference = task.reference_side
+        assert reference is not None, "only a task with a reference environment is asked for pairs"
+        source = machine.pair_source(
+            task, lambda: PairSource(self._engine, reference, task.side, task.topology, task.plan)
+        )
         try:
-            return self._history.nights(baseline) if baseline else ()
-        except TfperfError as error:
-            self.not_kept = self.not_kept or str(error)
-            return ()
+            pair, discarded = undisturbed(source.take)
+        except MeasurementError as error:
+            if source.failed_side != "a":
+                raise
+            machine.give_up_reference(task, str(error).splitlines()[0])
+            return None, ()
+        if pair is None:
+            raise _always_disturbed(task, [run for bad in discarded for run in (bad.a, bad.b)])
+        return pair, discarded
 
-    def _keep(self, record: Measurement, earlier: Measurement | None) -> None:
-        """In the history, in the place of `earlier`: after each run, so that a kill costs none that ended.
+    def _rate_on_device_data(self, task: Task, runs: Sequence[Run]) -> float | None:
+        """Images/s of the same training on data that lies on the devices, where the steps fetch theirs.
 
-        A full disk must not cost the verdict that was just reached.
+        The verdict is fixed when this is asked for, so None is good enough where it fails, for whatever reason.
         """
-        _, replaces = self._kept.pop(id(earlier), (None, None))
-        try:
-            self._kept[id(record)] = record, self._history.append(record, replaces=replaces)
-        except TfperfError as error:
-            self.not_kept = self.not_kept or str(error)
-
-    def save(self, record: Measurement) -> Change:
-        """Make a rehearsed record this machine's baseline.
-
-        Raises:
-            MeasurementError: its runs differ too much to catch a loss of 15 %; the old row stays.
-            BaselineError: the file can't be read whole or written.
-        """
-        row, old = baseline_of(record), self._baselines.load(record.machine).get(record.key)
-        if old is not None and old.is_measured:
-            row = replace(row, lower=old.lower, upper=old.upper)  # someone wrote these by hand
-        (change,) = self._baselines.update(record.machine, {row.key: row})
-        return change
-
-    def _tonight(self, topology: Topology) -> Tonight:
-        """What is known of this machine's night."""
-        look = self._look if topology.on_cpus else lambda: None
-        return self._machines.setdefault(topology.machine, Tonight(look))
-
-    def _shift(self, tonight: Tonight) -> Shift:
-        """What is known of it, after as many looks at the canaries as that takes."""
-        if tonight.wants_looks:
-            self._watch.phase("canaries")
-            tonight.look_until_known()
-            self._watch.done()
-        return tonight.shift
-
-    def _speaks_against(self, attempt: Run, topology: Topology, baseline: Baseline) -> str:
-        """Why bad news is not believed: a test that passed tonight shows that the machine is slower by now."""
-        tonight = self._tonight(topology)
-        lost = math.log(baseline.reference) + tonight.shift.credited - run_value(attempt).log_rate
-        return tonight.controls.slower_now(self._attempt) if self._settings.busy < 1 and lost > SLOWER else ""
-
-    def _device_data(self, workload: Workload, topology: Topology, plan: Plan, trial: Trial) -> float | None:
-        """Images/s of the same training on data that lies on the devices, where the trial's steps fetched theirs.
-
-        The verdict is fixed when this is asked for; None where it fails, for whatever reason.
-        """
-        if (parts := trial.attempts[-1].parts) is None or parts.input is not Input.FETCHED:
+        profile = runs[-1].step_profile
+        if profile is None or profile.input is not Input.FETCHED:
             return None
+        side = replace(task.side, workload=task.workload.with_(input_pipeline="device"))
         try:
-            return run_value(
-                self._attempt(workload.with_(input_pipeline="device"), topology, brief(plan))
-            ).images_per_sec
+            run = self._engine.run(side, task.topology, brief(task.plan), label="on device data")
         except (TfperfError, OSError):
             return None
+        return run_value(run).images_per_sec
 
-    def _rehearse(
-        self, workload: Workload, topology: Topology, plan: Plan, test: str, earlier: Measurement | None
-    ) -> Measurement:
-        """One more run towards a baseline; slow spells and noise ask for more, up to twice as many."""
-        started = time.monotonic() - (earlier.seconds if earlier else 0.0)
-        trial = self._one_more(earlier.trial if earlier else Trial(()), workload, topology, plan)
-        self._tonight(topology).look()
-        wanted = runs_wanted([run_value(attempt) for attempt in trial.attempts], self._settings.runs)
-        return self._finish(workload, topology, trial, started, test, runs_wanted=wanted, earlier=earlier)
-
-    def _attempt(self, workload: Workload, topology: Topology, plan: Plan, enough: Enough = lambda _: False) -> Run:
-        return self._attempts.one(workload, topology, plan, enough)
-
-    def _one_more(
-        self, trial: Trial, workload: Workload, topology: Topology, plan: Plan, baseline: Baseline | None = None
-    ) -> Trial:
-        """The trial with one more attempt that nothing disturbed: bad news and baselines rest on no other.
-
-        Bad news against `baseline` needs a control, too: a test that passed tonight and is not slower now. What is not
-        believed is set aside, and shown.
-        """
-        aside = trial.set_aside
-        tonight, started = self._tonight(topology), time.monotonic()
-        # A machine that stays busy or slow must not take the night: later tests get one try, which shows whether it
-        # has recovered.
-        tries = TRIES if tonight.seconds_in_vain < MOST_SECONDS_IN_VAIN else 1
-        for _ in range(tries):
-            attempt = self._attempt(workload, topology, plan)
-            if not attempt.disturbance and baseline is not None:
-                attempt = attempt.disturbed_by(self._speaks_against(attempt, topology, baseline))
-            if not attempt.disturbance:
-                return Trial((*trial.attempts, attempt), aside)
-            aside += (attempt,)
-        tonight.seconds_in_vain += time.monotonic() - started
-        spent = f"and the tests before it spent {MOST_SECONDS_IN_VAIN / 60:g} min on such tries"
-        tried = f"and something in each of {tries} fresh workers" if tries > 1 else spent
-        advice = f"({tried}). {remedy(attempt.disturbance)}"
-        raise Spoilt(workload, topology, attempt.disturbance, advice, aside[len(trial.set_aside) :])
-
-    def _noise(self, found: Reference, shift: Shift, nights: Sequence[Night]) -> Noise | None:
-        """Between runs; where too few tests tell what the night does to them all, between nights as well."""
-        row, noise = found.baseline, found.noise
-        if row is None or noise is None or not row.is_measured or shift.tests >= LEAST_TESTS:
-            return noise
-        return replace(noise, between_nights=nights_differ(nights, noise.spread))
-
-    def _judge(self, trial: Trial, found: Reference, accepted: Tolerance, shift: Shift) -> Verdict:
-        nights = () if found.floor else self.nights(found.baseline)
-        return judge(
-            summarise(trial),
-            found.baseline,
-            accepted,
-            self._noise(found, shift, nights),
-            floor=found.floor,
-            tests=self.sharing,
-            shift=NO_SHIFT if found.floor else shift,  # a document's figure says nothing of this machine's nights
-            nights=nights,
-            hold=self._settings.hold and not found.floor,  # what is below a weaker GPU's figure needs no second night
-        )
-
-    def _stop_early(self, found: Reference, accepted: Tolerance) -> Enough:
-        baseline, noise = found.baseline, found.noise
-        if baseline is None or noise is None:
-            return lambda _: False
-        nights = () if found.floor else self.nights(found.baseline)
-        return lambda attempt: may_stop(summarise(Trial((attempt,))), baseline, accepted, noise, nights)
-
-    def _note_first_run(self, test: str, tonight: Tonight, trial: Trial, found: Reference) -> None:
-        if found.baseline is None:
-            return
-        self._judged.add((test, found.baseline.key))
-        if found.floor:
-            return
-        tonight.note(test, trial.attempts[0], found.baseline)
-        if self._tests >= LEAST_TESTS:
-            tonight.look()
-
-    def _finish(
+    def _measurement(
         self,
-        workload: Workload,
-        topology: Topology,
-        trial: Trial,
-        started: float,
-        test: str,
-        verdict: Verdict | None = None,
-        document: Baseline | None = None,
-        runs_wanted: int = 0,
-        device_data: float | None = None,
-        earlier: Measurement | None = None,
+        task: Task,
+        runs: Sequence[Run],
+        *,
+        discarded: Sequence[Run] = (),
+        pairs: Sequence[Pair] = (),
+        discarded_pairs: Sequence[Pair] = (),
+        seconds: float,
     ) -> Measurement:
-        throughput, worker, commit = summarise(trial), trial.attempts[-1].environment, commit_of(self._settings.root)
-        record = Measurement(
-            test=test,
-            workload=workload,
+        topology, throughput, commit = task.topology, summarise(runs), commit_of(self._root)
+        return Measurement(
+            test=task.test,
+            session=self._session,
+            workload=task.workload,
             topology=topology.shape,
             machine=topology.machine,
             devices=topology.describe(),
+            runs=tuple(runs),
+            throughput=throughput,
+            discarded=tuple(discarded),
+            pairs=tuple(pairs),
+            discarded_pairs=tuple(discarded_pairs),
             gpu=topology.gpus[0].name if topology.gpus else "",
             gpu_fp32_tflops=floor_rate(topology),
-            trial=trial,
-            throughput=throughput,
-            verdict=verdict,
-            document=document,
-            runs_wanted=verdict.runs_wanted if verdict else runs_wanted,
-            canaries=self._tonight(topology).canaries,
-            breakdown=breakdown(trial, throughput.images_per_sec, workload, device_data),
-            environment=environment(worker, topology, self._settings.inject_slowdown, commit),
+            breakdown=breakdown(runs, throughput.images_per_sec, task.workload),
+            environment=environment(runs[-1].environment, topology, task.side.slowdown, commit),
             commit=commit,
             time=datetime.now().astimezone().isoformat(timespec="seconds"),
-            seconds=time.monotonic() - started,
+            seconds=seconds,
         )
-        if not self._settings.smoke:  # one window tells neither a throughput nor a time
-            self._keep(record, earlier)
-        if verdict is None and (diverged := no_number(record.throughput)):
-            said = f"{workload.id} on {record.devices}: INVALID: {diverged}"
-            raise MeasurementError(f"{said}\n  next        {advice(workload)}")
-        return record
+
+
+def brief(plan: Plan) -> Plan:
+    """The plan of a short run beside a regression, for the breakdown of its step."""
+    return replace(plan, max_seconds=min(plan.max_seconds, BREAKDOWN_SECONDS))
+
+
+def _always_disturbed(task: Task, runs: Sequence[Run]) -> AlwaysDisturbed:
+    disturbance = next(run.disturbance for run in reversed(runs) if run.disturbance is not None)
+    return AlwaysDisturbed(f"{task.workload.id} on {task.topology.describe()}", disturbance, len(runs), tuple(runs))
+
+
+def _require_finite_loss(result: Measurement) -> None:
+    if is_diverged(result.throughput):
+        raise MeasurementError(
+            f"{result.workload.id} on {result.devices}: INVALID: {loss_fact(result.throughput)}\n"
+            f"  next        {loss_advice(result.workload)}"
+        )

@@ -1,74 +1,61 @@
-"""Drives two workers in turns: one computes while the other waits, so that what the machine does hits both alike."""
+"""Drives two workers alternately: one computes while the other waits, so that what the machine does hits both alike."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from pytest_tfperf.bench.windows import LEAST_WINDOWS, Plan, window_steps
-from pytest_tfperf.core.run import Run, Window
+from pytest_tfperf.bench.windows import MIN_WINDOWS, run_of, window_steps
+from pytest_tfperf.core.plan import Plan
+from pytest_tfperf.core.run import Pair, Run, Window
 from pytest_tfperf.core.throughput import robust_mean, run_value
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.workers.launcher import Progress, TrainingRun
 
-TURNS = LEAST_WINDOWS
-"""Turns of a pair. Two processes differ by more than their windows show, so time is better spent on the next pair."""
+WINDOWS_PER_SIDE = MIN_WINDOWS
+"""Two processes differ by more than their windows show, so more windows are worth less than the next pair."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """What one pair of fresh workers measured.
+def can_interleave_windows(*workloads: Workload) -> bool:
+    """Whether a worker that waits computes nothing.
 
-    Args:
-        a, b: both sides' windows; taken in turns, window i of one ran right beside window i of the other.
-        log_ratio: ln(b's throughput / a's): the 20 % trimmed mean over turns.
-        error: its standard error from the windows alone; what sets the two processes apart is not in it.
+    A pipeline on the host fills its buffers while it waits, and its next window would read too fast.
     """
-
-    a: Run
-    b: Run
-    log_ratio: float
-    error: float
-
-
-def may_take_turns(*workloads: Workload) -> bool:
-    """Whether a worker that waits does nothing: a pipeline on the host fills its buffers, and its next window lies."""
     return all(workload.input_pipeline == "device" for workload in workloads)
 
 
-def take_turns(a: TrainingRun, b: TrainingRun, plan: Plan, progress: Progress, *, b_first: bool = False) -> Pair:
-    """Warm both up, then time windows A B, B A, A B, ...: the order is swapped each turn, so that drift cancels.
+def interleave(a: TrainingRun, b: TrainingRun, plan: Plan, progress: Progress, *, b_first: bool = False) -> Pair:
+    """Warm both up, then time windows A B, B A, A B, ...: the order is swapped each time, so that drift cancels.
 
-    No window is queued ahead, as `run_attempt` does: it would compute in the other's turn. So this is for workloads
-    that `may_take_turns` only.
+    No window is queued ahead, as `time_windows` does: it would run beside the other side's window. So this is only
+    for workloads that `can_interleave_windows`.
 
     Args:
         a, b: two ready workers, which share the devices.
-        plan: the steps are each worker's.
-        progress: is told each turn.
-        b_first: b takes the first turn.
+        plan: the steps of each worker.
+        progress: is told each round.
+        b_first: b takes the first window.
 
     Raises:
         MeasurementError: from either worker.
     """
-    sides = (_Side(b, plan), _Side(a, plan)) if b_first else (_Side(a, plan), _Side(b, plan))
-    for side in sides:
+    side_a, side_b = _Side(a, plan), _Side(b, plan)
+    order = (side_b, side_a) if b_first else (side_a, side_b)
+    for side in order:
         progress("warm-up")
         side.warm_up()
-    turns = max(1, min(TURNS, *(plan.steps // side.steps for side in sides)))
-    for turn in range(turns):
-        progress(f"turn {turn + 1} of {turns}")
-        for side in sides if turn % 2 == 0 else reversed(sides):
+    rounds = max(1, min(WINDOWS_PER_SIDE, *(plan.steps // side.steps for side in order)))
+    for number in range(rounds):
+        progress(f"window {number + 1} of {rounds}")
+        for side in order if number % 2 == 0 else reversed(order):
             side.windows.append(side.window(side.steps))
-        if any(side.seconds >= plan.max_seconds for side in sides):
+        if any(side.seconds >= plan.max_seconds for side in order):
             break
-    first, second = (side.attempt() for side in sides)
-    return pair_of_turns(second, first) if b_first else pair_of_turns(first, second)
+    return pair_of_windows(side_a.run(), side_b.run())
 
 
-def pair_of_turns(a: Run, b: Run) -> Pair:
-    """A pair whose windows were taken in turns: each turn has a ratio of its own."""
+def pair_of_windows(a: Run, b: Run) -> Pair:
+    """A pair whose windows were interleaved: each round has a ratio of its own, and theirs are averaged robustly."""
     log_ratio, error = robust_mean([y - x for x, y in zip(_log_rates(a), _log_rates(b), strict=True)])
     return Pair(a=a, b=b, log_ratio=log_ratio, error=error)
 
@@ -80,8 +67,8 @@ def pair_of_runs(a: Run, b: Run) -> Pair:
 
 
 class _Side:
-    def __init__(self, run: TrainingRun, plan: Plan) -> None:
-        self._run = run
+    def __init__(self, training: TrainingRun, plan: Plan) -> None:
+        self._training = training
         self._plan = plan
         self._warmup: list[Window] = []
         self.windows: list[Window] = []
@@ -102,19 +89,12 @@ class _Side:
             self._warmup.append(self.window(self.steps))
 
     def window(self, steps: int) -> Window:
-        self._run.request(steps)
-        return self._run.receive()
+        self._training.request(steps)
+        return self._training.receive()
 
-    def attempt(self) -> Run:
-        return Run(
-            windows=tuple(self.windows),
-            images_per_step=self._run.images_per_step,
-            warmup=tuple(self._warmup),
-            compile_seconds=self._run.compile_seconds,
-            environment=self._run.environment,
-            log=self._run.log,
-        )
+    def run(self) -> Run:
+        return run_of(self._training, self._warmup, self.windows)
 
 
-def _log_rates(attempt: Run) -> Sequence[float]:
-    return [math.log(attempt.images_per_step * w.steps / w.seconds) for w in attempt.windows]
+def _log_rates(run: Run) -> Sequence[float]:
+    return [math.log(run.images_per_step * w.steps / w.seconds) for w in run.windows]

@@ -1,115 +1,180 @@
-"""One measurement in one fresh worker: started, driven, watched, and taken again where it never settled."""
+"""The engine that takes runs: one at a time or as an interleaved pair, for checks, baselines and comparisons alike."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from pytest_tfperf.bench.disturbance import Guard
-from pytest_tfperf.bench.largest_batch import LargestBatch
-from pytest_tfperf.bench.naming import naming
-from pytest_tfperf.bench.step_parts import Examiner
-from pytest_tfperf.bench.windows import SMOKE, Enough, Plan, Watch, run_attempt
+from pytest_tfperf.bench.disturbance import DisturbanceGuard
+from pytest_tfperf.bench.interleaved import interleave
+from pytest_tfperf.bench.step_profile import StepProfiler
+from pytest_tfperf.bench.windows import Enough, Observer, time_windows
 from pytest_tfperf.core import catalogue
-from pytest_tfperf.core.run import Run
-from pytest_tfperf.core.supported import require_possible
+from pytest_tfperf.core.disturbance import Disturbance
+from pytest_tfperf.core.image_data import shards
+from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.plan import Plan
+from pytest_tfperf.core.run import Pair, Run
+from pytest_tfperf.core.supported import require_supported
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import MeasurementError, OutOfMemory
-from pytest_tfperf.settings import Settings
-from pytest_tfperf.workers.launcher import Job, Launcher
+from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.workers.launcher import Launcher, TrainingRun
 
 TRIES = 3
-"""Fresh workers that one attempt may take until it settles, and until nothing disturbs it."""
+"""Fresh workers, or pairs of them, that are tried until nothing disturbs one."""
+
+T = TypeVar("T", Run, Pair)
 
 
-class Spoilt(MeasurementError):
-    """None of the fresh workers that may be had gave a figure worth having.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """What a run is made of: what is trained, what starts it, and a slowdown on purpose."""
+
+    workload: Workload
+    launcher: Launcher
+    slowdown: float = 0.0
+
+
+class AlwaysDisturbed(MeasurementError):
+    """Each of several fresh workers was disturbed.
 
     Args:
-        workload, topology: what was to be measured.
-        reason: why it came to nothing.
-        advice: what to do, and how often it was tried.
-        attempts: what the workers measured, to be kept and shown.
+        where: workload and devices, for the message.
+        disturbance: of the last run.
+        tries: how many were made.
+        runs: what they measured, to be kept and shown.
     """
 
-    def __init__(
-        self, workload: Workload, topology: Topology, reason: str, advice: str, attempts: Sequence[Run]
-    ) -> None:
-        super().__init__(f"{workload.id} on {topology.describe()}: INVALID: {reason} {advice}")
-        self.of = (workload, topology)
-        self.reason = reason
-        self.attempts = tuple(attempts)
+    def __init__(self, where: str, disturbance: Disturbance, tries: int, runs: tuple[Run, ...]) -> None:
+        also = f" (and so was each of {tries} fresh runs)" if tries > 1 else ""
+        super().__init__(f"{where}: INVALID: {disturbance}{also}")
+        self.disturbance = disturbance
+        self.runs = runs
 
 
 class RunEngine:
-    """Makes attempts; one for a session.
+    """Takes runs; one for a session.
 
     Args:
-        launcher: how workers start.
-        settings: the slowdown to inject, where real images lie, and how much of the machine others may use.
-        watch: is told how each attempt comes along.
-        largest_batch: the session's search for the batch that fits; None: one of its own.
+        observer: is told how each run progresses.
+        guard: watches the machine while something is timed.
+        data_dir: folder of the TFRecords that imagenet pipelines read.
+        sampled: False: nothing is watched or profiled, as for a smoke run.
     """
 
     def __init__(
-        self, launcher: Launcher, settings: Settings, watch: Watch, largest_batch: LargestBatch | None = None
+        self, observer: Observer, guard: DisturbanceGuard, data_dir: str = "", *, sampled: bool = True
     ) -> None:
-        self._launcher = launcher
-        self._watch = watch
-        self._slowdown = settings.inject_slowdown
-        self._guard = Guard(settings.limits)
-        self._data = settings.data
-        self._largest_batch = largest_batch or LargestBatch(watch)
-        self._examiner = Examiner()
+        self._observer = observer
+        self._guard = guard
+        self._data_dir = data_dir
+        self._sampled = sampled
+        # Another TensorFlow may multiply matrices at another rate.
+        self._profilers: dict[int, StepProfiler] = {}
 
-    def one(self, workload: Workload, topology: Topology, plan: Plan, enough: Enough = lambda _: False) -> Run:
-        """An attempt that settled; says what disturbed it, if anything did, and what its step is made of.
+    def run(
+        self, side: Side, topology: Topology, plan: Plan, *, label: str = "run", enough: Enough = lambda _: False
+    ) -> Run:
+        """One run in a fresh worker; `disturbance` says what it was disturbed by.
 
         Raises:
-            WorkloadError: a name that nobody has, or what these devices can't train.
+            WorkloadError: a name that nobody has, or a workload that these devices can't train.
             NoData, MeasurementError: the workload reads real images, and there are none.
-            MeasurementError: the worker died, hung or raised; `Spoilt`: the throughput never settled; `OutOfMemory`,
-                which names the largest batch that fits.
+            MeasurementError: the worker died, hung or raised; OutOfMemory where memory was short.
         """
-        catalogue.check(workload)
-        assert topology.devices is not None, "take() says which devices"
-        require_possible(workload, topology.devices)
-        catalogue.check_data(workload, self._data)
-        job = Job(
-            workload=workload,
-            devices=topology.devices,
-            slowdown=self._slowdown,
-            data=self._data,
-            cores=topology.host.usable_cores,
-        )
-        tried: list[Run] = []
-        for _ in range(TRIES):
-            try:
-                with naming(topology, workload):
-                    attempt = self._watched(job, plan, enough, topology.host.usable_cores)
-            except OutOfMemory as error:
-                raise self._largest_batch.named(error, self._launcher, job, topology, plan) from None
-            if not attempt.unsettled:
-                return attempt
-            tried.append(attempt)
-        advice = "Free the machine of other work, or give the test more warmup_steps"
-        advice = f"(and so in each of {TRIES} fresh workers). {advice}"
-        raise Spoilt(workload, topology, attempt.unsettled, advice, tried)
+        job = self._job(side, topology)
+        self._observer.begin(label)
+        with self._named(topology, side.workload), closing(side.launcher.start(job, self._observer.phase)) as training:
+            if not self._sampled:
+                return time_windows(training, plan, self._observer, enough)
+            with self._guard.watching(job.devices.gpu_uuids) as seen:
+                run = time_windows(training, plan, self._observer, enough)
+            run = replace(run, environment={**run.environment, **seen.environment}, telemetry=seen.telemetry)
+            if run.disturbance is None:
+                run = self._profiled(side, training, job, run)
+            return replace(run, disturbance=run.disturbance or seen.disturbance)
 
-    def _watched(self, job: Job, plan: Plan, enough: Enough, cores: int) -> Run:
-        """One worker's attempt, with what else went on while it ran."""
+    def pair(
+        self, a: Side, b: Side, topology: Topology, plan: Plan, *, b_first: bool = False, profiled: bool = False
+    ) -> Pair:
+        """A run of each side in two workers at once, their windows interleaved; the ratio is b / a.
+
+        Only for workloads that `can_interleave_windows`.
+
+        Args:
+            a, b: the two sides.
+            topology: what both run on.
+            plan: the steps of each worker.
+            b_first: b takes the first window.
+            profiled: ask each worker what its step spends its time on.
+
+        Raises:
+            as `run`.
+        """
+        sides = {"a": a, "b": b}
+        jobs = {name: self._job(side, topology) for name, side in sides.items()}
+        training: dict[str, TrainingRun] = {}
+        with self._named(topology, a.workload, b.workload), ExitStack() as workers:
+            for name in ("b", "a") if b_first else ("a", "b"):
+                self._observer.begin(name)
+                started = sides[name].launcher.start(jobs[name], self._observer.phase)
+                training[name] = workers.enter_context(closing(started))
+            self._observer.begin("pair")
+            with self._guard.watching(jobs["a"].devices.gpu_uuids) as seen:
+                pair = interleave(training["a"], training["b"], plan, self._observer.phase, b_first=b_first)
+            runs = {"a": pair.a, "b": pair.b}
+            for name, run in runs.items():
+                run = replace(run, telemetry=seen.telemetry, disturbance=seen.disturbance)
+                runs[name] = self._profiled(sides[name], training[name], jobs[name], run) if profiled else run
+            return replace(pair, **runs)
+
+    def _job(self, side: Side, topology: Topology) -> Job:
+        assert topology.devices is not None, "the fixture has refused a topology of which nothing is taken"
+        catalogue.check(side.workload)
+        require_supported(side.workload, topology.devices)
+        if catalogue.reads_data(side.workload):
+            shards(self._data_dir)
+        return Job(
+            workload=side.workload,
+            devices=topology.devices,
+            slowdown=side.slowdown,
+            data_dir=self._data_dir,
+            cores=topology.host.usable_cores,
+            names=catalogue.registered(),
+        )
+
+    def _profiled(self, side: Side, training: TrainingRun, job: Job, run: Run) -> Run:
+        self._observer.phase("step profile")
+        profiler = self._profilers.setdefault(id(side.launcher), StepProfiler())
+        cores = job.cores or 1
+        return replace(run, step_profile=profiler.profile(training, job, cores, run_value(run).images_per_sec))
+
+    @contextmanager
+    def _named(self, topology: Topology, *workloads: Workload) -> Iterator[None]:
+        """Put workload and devices before a worker's error, and take the progress line away."""
         try:
-            with closing(self._launcher.start(job, self._watch.phase)) as run:
-                with self._guard.watching(job.devices.gpu_uuids) as seen:
-                    attempt = run_attempt(run, plan, self._watch, enough)
-                if not attempt.unsettled and plan != SMOKE:
-                    self._watch.phase("parts")
-                    images_per_sec = run_value(attempt).images_per_sec
-                    attempt = replace(attempt, parts=self._examiner.parts(run, job, cores, images_per_sec))
+            yield
+        except MeasurementError as error:
+            ids = " against ".join(dict.fromkeys(workload.id for workload in workloads))
+            text = str(error).removeprefix(f"{ids}: ")  # a strategy names the workload that it can't serve
+            raise type(error)(f"{ids} on {topology.describe()}: {text}") from error
         finally:
-            self._watch.done()
-        known = replace(attempt, environment={**attempt.environment, **seen.environment}, conditions=seen.conditions)
-        return known.disturbed_by(seen.disturbance)
+            self._observer.done()
+
+
+def undisturbed(take: Callable[[], T], *, tries: int = TRIES) -> tuple[T | None, tuple[T, ...]]:
+    """Take runs (or pairs) until nothing disturbs one, at most `tries`.
+
+    Returns the undisturbed one, or None, and those that were disturbed.
+    """
+    discarded: list[T] = []
+    for _ in range(tries):
+        taken = take()
+        if taken.disturbance is None:
+            return taken, tuple(discarded)
+        discarded.append(taken)
+    return None, tuple(discarded)

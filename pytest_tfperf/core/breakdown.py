@@ -1,4 +1,4 @@
-"""Where a measurement's time went: whether its input was the limit, and what of the devices' arithmetic it used."""
+"""The breakdown of a step's time: whether the input was the limit, and how much of the arithmetic rate was used."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.workload import Workload
 
 AT_THE_PIPELINES_RATE = 0.9
-"""Training that takes this much of what its pipeline gives by itself waits for it: both are measured to a few per cent,
-at different moments."""
+"""Training that reaches this fraction of its pipeline's own rate waits for it. Both rates are measured to a few per
+cent, at different times."""
 
 MOST_OF_THE_CORES = 0.5
-"""Where pipeline and training share the cores, the one that takes more of them is the limit."""
+"""Where pipeline and training share the cores, the input is the limit if the pipeline takes more than this fraction."""
 
 TRAINING_PASSES = 3
-"""Forward, and backward to the inputs and to the weights: each as many multiply-adds."""
+"""The forward pass, and the backward pass to the inputs and to the weights: each takes as many multiply-adds."""
 
 
 class Bound(StrEnum):
-    """What more of would make it faster."""
+    """What limits the throughput."""
 
     INPUT = "input-bound"
     COMPUTE = "compute-bound"
 
 
 class Slower(StrEnum):
-    """Which part of a regressed step lost its throughput."""
+    """What slowed down in a step that regressed."""
 
     PIPELINE = "the input pipeline"
     STEP = "the training step"
@@ -41,16 +41,16 @@ class Slower(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breakdown:
-    """Figures of one measurement; None is what is not known.
+    """Where one measurement's time went; None is what is not known.
 
     Args:
-        input: how the steps came by their batches.
-        bound: the limit.
-        pipeline_images_per_sec: what the pipeline gives by itself; the median of the workers'.
-        device_data_images_per_sec: what the same training gives on one batch that lies on the devices; measured after
+        input: how the steps got their batches.
+        bound: what limits the throughput.
+        pipeline_images_per_sec: what the pipeline gives while nothing is trained; the median over workers.
+        device_data_images_per_sec: what the same training gives on one batch that stays on the devices; measured after
             a regression only.
-        multiply_adds_per_image: of a step.
-        products_fraction: of the devices' measured rate of matrix products.
+        multiply_adds_per_image: of a whole step, forward and backward.
+        products_fraction: images/s as a fraction of what the devices' measured rate of matrix products allows.
     """
 
     input: Input
@@ -64,16 +64,16 @@ class Breakdown:
 def breakdown(
     runs: Sequence[Run], images_per_sec: float, workload: Workload, device_data_images_per_sec: float | None = None
 ) -> Breakdown | None:
-    """What the trial's workers found out, held against the throughput; None where none was asked, as in a log."""
-    known = [run.step_profile for run in runs if run.step_profile is not None]
-    if not known:
+    """The breakdown of runs that gave `images_per_sec`; None if none of them was profiled, as in a log."""
+    profiles = [run.step_profile for run in runs if run.step_profile is not None]
+    if not profiles:
         return None
-    work = _median(known, lambda parts: parts.forward_multiply_adds)
-    rate = _median(known, lambda parts: parts.products_multiply_adds_per_sec)
+    work = _median(profiles, lambda profile: profile.forward_multiply_adds)
+    rate = _median(profiles, lambda profile: profile.products_multiply_adds_per_sec)
     return Breakdown(
-        input=known[0].input,
-        bound=_bound(known, images_per_sec),
-        pipeline_images_per_sec=_median(known, lambda parts: parts.pipeline_images_per_sec),
+        input=profiles[0].input,
+        bound=_bound(profiles, images_per_sec),
+        pipeline_images_per_sec=_median(profiles, lambda profile: profile.pipeline_images_per_sec),
         device_data_images_per_sec=device_data_images_per_sec,
         multiply_adds_per_image=None if work is None else round(work * passes(workload)),
         products_fraction=products_fraction(work, rate, images_per_sec, workload),
@@ -81,32 +81,33 @@ def breakdown(
 
 
 def passes(workload: Workload) -> int:
-    """How many times a step of it takes the multiply-adds of a forward pass."""
+    """How many times a step takes the multiply-adds of a forward pass."""
     return 1 if workload.forward_only else TRAINING_PASSES
 
 
 def products_fraction(
     forward_multiply_adds: float | None, rate: float | None, images_per_sec: float, workload: Workload
 ) -> float | None:
-    """The share that `images_per_sec` takes of a rate of matrix products; None where either isn't known."""
+    """The fraction of a rate of matrix products that `images_per_sec` needs; None if work or rate is unknown."""
     if forward_multiply_adds is None or rate is None:
         return None
     return forward_multiply_adds * passes(workload) * images_per_sec / rate
 
 
 def slower_part(found: Breakdown, images_per_sec: float, reference: float) -> Slower | None:
-    """Which part lost its throughput, where `images_per_sec` fell below `reference`; None where that is not known.
+    """What slowed down if the throughput fell from `reference` to `images_per_sec`; None if that is not known.
 
-    No part was ever slower than the whole: when the reference was measured, each gave at least as much by itself. A
-    part that gives less tonight has slowed down. The line is drawn midway, as all three figures are of short runs.
+    When the reference was measured, pipeline and training step by themselves each gave at least as much as both
+    together. A part that now gives less has slowed down. The threshold is the geometric mean of the two throughputs,
+    because all figures come from short runs.
     """
     if found.input is not Input.FETCHED:
         return Slower.STEP if found.input is Input.RESIDENT else Slower.PIPELINE
     pipeline, step = found.pipeline_images_per_sec, found.device_data_images_per_sec
     if pipeline is None or step is None:
         return None
-    midway = math.sqrt(images_per_sec * reference)
-    match pipeline < midway, step < midway:
+    threshold = math.sqrt(images_per_sec * reference)
+    match pipeline < threshold, step < threshold:
         case True, True:
             return Slower.BOTH
         case True, False:
@@ -117,19 +118,19 @@ def slower_part(found: Breakdown, images_per_sec: float, reference: float) -> Sl
             return Slower.TOGETHER
 
 
-def _bound(known: Sequence[StepProfile], images_per_sec: float) -> Bound | None:
-    if known[0].input is not Input.FETCHED:
-        return Bound.COMPUTE if known[0].input is Input.RESIDENT else Bound.INPUT
-    rate = _median(known, lambda parts: parts.pipeline_images_per_sec)
+def _bound(profiles: Sequence[StepProfile], images_per_sec: float) -> Bound | None:
+    if profiles[0].input is not Input.FETCHED:
+        return Bound.COMPUTE if profiles[0].input is Input.RESIDENT else Bound.INPUT
+    rate = _median(profiles, lambda profile: profile.pipeline_images_per_sec)
     if rate is None:
         return None
-    cores = _median(known, lambda parts: parts.cores)
-    busy = _median(known, lambda parts: parts.pipeline_core_seconds_per_image)
-    share = 0.0 if cores is None or busy is None else busy * images_per_sec / cores
+    cores = _median(profiles, lambda profile: profile.cores)
+    core_seconds = _median(profiles, lambda profile: profile.pipeline_core_seconds_per_image)
+    share = 0.0 if cores is None or core_seconds is None else core_seconds * images_per_sec / cores
     waits = images_per_sec >= AT_THE_PIPELINES_RATE * rate
     return Bound.INPUT if waits or share > MOST_OF_THE_CORES else Bound.COMPUTE
 
 
-def _median(known: Sequence[StepProfile], fact: Callable[[StepProfile], float | None]) -> float | None:
-    told = [value for parts in known if (value := fact(parts)) is not None]
-    return statistics.median(told) if told else None
+def _median(profiles: Sequence[StepProfile], figure: Callable[[StepProfile], float | None]) -> float | None:
+    known = [value for profile in profiles if (value := figure(profile)) is not None]
+    return statistics.median(known) if known else None

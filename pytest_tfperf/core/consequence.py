@@ -8,17 +8,19 @@ from typing import Final
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.settings import Settings
 
 EXIT_GREEN: Final = 0
 EXIT_REGRESSED: Final = 1
 """pytest's own status for failed tests."""
 
 EXIT_USAGE: Final = 4
-"""pytest's own for what can't be asked for."""
+"""pytest's own status for a wrong command line."""
 
 EXIT_NOT_MEASURED: Final = 6
 """Nothing regressed as far as is known, but something could not be measured; pytest itself uses 0 to 5."""
+
+EXIT_MACHINE: Final = 7
+"""No test regressed, but the machine itself is slower than when its baselines were recorded."""
 
 
 class Consequence(StrEnum):
@@ -31,49 +33,60 @@ class Consequence(StrEnum):
     ERRORS = "errors"
 
 
-def outcome_of(judged: Measurement | Comparison) -> Outcome | None:
+def outcome_of(result: Measurement | Comparison) -> Outcome | None:
     """The outcome; None where it was only measured."""
-    if isinstance(judged, Comparison):
-        return judged.outcome
-    return judged.verdict.outcome if judged.verdict else None
+    if isinstance(result, Comparison):
+        return result.outcome
+    return result.verdict.outcome if result.verdict else None
 
 
-def consequence(judged: Measurement | Comparison, settings: Settings) -> Consequence:
-    """What an outcome does to its test; what was only measured passes."""
-    match outcome_of(judged):
+def consequence(result: Measurement | Comparison, *, require_baseline: bool, strict: bool) -> Consequence:
+    """What an outcome does to its test; what was only measured passes.
+
+    Args:
+        result: what a call of the test gave.
+        require_baseline: `--tfperf-require-baseline`, the nightly gate.
+        strict: `--tfperf-strict`.
+    """
+    match outcome_of(result):
         case None:
             return Consequence.PASSES
         case Outcome.PASS | Outcome.IMPROVED:
-            return Consequence.FAILS if settings.require_baseline and _above_a_floor(judged) else Consequence.PASSES
+            return Consequence.FAILS if require_baseline and _is_above_floor(result) else Consequence.PASSES
         case Outcome.REGRESSED:
             return Consequence.FAILS
         case Outcome.INCONCLUSIVE:
-            return Consequence.FAILS if settings.strict else Consequence.WARNS
+            return Consequence.FAILS if strict else Consequence.WARNS
         case Outcome.NO_BASELINE:
-            return Consequence.FAILS if settings.require_baseline else Consequence.SKIPS
+            return Consequence.FAILS if require_baseline else Consequence.SKIPS
         case Outcome.INVALID:
             return Consequence.ERRORS
 
 
-def _above_a_floor(judged: Measurement | Comparison) -> bool:
-    """Whether a document's figure for weaker GPUs is all that it was held against: that is no baseline of this machine.
+def _is_above_floor(result: Measurement | Comparison) -> bool:
+    """Whether all that it was judged against is a document's figure for weaker GPUs: no baseline of this machine.
 
-    A machine that lost a GPU has another key, and would else pass against the documents every night.
+    A machine that lost a GPU has another key, and would otherwise pass against the documents in every session.
     """
-    return isinstance(judged, Measurement) and judged.verdict is not None and judged.verdict.floor
+    return isinstance(result, Measurement) and result.verdict is not None and result.verdict.is_floor
 
 
-def exit_status(status: int, *, failed: int, not_measured: int, measured_nothing: bool = False) -> int:
-    """The session's status: "regressed" and "could not measure" differ.
+def exit_status(
+    status: int, *, failed: int, not_measured: int, measured_nothing: bool = False, machine_slower: bool = False
+) -> int:
+    """The session's status: "regressed", "could not measure" and "the machine is slower" differ.
 
     Args:
         status: pytest's own: 1 where any test failed or errored, 0 where all is well.
         failed: tests that failed by assertion, a regression among them.
-        not_measured: tests that ended in a MeasurementError.
-        measured_nothing: a nightly gate selected throughput tests, and not one came to a measurement.
+        not_measured: tests that ended in an error because they could not be measured.
+        measured_nothing: a nightly gate selected throughput tests, and none of them measured anything.
+        machine_slower: the session's verdict on the machine is REGRESSED.
     """
-    if status == EXIT_REGRESSED and not failed and not_measured:
-        return EXIT_NOT_MEASURED
-    if status == EXIT_GREEN and measured_nothing:
+    if status not in (EXIT_GREEN, EXIT_REGRESSED) or failed:
+        return status
+    if machine_slower:
+        return EXIT_MACHINE
+    if not_measured or (status == EXIT_GREEN and measured_nothing):
         return EXIT_NOT_MEASURED
     return status

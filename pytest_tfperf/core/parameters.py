@@ -1,7 +1,7 @@
-"""What a test's parameters say that can't be: known at collection, without TensorFlow and before anything is measured.
+"""Parameters of tests that can't be valid: found at collection, without TensorFlow, before anything is measured.
 
-Only what stands by itself is looked at. Whether two values suit each other is the body's to say, which may leave a
-combination out; and a value of another type than the word's may be a key to something of the test's own.
+Each parameter is checked by itself. Whether two values suit each other is for the test's body to decide, because it may
+skip a combination. A value of an unexpected type may be a key to something of the test's own, and is not checked.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 
 from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload, checked
 from pytest_tfperf.errors import TfperfError
 
 _NUMBERS = ("batch_size", "num_packs", "steps", "warmup_steps", "tolerance")
-_FLAGS = ("tf32", "xla", "forward_only")  # True and False are right, and "on" may be a test's own word for one
+_FLAGS = ("tf32", "xla", "forward_only")  # True and False are valid, and "on" may be a test's own word for one
 _WORDS = tuple(field.name for field in fields(Workload) if field.name not in (*_NUMBERS, *_FLAGS))
 _RESOLVE: dict[str, Callable[[str], str]] = {
     "model": catalogue.resolve_model,
@@ -24,13 +25,13 @@ _RESOLVE: dict[str, Callable[[str], str]] = {
 
 
 def faults(parameters: Mapping[str, object]) -> list[str]:
-    """A sentence for each value that no workload, or no call of `throughput`'s, could have; it lists the good ones.
+    """One sentence for each invalid value; it lists the valid ones.
 
-    Looked at are parameters that are a `Workload`, and those that are named as a workload's field or as `steps`,
-    `warmup_steps` or `tolerance`.
+    Checked are `Workload`s, and parameters that are named as one of its fields or as `steps`, `warmup_steps` or
+    `tolerance`.
     """
-    found: dict[str, None] = {}
-    for name, value in _named(parameters):
+    found: dict[str, None] = {}  # a set that keeps the order
+    for name, value in _checkable(parameters):
         try:
             _check(name, value)
         except TfperfError as error:
@@ -38,7 +39,7 @@ def faults(parameters: Mapping[str, object]) -> list[str]:
     return list(found)
 
 
-def _named(parameters: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+def _checkable(parameters: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     for name, value in parameters.items():
         if isinstance(value, Workload):
             yield from (("model", value.model), ("input_pipeline", value.input_pipeline))
@@ -48,10 +49,8 @@ def _named(parameters: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 
 def _check(name: str, value: object) -> None:
     if name == "tolerance":
-        Tolerance.of(value)  # type: ignore[arg-type]  # what it must be is what is asked
+        Tolerance.of(value)  # type: ignore[arg-type]  # its type is what is checked
     elif name in ("steps", "warmup_steps"):
-        from pytest_tfperf.bench.windows import Plan  # of no use to a session that names no steps
-
         Plan(**{name: value})  # type: ignore[arg-type]  # as above
     else:
         checked(name, value)

@@ -1,4 +1,4 @@
-"""Which workloads these devices can't train: known before a worker starts, and without TensorFlow."""
+"""Which workloads given devices can't train; known without TensorFlow, before a worker starts."""
 
 from __future__ import annotations
 
@@ -7,61 +7,62 @@ from pytest_tfperf.core.workload import AllReduce, ParameterDevice, Trainer, Var
 from pytest_tfperf.errors import WorkloadError
 
 
-def require_possible(workload: Workload, devices: Devices) -> None:
-    """Return where `devices`, from `Topology.take`, can train `workload`.
+def require_supported(workload: Workload, devices: Devices) -> None:
+    """Return if `devices`, from `Topology.take`, can train `workload`.
 
     Raises:
-        WorkloadError: an all-reduce, a place for the parameters or a use of XLA that isn't for them; says what is.
+        WorkloadError: they lack what its all-reduce, parameter device or XLA needs; says which choices work.
     """
-    if why := _no_all_reduce(workload, devices) or _no_place(workload, devices) or _no_xla(workload, devices):
-        raise WorkloadError(f"{workload.id}: {why}")
+    fault = (
+        _all_reduce_fault(workload, devices)
+        or _parameter_device_fault(workload, devices)
+        or _xla_fault(workload, devices)
+    )
+    if fault:
+        raise WorkloadError(f"{workload.id}: {fault}")
 
 
-def _no_all_reduce(workload: Workload, devices: Devices) -> str:
+def _all_reduce_fault(workload: Workload, devices: Devices) -> str:
     if workload.all_reduce is AllReduce.NCCL and devices.kind is not DeviceKind.GPU:
         return (
-            f"all_reduce='nccl' needs GPUs, and what is taken are {_cpus(devices)}; "
+            f"all_reduce='nccl' needs GPUs, and this test runs on {_cpus(devices)}; "
             "on CPUs use all_reduce='copy' or 'hierarchical'"
         )
     if workload.all_reduce is AllReduce.NCCL and devices.split and devices.count > 1:
         return (
-            "all_reduce='nccl' needs a GPU of its own for each replica, and one is split here; "
+            "all_reduce='nccl' needs a GPU for each replica, and here one GPU is split; "
             "leave out --tfperf-split-gpu, or use all_reduce='copy' or 'hierarchical'"
         )
     if workload.all_reduce is AllReduce.HIERARCHICAL and devices.count > 1 and devices.count % 2:
-        # TensorFlow's cross_device_utils adds up two halves of n // 2 replicas each, and says nothing of the last.
+        # TensorFlow's cross_device_utils sums two halves of n // 2 replicas each, and silently drops the last one.
         return (
             f"all_reduce='hierarchical' needs an even number of devices, and there are {devices.count}: "
-            "TensorFlow would leave one's gradients out; use all_reduce='copy' or 'nccl'"
+            "TensorFlow would ignore the gradients of one; use all_reduce='copy' or 'nccl'"
         )
     return ""
 
 
-def _no_place(workload: Workload, devices: Devices) -> str:
+def _parameter_device_fault(workload: Workload, devices: Devices) -> str:
     if workload.local_parameter_device is ParameterDevice.GPU and devices.kind is not DeviceKind.GPU:
         return (
-            f"local_parameter_device='gpu' needs GPUs, and what is taken are {_cpus(devices)}; "
+            f"local_parameter_device='gpu' needs GPUs, and this test runs on {_cpus(devices)}; "
             "leave it out to keep the parameters on the CPU"
         )
     return ""
 
 
-def _no_xla(workload: Workload, devices: Devices) -> str:
+def _xla_fault(workload: Workload, devices: Devices) -> str:
     if not workload.xla:
         return ""
-    if workload.variable_update is VariableUpdate.PARAMETER_SERVER and not _holds_its_parameters(workload, devices):
-        return (
-            "XLA can't compile a step whose variables lie on another device; use variable_update='replicated' with it"
-        )
+    on_one_device = (
+        devices.count == 1 and devices.kind.value.lower() == workload.local_parameter_device.value
+    )  # a parameter server that is one device trains the variables that it keeps
+    if workload.variable_update is VariableUpdate.PARAMETER_SERVER and not on_one_device:
+        return "XLA can't compile a step whose variables are on another device; use variable_update='replicated'"
     if workload.trainer is Trainer.KERAS and devices.count > 1:
-        return "model.fit compiles the update too, and replicas can't meet inside XLA; use trainer='loop'"
+        return "model.fit also compiles the update, and XLA can't exchange gradients; use trainer='loop'"
     return ""
 
 
-def _holds_its_parameters(workload: Workload, devices: Devices) -> bool:
-    """Whether a parameter server is one device, that trains what it keeps."""
-    return devices.count == 1 and devices.kind.value.lower() == workload.local_parameter_device.value
-
-
 def _cpus(devices: Devices) -> str:
-    return f"{devices.count} virtual CPU devices" if devices.count > 1 else "the CPUs"
+    return f"{devices.count} virtual CPU devices" if devices.count > 1 else "the CPU"

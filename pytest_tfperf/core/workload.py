@@ -1,4 +1,4 @@
-"""What to train: the `Workload` noun, its readable id, and the closed choices it is made of."""
+"""What to train: the `Workload`, its readable id, and the enums of its fields."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class VariableUpdate(StrEnum):
 
     REPLICATED = "replicated"
     PARAMETER_SERVER = "parameter_server"
-    INDEPENDENT = "independent"  # no exchange: each replica trains a copy of its own
-    HOROVOD = "horovod"  # a process for each GPU; so far only in published figures and replayed logs
+    INDEPENDENT = "independent"  # nothing is exchanged: each replica trains its own copy
+    HOROVOD = "horovod"  # one process for each GPU; only in published figures and replayed logs
 
 
 class AllReduce(StrEnum):
-    """How `replicated` sums gradients: copies to one device, along the links' hierarchy, or NCCL."""
+    """How `replicated` sums gradients: on one device, along the hierarchy of links, or by NCCL."""
 
     COPY = "copy"
     HIERARCHICAL = "hierarchical"
@@ -28,7 +28,7 @@ class AllReduce(StrEnum):
 
 
 class ParameterDevice(StrEnum):
-    """Where `parameter_server` keeps the variables: the host's memory, or the first GPU's."""
+    """Where `parameter_server` keeps the variables: in the host's memory, or in the first GPU's."""
 
     CPU = "cpu"
     GPU = "gpu"
@@ -43,14 +43,14 @@ class Precision(StrEnum):
 
 
 class Optimizer(StrEnum):
-    """tf_cnn_benchmarks' optimizers: plain gradient descent, or with Nesterov's momentum of 0.9."""
+    """tf_cnn_benchmarks' optimizers: plain gradient descent, or with Nesterov momentum of 0.9."""
 
     SGD = "sgd"
     MOMENTUM = "momentum"
 
 
 class Trainer(StrEnum):
-    """`loop` is our compiled window of steps; `keras` is `model.fit`."""
+    """`loop` compiles a window of steps into one call; `keras` is `model.fit`."""
 
     LOOP = "loop"
     KERAS = "keras"
@@ -67,13 +67,13 @@ _ID = re.compile(
     rf"-(?P<input_pipeline>{_NAME}?)"  # lazy: "packs4" is no part of the name
     rf"(?:-packs(?P<num_packs>[1-9][0-9]{{0,2}}))?"
 )
-# What stands where an id has its variable update, whatever it is.
-_UPDATE_PLACE = re.compile(rf"(?:{_NAME}?)-b[1-9][0-9]{{0,8}}-(?P<word>[^-]{{1,40}})(?:-.*)?")
+# An id with any word as its variable update, to name the word if it is unknown.
+_ID_WITH_ANY_UPDATE = re.compile(rf"(?:{_NAME}?)-b[1-9][0-9]{{0,8}}-(?P<word>[^-]{{1,40}})(?:-.*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One thing to train; equal workloads have equal ids and compare with the same baselines.
+    """One thing to train; equal workloads have equal ids and share their baselines.
 
     Args:
         model: a name from `catalogue.models()`, or `"package.module:function"`, a function without
@@ -83,18 +83,18 @@ class Workload:
         variable_update: tf_cnn_benchmarks' flag of that name.
         all_reduce: how `replicated` sums gradients; the other updates have no such choice.
         num_packs: tensors that the gradients are packed into before `hierarchical` or `nccl` sums them
-            (tf_cnn_benchmarks' gradient_repacking); 0: each gradient by itself.
+            (tf_cnn_benchmarks' gradient_repacking); 0: gradients are summed one by one.
         local_parameter_device: where `parameter_server` keeps the variables (tf_cnn_benchmarks' flag of that name).
         precision: Keras' dtype policy.
-        tf32: let GPUs that have TF32 (compute capability 8.0 on) round float32 factors to it, as TensorFlow does.
+        tf32: let GPUs with TF32 (compute capability 8.0 or higher) round float32 factors to it, TensorFlow's default.
         xla: compile the step with XLA.
-        optimizer: what takes a step down the gradient.
-        trainer: our loop or Keras' `fit`.
+        optimizer: how gradients update the variables.
+        trainer: the package's own loop, or Keras' `fit`.
         forward_only: inference instead of training.
 
     Raises:
-        WorkloadError: a choice that does not exist (the good ones are listed), a batch below 1, or choices that
-            contradict each other.
+        WorkloadError: an unknown choice (the known ones are listed), a batch below 1, or choices that contradict each
+            other.
     """
 
     model: str
@@ -114,38 +114,36 @@ class Workload:
     def __post_init__(self) -> None:
         for field in fields(self):
             object.__setattr__(self, field.name, checked(field.name, getattr(self, field.name)))
-        if self.variable_update is not VariableUpdate.REPLICATED and self.all_reduce is not AllReduce.COPY:
+        update = self.variable_update
+        if update is not VariableUpdate.REPLICATED and self.all_reduce is not AllReduce.COPY:
             raise WorkloadError(
-                f"all_reduce={self.all_reduce.value!r} says how variable_update='replicated' sums gradients; "
-                f"{self.variable_update.value!r} has no such choice: leave it out"
+                f"all_reduce={self.all_reduce.value!r} is a choice of variable_update='replicated'; "
+                f"leave it out with {update.value!r}"
             )
-        if self.trainer is Trainer.KERAS and (self.forward_only or self.variable_update is VariableUpdate.INDEPENDENT):
+        if self.trainer is Trainer.KERAS and (self.forward_only or update is VariableUpdate.INDEPENDENT):
             raise WorkloadError(
-                "trainer='keras' trains, and has all replicas exchange their gradients; use trainer='loop' with "
+                "trainer='keras' always trains, and its replicas exchange gradients; use trainer='loop' with "
                 f"{'forward_only' if self.forward_only else 'independent'!r}"
             )
         if self.forward_only and self.optimizer is not Optimizer.SGD:
             raise WorkloadError(
-                f"optimizer={self.optimizer.value!r} has nothing to do where forward_only=True: leave it out"
+                f"optimizer={self.optimizer.value!r} has no effect with forward_only=True: leave it out"
             )
         if self.num_packs and self.all_reduce is AllReduce.COPY:
             raise WorkloadError(
-                f"num_packs={self.num_packs} packs what all_reduce='hierarchical' or 'nccl' sends; "
-                "'copy' sends each gradient by itself: choose one of them, or leave it out"
+                f"num_packs={self.num_packs} packs gradients for all_reduce='hierarchical' or 'nccl'; 'copy' sums them "
+                "one by one: choose another all_reduce, or leave num_packs out"
             )
-        if (
-            self.local_parameter_device is not ParameterDevice.CPU
-            and self.variable_update is not VariableUpdate.PARAMETER_SERVER
-        ):
+        on_gpu = self.local_parameter_device is ParameterDevice.GPU
+        if on_gpu and update is not VariableUpdate.PARAMETER_SERVER:
             raise WorkloadError(
-                f"local_parameter_device={self.local_parameter_device.value!r} says where "
-                f"variable_update='parameter_server' keeps the variables; {self.variable_update.value!r} has no such "
-                "choice: leave it out"
+                "local_parameter_device='gpu' is a choice of variable_update='parameter_server'; "
+                f"leave it out with {update.value!r}"
             )
 
     @property
     def id(self) -> str:
-        """Readable, stable and unique: defaults beyond the first four parts are left out.
+        """Readable, stable and unique; beyond the first four words it names only what is not the default.
 
         >>> Workload(model="resnet50", batch_size=64).id
         'resnet50-b64-replicated-device'
@@ -171,33 +169,21 @@ class Workload:
         for word, value in reversed(_SUFFIXES.items()):
             if rest.endswith(f"-{word}"):
                 rest, choices = rest.removesuffix(f"-{word}"), choices | value
-        workload = cls._from_id(rest, choices)
-        if workload is None:
+        match = re.fullmatch(_ID, rest)
+        if match is None:
             raise WorkloadError(
-                f"{id[:80]!r} is not a workload id: {_unknown_update(id) or 'it'} reads model-bBATCH-"
+                f"{id[:80]!r} is not a workload id: {_unknown_update(id)}an id reads model-bBATCH-"
                 "VARIABLE_UPDATE-INPUT_PIPELINE, then what is not the default, as in 'resnet50-b64-replicated-device'"
             )
-        if workload.id != id:  # "copy" spelt out, or words out of their order: two rows for one workload
-            raise WorkloadError(
-                f"{id!r} is not how workload ids are written: write {workload.id!r}, or no test finds it"
-            )
+        choices |= {name: value for name, value in match.groupdict().items() if value is not None}
+        choices |= {name: int(choices[name]) for name in ("batch_size", "num_packs") if name in choices}
+        workload = cls(**choices)
+        if workload.id != id:  # "copy" spelt out, or words in another order: one workload would have two rows
+            raise WorkloadError(f"{id!r} is not the canonical id of this workload: write {workload.id!r}")
         return workload
 
-    @classmethod
-    def _from_id(cls, id: str, choices: dict[str, Any]) -> Self | None:
-        match = re.fullmatch(_ID, id)
-        if match is None:
-            return None
-        named: dict[str, Any] = {k: v for k, v in match.groupdict().items() if v is not None}
-        numbers: dict[str, Any] = {field: int(named[field]) for field in ("batch_size", "num_packs") if field in named}
-        return cls(**named | numbers | choices)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for the worker; `Workload(**workload.to_json())` is the workload again."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
-
     def with_(self, **changes: Any) -> Self:
-        """A copy with some fields changed, checked like a new one."""
+        """A copy with some fields changed; raises WorkloadError as the class does."""
         return replace(self, **changes)
 
     def __str__(self) -> str:
@@ -213,7 +199,7 @@ _CHOICES: dict[str, type[StrEnum]] = {
     "trainer": Trainer,
 }
 
-# The words that an id ends with, after the packs and in this order, for what is not the default.
+# The words that end an id, after the packs and in this order, and the choices that they stand for.
 _SUFFIXES: dict[str, dict[str, Any]] = {
     "parameters_on_gpu": {"local_parameter_device": ParameterDevice.GPU},
     "mixed_float16": {"precision": Precision.MIXED_FLOAT16},
@@ -225,23 +211,23 @@ _SUFFIXES: dict[str, dict[str, Any]] = {
     "forward_only": {"forward_only": True},
 }
 
-# Words that a pipeline's name must not hold, or two workloads would have one id.
+# Words that a pipeline's name must not contain, because two workloads would then have one id.
 _RESERVED = frozenset(_SUFFIXES) | frozenset(AllReduce)
 
 
 def _unknown_update(id: str) -> str:
-    """Where it is this word that makes no id: what is wrong with it, up to the words "an id"; else ""."""
-    match = re.fullmatch(_UPDATE_PLACE, id)
+    """If the variable update is the word that makes `id` invalid: a sentence's beginning that says so; else ""."""
+    match = re.fullmatch(_ID_WITH_ANY_UPDATE, id)
     if match is None or match["word"] in list(VariableUpdate):
         return ""
-    return one_of("variable_update", match["word"], VariableUpdate).rstrip(".") + "; an id"
+    return one_of("variable_update", match["word"], VariableUpdate).rstrip(".") + "; "
 
 
 def checked(field: str, value: Any) -> Any:
-    """A field's value as a workload keeps it.
+    """A field's value in the field's type; the other fields are not looked at.
 
     Raises:
-        WorkloadError: what the field can't hold, whatever the others say; lists or describes what it can.
+        WorkloadError: the field can't have this value; lists or describes the values that it can have.
     """
     if field in _CHOICES:
         return _choice(field, _CHOICES[field], value)
@@ -263,12 +249,12 @@ def checked(field: str, value: Any) -> Any:
 def _require_name(field: str, value: Any) -> None:
     if not isinstance(value, str) or not re.fullmatch(_NAME, value):
         raise WorkloadError(
-            f"{field}={value!r} is not a name: give a registered one such as "
+            f"{field}={value!r} is not a name: give a known one such as "
             f"{'resnet50' if field == 'model' else 'device'!r}, or 'package.module:function'"
         )
     if field == "input_pipeline" and ":" not in value and (taken := set(filter(_is_reserved, value.split("-")))):
         raise WorkloadError(
-            f"input_pipeline={value!r}: {', '.join(sorted(taken))} means something else "
+            f"input_pipeline={value!r}: {', '.join(sorted(taken))} has another meaning "
             "in a workload's id: give the pipeline a name without it"
         )
     if field == "model" and any(re.fullmatch(r"b[0-9]+", word) for word in value.split("-")[1:]):

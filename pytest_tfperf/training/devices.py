@@ -1,46 +1,46 @@
-"""What TensorFlow is to see, said before it touches any device."""
+"""Which devices TensorFlow uses, and with how many threads; configured before it touches any of them."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import NotEnoughDevices, WorkloadError
-from pytest_tfperf.training.architectures import left_out
 
-# What stays free on a GPU that is split: CUDA's own context and the libraries' workspaces live outside the limits, as
-# does what an allocator rounds up.
-_MIB_KEPT_FREE = 1024
-_FRACTION_KEPT_FREE = 0.05
-_MIB_WHERE_UNKNOWN = 4096
+# What stays free on a GPU that is split: the limits of its parts do not include CUDA's context, the libraries'
+# workspaces, and what the allocator rounds up.
+_RESERVED_MIB = 1024
+_RESERVED_FRACTION = 0.05
+_MIB_IF_UNKNOWN = 4096
 
 
-def keep_to_quota(cores: int | None) -> None:
-    """Where a container's quota leaves fewer cores than the affinity says, run no more threads than these.
+def limit_threads(cores: int | None) -> None:
+    """Run at most `cores` threads if that is fewer than the affinity allows; call it before a device is touched.
 
-    TensorFlow counts the cores of the affinity. More threads than the quota use it up early in each period of 100 ms,
-    and all of them stand still for the rest. Must run before anything touches a device.
+    TensorFlow takes as many threads as the affinity has cores. If a container's quota is smaller, they use it up early
+    in each period of 100 ms, and all of them stop for the rest of it.
     """
     if cores is not None and cores < len(os.sched_getaffinity(0)):
         tf.config.threading.set_intra_op_parallelism_threads(cores)
         tf.config.threading.set_inter_op_parallelism_threads(cores)
 
 
-def cores_for_threads() -> int:
-    """How many threads of ours may compute at once."""
+def max_threads() -> int:
+    """How many threads of this process may compute at once."""
     return tf.config.threading.get_intra_op_parallelism_threads() or len(os.sched_getaffinity(0))
 
 
 def configure(devices: Devices) -> list[str]:
-    """Make `devices.count` logical devices and return their names, such as "CPU:0", one for each replica.
+    """Make `devices.count` logical devices; returns their names, such as "CPU:0", one for each replica.
 
-    Must run before anything touches a device. Which GPUs the process can see is the launcher's business
-    (CUDA_VISIBLE_DEVICES holds `devices.gpu_uuids`, in their order).
+    Call it before any device is touched. The launcher decides which GPUs the process sees: CUDA_VISIBLE_DEVICES lists
+    `devices.gpu_uuids` in their order.
 
     Raises:
-        NotEnoughDevices: TensorFlow sees fewer devices than `devices` asks for.
+        NotEnoughDevices: TensorFlow sees fewer devices than `devices` needs.
         WorkloadError: the devices were in use already, so that they can't be configured any more.
     """
     if devices.count < 1:
@@ -52,7 +52,34 @@ def configure(devices: Devices) -> list[str]:
             f"devices can't be configured any more: {e}. "
             "Call configure() once in a process, before any other TensorFlow code"
         ) from e
-    return _names(devices)
+    logical = tf.config.list_logical_devices(devices.kind.value)
+    if len(logical) < devices.count:
+        raise NotEnoughDevices(_too_few(devices, devices.count, len(logical)))
+    return [f"{devices.kind.value}:{i}" for i in range(devices.count)]
+
+
+def missing_kernels() -> str:
+    """A sentence about the first visible GPU that this build of TensorFlow has no kernels for; "" if there is none."""
+    built_for = _built_for()
+    for gpu in tf.config.get_visible_devices("GPU"):
+        capability = tf.config.experimental.get_device_details(gpu).get("compute_capability")
+        if built_for and capability and not has_kernels(built_for, capability):
+            return (
+                f"{gpu.name.rpartition('device:')[2]} has compute capability {capability[0]}.{capability[1]}, and "
+                f"this TensorFlow {tf.__version__} was built for {', '.join(built_for)}: "
+                "install one that was built for this GPU"
+            )
+    return ""
+
+
+def has_kernels(built_for: Sequence[str], capability: tuple[int, int]) -> bool:
+    """Whether a GPU of this compute capability runs code of the build without compiling it first.
+
+    sm_80 runs on 8.0 to 8.9, compute_90 on 9.x. For newer GPUs TensorFlow compiles compute_90 when a kernel is first
+    used, which takes up to half an hour and does not work for all of it: that counts as "no".
+    """
+    codes = (_capability(code) for code in built_for)
+    return any(major == capability[0] and minor <= capability[1] for major, minor in codes)
 
 
 def _configure_cpus(devices: Devices) -> None:
@@ -69,9 +96,8 @@ def _configure_gpus(devices: Devices) -> None:
         raise NotEnoughDevices(_too_few(devices, needed, len(physical)))
     tf.config.set_visible_devices(physical[:needed], "GPU")
     if devices.split:
-        limit = _mib_for_each(devices)
-        parts = [tf.config.LogicalDeviceConfiguration(memory_limit=limit)] * devices.count
-        tf.config.set_logical_device_configuration(physical[0], parts)
+        part = tf.config.LogicalDeviceConfiguration(memory_limit=_mib_for_each(devices))
+        tf.config.set_logical_device_configuration(physical[0], [part] * devices.count)
         return
     for gpu in physical[:needed]:
         # Without growth TensorFlow takes all of the memory, and a second worker on the same GPU dies.
@@ -79,12 +105,11 @@ def _configure_gpus(devices: Devices) -> None:
 
 
 def _mib_for_each(devices: Devices) -> int:
-    """MiB of the GPU's memory for each logical device."""
-    free = _gpu_mib(devices)
-    return max(256, (free - max(_MIB_KEPT_FREE, int(free * _FRACTION_KEPT_FREE))) // devices.count)
+    free = _free_mib(devices)
+    return max(256, (free - max(_RESERVED_MIB, int(free * _RESERVED_FRACTION))) // devices.count)
 
 
-def _gpu_mib(devices: Devices) -> int:
+def _free_mib(devices: Devices) -> int:
     # tf.config.experimental.get_memory_info would initialise the GPU, after which it can't be split.
     try:
         import pynvml
@@ -98,22 +123,36 @@ def _gpu_mib(devices: Devices) -> int:
             return int(pynvml.nvmlDeviceGetMemoryInfo(handle).free) >> 20
         finally:
             pynvml.nvmlShutdown()
-    except Exception:  # NVML has a dozen error types, and a worker without it can still split, by a modest guess.
-        return _MIB_WHERE_UNKNOWN
-
-
-def _names(devices: Devices) -> list[str]:
-    logical = tf.config.list_logical_devices(devices.kind.value)
-    if len(logical) < devices.count:
-        raise NotEnoughDevices(_too_few(devices, devices.count, len(logical)))
-    return [f"{devices.kind.value}:{i}" for i in range(devices.count)]
+    except Exception:  # NVML has a dozen error types, and without it a small estimate still works
+        return _MIB_IF_UNKNOWN
 
 
 def _too_few(devices: Devices, needed: int, seen: int) -> str:
-    asked = f" ({', '.join(devices.gpu_uuids)})" if devices.gpu_uuids else ""
-    return f"TensorFlow {tf.__version__} sees {seen} {devices.kind.value} device(s), {needed} asked for{asked}. " + (
-        "Is this TensorFlow built for CUDA (pip install 'tensorflow[and-cuda]'), and does its log say that the driver "
-        "or a CUDA library is missing?" + left_out()
-        if devices.kind is DeviceKind.GPU
-        else "Were virtual devices configured earlier in this process?"
+    named = f" ({', '.join(devices.gpu_uuids)})" if devices.gpu_uuids else ""
+    fact = f"TensorFlow {tf.__version__} sees {seen} {devices.kind.value} device(s), and {needed} are needed{named}. "
+    if devices.kind is DeviceKind.CPU:
+        return fact + "Were virtual devices configured earlier in this process?"
+    return (
+        f"{fact}Is this TensorFlow built for CUDA (pip install 'tensorflow[and-cuda]'), and does its log say that the "
+        f"driver or a CUDA library is missing?{_ignored_gpus()}"
     )
+
+
+def _ignored_gpus() -> str:
+    built_for = _built_for()
+    if not built_for:
+        return ""
+    return (
+        f" It was built for {', '.join(built_for)}, and ignores older GPUs without an error. A driver too old for its "
+        f"CUDA {tf.sysconfig.get_build_info().get('cuda_version', '')} hides every GPU"
+    )
+
+
+def _built_for() -> list[str]:
+    return list(tf.sysconfig.get_build_info().get("cuda_compute_capabilities", []))
+
+
+def _capability(code: str) -> tuple[int, int]:
+    """ "sm_89" and "compute_120" are 8.9 and 12.0; "sm_90a" is 9.0."""
+    digits = "".join(letter for letter in code if letter.isdigit())
+    return int(digits[:-1] or 0), int(digits[-1:] or 0)

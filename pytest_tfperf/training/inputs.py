@@ -1,19 +1,17 @@
-"""What an input pipeline is asked for, and how what it returns reaches the replicas."""
+"""What an input pipeline is asked for, and how its batches reach the replicas."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf.core.image_data import Data
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.training.skipped import Skipped
 
 Batch = tuple[Any, Any]
 """Images, float32 [batch, height, width, channels]; labels, int32 or int64 [batch]."""
@@ -21,16 +19,15 @@ Batch = tuple[Any, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSpec:
-    """What a pipeline has to give.
+    """What a pipeline must give; each pipeline is a function of one `InputSpec`.
 
     Args:
         image_shape: height, width and channels, in pixels.
         num_classes: labels are in [0, num_classes).
         batch_size: images per replica and step.
-        replicas: how many replicas take a batch each step.
+        replicas: how many replicas take a batch in each step.
         seed: the same seed gives the same images and labels.
-        data: where real images lie, and what a corrupt one does to the run.
-        skipped: is told of each corrupt one that is left out, so that the user is told.
+        data_dir: the folder that --tfperf-data-dir names; "" if it names none.
     """
 
     image_shape: tuple[int, int, int]
@@ -38,19 +35,18 @@ class InputSpec:
     batch_size: int
     replicas: int
     seed: int
-    data: Data = field(default_factory=Data)
-    skipped: Skipped = field(default_factory=Skipped)
+    data_dir: str = ""
 
     @property
     def signature(self) -> tuple[tf.TensorSpec, tf.TensorSpec]:
-        """Form of a batch, as `tf.data.Dataset.from_generator` takes it."""
+        """The specs of a batch's images and labels, as `tf.data.Dataset.from_generator` takes them."""
         return (
             tf.TensorSpec((self.batch_size, *self.image_shape), tf.float32, name="images"),
             tf.TensorSpec((self.batch_size,), tf.int32, name="labels"),
         )
 
     def synthetic(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """One batch of noise in [-1, 1), where scaled photographs lie too, and random labels; NumPy arrays."""
+        """One batch of noise in [-1, 1), the range of scaled photographs, and random labels; NumPy arrays."""
         rng = np.random.default_rng(self.seed)
         images = rng.random((self.batch_size, *self.image_shape), np.float32)
         images *= 2
@@ -59,45 +55,45 @@ class InputSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
-    """What a pipeline returns that is to be measured alone: its batches are fetched, and nothing is trained on them."""
+class PipelineOnly:
+    """What a pipeline returns to be measured by itself: its batches are fetched, and nothing is trained on them."""
 
     inputs: tf.data.Dataset | Batch
 
 
-def checked(inputs: Any, spec: InputSpec) -> tf.data.Dataset | Batch | Alone:
-    """The pipeline's result, ready for `feed`.
+def checked(inputs: Any, spec: InputSpec) -> tf.data.Dataset | Batch | PipelineOnly:
+    """A pipeline's result, ready for `feed`.
 
     A dataset of unknown length is made to fail when it ends, and batches of unknown shape when they differ from `spec`.
 
     Raises:
-        WorkloadError: neither a dataset nor a pair, batches of another form, or a dataset that ends.
+        WorkloadError: neither a dataset nor a pair, batches of another shape or type, or a dataset that ends.
     """
-    if isinstance(inputs, Alone):
-        return Alone(checked(inputs.inputs, spec))
+    if isinstance(inputs, PipelineOnly):
+        return PipelineOnly(checked(inputs.inputs, spec))
     if not isinstance(inputs, tf.data.Dataset):
         if not isinstance(inputs, tuple) or len(inputs) != 2:
             raise WorkloadError(f"it returned {_kind(inputs)}, not a tf.data.Dataset or a pair (images, labels)")
         pair = tuple(tf.TensorSpec(np.shape(part), tf.as_dtype(_dtype(part))) for part in inputs)
-        _require_form(pair, spec)
+        _require_signature(pair, spec)
         return inputs
-    _require_form(inputs.element_spec, spec)
+    _require_signature(inputs.element_spec, spec)
     count = int(inputs.cardinality())
     if count >= 0:
-        raise WorkloadError(f"its dataset ends after {count} batch(es); a run takes as many as it needs: add .repeat()")
+        raise WorkloadError(f"its dataset ends after {count} batch(es); a run needs an endless one: add .repeat()")
     shapes = [s.shape for s in spec.signature]
     if [s.shape for s in inputs.element_spec] != shapes:
         inputs = inputs.map(
             lambda *batch: tuple(tf.ensure_shape(part, s) for part, s in zip(batch, shapes, strict=True))
         )
-    # Of a dataset that may end, tf.distribute asks each step whether it has; this one fails instead.
+    # In each step tf.distribute asks a dataset that may end whether it has; a dataset asserted as endless just fails.
     return inputs.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
 
 def feed(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> Callable[[], Any]:
     """A function that gives a step its batches, one for each replica; call it in the compiled step.
 
-    A dataset is read by one iterator, a batch for each replica in turn, fetched ahead to the replica's device.
+    A dataset is read by one iterator, a batch for each replica in turn, and prefetched to the replica's device.
     """
     if not isinstance(inputs, tf.data.Dataset):
         on_devices = placed(strategy, inputs)
@@ -105,14 +101,14 @@ def feed(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> C
     if _must_be_copied(strategy):
         fetched = iter(strategy.distribute_datasets_from_function(lambda _: inputs))
         return lambda: next(fetched)
-    # CPU devices share the host's memory; tf.distribute's iterator would fetch all the same, for 0.15 ms a step.
+    # CPU devices share the host's memory; tf.distribute's iterator would copy nevertheless, for 0.15 ms a step.
     ahead = iter(inputs.prefetch(strategy.num_replicas_in_sync))
     return lambda: strategy.experimental_distribute_values_from_function(lambda _: next(ahead))
 
 
 @contextmanager
 def naming_its_end(workload: Workload) -> Iterator[None]:
-    """Where a `checked` dataset ends in the block, say so in place of TensorFlow.
+    """Replace TensorFlow's error if a `checked` dataset ends in the block.
 
     Raises:
         WorkloadError: it ended.
@@ -126,23 +122,19 @@ def naming_its_end(workload: Workload) -> Iterator[None]:
 
 
 def dataset_ended(workload: Workload, error: Exception) -> WorkloadError | None:
-    """What to say where `error` is that of a `checked` dataset at its end; None for any other."""
+    """The error to raise if `error` is that of a `checked` dataset at its end; None for any other."""
     if "infinite number of elements" not in str(error):
         return None
     return WorkloadError(
-        f"input_pipeline {workload.input_pipeline!r}: its dataset ended; a run takes as many batches "
-        "as it needs: add .repeat(), or make the generator endless"
+        f"input_pipeline {workload.input_pipeline!r}: its dataset ended; a run needs an endless one: "
+        "add .repeat(), or make the generator endless"
     )
-
-
-def _must_be_copied(strategy: tf.distribute.Strategy) -> bool:
-    return any("GPU" in device for device in strategy.extended.worker_devices)
 
 
 def placed(strategy: tf.distribute.Strategy, batch: Batch) -> Any:
     """The batch, copied once to each replica's device; labels as int64.
 
-    TensorFlow keeps int32 tensors of a GPU in the host's memory, and would copy the labels in each step.
+    TensorFlow keeps a GPU's int32 tensors in the host's memory, and would copy the labels in each step.
     """
     with tf.device("CPU:0"):
         images, labels = (tf.convert_to_tensor(part) for part in batch)
@@ -155,18 +147,22 @@ def placed(strategy: tf.distribute.Strategy, batch: Batch) -> Any:
     return strategy.experimental_distribute_values_from_function(copy)
 
 
-def _require_form(form: Any, spec: InputSpec) -> None:
+def _must_be_copied(strategy: tf.distribute.Strategy) -> bool:
+    return any("GPU" in device for device in strategy.extended.worker_devices)
+
+
+def _require_signature(found: Any, spec: InputSpec) -> None:
     wanted = spec.signature
     fits = (
-        isinstance(form, tuple)
-        and len(form) == 2
-        and all(isinstance(part, tf.TensorSpec) for part in form)
-        and all(part.shape.is_compatible_with(want.shape) for part, want in zip(form, wanted, strict=True))
-        and form[0].dtype == tf.float32
-        and form[1].dtype in (tf.int32, tf.int64)
+        isinstance(found, tuple)
+        and len(found) == 2
+        and all(isinstance(part, tf.TensorSpec) for part in found)
+        and all(part.shape.is_compatible_with(want.shape) for part, want in zip(found, wanted, strict=True))
+        and found[0].dtype == tf.float32
+        and found[1].dtype in (tf.int32, tf.int64)
     )
     if not fits:
-        raise WorkloadError(f"its batches are {form}, not (images, labels) as in {wanted} (labels: int32 or int64)")
+        raise WorkloadError(f"its batches are {found}, not (images, labels) as in {wanted} (labels: int32 or int64)")
 
 
 def _dtype(part: Any) -> Any:

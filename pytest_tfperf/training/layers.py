@@ -11,13 +11,13 @@ import tensorflow as tf
 class FusedBatchNormalization(keras.layers.Layer):  # type: ignore[misc]  # Keras ships no types
     """Batch normalisation over the channels of [batch, height, width, channels], as one fused operation.
 
-    Keras 3's own computes mean, variance and scaling one by one on TensorFlow. The fused operation also moves the
-    moving statistics (an eighth of a small ResNet's operations otherwise), and grappler fuses a following ReLU into it.
-    Parameters: channels for beta, and channels for gamma where `scale`. The moving statistics aren't trained; what
-    several replicas do with them is said by `strategies.variable_scope`.
+    On TensorFlow, Keras 3's own layer computes mean, variance and scaling one by one. The fused operation also updates
+    the moving statistics (an eighth of a small ResNet's operations otherwise), and grappler fuses a ReLU that follows.
+    Parameters: channels for beta, and channels for gamma if `scale`. The moving statistics aren't trained; for several
+    replicas see `strategies.variable_scope`.
 
     Args:
-        momentum: what the moving statistics keep of themselves in each step.
+        momentum: the fraction of themselves that the moving statistics keep in each step.
         epsilon: added to the variance.
         scale: whether there is a gamma.
     """
@@ -30,12 +30,12 @@ class FusedBatchNormalization(keras.layers.Layer):  # type: ignore[misc]  # Kera
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         """Make gamma, beta and the two moving statistics, each [channels]."""
-        # float32 under every precision: the fused operation takes nothing else for them.
-        own: dict[str, Any] = {"shape": (input_shape[-1],), "dtype": "float32", "autocast": False}
-        self.gamma = self.add_weight(name="gamma", initializer="ones", **own) if self.scale else None
-        self.beta = self.add_weight(name="beta", initializer="zeros", **own)
-        self.moving_mean = self.add_weight(name="moving_mean", initializer="zeros", trainable=False, **own)
-        self.moving_variance = self.add_weight(name="moving_variance", initializer="ones", trainable=False, **own)
+        # float32 under every precision: the fused operation requires it.
+        common: dict[str, Any] = {"shape": (input_shape[-1],), "dtype": "float32", "autocast": False}
+        self.gamma = self.add_weight(name="gamma", initializer="ones", **common) if self.scale else None
+        self.beta = self.add_weight(name="beta", initializer="zeros", **common)
+        self.moving_mean = self.add_weight(name="moving_mean", initializer="zeros", trainable=False, **common)
+        self.moving_variance = self.add_weight(name="moving_variance", initializer="ones", trainable=False, **common)
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Normalise by the batch's statistics in training, by the moving ones otherwise."""
@@ -56,5 +56,5 @@ class FusedBatchNormalization(keras.layers.Layer):  # type: ignore[misc]  # Kera
         return outputs
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        """The shape stays."""
+        """The input's shape."""
         return input_shape

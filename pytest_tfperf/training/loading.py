@@ -1,4 +1,4 @@
-"""From a workload's names to a built model and an input pipeline; says what is wrong with a user's function."""
+"""From a workload's names to a built model, an input pipeline and a loop; says what is wrong with a user's function."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import keras
 import tensorflow as tf
 
 from pytest_tfperf.core import catalogue
-from pytest_tfperf.core.image_data import Data
-from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.core.workload import Trainer, Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
-from pytest_tfperf.training.inputs import Alone, Batch, InputSpec, checked
-from pytest_tfperf.training.precision import set_precision
+from pytest_tfperf.training.inputs import Batch, InputSpec, PipelineOnly, checked, feed
+from pytest_tfperf.training.keras_fit import FitLoop
+from pytest_tfperf.training.loop import InputLoop, Loop, TrainingLoop
 from pytest_tfperf.training.strategies import variable_scope
 
 
 def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int = 1) -> keras.Model:
-    """The workload's model, with its variables where `strategy` wants them; `seed` sets its initial weights.
+    """The workload's model, with its variables where `strategy` keeps them; `seed` sets its initial weights.
 
-    The process computes in the workload's precision from then on.
+    From then on the process computes in the workload's precision. Variables are float32 under every precision.
 
     Raises:
         WorkloadError: the function can't be found or fails, or returns anything but a keras.Model from images to
@@ -29,7 +29,9 @@ def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int =
     """
     target = catalogue.resolve_model(workload.model)
     build = _function("model", target)
-    set_precision(workload)
+    # Before the model is built: layers take the policy when they are made.
+    keras.config.set_dtype_policy(workload.precision.value)
+    tf.config.experimental.enable_tensor_float_32_execution(workload.tf32)
     keras.utils.set_random_seed(seed)
     with variable_scope(strategy):
         model = _called("model", target, build)
@@ -38,25 +40,25 @@ def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int =
 
 
 def input_spec(
-    workload: Workload, model: keras.Model, strategy: tf.distribute.Strategy, seed: int = 1, data: Data | None = None
+    workload: Workload, model: keras.Model, strategy: tf.distribute.Strategy, seed: int = 1, data_dir: str = ""
 ) -> InputSpec:
-    """What `model` has to be fed with, one batch for each of the strategy's replicas."""
+    """The batches that `model` takes, one for each of the strategy's replicas."""
     return InputSpec(
         image_shape=tuple(model.input_shape[1:]),
         num_classes=model.output_shape[-1],
         batch_size=workload.batch_size,
         replicas=strategy.num_replicas_in_sync,
         seed=seed,
-        data=data or Data(),
+        data_dir=data_dir,
     )
 
 
-def load_pipeline(workload: Workload, spec: InputSpec) -> tf.data.Dataset | Batch | Alone:
-    """What the workload's input pipeline gives for `spec`, checked.
+def load_pipeline(workload: Workload, spec: InputSpec) -> tf.data.Dataset | Batch | PipelineOnly:
+    """What the workload's input pipeline returns for `spec`, checked.
 
     Raises:
-        NoData, MeasurementError: it reads real images, and there are none.
-        WorkloadError: the function can't be found or fails, or returns batches of another form, or too few.
+        NoData, MeasurementError: it reads the data set, and there is none.
+        WorkloadError: the function can't be found or fails, or returns batches of another signature, or too few.
     """
     target = catalogue.resolve_pipeline(workload.input_pipeline)
     inputs = _called("input_pipeline", target, _function("input_pipeline", target), spec)
@@ -64,6 +66,25 @@ def load_pipeline(workload: Workload, spec: InputSpec) -> tf.data.Dataset | Batc
         return checked(inputs, spec)
     except WorkloadError as e:
         raise WorkloadError(f"input_pipeline {target!r}: {e}") from None
+
+
+def loop_for(
+    workload: Workload,
+    strategy: tf.distribute.Strategy,
+    model: keras.Model,
+    inputs: tf.data.Dataset | Batch | PipelineOnly,
+) -> Loop:
+    """The loop that the workload's trainer, or a pipeline that is measured by itself, asks for.
+
+    Raises:
+        WorkloadError: training options for a pipeline that is measured by itself.
+    """
+    if isinstance(inputs, PipelineOnly):
+        catalogue.require_no_training_options(workload)  # of a user's own pipeline this is known only now
+        return InputLoop(strategy, feed(strategy, inputs.inputs), workload)
+    if workload.trainer is Trainer.KERAS:
+        return FitLoop(strategy, model, inputs, workload)
+    return TrainingLoop(strategy, model, inputs, workload)
 
 
 def _require_images_to_logits(target: str, model: Any) -> None:
@@ -78,25 +99,27 @@ def _require_images_to_logits(target: str, model: Any) -> None:
         ) from None
     known = [shape[1:] if isinstance(shape, tuple) else () for shape in shapes]
     if [len(sizes) for sizes in known] != [3, 1] or not all(isinstance(size, int) for sizes in known for size in sizes):
-        raise WorkloadError(f"model {target!r} maps {shapes[0]} to {shapes[1]}; {wanted}, all but the batch known")
+        raise WorkloadError(
+            f"model {target!r} maps {shapes[0]} to {shapes[1]}; {wanted}, and only the batch may be of unknown size"
+        )
 
 
-def _function(kind: str, target: str) -> Callable[..., Any]:
+def _function(field: str, target: str) -> Callable[..., Any]:
     module_name, _, name = target.partition(":")
     try:
         module = importlib.import_module(module_name)
     except ImportError as e:
-        raise WorkloadError(f"{kind} {target!r}: can't import {module_name!r}: {e}. Is it on the import path?") from e
+        raise WorkloadError(f"{field} {target!r}: can't import {module_name!r}: {e}. Is it on the import path?") from e
     function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):
-        raise WorkloadError(f"{kind} {target!r}: {module_name!r} has no function {name!r}")
+        raise WorkloadError(f"{field} {target!r}: {module_name!r} has no function {name!r}")
     return function
 
 
-def _called(kind: str, target: str, function: Callable[..., Any], *args: Any) -> Any:
+def _called(field: str, target: str, function: Callable[..., Any], *args: Any) -> Any:
     try:
         return function(*args)
     except TfperfError:
-        raise  # one of ours, which says all that there is to say
+        raise  # its message is complete
     except Exception as e:
-        raise WorkloadError(f"{kind} {target!r} raised {type(e).__name__}: {e}") from e
+        raise WorkloadError(f"{field} {target!r} raised {type(e).__name__}: {e}") from e

@@ -1,9 +1,9 @@
-"""A window of training steps in one compiled call."""
+"""Windows of steps in one compiled call: of training, or of fetching batches without training."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import keras
 import tensorflow as tf
@@ -11,13 +11,24 @@ import tensorflow as tf
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.training.inputs import Batch, feed, naming_its_end
-from pytest_tfperf.training.losses import cross_entropy, weight_penalty
-from pytest_tfperf.training.optimizers import Descent
-from pytest_tfperf.training.precision import loss_scale
+from pytest_tfperf.training.optimizer import GradientDescent, cross_entropy, loss_scale, weight_penalty
+
+
+class Loop(Protocol):
+    """What a worker runs its windows with: a `TrainingLoop`, an `InputLoop` or Keras' `fit`."""
+
+    images_per_step: int
+
+    @property
+    def fetch(self) -> Callable[[], Any] | None:
+        """Gives a step its batches, one for each replica; None if they stay on the devices."""
+
+    def run(self, steps: int) -> float | None:
+        """Take `steps` steps; returns a loss, if there is one, when every device has finished its last update."""
 
 
 class TrainingLoop:
-    """Trains `model` (or with `forward_only` just runs it) under `strategy` on `inputs`, in windows of steps.
+    """Trains `model` under `strategy` on `inputs`, in windows of steps; with `forward_only` it only runs the model.
 
     Args:
         strategy: made by `strategies.strategy_for`.
@@ -41,18 +52,19 @@ class TrainingLoop:
         self._variables = [v.value for v in model.trainable_variables]
         # Independent replicas have weights of their own, and each adds its own penalty to its loss.
         self._shares_penalty = bool(self._variables) and not (workload.forward_only or self._independent)
-        self._descent = Descent(
+        self._descent = GradientDescent(
             strategy,
             self._variables,
             workload.optimizer,
             loss_scale(workload.precision),
-            alone=self._independent,
+            independent=self._independent,
         )
         self._next_batch = feed(strategy, inputs)
         self.fetch: Callable[[], Any] | None = self._next_batch if isinstance(inputs, tf.data.Dataset) else None
         self._compute = self._loss_and_gradients
         if workload.xla:
-            # Not the update: replicas can't meet inside XLA. tf_cnn_benchmarks' xla_compile takes the same part.
+            # Not the update: replicas can't exchange gradients inside XLA. tf_cnn_benchmarks' xla_compile compiles the
+            # same part.
             self._compute = tf.function(self._compute, jit_compile=True)
         self._window = tf.function(self._steps, autograph=False)
 
@@ -65,8 +77,7 @@ class TrainingLoop:
         Raises:
             WorkloadError: fewer than 1 step, or a dataset that ended.
         """
-        if steps < 1:
-            raise WorkloadError(f"steps={steps}: a window has at least 1 step")
+        _require_steps(steps)
         with naming_its_end(self._workload):
             loss = float(self._window(tf.constant(steps)))
         # The loss is known before the last update is done.
@@ -74,8 +85,8 @@ class TrainingLoop:
         return loss
 
     def _steps(self, steps: tf.Tensor) -> tf.Tensor:
-        # A loop over a tensor: one trace serves any number of steps. The last losses are carried where they lie, and
-        # meet after the loop: to take their mean in each step is to wait for the host in each step.
+        # A loop over a tensor: one trace serves any number of steps. Each loss stays on its device, and their mean is
+        # taken after the loop: taking it in each step would make each step wait for the host.
         _, parts = tf.while_loop(
             lambda step, _: step < steps,
             lambda step, _: (step + 1, self._step()),
@@ -86,14 +97,14 @@ class TrainingLoop:
         return tf.add_n([tf.add_n(losses) / len(losses), *parts[len(losses) :]])
 
     def _step(self) -> list[tf.Tensor]:
-        """The loss of each replica on its device, then the weights' penalty where replicas share it."""
-        # It is of the weights before the update.
+        """The loss of each replica on its device, then the weights' penalty if replicas share it."""
+        # The penalty is that of the weights before the update.
         penalty = [weight_penalty(self._variables)] if self._shares_penalty else []
         losses = self._strategy.run(self._replica_step, args=self._next_batch())
         return [*self._strategy.experimental_local_results(losses), *penalty]
 
     def _no_losses(self) -> list[tf.Tensor]:
-        """What `_step` gives, before the first: a loop carries each value on the device of its first."""
+        """Zeros for `_step`'s results before the first step: a loop keeps each value on the device of its first."""
         devices = list(self._strategy.extended.worker_devices)
         zeros = []
         for device in devices + ([self._variables[0].device] if self._shares_penalty else []):
@@ -115,3 +126,51 @@ class TrainingLoop:
         with tf.GradientTape() as tape:
             loss = cross_entropy(self._model(images, training=True), labels)
         return loss, self._descent.gradients(tape, loss)
+
+
+class InputLoop:
+    """Fetches each replica's batches to its device as a `TrainingLoop` does, and trains nothing.
+
+    Args:
+        strategy: made by `strategies.strategy_for`.
+        fetch: made by `inputs.feed`, or the `fetch` of another loop.
+        workload: what both were made for.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy, fetch: Callable[[], Any], workload: Workload) -> None:
+        self.images_per_step = workload.batch_size * strategy.num_replicas_in_sync
+        self.fetch: Callable[[], Any] | None = fetch
+        self._strategy = strategy
+        self._workload = workload
+        self._next_batch = fetch
+        self._window = tf.function(self._steps, autograph=False)
+
+    def run(self, steps: int) -> None:
+        """Take `steps` batches for each replica; there is no loss. Returns when the last ones are on their devices.
+
+        Raises:
+            WorkloadError: fewer than 1 step, or a dataset that ended.
+        """
+        _require_steps(steps)
+        with naming_its_end(self._workload):
+            self._window(tf.constant(steps)).numpy()
+        tf.test.experimental.sync_devices()
+
+    def _steps(self, steps: tf.Tensor) -> tf.Tensor:
+        _, sum_of_pixels = tf.while_loop(
+            lambda step, _: step < steps,
+            lambda step, total: (step + 1, total + self._one_pixel()),
+            (tf.constant(0), tf.constant(0.0)),
+            parallel_iterations=1,
+        )
+        return sum_of_pixels
+
+    def _one_pixel(self) -> tf.Tensor:
+        # A pixel of each batch is used, so that TensorFlow does not drop the batches as unused.
+        pixels = self._strategy.run(lambda images, _: images[0, 0, 0, 0], args=self._next_batch())
+        return self._strategy.reduce(tf.distribute.ReduceOp.SUM, pixels, axis=None)
+
+
+def _require_steps(steps: int) -> None:
+    if steps < 1:
+        raise WorkloadError(f"steps={steps}: a window has at least 1 step")

@@ -1,27 +1,49 @@
 """From a record to an image that a model takes: crop, decode, flip, resize, distort, scale; as tf_cnn_benchmarks does.
 
-Every random choice is drawn from the seed and the record's place in the order of reading, so that runs with one seed do
-the same work, however many threads do it: where a crop lies decides what decoding costs.
+Every random choice is drawn from the seed and the record's index in reading order. So runs with one seed do the same
+work, however many threads do it: the position of a crop decides how long decoding takes.
 """
 
 from __future__ import annotations
 
+import random
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
-from pytest_tfperf.core.image_data import BOX, IMAGE, LABEL, OnCorrupt
+from pytest_tfperf.core.image_data import BOX, IMAGE, LABEL, SCHEMA, shards
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.training.devices import cores_for_threads
+from pytest_tfperf.training.devices import max_threads
 from pytest_tfperf.training.inputs import InputSpec
-from pytest_tfperf.training.records import Places, Work, located, payloads, shuffled, work_on_located
+
+_SHARDS_AT_ONCE = 10  # as tf_cnn_benchmarks reads them
+_RECORDS_IN_A_ROW = 16
+_READ_BUFFER_BYTES = 1 << 20
 
 _SHUFFLED = 1024
 """Records among which the next one is drawn: 110 MB of them; tf_cnn_benchmarks' 10,000 take a gigabyte."""
 
 _BATCHES_AHEAD_EACH = 2
 _METHODS = ("bilinear", "nearest", "bicubic", "area")
-_OVERSHOOTING = ("bicubic", "area")  # at edges the one, in the last bits the other
+_OVERSHOOTING = ("bicubic", "area")  # bicubic at edges, area by rounding
+
+_SEARCH_SECONDS = 60.0
+
+# TensorFlow quotes a record that it can't parse, and Python then can't decode the quotation.
+_CORRUPT = (tf.errors.InvalidArgumentError, tf.errors.DataLossError, UnicodeDecodeError)
+
+# The parts of TensorFlow's text that name its graph's nodes and iterators, and that quote a record.
+_INTERNAL = re.compile(
+    r"\{\{function_node [^}]*\}\} |Error in user-defined function .*? with iterator: \S+: |"
+    r", value: .*|\s*\[\[.*| \[Op:.*",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +52,7 @@ class Processing:
 
     Args:
         distortions: change brightness, saturation, hue and contrast.
-        consistent: resize by bilinear, nearest, bicubic and area in turns, not by bilinear alone.
+        consistent: resize by bilinear, nearest, bicubic and area in turn, not by bilinear alone.
     """
 
     distortions: bool = False
@@ -38,55 +60,40 @@ class Processing:
 
 
 def photographs(spec: InputSpec, processing: Processing, *, cached: bool = False) -> tf.data.Dataset:
-    """Endless batches of the data set's photographs; of one of them over and over where `cached`.
+    """Endless batches of the data set's photographs; with `cached` of one photograph again and again.
 
     Raises:
-        NoData, MeasurementError: there is no data set, see `Data.shards`; or none of its records can be decoded.
+        NoData, MeasurementError: there is no data set, see `image_data.shards`.
     """
-    shards = shuffled(spec)
-    cores = cores_for_threads()
-    work = _work(spec, processing)
-    if spec.data.on_corrupt is OnCorrupt.STOP:
-        records = _endless(payloads(shards), spec, cached)
-        images = records.enumerate().map(work, num_parallel_calls=cores)
-    else:
-        places = Places(shards, spec.skipped.add)
-        records = located(shards, places)
-        _require_one(work_on_located(records.enumerate(), work, 1, places), spec)
-        images = work_on_located(_endless(records, spec, cached).enumerate(), work, cores, places)
+    records, threads = read_once(spec), max_threads()
+    records = records.take(1).cache().repeat() if cached else records.repeat().shuffle(_SHUFFLED, seed=spec.seed)
+    images = records.enumerate().map(process(spec, processing), num_parallel_calls=threads)
     batches = images.batch(spec.batch_size, drop_remainder=True)
-    return batches.prefetch(_BATCHES_AHEAD_EACH * spec.replicas).with_options(_options(cores))
+    return batches.prefetch(_BATCHES_AHEAD_EACH * spec.replicas).with_options(_options(threads))
 
 
-def _endless(records: tf.data.Dataset, spec: InputSpec, cached: bool) -> tf.data.Dataset:
-    return records.take(1).cache().repeat() if cached else records.repeat().shuffle(_SHUFFLED, seed=spec.seed)
+def read_once(spec: InputSpec) -> tf.data.Dataset:
+    """Each record of the data set once, serialised; the seed draws the shards' order, and several are read in turn."""
+    paths = _in_reading_order(spec)
+    # Two threads read fast enough for many cores; more of them spend more time on handing over than on reading.
+    return tf.data.Dataset.from_tensor_slices(paths).interleave(
+        lambda path: tf.data.TFRecordDataset(path, buffer_size=_READ_BUFFER_BYTES),
+        cycle_length=min(_SHARDS_AT_ONCE, len(paths)),
+        block_length=_RECORDS_IN_A_ROW,
+        num_parallel_calls=2,
+    )
 
 
-def _require_one(images: tf.data.Dataset, spec: InputSpec) -> None:
-    # Else a run would look for a good record for ever.
-    if next(iter(images), None) is None:
-        raise MeasurementError(f"{spec.data.folder}: all records are corrupt ({spec.skipped}). Write the data anew")
-
-
-def _options(cores: int) -> tf.data.Options:
-    options = tf.data.Options()
-    # Each core works on a photograph of its own, and nothing tunes itself while it is measured.
-    options.threading.private_threadpool_size = cores
-    options.threading.max_intra_op_parallelism = 1
-    options.autotune.enabled = False
-    options.deterministic = True
-    return options
-
-
-def _work(spec: InputSpec, processing: Processing) -> Work:
+def process(spec: InputSpec, processing: Processing) -> Callable[[tf.Tensor, tf.Tensor], Any]:
+    """A function from a record's index in reading order and its bytes to image and label."""
     height, width, _ = spec.image_shape
 
-    def work(index: tf.Tensor, payload: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def work(index: tf.Tensor, record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         position = index % spec.batch_size
         seed = tf.stack([tf.constant(spec.seed, tf.int64), index])
-        jpeg, label, boxes = _parsed(payload)
-        image = tf.image.decode_and_crop_jpeg(jpeg, _window(jpeg, boxes, seed), channels=3)
-        # All of a photograph's draws in one operation: each costs as much as a small resize.
+        jpeg, label, boxes = _parsed(record)
+        image = tf.image.decode_and_crop_jpeg(jpeg, _crop(jpeg, boxes, seed), channels=3)
+        # All of a photograph's random numbers in one operation: each one costs as much as a small resize.
         flip, *draws = tf.unstack(tf.random.stateless_uniform([5], seed))
         image = tf.cond(flip < 0.5, lambda: image, lambda: tf.reverse(image, [1]))
         if processing == Processing():
@@ -100,32 +107,78 @@ def _work(spec: InputSpec, processing: Processing) -> Work:
     return work
 
 
-def check(spec: InputSpec) -> Work:
-    """What a pipeline does to a record, and the whole photograph decoded: where a crop lies must not decide.
+@contextmanager
+def naming_corrupt(spec: InputSpec) -> Iterator[None]:
+    """If TensorFlow stops in the block at a corrupt record of the data set, say which record and shard it was.
 
-    Gives a number that means nothing.
+    TensorFlow's error names neither; so the shards are read again, for at most a minute, until one fails.
+
+    Raises:
+        MeasurementError: the record was found; gives TensorFlow's text and the schema.
     """
-    work = _work(spec, Processing())
-
-    def thorough(index: tf.Tensor, payload: tf.Tensor) -> tuple[tf.Tensor]:
-        image, _ = work(index, payload)
-        with tf.control_dependencies([image]):  # of two faults the pipeline's own is told, each time
-            whole = tf.io.decode_jpeg(_parsed(payload)[0], channels=3)
-        return (tf.reduce_max(image) + tf.cast(tf.reduce_max(whole), tf.float32),)
-
-    return thorough
+    try:
+        yield
+    except _CORRUPT as error:
+        if corrupt := _first_corrupt(spec):
+            raise MeasurementError(f"{corrupt}. Write the data set again.\n{SCHEMA}") from error
+        raise
 
 
-def _parsed(payload: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def _first_corrupt(spec: InputSpec) -> str:
+    """Shard, record and TensorFlow's text of the first record that can't be read, parsed, cropped or decoded whole."""
+    work = process(spec, Processing())
+
+    def check(index: tf.Tensor, record: tf.Tensor) -> tf.Tensor:
+        image, _ = work(index, record)
+        with tf.control_dependencies([image]):
+            # Whole, because the crop that failed may have been another one.
+            return tf.shape(tf.io.decode_jpeg(_parsed(record)[0], channels=3))
+
+    ends = time.monotonic() + _SEARCH_SECONDS
+    for shard in _in_reading_order(spec):
+        number = 0
+        try:
+            for _ in tf.data.TFRecordDataset(shard).enumerate().map(check, num_parallel_calls=max_threads()):
+                number += 1
+                if time.monotonic() > ends:
+                    return ""
+        except _CORRUPT as error:
+            path = Path(shard)
+            return f"record {number} of {path.name} in {path.parent} is corrupt: {_tensorflows_text(error)}"
+    return ""
+
+
+def _tensorflows_text(error: Any) -> str:
+    text = error.object.decode(errors="backslashreplace") if isinstance(error, UnicodeDecodeError) else error.message
+    return " ".join(_INTERNAL.sub("", text).split()).rstrip(".")[:200]
+
+
+def _in_reading_order(spec: InputSpec) -> list[str]:
+    paths = list(shards(spec.data_dir))
+    random.Random(spec.seed).shuffle(paths)
+    return paths
+
+
+def _options(threads: int) -> tf.data.Options:
+    options = tf.data.Options()
+    # Each core processes one photograph at a time, and nothing tunes itself while it is measured.
+    options.threading.private_threadpool_size = threads
+    options.threading.max_intra_op_parallelism = 1
+    options.autotune.enabled = False
+    options.deterministic = True
+    return options
+
+
+def _parsed(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """JPEG, label, and boxes [1, n, (ymin, xmin, ymax, xmax)]."""
     box_side = tf.io.FixedLenSequenceFeature([], tf.float32, allow_missing=True)
-    form = {IMAGE: tf.io.FixedLenFeature([], tf.string), LABEL: tf.io.FixedLenFeature([], tf.int64)}
-    found = tf.io.parse_single_example(payload, form | dict.fromkeys(BOX, box_side))
+    features = {IMAGE: tf.io.FixedLenFeature([], tf.string), LABEL: tf.io.FixedLenFeature([], tf.int64)}
+    found = tf.io.parse_single_example(record, features | dict.fromkeys(BOX, box_side))
     return found[IMAGE], found[LABEL], tf.stack([found[side] for side in BOX], axis=-1)[tf.newaxis]
 
 
-def _window(jpeg: tf.Tensor, boxes: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """A random crop that holds a part of a box: (y, x, height, width), in pixels; the rest is never decoded whole."""
+def _crop(jpeg: tf.Tensor, boxes: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """A random crop that contains a part of a box: (y, x, height, width), in pixels; only the crop is decoded."""
     begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
         tf.io.extract_jpeg_shape(jpeg),
         boxes,
@@ -146,7 +199,7 @@ def _scaled(image: tf.Tensor) -> tf.Tensor:
 
 
 def _resized(image: tf.Tensor, size: tuple[int, int], position: tf.Tensor | None) -> tf.Tensor:
-    """float32, 0 to 255; the method goes by `position` in the batch where there is one."""
+    """float32, 0 to 255; `position` in the batch selects the method, None is bilinear."""
     if position is None:
         # As floats, because the operation converts each pixel four times otherwise.
         return tf.image.resize(tf.cast(image, tf.float32), size)
@@ -159,25 +212,26 @@ def _resized(image: tf.Tensor, size: tuple[int, int], position: tf.Tensor | None
 
 
 def _distorted(image: tf.Tensor, draws: list[tf.Tensor], position: tf.Tensor) -> tf.Tensor:
-    """From 0 to 255 to -1 to 1, with other colours; contrast comes last at even positions, second at odd ones."""
+    """From 0 to 255 to -1 to 1, with changed colours; contrast comes last at even positions, second at odd ones."""
     brightness, saturation, hue, contrast = draws
     image = image * (1 / 255) + (brightness * 2 - 1) * (32 / 255)
 
-    def coloured(image: tf.Tensor) -> tf.Tensor:
+    def change_colour(image: tf.Tensor) -> tf.Tensor:
         image = tf.image.adjust_saturation(image, saturation + 0.5)
         return tf.image.adjust_hue(image, (hue * 2 - 1) * 0.2)
 
-    def contrasted(image: tf.Tensor) -> tf.Tensor:
+    def change_contrast(image: tf.Tensor) -> tf.Tensor:
         return tf.image.adjust_contrast(image, contrast + 0.5)
 
-    image = tf.cond(position % 2 == 0, lambda: contrasted(coloured(image)), lambda: coloured(contrasted(image)))
+    image = tf.cond(
+        position % 2 == 0,
+        lambda: change_contrast(change_colour(image)),
+        lambda: change_colour(change_contrast(image)),
+    )
     return tf.clip_by_value(image * 2 - 1, -1.0, 1.0)
 
 
 def _label(label: tf.Tensor, num_classes: int) -> tf.Tensor:
-    """1 to 1000 as it is where there is a class 0 for the background (1001 classes), from 0 where there are 1000.
-
-    Fewer classes share the labels.
-    """
+    """1 to 1000 unchanged if class 0 is the background (1001 classes), from 0 for 1000 classes; fewer share labels."""
     first = 1 if num_classes == 1000 else 0
     return tf.cast(tf.math.floormod(label - first, num_classes), tf.int32)

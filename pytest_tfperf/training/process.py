@@ -1,9 +1,14 @@
-"""What a process of ours does to itself before it works: it dies with its parent and logs to its own file."""
+"""What a worker process does before it works: it dies with its parent, and has its own log, environment and paths.
+
+Run as a module it is a fresh interpreter that becomes one worker: the launcher gives the driver's address in
+TFPERF_ADDRESS and the job by standard input. The other way to a worker is a fork of `server`.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import faulthandler
+import json
 import os
 import signal
 import sys
@@ -19,9 +24,9 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent_pid: int, by: signal.Signals = signal.SIGKILL) -> None:
-    """Have the kernel send this process a signal when its parent dies, however it dies (prctl(2); Linux only).
+    """Have the kernel send this process a signal when its parent dies, for whatever reason (prctl(2); Linux only).
 
-    `parent_pid` is the parent as the caller knew it: one that died before the call would never be noticed.
+    `parent_pid` is the parent that the caller knew; if that one died before this call, the process exits at once.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, by)
@@ -29,37 +34,37 @@ def die_with_parent(parent_pid: int, by: signal.Signals = signal.SIGKILL) -> Non
         os._exit(1)
 
 
-def compute_as_asked() -> None:
-    """Pin what the user's shell could have TensorFlow and Keras do otherwise; before they are imported.
+def pin_compute_settings() -> None:
+    """Override what the user's shell could make TensorFlow and Keras do; call it before they are imported.
 
-    A workload's `xla` alone decides on XLA: in TF_XLA_FLAGS auto-clustering would override TensorFlow's own
-    configuration. And whatever Keras computes with elsewhere, here it is TensorFlow.
+    A workload's `xla` alone decides on XLA: automatic clustering in TF_XLA_FLAGS would override TensorFlow's own
+    configuration. Keras computes with TensorFlow here, whatever its backend is elsewhere.
     """
     os.environ["TF_XLA_FLAGS"] = "--tf_xla_auto_jit=-1"
     os.environ["KERAS_BACKEND"] = "tensorflow"
 
 
 def import_tensorflow() -> dict[str, Any]:
-    """Import it, and return what to tell the driver: the versions, or why there are none."""
+    """Import TensorFlow; returns the message for the driver: the versions, or why the import failed."""
     try:
         import keras
         import tensorflow as tf
-    except Exception as error:  # of a build that doesn't fit its libraries anything may come
+    except Exception as error:  # a build that does not fit its libraries may raise anything
         return {"failed": f"{type(error).__name__}: {error}"}
     return {"imported": {"tensorflow": tf.__version__, "keras": keras.__version__}}
 
 
-def call_driver(address: Address, job: Mapping[str, Any]) -> Channel:
-    """A worker's channel to its driver, who knows by then whose it is."""
+def call_driver(address: Address, message: Mapping[str, Any]) -> Channel:
+    """Connect to the driver and say which job's worker this is."""
     channel = connect(address)
-    channel.send({"hello": "worker", "number": job["number"], "pid": os.getpid()})
+    channel.send({"hello": "worker", "number": message["number"], "pid": os.getpid()})
     return channel
 
 
 def become_worker(log: Path, environment: Mapping[str, str], import_paths: Sequence[str]) -> None:
-    """Take a log file, an environment and import paths of one's own; SIGUSR1 then writes all stacks to the log.
+    """Take over a log file, an environment and import paths; on SIGUSR1 the process then writes all stacks to the log.
 
-    The process also volunteers for the kernel's out-of-memory killer, which else might choose pytest.
+    The process also asks the kernel's out-of-memory killer to choose it first, so that it does not choose pytest.
     """
     with suppress(PermissionError):  # a fresh interpreter leads its session already
         os.setsid()
@@ -74,11 +79,33 @@ def become_worker(log: Path, environment: Mapping[str, str], import_paths: Seque
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     os.environ.clear()
     os.environ.update(environment)
-    os.environ.pop("TF_FORCE_GPU_ALLOW_GROWTH", None)  # the job's devices say how a GPU's memory is taken
+    os.environ.pop("TF_FORCE_GPU_ALLOW_GROWTH", None)  # the job's devices decide how a GPU's memory is taken
     tempfile.tempdir = None  # the server may have looked it up before, in its own environment
-    compute_as_asked()
+    pin_compute_settings()
     sys.path += [path for path in import_paths if path not in sys.path]
     faulthandler.enable(sys.stderr)
     faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+def main() -> int:
+    """Import TensorFlow, then do the job from standard input; returns the process's exit status."""
+    die_with_parent(int(os.environ.pop("TFPERF_PARENT")))
+    address = Address.parse(os.environ.pop("TFPERF_ADDRESS"))
+    message = json.load(sys.stdin)
+    become_worker(Path(message["log"]), message["environment"], message["import_paths"])
+    channel = call_driver(address, message)
+    found = import_tensorflow()
+    channel.send(found)
+    if "failed" in found:
+        return 1
+    from pytest_tfperf.training import worker
+
+    return worker.work(channel, message)
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    os._exit(status)  # TensorFlow's exit handlers have been seen to hang while a dataset was open

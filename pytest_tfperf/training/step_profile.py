@@ -1,105 +1,130 @@
-"""What a worker finds out about its own step when the last window is done: see `pytest_tfperf.core.step_profile`."""
+"""What a worker measures of its own step after the last window; see `pytest_tfperf.core.step_profile`."""
 
 from __future__ import annotations
 
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import keras
 import tensorflow as tf
 
-from pytest_tfperf.core.step_profile import Input
+from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.training.input_loop import InputLoop
-from pytest_tfperf.training.multiply_adds import forward_multiply_adds
-from pytest_tfperf.training.products import multiply_adds_per_sec
-from pytest_tfperf.training.trainers import Windows
+from pytest_tfperf.training.arithmetic import forward_multiply_adds, matrix_product_rate
+from pytest_tfperf.training.loop import InputLoop, Loop
 
 T = TypeVar("T")
 
 PIPELINE_SECONDS = 0.6
+PRODUCTS_SECONDS = 0.5
 _WINDOW_SECONDS = 0.005  # ten times what a call costs, and less than most waits
 
 
-def examine(
-    loop: Windows,
+def profile_step(
+    loop: Loop,
     strategy: tf.distribute.Strategy,
     model: keras.Model,
     workload: Workload,
     *,
-    products: bool,
+    matrix_products: bool,
     multiply_adds: bool,
-) -> dict[str, Any]:
-    """The fields of `StepProfile`, of one device; what fails is left out, and why stands in the log.
+    pipeline_seconds: float = PIPELINE_SECONDS,
+    products_seconds: float = PRODUCTS_SECONDS,
+) -> StepProfile:
+    """The profile of one worker; a figure that fails is None, and the log says why.
 
     Args:
-        loop: has been run, and is not run again: batches are taken from its pipeline.
+        loop: has run, and does not run again: batches are taken from its pipeline.
         strategy, model, workload: what it was made of.
-        products: time matrix products, too.
-        multiply_adds: count the model's, too.
+        matrix_products: also time matrix products, on the first device.
+        multiply_adds: also count the model's multiply-adds.
+        pipeline_seconds, products_seconds: about how long each may take.
     """
     if isinstance(loop, InputLoop):
-        return {"input": Input.ALONE}
-    found: dict[str, Any] = {"input": Input.RESIDENT if loop.fetch is None else Input.FETCHED}
+        return StepProfile(input=Input.ALONE)
+    pipeline, work, rate = None, None, None
     if (fetch := loop.fetch) is not None:
-        found |= _tried(lambda: pipeline_alone(InputLoop(strategy, fetch, workload), PIPELINE_SECONDS)) or {}
+        pipeline = _tried(lambda: pipeline_rate(InputLoop(strategy, fetch, workload), pipeline_seconds))
     if multiply_adds:
-        found["forward_multiply_adds"] = _tried(lambda: forward_multiply_adds(model))
-    if products:
+        work = _tried(lambda: forward_multiply_adds(model))
+    if matrix_products:
         device, dtype = strategy.extended.worker_devices[0], workload.precision.removeprefix("mixed_")
-        found["products_multiply_adds_per_sec"] = _tried(lambda: multiply_adds_per_sec(device, dtype))
-    return found
+        rate = _tried(lambda: matrix_product_rate(device, dtype, products_seconds))
+    return StepProfile(
+        input=Input.RESIDENT if fetch is None else Input.FETCHED,
+        pipeline_images_per_sec=pipeline.images_per_sec if pipeline else None,
+        pipeline_core_seconds_per_image=pipeline.core_seconds_per_image if pipeline else None,
+        forward_multiply_adds=work,
+        products_multiply_adds_per_sec=rate,
+    )
 
 
-def pipeline_alone(loop: InputLoop, seconds: float) -> dict[str, float]:
-    """Images a second that are fetched while nothing is trained, and the CPU time that each takes.
+class PipelineRate(NamedTuple):
+    """What a pipeline gives while nothing is trained, and the CPU time that it needs."""
 
-    The first half of the time only empties what lay ready. What counts then lies between two of the longest waits: a
-    pipeline that gives a file's batches at once is told by whole files. The next wait may take twice as long again.
+    images_per_sec: float
+    core_seconds_per_image: float
+
+
+class Clocks(NamedTuple):
+    """Wall-clock time and this process's CPU time, in seconds."""
+
+    wall: Callable[[], float] = time.perf_counter
+    cpu: Callable[[], float] = time.process_time
+
+
+def pipeline_rate(loop: InputLoop, seconds: float, clocks: Clocks = Clocks()) -> PipelineRate:  # noqa: B008  # immutable
+    """Fetch batches for about `seconds`, and return the pipeline's rate.
+
+    The first half of the time only empties the buffers. Of the rest counts what lies between two of the longest waits,
+    so that a pipeline that gives a file's batches at once is measured over whole files.
     """
     loop.run(1)  # traces
     steps, fetched, spent = 1, 0, 0.0
     while spent < seconds / 2:
-        taken = _window(loop, steps).seconds
+        taken = _window(loop, steps, clocks).seconds
         fetched, spent = fetched + steps, spent + taken
         if taken < _WINDOW_SECONDS / 2:
             steps *= 2
-    counted = _between_waits(loop, seconds / 2, max(1, round(_WINDOW_SECONDS * fetched / spent)))
+    counted = _between_waits(loop, seconds / 2, max(1, round(_WINDOW_SECONDS * fetched / spent)), clocks)
     images = loop.images_per_step * sum(window.steps for window in counted)
-    return {
-        "pipeline_images_per_sec": images / sum(window.seconds for window in counted),
-        "pipeline_core_seconds_per_image": sum(window.core_seconds for window in counted) / images,
-    }
+    return PipelineRate(
+        images_per_sec=images / sum(window.seconds for window in counted),
+        core_seconds_per_image=sum(window.core_seconds for window in counted) / images,
+    )
 
 
-class _Fetched(NamedTuple):
+class _Window(NamedTuple):
     steps: int
     seconds: float
     core_seconds: float
 
 
-def _window(loop: InputLoop, steps: int) -> _Fetched:
-    started, cpu = time.perf_counter(), time.process_time()
+def _window(loop: InputLoop, steps: int, clocks: Clocks) -> _Window:
+    started, cpu = clocks.wall(), clocks.cpu()
     loop.run(steps)
-    return _Fetched(steps, time.perf_counter() - started, time.process_time() - cpu)
+    return _Window(steps, clocks.wall() - started, clocks.cpu() - cpu)
 
 
-def _between_waits(loop: InputLoop, seconds: float, steps: int) -> list[_Fetched]:
-    """Windows from the end of one of the longest to the end of another; all, where there is but one such."""
-    windows: list[_Fetched] = []
+def _between_waits(loop: InputLoop, seconds: float, steps: int, clocks: Clocks) -> list[_Window]:
+    """Windows from the end of one of the longest waits to the end of another; all windows if there is only one such.
+
+    Ends after `seconds`, or, with only one long wait so far, when another would have come: it may take twice as long.
+    """
+    windows: list[_Window] = []
     while True:
-        windows.append(_window(loop, steps))
+        windows.append(_window(loop, steps, clocks))
         spent, longest = sum(one.seconds for one in windows), max(one.seconds for one in windows)
-        waits = [place for place, one in enumerate(windows) if one.seconds > longest / 2]
+        waits = [index for index, one in enumerate(windows) if one.seconds > longest / 2]
         if spent >= seconds and (len(waits) > 1 or spent >= seconds + 2.5 * longest):
             return windows[waits[0] + 1 : waits[-1] + 1] or windows
 
 
-def _tried(find_out: Callable[[], T]) -> T | None:
+def _tried(measure: Callable[[], T]) -> T | None:
     try:
-        return find_out()
+        return measure()
     except Exception:  # whatever a user's pipeline or model raises: the windows are measured already
         traceback.print_exc()
         return None

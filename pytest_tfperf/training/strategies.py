@@ -1,4 +1,4 @@
-"""Variable update -> tf.distribute strategy, and the scope in which a model's variables are made for it."""
+"""The tf.distribute strategy for a workload's variable update, and the scope in which its variables are made."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pytest_tfperf.errors import MeasurementError, WorkloadError
 
 
 def strategy_for(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
-    """The strategy that trains `workload` with one replica on each of `devices` (names as `configure` gives them).
+    """The strategy that trains `workload` with one replica on each of `devices`, named as `devices.configure` does.
 
-    That they can train it was seen before this worker started (`possible.require_possible`).
+    The driver has checked before that they can train it (`supported.require_supported`).
 
     Raises:
-        WorkloadError: Horovod.
-        MeasurementError: TensorFlow made another number of replicas than was asked for.
+        WorkloadError: horovod.
+        MeasurementError: TensorFlow made another number of replicas than there are devices.
     """
     strategy = _make(workload, devices)
     if strategy.num_replicas_in_sync != len(devices):
-        # Seen with MultiWorkerMirroredStrategy on virtual CPUs: it takes the first and says nothing.
+        # Seen with MultiWorkerMirroredStrategy on virtual CPUs: it silently takes the first only.
         raise MeasurementError(
-            f"{workload.id}: TensorFlow made {strategy.num_replicas_in_sync} replica(s) of {len(devices)} "
-            f"on {', '.join(devices)}; images/s would be wrong, so nothing is measured"
+            f"{workload.id}: TensorFlow made {strategy.num_replicas_in_sync} replica(s) for {len(devices)} devices "
+            f"({', '.join(devices)}); images/s would be wrong, so nothing is measured"
         )
     return strategy
 
@@ -34,19 +34,19 @@ def strategy_for(workload: Workload, devices: list[str]) -> tf.distribute.Strate
 def _make(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
     if workload.variable_update is VariableUpdate.HOROVOD:
         raise WorkloadError(
-            f"{workload.id}: variable_update='horovod' is for published figures and replayed logs; "
+            f"{workload.id}: variable_update='horovod' is only for published figures and replayed logs; "
             "to train, use 'replicated' or 'parameter_server'"
         )
     if workload.variable_update is VariableUpdate.PARAMETER_SERVER:
         return _central_storage(devices, _parameter_device(workload, devices))
     if len(devices) == 1:
         return tf.distribute.OneDeviceStrategy(devices[0])
-    # `independent` has no use for the mirrored variables' exchange: `optimizers.Descent` leaves it out.
+    # With `independent`, `optimizer.GradientDescent` leaves the exchange between the mirrored variables out.
     return tf.distribute.MirroredStrategy(devices, cross_device_ops=_cross_device_ops(workload))
 
 
 def _parameter_device(workload: Workload, devices: list[str]) -> str:
-    """The CPU, or the first GPU; tf_cnn_benchmarks, whose default is "gpu", deals them out over all of them."""
+    """The CPU, or the first GPU; tf_cnn_benchmarks, whose default is "gpu", spreads variables over all GPUs."""
     if workload.local_parameter_device is ParameterDevice.CPU:
         return "CPU:0"
     return devices[0]
@@ -56,13 +56,13 @@ def _central_storage(devices: list[str], parameter_device: str) -> tf.distribute
     if devices == [parameter_device]:
         return tf.distribute.OneDeviceStrategy(parameter_device)
     strategy = tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device=parameter_device)
-    # TensorFlow's adds up gradients on the host, wherever the parameters lie; tf_cnn_benchmarks does so beside them.
+    # TensorFlow sums gradients on the host, wherever the parameters are; tf_cnn_benchmarks sums them where those are.
     strategy.extended._cross_device_ops = tf.distribute.ReductionToOneDevice(reduce_to_device=parameter_device)
     return strategy
 
 
 def _cross_device_ops(workload: Workload) -> tf.distribute.CrossDeviceOps:
-    # 0 packs by default, as tf_cnn_benchmarks without gradient_repacking: to pack copies every gradient twice more.
+    # 0 packs by default, as tf_cnn_benchmarks without gradient_repacking: packing copies every gradient twice more.
     match workload.all_reduce:
         case AllReduce.COPY:
             return tf.distribute.ReductionToOneDevice()
@@ -74,7 +74,7 @@ def _cross_device_ops(workload: Workload) -> tf.distribute.CrossDeviceOps:
 
 @contextmanager
 def variable_scope(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """The strategy's scope, in which a variable that isn't trained (a moving statistic) can be updated by each replica.
+    """The strategy's scope, in which each replica can update a variable that isn't trained (a moving statistic).
 
     Keras gives such variables no aggregation, and CentralStorageStrategy then refuses to update them.
     """
@@ -90,6 +90,6 @@ def _aggregated(next_creator: Any, **kwargs: Any) -> tf.Variable:
 
 
 def _aggregation(dtype: Any) -> tf.VariableAggregation:
-    # Counters and the state of random generators are integers, of which no mean can be taken.
+    # Counters and the state of random generators are integers, which have no mean.
     floating = dtype is not None and tf.as_dtype(dtype).is_floating
     return tf.VariableAggregation.MEAN if floating else tf.VariableAggregation.ONLY_FIRST_REPLICA

@@ -1,5 +1,5 @@
-"""One file for each family; each public function is a model's name.
+"""One file for each family of models; to add a model, add a file, or a function to its family's file.
 
-A model is a function without arguments that returns a `keras.Model`: images, float32 [batch, height, width, channels],
-to logits, [batch, classes].
+Each public function is a model's name, with dashes for underscores; nothing else lists it. It takes no arguments and
+returns a `keras.Model`: images, float32 [batch, height, width, channels], to logits, [batch, classes].
 """

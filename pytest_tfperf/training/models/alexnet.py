@@ -1,4 +1,4 @@
-"""AlexNet as of "one weird trick": one column of convolutions, then two wide dense layers."""
+"""AlexNet as in "One weird trick": one column of convolutions, then two wide dense layers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from keras import initializers, layers
 def alexnet() -> keras.Model:
     """ImageNet: [batch, 227, 227, 3] to [batch, 1001]; 61,842,345 parameters, 0.839 GMAC an image.
 
-    Biases, no local response normalisation; half of each dense layer's features are dropped in training.
+    With biases, without local response normalisation; dropout of 0.5 after each dense layer.
     Sources: Krizhevsky, arXiv:1404.5997; tensorflow/benchmarks, alexnet_model.py.
     """
     images = keras.Input((227, 227, 3))

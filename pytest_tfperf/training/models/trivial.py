@@ -1,4 +1,4 @@
-"""tf_cnn_benchmarks' trivial model: the cost of a step that computes next to nothing."""
+"""tf_cnn_benchmarks' trivial model: the cost of a step that computes almost nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VGG: 3x3 convolutions with biases, and most of the parameters in two dense layers.
+"""VGG: 3x3 convolutions with biases, then two dense layers that have most of the parameters.
 
 Sources: Simonyan and Zisserman, arXiv:1409.1556 (columns D and E); tensorflow/benchmarks, vgg_model.py.
 """
@@ -20,7 +20,7 @@ def vgg19() -> keras.Model:
 
 
 def _vgg(name: str, convolutions_in_stages: tuple[int, int, int, int, int]) -> keras.Model:
-    """Half of each dense layer's features are dropped in training."""
+    """With dropout of 0.5 after each dense layer."""
     images = x = keras.Input((224, 224, 3))
     for channels, convolutions in zip((64, 128, 256, 512, 512), convolutions_in_stages, strict=True):
         for _ in range(convolutions):

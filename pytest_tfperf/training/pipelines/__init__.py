@@ -1,7 +1,9 @@
-"""One file for each input pipeline; each public function is a pipeline's name.
+"""One file for each input pipeline; to add a pipeline, add a file.
 
-A pipeline is a function of one `InputSpec`. It returns either a `tf.data.Dataset` of endless batches, each for one
-replica (images, float32 [batch, height, width, channels]; labels, int32 or int64 [batch]), or one such pair, which is
-placed once on every replica's device and used again in each step; or either as `Alone(...)`: its batches are fetched,
-and nothing is trained on them.
+Each public function is a pipeline's name, with dashes for underscores; nothing else lists it. It takes an `InputSpec`
+and returns one of
+- a `tf.data.Dataset` of endless batches, each for one replica: images, float32 [batch, height, width, channels], and
+  labels, int32 or int64 [batch];
+- one such batch, which is copied once to every replica's device and used again in each step;
+- either of them as `PipelineOnly(...)`: batches are fetched, and nothing is trained on them.
 """

@@ -1,4 +1,4 @@
-"""Synthetic images that lie on each device: what the model can do when its input costs nothing."""
+"""Synthetic images that stay on each device: the throughput of the model when its input costs nothing."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Photographs from TFRecords of the ImageNet schema, in `--tfperf-data-dir`; as tf_cnn_benchmarks processes them."""
+"""Photographs from the ImageNet TFRecords in `--tfperf-data-dir`, processed as tf_cnn_benchmarks does."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-from pytest_tfperf.training.inputs import Alone, InputSpec
+from pytest_tfperf.training.inputs import InputSpec, PipelineOnly
 from pytest_tfperf.training.photographs import Processing, photographs
 
 
@@ -14,30 +14,30 @@ def imagenet(spec: InputSpec) -> tf.data.Dataset:
 
 
 def imagenet_distortions(spec: InputSpec) -> tf.data.Dataset:
-    """The same, and other colours: brightness, saturation, hue, contrast."""
+    """With distortions: also change brightness, saturation, hue and contrast."""
     return photographs(spec, Processing(distortions=True))
 
 
 def imagenet_consistent(spec: InputSpec) -> tf.data.Dataset:
-    """Without distortions, resized by four methods in turns, as in Lambda's runs."""
+    """Without distortions, resized by four methods in turn, as in Lambda's runs."""
     return photographs(spec, Processing(consistent=True))
 
 
 def imagenet_distortions_consistent(spec: InputSpec) -> tf.data.Dataset:
-    """With distortions, resized by four methods in turns, as in Lambda's runs."""
+    """With distortions, resized by four methods in turn, as in Lambda's runs."""
     return photographs(spec, Processing(distortions=True, consistent=True))
 
 
 def imagenet_cached(spec: InputSpec) -> tf.data.Dataset:
-    """Without distortions, one record from memory over and over: all but the reading."""
+    """Without distortions, of one record in memory: the cost of everything but reading."""
     return photographs(spec, Processing(), cached=True)
 
 
-def imagenet_only(spec: InputSpec) -> Alone:
-    """`imagenet` by itself: batches are fetched and nothing is trained; the model says but their shape."""
-    return Alone(imagenet(spec))
+def imagenet_only(spec: InputSpec) -> PipelineOnly:
+    """`imagenet` without training; of the model only the image's shape and the number of classes matter."""
+    return PipelineOnly(imagenet(spec))
 
 
-def imagenet_distortions_only(spec: InputSpec) -> Alone:
-    """`imagenet-distortions` by itself."""
-    return Alone(imagenet_distortions(spec))
+def imagenet_distortions_only(spec: InputSpec) -> PipelineOnly:
+    """`imagenet-distortions` without training."""
+    return PipelineOnly(imagenet_distortions(spec))

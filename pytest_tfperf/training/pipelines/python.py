@@ -1,4 +1,4 @@
-"""Synthetic images from Python: what a data loader outside TensorFlow's runtime costs."""
+"""Synthetic images from a Python thread: the cost of a data loader outside TensorFlow's runtime."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _BATCHES_AHEAD_EACH = 2
 
 
 def python(spec: InputSpec) -> tf.data.Dataset:
-    """Batches that NumPy makes in a Python thread, each anew in memory, handed over through a queue.
+    """Batches that a Python thread copies with NumPy and hands over through a queue.
 
     As tensorpack's `--fake-location python`: the pixels are drawn once, so that the hand-over is measured and not
-    NumPy's random numbers. The queue holds 2 batches for each replica; those on the devices come on top.
+    NumPy's random numbers. The queue holds 2 batches for each replica, in addition to those on the devices.
     """
     images, labels = spec.signature
     with tf.device("CPU:0"):
         queue = tf.queue.FIFOQueue(
             _BATCHES_AHEAD_EACH * spec.replicas, [images.dtype, labels.dtype], [images.shape, labels.shape]
         )
-    # Not Dataset.from_generator: that takes 0.2 ms a batch, and its threads wait for the interpreter when it shuts
-    # down, and it for them (seen: one exit in ten never ends).
+    # Not Dataset.from_generator: it takes 0.2 ms a batch, and at shutdown its threads and the interpreter wait for each
+    # other (one exit in ten was seen to hang).
     atexit.register(queue.close, cancel_pending_enqueues=True)
     Thread(target=_produce, args=(queue, spec), name="tfperf-python-pipeline", daemon=True).start()
     return tf.data.Dataset.from_tensors(0).repeat().map(lambda _: tuple(queue.dequeue()))

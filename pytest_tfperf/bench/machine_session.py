@@ -1,0 +1,112 @@
+"""What the tests of one machine share in one session: the common drift, earlier sessions, who is under suspicion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+
+from pytest_tfperf.bench.pairs import PairSource
+from pytest_tfperf.bench.task import Task
+from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.past_session import PastSession
+from pytest_tfperf.core.run import Pair, Run
+from pytest_tfperf.core.throughput import summarise
+from pytest_tfperf.judging.common_drift import MIN_TESTS, CommonDrift, common_drift, first_windows_change
+from pytest_tfperf.judging.judge import Evidence
+from pytest_tfperf.judging.noise import noise_of
+from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
+
+PastSessions = Mapping[Key, Sequence[PastSession]]
+
+
+class MachineSession:
+    """The evidence that tests of one machine have in common; a host's CPUs and its GPUs are two machines.
+
+    Args:
+        rows: the machine's baselines.
+        past: reads the machine's earlier sessions, once and only when something is judged.
+        tests: throughput tests that this session will probably run.
+        hold: REGRESSED only where one of the two sessions before showed it.
+    """
+
+    def __init__(
+        self, rows: Mapping[Key, Baseline], past: Callable[[], PastSessions], *, tests: int, hold: bool = False
+    ) -> None:
+        self._rows = rows
+        self._read_past = past
+        self._tests = tests
+        self._hold = hold
+        self._first_changes: dict[tuple[str, Key], float] = {}
+        self._suspects: set[tuple[str, Key]] = set()
+        self._sources: dict[tuple[str, Key], PairSource] = {}
+        self._without_reference: dict[tuple[str, Key], str] = {}
+        self.all_ran_once = False
+        self.seconds_disturbed = 0.0
+        """Spent on tests whose fresh workers were all disturbed."""
+
+    def note_first_run(self, task: Task, run: Run) -> None:
+        """Let a first run tell the common drift, where it has a measured baseline."""
+        row = task.reference.baseline
+        if row is not None and not task.reference.is_floor:
+            self._first_changes[task.call] = first_windows_change(run, row)
+
+    def suspect(self, task: Task) -> None:
+        """Count a test among those that share the false alarms of confirmation."""
+        self._suspects.add(task.call)
+
+    @property
+    def suspects(self) -> frozenset[tuple[str, Key]]:
+        """The calls that had to be confirmed."""
+        return frozenset(self._suspects)
+
+    @property
+    def drift(self) -> CommonDrift:
+        """What the first runs so far have in common."""
+        return common_drift(list(self._first_changes.values()))
+
+    def evidence(self, task: Task, runs: Sequence[Run], pairs: Sequence[Pair] = ()) -> Evidence:
+        """Everything that `judge` needs to know of a task."""
+        drift, baseline = self.drift, task.reference.baseline
+        judged = len(self._first_changes) if self.all_ran_once else self._tests
+        return Evidence(
+            throughput=summarise(runs),
+            pairs=tuple(pairs),
+            reference=task.reference,
+            tolerance=task.tolerance,
+            drift=drift,
+            variance=self._variance,
+            past=() if baseline is None else self._past.get(baseline.key, ()),
+            tests=max(1, judged),
+            suspects=max(1, len(self._suspects)),
+            has_reference_environment=task.reference_side is not None and task.call not in self._without_reference,
+            hold=self._hold,
+            waits_for_drift=not self.all_ran_once and drift.tests < MIN_TESTS <= self._tests,
+        )
+
+    def pair_source(self, task: Task, make: Callable[[], PairSource]) -> PairSource:
+        """The task's source of pairs, which stays the same while the test runs again and again."""
+        return self._sources.setdefault(task.call, make())
+
+    def give_up_reference(self, task: Task, why: str) -> None:
+        """Confirm this task by fresh runs, because its workload fails in the reference environment."""
+        self._without_reference[task.call] = why
+
+    @property
+    def reference_failures(self) -> Mapping[tuple[str, Key], str]:
+        """The calls whose workload fails in the reference environment, and why."""
+        return dict(self._without_reference)
+
+    @cached_property
+    def _past(self) -> PastSessions:
+        return self._read_past()
+
+    @cached_property
+    def _variance(self) -> SessionVariance:
+        measured = [row for row in self._rows.values() if row.is_measured]
+        known = [(noise_of(row, measured), row.runs, self._past.get(row.key, ())) for row in measured]
+        return session_variance(known, tests=self._tests)
+
+    @property
+    def between_sessions(self) -> float:
+        """What a session does to one test by itself, as a standard deviation in log throughput."""
+        return self._variance.mean

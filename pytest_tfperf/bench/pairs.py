@@ -1,0 +1,67 @@
+"""Fresh pairs of runs, one after the other: for comparisons, and to confirm against the reference environment."""
+
+from __future__ import annotations
+
+from pytest_tfperf.bench.interleaved import can_interleave_windows, pair_of_runs
+from pytest_tfperf.bench.one_run import RunEngine, Side
+from pytest_tfperf.core.comparison import Interleaving
+from pytest_tfperf.core.plan import Plan
+from pytest_tfperf.core.run import Pair
+from pytest_tfperf.core.topology import Topology
+from pytest_tfperf.errors import MeasurementError
+
+
+class PairSource:
+    """Takes pairs of the same two sides; the order within a pair alternates.
+
+    Attributes:
+        interleaving: by windows where the pipelines allow it; by runs otherwise, and from the first pair on that could
+            not be had with two workers at once.
+        fallback: why interleaving by windows was given up; "" where it was not.
+        failed_side: "a" or "b", the side whose worker failed last, where that is known; else "".
+    """
+
+    def __init__(self, engine: RunEngine, a: Side, b: Side, topology: Topology, plan: Plan) -> None:
+        self._engine = engine
+        self._sides = {"a": a, "b": b}
+        self._topology = topology
+        self._plan = plan
+        self._taken = 0
+        by_windows = can_interleave_windows(a.workload, b.workload)
+        self.interleaving = Interleaving.WINDOWS if by_windows else Interleaving.RUNS
+        self.fallback = ""
+        self.failed_side = ""
+
+    def take(self, *, profiled: bool = False) -> Pair:
+        """The next pair; `disturbance` says what it was disturbed by.
+
+        Args:
+            profiled: ask each worker what its step spends its time on.
+
+        Raises:
+            MeasurementError: a worker died, hung or raised.
+        """
+        b_first = self._taken % 2 == 1
+        self._taken += 1
+        if self.interleaving is Interleaving.RUNS:
+            return self._runs(b_first)
+        a, b = self._sides.values()
+        try:
+            return self._engine.pair(a, b, self._topology, self._plan, b_first=b_first, profiled=profiled)
+        except MeasurementError as error:
+            if self._taken > 1:
+                raise
+            # Two workers need twice the memory, and running out of it has many faces. One at a time shows what it was.
+            self.interleaving = Interleaving.RUNS
+            self.fallback = f"both at once failed: {str(error).splitlines()[0]}"
+            return self._runs(b_first)
+
+    def _runs(self, b_first: bool) -> Pair:
+        runs = {}
+        for name in ("b", "a") if b_first else ("a", "b"):
+            try:
+                runs[name] = self._engine.run(self._sides[name], self._topology, self._plan, label=name)
+            except MeasurementError:
+                self.failed_side = name
+                raise
+        return pair_of_runs(runs["a"], runs["b"])

@@ -1,0 +1,113 @@
+"""Which tests run again, what their calls measured before, and what of it the history keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.stores.history import History
+
+Result = Measurement | Comparison
+
+
+@dataclass
+class _Call:
+    """What one call of a test gave, and its row in the history; None where it has none."""
+
+    result: Result
+    row: int | None = None
+
+
+class RerunQueue:
+    """The results of a session's tests, call by call.
+
+    A test of which a call is undecided runs again when all tests have run. It makes the same calls again: a decided one
+    gets its result back at once, an undecided one takes another run. So a test's runs lie apart, and one slow spell of
+    the machine does not hit them all.
+
+    Args:
+        history: each result is written when it is there, so that a kill loses none; None for a smoke run, of which
+            nothing is kept.
+    """
+
+    def __init__(self, history: History | None) -> None:
+        self._history = history
+        self._calls: dict[str, list[_Call]] = {}
+        self._waiting: set[str] = set()
+        self.history_fault = ""
+        """Why the history lacks something; a full disk must not cost the verdict that was just reached."""
+
+    def begin(self, test: str) -> None:
+        """The test starts; unless it waited in this queue, it starts from nothing."""
+        if test not in self._waiting:
+            self._calls[test] = []
+        self._waiting.discard(test)
+
+    def earlier(self, test: str, index: int, key: Key, machine: str) -> Measurement | None:
+        """What the test's call number `index` (from 0) measured when it ran before; None where it did not.
+
+        Raises:
+            TfperfError: the test makes other calls than it made then.
+        """
+        call = self._call(test, index)
+        if call is None:
+            return None
+        before = call.result
+        if not isinstance(before, Measurement) or (before.key, before.machine) != (key, machine):
+            what = before.key if isinstance(before, Measurement) else "a comparison"
+            raise TfperfError(
+                f"call {index + 1} of this test measured {_named(what)} when it ran first, and asks for {_named(key)} "
+                "now. A test that is in doubt runs again: it must make the same calls each time"
+            )
+        return before
+
+    def earlier_comparison(self, test: str, index: int) -> Comparison | None:
+        """The same of a comparison, which is always decided."""
+        call = self._call(test, index)
+        return call.result if call is not None and isinstance(call.result, Comparison) else None
+
+    def keep(self, test: str, index: int, result: Result) -> None:
+        """Keep what a call gave, in the place of what it gave before."""
+        calls = self._calls.setdefault(test, [])
+        if index == len(calls):
+            calls.append(_Call(result))
+        call = calls[index]
+        call.result = result
+        if self._history is None:
+            return
+        try:
+            if isinstance(result, Measurement):
+                call.row = self._history.append(result, replaces=call.row)
+            else:
+                call.row = self._history.append_comparison(result)
+        except TfperfError as error:
+            self.history_fault = self.history_fault or str(error)
+
+    def is_undecided(self, test: str) -> bool:
+        """Whether a call of the test wants further runs."""
+        return any(isinstance(result, Measurement) and not result.is_decided for result in self.results_of(test))
+
+    def defer(self, test: str) -> None:
+        """Let the test run again."""
+        self._waiting.add(test)
+
+    def results_of(self, test: str) -> list[Result]:
+        """What the test's calls gave so far, in order."""
+        return [call.result for call in self._calls.get(test, [])]
+
+    @property
+    def results(self) -> Iterator[Result]:
+        """What all tests gave so far, in the order in which they first ran."""
+        return (call.result for calls in self._calls.values() for call in calls)
+
+    def _call(self, test: str, index: int) -> _Call | None:
+        calls = self._calls.get(test, [])
+        return calls[index] if index < len(calls) else None
+
+
+def _named(what: Key | str) -> str:
+    return what if isinstance(what, str) else f"{what.workload} on {what.topology}"

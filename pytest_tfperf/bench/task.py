@@ -1,0 +1,51 @@
+"""One thing to measure, with everything that is known before it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_tfperf.bench.one_run import Side
+from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.plan import Plan
+from pytest_tfperf.core.topology import Topology
+from pytest_tfperf.core.verdict import Tolerance
+from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.judging.reference import Reference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A call of `throughput.check` or `throughput.measure`.
+
+    Args:
+        test: pytest's node id.
+        topology: what to train on.
+        plan: how many steps.
+        side: what to train, and what starts it.
+        reference: what the result is judged against.
+        tolerance: the accepted change.
+        reference_side: the same workload in the reference environment; None where there is none.
+    """
+
+    test: str
+    topology: Topology
+    plan: Plan
+    side: Side
+    reference: Reference
+    tolerance: Tolerance
+    reference_side: Side | None = None
+
+    @property
+    def workload(self) -> Workload:
+        """What to train."""
+        return self.side.workload
+
+    @property
+    def key(self) -> Key:
+        """What identifies the baseline within the machine's file."""
+        return Key(self.workload.id, self.topology.shape)
+
+    @property
+    def call(self) -> tuple[str, Key]:
+        """What tells this task from the others of the session."""
+        return self.test, self.key

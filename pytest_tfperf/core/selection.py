@@ -1,0 +1,60 @@
+"""The throughput tests that pytest selected, and what is known of each before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectedTest:
+    """One test that asks for `throughput`.
+
+    Args:
+        id: pytest's node id.
+        cpu: it is marked `cpu`.
+        gpu: it is marked `gpu`.
+        reads_data: its parameters name a pipeline that reads real images.
+        faults: what is wrong with its parameters, one sentence each; empty where it can run.
+    """
+
+    id: str
+    cpu: bool = False
+    gpu: bool = False
+    reads_data: bool = False
+    faults: tuple[str, ...] = ()
+
+
+class Selection:
+    """All of them, in pytest's order."""
+
+    def __init__(self, tests: Iterable[SelectedTest] = ()) -> None:
+        self._tests = {test.id: test for test in tests}
+
+    def __contains__(self, test: object) -> bool:
+        return test in self._tests
+
+    def __len__(self) -> int:
+        return len(self._tests)
+
+    def faults_of(self, test: str) -> tuple[str, ...]:
+        """What is wrong with a test's parameters."""
+        return self._tests[test].faults if test in self._tests else ()
+
+    @property
+    def faulty(self) -> dict[str, tuple[str, ...]]:
+        """The tests that can't run as their parameters are, and why."""
+        return {one.id: one.faults for one in self._tests.values() if one.faults}
+
+    @property
+    def marks(self) -> set[tuple[bool, bool]]:
+        """The combinations of the marks `cpu` and `gpu` that occur."""
+        return {(one.cpu, one.gpu) for one in self._tests.values()}
+
+    def runnable(self, *, has_gpus: bool, has_data: bool) -> list[SelectedTest]:
+        """The tests that can run on such a machine, as far as marks and parameters tell."""
+        return [
+            one
+            for one in self._tests.values()
+            if not one.faults and (has_data or not one.reads_data) and (has_gpus or one.cpu or not one.gpu)
+        ]

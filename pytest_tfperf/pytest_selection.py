@@ -1,0 +1,67 @@
+"""Which of the tests that pytest collected are throughput tests, and what their marks and parameters tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from pytest_tfperf.core import catalogue, parameters
+from pytest_tfperf.core.selection import SelectedTest
+from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.pytest_reports import SESSION
+
+
+def selected(item: pytest.Item) -> bool:
+    """Whether a test asks for `throughput`."""
+    return "throughput" in getattr(item, "fixturenames", ())
+
+
+def selected_tests(items: Iterable[pytest.Item], input_pipeline: str) -> list[SelectedTest]:
+    """The throughput tests among `items`; `input_pipeline` is the value of the fixture that is not parametrised."""
+    return [
+        SelectedTest(
+            id=item.nodeid,
+            cpu=item.get_closest_marker("cpu") is not None,
+            gpu=item.get_closest_marker("gpu") is not None,
+            reads_data=_reads_data(item, input_pipeline),
+            faults=tuple(parameters.faults(_parameters(item))),
+        )
+        for item in items
+        if selected(item)
+    ]
+
+
+def keep_failed(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what did not fail last time, by pytest's own list, the one behind `--lf`.
+
+    Raises:
+        pytest.UsageError: pytest's cache plugin is switched off.
+    """
+    cache = getattr(config, "cache", None)
+    if cache is None:
+        raise pytest.UsageError("--update-baselines=failed needs pytest's cache plugin, which is switched off")
+    failed = cache.get("cache/lastfailed", {})
+    kept = [item for item in items if item.nodeid in failed]
+    if items and not kept:
+        last = f"none of the {len(failed)} that failed last time is selected" if failed else "no test failed last time"
+        config.stash[SESSION].note_nothing_to_record(
+            f"--update-baselines=failed: {last}, by pytest's cache (the one behind --lf)"
+        )
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in failed])
+    items[:] = kept
+
+
+def _parameters(item: pytest.Item) -> Mapping[str, Any]:
+    return item.callspec.params if hasattr(item, "callspec") else {}
+
+
+def _reads_data(item: pytest.Item, default: str) -> bool:
+    """Whether a test's parameters, or the default pipeline where it has none, name a pipeline of real images."""
+    params = _parameters(item)
+    names = [value.input_pipeline for value in params.values() if isinstance(value, Workload)]
+    if "input_pipeline" in getattr(item, "fixturenames", ()):
+        names.append(params.get("input_pipeline", default))
+    known = [name for name in names if isinstance(name, str) and not parameters.faults({"input_pipeline": name})]
+    return any(catalogue.pipeline_reads_data(name) for name in known)

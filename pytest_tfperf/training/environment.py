@@ -1,0 +1,127 @@
+"""What a worker computes with: versions, settings that change its speed, and the CUDA libraries that it has loaded."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+_SPEED_VARIABLES = ("TF_GPU_", "TF_CUDNN", "TF_ENABLE_", "TF_DETERMINISTIC", "NCCL_", "CUBLAS_", "CUDNN_", "CUDA_")
+
+
+def environment() -> dict[str, str]:
+    """Name -> value of everything known about this process, such as "tensorflow" -> "2.21.0".
+
+    Call it after the first step: TensorFlow loads cuDNN and NCCL when they are first used.
+    """
+    build = tf.sysconfig.get_build_info()
+    found = {
+        "python": platform.python_version(),
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "numpy": np.__version__,
+        "cuda_build": build.get("cuda_version", ""),
+        "cudnn_build": build.get("cudnn_version", ""),
+        "threads": str(tf.config.threading.get_intra_op_parallelism_threads() or ""),
+        "tf32": tf32_in_use(os.environ),
+        "xla_flags": os.environ.get("XLA_FLAGS", "").strip().replace(" ", "_"),
+        "variables": speed_variables(os.environ),
+    }
+    return {name: value for name, value in found.items() if value} | loaded_libraries()
+
+
+def tf32_in_use(variables: Mapping[str, str]) -> str:
+    """Whether float32 factors are rounded to TF32: "on", "off", or "" if no visible GPU has TF32."""
+    capabilities = [
+        tf.config.experimental.get_device_details(gpu).get("compute_capability", (0, 0))
+        for gpu in tf.config.get_visible_devices("GPU")
+    ]
+    if not any(capability >= (8, 0) for capability in capabilities):
+        return ""
+    # NVIDIA's libraries obey this variable, whatever TensorFlow says.
+    forbidden = variables.get("NVIDIA_TF32_OVERRIDE") == "0"
+    return "on" if tf.config.experimental.tensor_float_32_execution_enabled() and not forbidden else "off"
+
+
+def speed_variables(variables: Mapping[str, str]) -> str:
+    """The shell's variables that change a GPU's speed: "NCCL_ALGO=Ring,TF_CUDNN_USE_AUTOTUNE=0".
+
+    "none" where there are none, so that the first one shows as a difference from the baseline's environment.
+    """
+    found = {n: v for n, v in variables.items() if n.startswith(_SPEED_VARIABLES) and n != "CUDA_VISIBLE_DEVICES"}
+    return ",".join(f"{name}={'_'.join(value.split())}" for name, value in sorted(found.items())) or "none"
+
+
+def loaded_libraries(maps: Path = Path("/proc/self/maps")) -> dict[str, str]:
+    """Name -> version, such as "cudnn_loaded", of the CUDA libraries in memory; loads none itself.
+
+    They may differ from those that TensorFlow was built with.
+    """
+    try:
+        lines = maps.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return {}
+    paths = {columns[5] for line in lines if len(columns := line.split(None, 5)) == 6}  # names may contain blanks
+    found = {}
+    for path in sorted(paths):
+        for stem, (name, version) in _LIBRARIES.items():
+            if re.match(rf"{stem}\.so\b", Path(path).name):
+                found[name] = _version(path, version)
+    return {name: version for name, version in sorted(found.items()) if version}
+
+
+def _version(path: str, ask: Callable[[Any], str]) -> str:
+    try:
+        return ask(ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY))
+    except (OSError, AttributeError):  # the file was replaced since, or lacks the function
+        return ""
+
+
+def _returned_by(function: str) -> Callable[[Any], str]:
+    """For a library whose function returns the version number."""
+
+    def ask(library: Any) -> str:
+        call = getattr(library, function)
+        call.restype = ctypes.c_size_t
+        return _dotted(call())
+
+    return ask
+
+
+def _written_by(function: str, dotted: Callable[[int], str]) -> Callable[[Any], str]:
+    """For a library whose function writes the version number to its argument, and returns 0."""
+
+    def ask(library: Any) -> str:
+        number = ctypes.c_int()
+        failed = getattr(library, function)(ctypes.byref(number))
+        return "" if failed else dotted(number.value)
+
+    return ask
+
+
+def _cuda(number: int) -> str:
+    """12050 is 12.5."""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _dotted(number: int) -> str:
+    """90300 is 9.3.0; before cuDNN 9 and NCCL 2.9 the major version counts thousands, and 8907 is 8.9.7."""
+    major = 10_000 if number >= 10_000 else 1_000
+    return f"{number // major}.{number % major // 100}.{number % 100}"
+
+
+# The start of a library's file name -> its name in the environment, and how to ask for its version.
+_LIBRARIES = {
+    "libcudart": ("cuda_loaded", _written_by("cudaRuntimeGetVersion", _cuda)),
+    "libcudnn": ("cudnn_loaded", _returned_by("cudnnGetVersion")),
+    "libcublasLt": ("cublas_loaded", _returned_by("cublasLtGetVersion")),
+    "libnccl": ("nccl_loaded", _written_by("ncclGetVersion", _dotted)),
+}

@@ -1,0 +1,71 @@
+"""What the driver is told of an exception in a worker: its text, whether memory was short, and a likely cause."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from typing import Any
+
+import tensorflow as tf
+
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.training.devices import missing_kernels
+
+_MAX_CHARACTERS = 20_000  # TensorFlow's stack frames are long, and the cause stands below them
+
+# What TensorFlow, XLA, CUDA, cuBLAS, cuDNN and NCCL write into errors of any type if memory is short: cuDNN's "No
+# algorithm worked!" is a NotFoundError, a failed copy to the GPU an InternalError. oneDNN's status 1 is
+# `dnnl_out_of_memory`; its text has only the number.
+_OUT_OF_MEMORY = re.compile(
+    r"out of memory|RESOURCE_EXHAUSTED|CUDA_ERROR_OUT_OF_MEMORY|_ALLOC_FAILED|Dst tensor is not initialized|"
+    r"received an exception:Status: 1,",
+    re.IGNORECASE,
+)
+
+# What cuBLAS, cuDNN, NCCL and CUDA itself say if another process has taken the GPU's memory. The first two are
+# TensorFlow's words for a library that gave it no handle.
+_NO_ROOM = re.compile(
+    r"No BLAS support|No DNN support|DNN library initialization failed|(CUDNN|CUBLAS)_STATUS_NOT_INITIALIZED|"
+    r"unhandled cuda error|cudaSetDevice\(\) on GPU"
+)
+
+
+def failure(error: BaseException) -> dict[str, Any]:
+    """The message to the driver; also prints the traceback to the log.
+
+    For an error of this package that another one caused, the log gets the traceback of the cause.
+    """
+    ours = isinstance(error, TfperfError)
+    traceback.print_exception(error.__cause__ if ours and error.__cause__ else error)
+    text, half = str(error), _MAX_CHARACTERS // 2
+    return {
+        "type": type(error).__name__,
+        "message": text if len(text) <= _MAX_CHARACTERS else f"{text[:half]}\n...\n{text[-half:]}",
+        "hint": hint(error),
+        "ours": ours,
+        "out_of_memory": is_out_of_memory(error),
+    }
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether this error, or one that caused it in a user's function, is a lack of memory."""
+    while error is not None:
+        if isinstance(error, (MemoryError, tf.errors.ResourceExhaustedError)):
+            return True
+        if isinstance(error, tf.errors.OpError) and _OUT_OF_MEMORY.search(str(error)):
+            return True
+        error = error.__cause__
+    return False
+
+
+def hint(error: BaseException) -> str:
+    """A likely cause, to be appended to the error's text; "" if none is known."""
+    if _NO_ROOM.search(str(error)):
+        return ". Often another process holds the GPU's memory: nvidia-smi shows which"
+    if not isinstance(error, tf.errors.OpError):
+        return ""
+    try:
+        missing = missing_kernels()
+    except (RuntimeError, ValueError, tf.errors.OpError):  # asking a broken GPU may fail again
+        return ""
+    return f". {missing}" if missing else ""

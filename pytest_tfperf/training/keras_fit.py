@@ -1,0 +1,158 @@
+"""Keras' own trainer, `model.fit`, driven in windows of steps: the throughput that a Keras user gets."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from pytest_tfperf.core.workload import Optimizer, Workload
+from pytest_tfperf.errors import MeasurementError, WorkloadError
+from pytest_tfperf.training.inputs import Batch, dataset_ended, placed
+from pytest_tfperf.training.optimizer import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, loss_scale
+
+
+class FitLoop:
+    """Trains `model` under `strategy` on `inputs` by one endless `model.fit`, in windows of steps.
+
+    `fit` is called once, in a thread that waits at the start of a step while no window is requested; so nothing is
+    compiled, and no iterator made, between windows. What Keras does in each step is measured: its Python, its
+    callbacks, its loss metric, the dispatch of one step at a time. Not measured are the ends of epochs and the progress
+    bar. Once a window the loss is read and reset. The thread waits in `on_train_batch_begin`, because a callback at a
+    batch's end would make Keras wait for the loss after each step, which a plain `fit` does not do.
+
+    Loss and optimizer are Keras' own, with the formulas of `TrainingLoop`: sparse cross-entropy, an L2 regularizer on
+    each trainable variable, SGD. With float16 the loss scale is the same constant, not the one that `fit` would adapt
+    in each step. (Keras 3.3, of TensorFlow 2.16, sums the gradients of several replicas where later versions average
+    them: the same work, another loss.)
+
+    Args:
+        as `TrainingLoop`; the model is compiled here.
+    """
+
+    def __init__(
+        self,
+        strategy: tf.distribute.Strategy,
+        model: keras.Model,
+        inputs: tf.data.Dataset | Batch,
+        workload: Workload,
+    ) -> None:
+        self.images_per_step = workload.batch_size * strategy.num_replicas_in_sync
+        self._model = model
+        self._workload = workload
+        self._requests: SimpleQueue[int] = SimpleQueue()
+        self._answers: SimpleQueue[float | Exception] = SimpleQueue()
+        self._window_ends = 0
+        _compile(strategy, model, workload)
+        batches = _batches(strategy, inputs)
+        _read_from(batches, model)
+        fetched = isinstance(inputs, tf.data.Dataset)
+        self.fetch: Callable[[], Any] | None = (lambda: next(batches)) if fetched else None
+        with tf.device("CPU:0"):  # a GPU's memory is for training
+            self._template = _template(strategy, model)
+        self._thread = threading.Thread(target=self._fit, name="tfperf-fit", daemon=True)
+
+    def run(self, steps: int) -> float:
+        """Have `fit` take `steps` steps and return their mean loss, as Keras' progress bar shows it.
+
+        Returns when every device has finished its last update. The first call also traces and compiles.
+
+        Raises:
+            WorkloadError: fewer than 1 step, or a dataset that ended.
+            MeasurementError: `fit` has ended before.
+        """
+        if steps < 1:
+            raise WorkloadError(f"steps={steps}: a window has at least 1 step")
+        if self._thread.ident is None:
+            self._thread.start()
+        elif not self._thread.is_alive():
+            raise MeasurementError(f"{self._workload.id}: model.fit has ended and trains no further")
+        self._requests.put(steps)
+        answer = self._answers.get()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _fit(self) -> None:
+        """The thread: an exception of `fit` is the answer to the window in which it was raised."""
+        windows = keras.callbacks.LambdaCallback(on_train_batch_begin=self._before_step)
+        try:
+            self._model.fit(self._template, shuffle=False, verbose=0, callbacks=[windows])
+            raise MeasurementError(f"{self._workload.id}: model.fit ended by itself")
+        except Exception as error:
+            self._answers.put(dataset_ended(self._workload, error) or error)
+
+    def _before_step(self, step: int, _: Any = None, **__: Any) -> None:
+        """Called by `fit` before each step, counted from 0: here a window ends and the next one begins."""
+        if step < self._window_ends:
+            return
+        if step:
+            loss = float(self._model.get_metrics_result()["loss"])
+            # The loss is known before the last update is done.
+            tf.test.experimental.sync_devices()
+            self._answers.put(loss)
+        steps = self._requests.get()
+        self._model.reset_metrics()
+        self._window_ends = step + steps
+
+
+class _SameBatch:
+    """An endless iterator over one batch that stays on the devices; a tf.data iterator would copy it in each step."""
+
+    def __init__(self, batch: Any) -> None:
+        self._batch = batch
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return self._batch
+
+
+def _compile(strategy: tf.distribute.Strategy, model: keras.Model, workload: Workload) -> None:
+    for variable in model.trainable_variables:
+        variable.regularizer = keras.regularizers.L2(WEIGHT_DECAY / 2)  # Keras' has no 0.5
+    momentum = MOMENTUM if workload.optimizer is Optimizer.MOMENTUM else 0.0
+    with strategy.scope():
+        model.compile(
+            optimizer=keras.optimizers.SGD(
+                LEARNING_RATE,
+                momentum=momentum,
+                nesterov=momentum > 0,
+                loss_scale_factor=loss_scale(workload.precision),
+            ),
+            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            jit_compile=workload.xla,  # never "auto", which depends on the model
+            # Keras' own scaler checks each gradient and branches in each step, which our loop does not do, and
+            # CentralStorageStrategy rejects its variables.
+            auto_scale_loss=False,
+        )
+
+
+def _batches(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> Any:
+    """An iterator from which Keras' step takes a batch for each replica."""
+    if not isinstance(inputs, tf.data.Dataset):
+        return _SameBatch(placed(strategy, inputs))
+    return iter(strategy.distribute_datasets_from_function(lambda _: inputs))
+
+
+def _read_from(batches: Any, model: keras.Model) -> None:
+    """Make the model's compiled step take its batches from `batches`, whatever iterator `fit` passes.
+
+    Passing them to `fit` itself would not do: it makes two iterators and draws a batch to build the model by, it splits
+    batches that are meant for one replica, and some versions reject a dataset that is distributed already.
+    """
+    model.make_train_function()
+    step = model.train_function
+    model.train_function = lambda _: step(batches)
+
+
+def _template(strategy: tf.distribute.Strategy, model: keras.Model) -> tf.data.Dataset:
+    """The dataset that `fit` is given to build the model by: one black image for each replica, endlessly."""
+    replicas = strategy.num_replicas_in_sync
+    images, labels = tf.zeros((replicas, *model.input_shape[1:])), tf.zeros(replicas, tf.int32)
+    return tf.data.Dataset.from_tensors((images, labels)).repeat()
