@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import site
+import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +19,7 @@ from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.workers.local import LocalLauncher
+from pytest_tfperf.workers.local import LocalLauncher, session_import_paths
 
 CPU = Devices(kind=DeviceKind.CPU, count=1)
 GPUS = Devices(kind=DeviceKind.GPU, count=2, gpu_uuids=("GPU-1", "GPU-2"))
@@ -24,7 +27,7 @@ JOB = Job(workload=Workload(model="trivial", batch_size=1), devices=CPU)
 
 # A fresh worker that keeps the message that it was given.
 KEEPS_ITS_MESSAGE = """
-    message = json.load(sys.stdin)
+    message = json.load(sys.stdin) | {"runs in": os.getcwd()}
     with open(os.path.join(os.path.dirname(sys.argv[0]), "message"), "w") as file:
         json.dump(message, file)
     channel = call()
@@ -71,15 +74,21 @@ def test_a_worker_sees_the_gpus_of_its_job_alone(tmp_path: Path, devices: Device
     assert message["environment"]["CUDA_VISIBLE_DEVICES"] == visible
 
 
-def test_a_worker_of_the_reference_environment_imports_from_its_checkout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project, checkout = tmp_path / "project", tmp_path / "checkout"
-    project.mkdir()
-    monkeypatch.chdir(project)
-    monkeypatch.setenv("PYTHONPATH", str(project))
-    message = message_for(tmp_path, JOB, moved={project: checkout})
-    assert message["environment"]["PYTHONPATH"] == message["import_paths"][0] == str(checkout)
+def test_workers_can_run_another_copy_of_the_users_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "copy").mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "today"))
+    message = message_for(tmp_path, JOB, import_paths=lambda: [str(tmp_path / "copy"), "/lib"])
+    assert message["import_paths"] == [str(tmp_path / "copy"), "/lib"]
+    assert message["runs in"] == str(tmp_path / "copy")
+    assert "PYTHONPATH" not in message["environment"]
+
+
+def test_workers_run_this_sessions_code_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, "/home/me/lib"])
+    message = message_for(tmp_path, JOB)
+    assert message["runs in"] == message["import_paths"][0] == str(tmp_path)
+    assert "/home/me/lib" in message["import_paths"]
 
 
 def test_workers_leave_no_temporary_files(tmp_path: Path, temporary: Path) -> None:
@@ -112,6 +121,23 @@ def test_a_server_that_was_killed_is_replaced(tmp_path: Path) -> None:
     second = server_of(launcher)
     launcher.close()
     assert first != second
+
+
+# Where workers look for the user's modules
+
+
+@pytest.mark.parametrize("library", [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib")])
+def test_a_folder_that_only_begins_like_a_librarys_is_the_tests_own(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, f"{library}-of-mine"])
+    assert f"{library}-of-mine" in session_import_paths()
+
+
+def test_folders_of_installed_packages_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = [*site.getsitepackages(), sysconfig.get_path("stdlib"), sysconfig.get_path("stdlib") + "/lib-dynload"]
+    monkeypatch.setattr(sys, "path", [*sys.path, *installed])
+    assert not set(installed) & set(session_import_paths())
 
 
 # Starts that fail
