@@ -187,15 +187,14 @@ class WorkerRun:
         return self._failures.hung(self.silence_seconds, self.phase, stacks)
 
     def _stacks(self) -> str:
-        """Has faulthandler write every thread's stack to the log; returns what was written once no more comes."""
-        before = last = read_end(self._log)
+        """Has faulthandler add every thread's stack to the log; returns what it added once no more comes."""
+        begin = self._log.stat().st_size if self._log.exists() else 0
         with suppress(ProcessLookupError, PermissionError):
             os.kill(self.process.pid, signal.SIGUSR1)
-        deadline = time.monotonic() + _STACKS_SECONDS
+        stacks, deadline = "", time.monotonic() + _STACKS_SECONDS
         while time.monotonic() < deadline:
             time.sleep(0.1)
-            now = read_end(self._log)
-            if now != before and now == last:
+            before, stacks = stacks, read_end(self._log, begin)
+            if stacks and stacks == before:
                 break
-            last = now
-        return last.removeprefix(before)
+        return stacks

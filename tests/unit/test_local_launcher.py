@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import site
 import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from patience import wait_for
 from pythons import fake_python, fake_server
 
 from pytest_tfperf.core.job import Job
@@ -52,12 +56,16 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "tmp"
 
 
+def launching(folder: Path, **options: Any) -> closing[LocalLauncher]:
+    """A launcher until the end of its block."""
+    return closing(LocalLauncher(logs=folder / "logs", silence_seconds=60, **options))
+
+
 def message_for(folder: Path, job: Job, **options: Any) -> dict[str, Any]:
     """What the launcher sends to the worker of this job."""
     python = fake_python(folder, KEEPS_ITS_MESSAGE)
-    launcher = LocalLauncher(logs=folder / "logs", silence_seconds=60, fresh=True, python=python, **options)
-    launcher.start(job, lambda phase: None).close()
-    launcher.close()
+    with launching(folder, fresh=True, python=python, **options) as launcher:
+        launcher.start(job, lambda phase: None).close()
     message: dict[str, Any] = json.loads((folder / "message").read_text())
     return message
 
@@ -106,20 +114,19 @@ def server_of(launcher: LocalLauncher) -> str:
 def test_a_variable_that_tensorflow_reads_at_import_starts_a_new_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, restarts: bool
 ) -> None:
-    launcher = LocalLauncher(logs=tmp_path, silence_seconds=60, python=fake_server(tmp_path, NAMES_ITS_SERVER))
-    first = server_of(launcher)
-    monkeypatch.setenv(variable, "1")
-    second = server_of(launcher)
-    launcher.close()
+    with launching(tmp_path, python=fake_server(tmp_path, NAMES_ITS_SERVER)) as launcher:
+        first = server_of(launcher)
+        monkeypatch.setenv(variable, "1")
+        second = server_of(launcher)
     assert (first != second) is restarts
 
 
 def test_a_server_that_was_killed_is_replaced(tmp_path: Path) -> None:
-    launcher = LocalLauncher(logs=tmp_path, silence_seconds=60, python=fake_server(tmp_path, NAMES_ITS_SERVER))
-    first = server_of(launcher)
-    os.kill(int(first), 9)
-    second = server_of(launcher)
-    launcher.close()
+    with launching(tmp_path, python=fake_server(tmp_path, NAMES_ITS_SERVER)) as launcher:
+        first = server_of(launcher)
+        os.kill(int(first), signal.SIGKILL)
+        assert wait_for(lambda: psutil.Process(int(first)).status() == psutil.STATUS_ZOMBIE)
+        second = server_of(launcher)
     assert first != second
 
 
@@ -161,10 +168,10 @@ def test_a_worker_that_can_not_be_started_is_no_measurement_and_leaves_nothing(
     tmp_path: Path, temporary: Path, fresh: bool
 ) -> None:
     before = open_sockets()
-    launcher = LocalLauncher(logs=tmp_path / "logs", silence_seconds=1, fresh=fresh, python="/nonexistent/python")
-    with pytest.raises(MeasurementError, match=r"a worker could not be started: .*No such file or directory"):
-        launcher.start(JOB, lambda phase: None)
-    launcher.close()
+    said = "a worker could not be started: .*No such file or directory"
+    with launching(tmp_path, fresh=fresh, python="/nonexistent/python") as launcher:
+        with pytest.raises(MeasurementError, match=said):
+            launcher.start(JOB, lambda phase: None)
     assert open_sockets() == before
     assert not list(temporary.iterdir())
 
@@ -174,8 +181,7 @@ def test_a_worker_that_can_not_be_started_is_no_measurement_and_leaves_nothing(
 )
 def test_a_server_that_can_not_start_leaves_nothing_open(tmp_path: Path, script: str) -> None:
     before = open_sockets()
-    launcher = LocalLauncher(logs=tmp_path, silence_seconds=60, python=fake_python(tmp_path, script))
-    with pytest.raises(MeasurementError, match="the fork server exited with status"):
-        launcher.start(JOB, lambda phase: None)
-    launcher.close()
+    with launching(tmp_path, python=fake_python(tmp_path, script)) as launcher:
+        with pytest.raises(MeasurementError, match="the fork server exited with status"):
+            launcher.start(JOB, lambda phase: None)
     assert open_sockets() == before

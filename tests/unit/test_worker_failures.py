@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import pytest_tfperf
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, OutOfTime
-from pytest_tfperf.workers.failures import Failures, describe_exit, first_line, last_lines, user_frames
+from pytest_tfperf.workers.failures import Failures, describe_exit, first_line, last_lines, read_end, user_frames
 
 OURS = f"{Path(pytest_tfperf.__file__).parent}/training/worker.py"
 KERAS = "/venv/lib/python3.11/site-packages/keras/src/layer.py"
@@ -119,18 +119,23 @@ def test_an_error_of_this_package_shows_the_users_line_that_led_to_it(tmp_path: 
     assert f"  | {USERS}" in str(failures(tmp_path, USERS).raised(error("it raised", ours=True), "model"))
 
 
-def test_a_hang_names_the_users_lines_and_the_option(tmp_path: Path) -> None:
+def test_a_hang_names_the_users_lines_the_option_and_what_the_worker_wrote_before(tmp_path: Path) -> None:
     stacks = f'Thread 0x7f (most recent call first):\n  File "{KERAS}", line 198, in next\n{USERS}\n'
-    hung = failures(tmp_path, "connecting to storage\n").hung(3.0, "steps", stacks)
+    hung = failures(tmp_path, f"connecting to storage\n{stacks}").hung(3.0, "steps", stacks)
     assert type(hung) is Hung
     assert str(hung).splitlines() == [
         "the worker (pid 4711) said nothing for 3 s in phase 'steps' and was killed; "
         "a longer limit: --tfperf-timeout SECONDS",
         "its threads were in these lines of your code:",
         USERS,
-        f"the end of its log ({tmp_path}/worker.log):",
+        f"the end of its log ({tmp_path}/worker.log), before its threads wrote their stacks:",
         "  | connecting to storage",
     ]
+
+
+def test_a_hang_without_stacks_shows_the_log_alone(tmp_path: Path) -> None:
+    hung = failures(tmp_path, "connecting to storage\n").hung(3.0, "steps", "")
+    assert str(hung).splitlines()[1:] == [f"the end of its log ({tmp_path}/worker.log):", "  | connecting to storage"]
 
 
 def test_a_worker_that_took_too_long_names_the_time(tmp_path: Path) -> None:
@@ -222,7 +227,7 @@ def test_a_first_line_is_one_short_line_whatever_the_text(text: str) -> None:
 
 def end_of(folder: Path, text: bytes, *, on_cpus: bool = False) -> str:
     (folder / "a.log").write_bytes(text)
-    return last_lines(folder / "a.log", on_cpus=on_cpus)
+    return last_lines(read_end(folder / "a.log"), on_cpus=on_cpus)
 
 
 @pytest.mark.parametrize(
@@ -239,8 +244,8 @@ def test_the_last_twenty_lines_are_shown_shortened(tmp_path: Path, text: bytes, 
     assert end_of(tmp_path, text) == shown
 
 
-def test_a_missing_log_says_so(tmp_path: Path) -> None:
-    assert last_lines(tmp_path / "a.log") == "  | (no log)"
+def test_a_missing_log_is_shown_as_empty(tmp_path: Path) -> None:
+    assert last_lines(read_end(tmp_path / "a.log")) == "  | (empty)"
 
 
 @pytest.mark.parametrize(("on_cpus", "shown"), [(True, 1), (False, 4)])
