@@ -22,7 +22,7 @@ from pytest_tfperf.errors import MeasurementError, NoBaseline, TfperfError, Thro
 from pytest_tfperf.judging.new_baseline import baseline_of
 from pytest_tfperf.judging.published_ratios import published_ratio
 from pytest_tfperf.reports import comparisons, ratios
-from pytest_tfperf.reports.message import message, not_measured
+from pytest_tfperf.reports.message import headline, message, not_measured
 from pytest_tfperf.session import Session
 
 AnyTolerance = float | tuple[float | None, float | None] | Tolerance
@@ -178,8 +178,8 @@ class ThroughputFixture:
         other = on if over_on is None else over_on
         self._require_open(on, other)
         key, over_key = Key(workload.id, on.shape), Key(over.id, other.shape)
-        rows = self._session.baselines.published()
-        published = published_ratio(rows, key, over_key)
+        store = self._session.baselines
+        published = published_ratio([*store.published_like(key), *store.published_like(over_key)], key, over_key)
         least = published.value * (1 + (Tolerance.of(tolerance).lower or -1.0))
 
         def pair() -> tuple[float, float]:
@@ -227,7 +227,7 @@ class ThroughputFixture:
             raise MeasurementError(self._messages(invalid))
         self._record()
         if unknown := found[Consequence.SKIPS]:
-            raise NoBaseline(self._messages(unknown))
+            raise NoBaseline("\n".join(headline(one) for one in unknown if isinstance(one, Measurement)))
 
     @property
     def results(self) -> Sequence[Measurement | Comparison]:

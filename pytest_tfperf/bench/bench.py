@@ -1,4 +1,4 @@
-"""Measures one task: the first run of a check, another run of one in doubt, a baseline's runs, or a plain measurement."""
+"""Measures one task: the first run of a check, another run of one in doubt, or the runs of a baseline."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ from pytest_tfperf.judging.reference import floor_rate, refuse_other_devices
 from pytest_tfperf.reports.advice import loss_advice
 from pytest_tfperf.reports.message import loss_fact
 
+REFERENCE_PAIR_LABELS = ("reference environment", "current environment")
+
 MAX_SECONDS_DISTURBED = 600.0
 """What the tests of a machine may spend in a session on runs that were all disturbed; from then on each gets one try.
 
@@ -37,7 +39,7 @@ A machine that stays busy must not take hours; the one try shows whether it has 
 """
 
 BREAKDOWN_SECONDS = 2.0
-"""Timed at most, after a regression, on data that lies on the devices: it tells which part slowed down, not how much."""
+"""Timed at most, after a regression, on data that lies on the devices: it tells which part slowed down."""
 
 
 class Bench:
@@ -95,7 +97,7 @@ class Bench:
             as `measure`.
         """
         started = time.monotonic()
-        run, discarded = self._good_run(task, "run for the baseline")
+        run, discarded = self._good_run(task, "baseline run")
         done = [*(earlier.runs if earlier else ()), run]
         result = self._measurement(
             task,
@@ -187,7 +189,10 @@ class Bench:
         reference = task.reference_side
         assert reference is not None, "only a task with a reference environment is asked for pairs"
         source = machine.pair_source(
-            task, lambda: PairSource(self._engine, reference, task.side, task.topology, task.plan)
+            task,
+            lambda: PairSource(
+                self._engine, reference, task.side, task.topology, task.plan, labels=REFERENCE_PAIR_LABELS
+            ),
         )
         try:
             pair, discarded = undisturbed(source.take)

@@ -85,10 +85,11 @@ class Confirmation:
         share = false_alarms / max(self.tests, 1)
         return max(self.accepted, explained_by_noise(errors, self.weights, self.degrees_of_freedom, share))
 
-    def agree(self, slowdown: float) -> bool:
-        """Whether enough changes show at least half of this slowdown."""
-        showing = sum(change < -slowdown / 2 for change in self.changes)
-        return showing >= math.ceil(self.agreement * len(self.changes))
+    def shows(self, false_alarms: float) -> bool:
+        """Whether the middle is beyond the threshold, and enough changes are beyond half of it."""
+        threshold = self.threshold(false_alarms)
+        showing = sum(change < -threshold / 2 for change in self.changes)
+        return self.middle < -threshold and showing >= math.ceil(self.agreement * len(self.changes))
 
     def error(self, count: int) -> float:
         """The standard error of the middle of so many changes, with what sessions add."""

@@ -176,12 +176,12 @@ class _Case:
             return self.verdict(Outcome.INCONCLUSIVE, Reason.SUSPECTED, wanted=found.next_stage)
         if found.middle >= -found.accepted:
             return self.verdict(Outcome.PASS, Reason.WITHIN_TOLERANCE)
-        if found.middle >= -found.threshold(DOUBTS):
-            return self.verdict(Outcome.PASS, Reason.WITHIN_NOISE)
-        if found.middle >= -found.threshold(FALSE_ALARMS):
-            return self.verdict(Outcome.INCONCLUSIVE, Reason.WITHIN_NOISE)
-        if not found.agree(found.threshold(FALSE_ALARMS)):
-            return self.verdict(Outcome.INCONCLUSIVE, Reason.RUNS_DISAGREE)
+        if not found.shows(DOUBTS):
+            disagree = found.middle < -found.threshold(DOUBTS)
+            return self.verdict(Outcome.PASS, Reason.RUNS_DISAGREE if disagree else Reason.WITHIN_NOISE)
+        if not found.shows(FALSE_ALARMS):
+            disagree = found.middle < -found.threshold(FALSE_ALARMS)
+            return self.verdict(Outcome.INCONCLUSIVE, Reason.RUNS_DISAGREE if disagree else Reason.WITHIN_NOISE)
         if self.evidence.hold and not self.was_slow_before:
             return self.verdict(Outcome.INCONCLUSIVE, Reason.HELD)
         return self.verdict(Outcome.REGRESSED, Reason.SINGLE_RUN if len(found.changes) == 1 else Reason.CONFIRMED)

@@ -67,8 +67,8 @@ def decide(log_ratios: Sequence[float], tolerance: Tolerance, most_pairs: int, *
     IMPROVED one above the upper tolerance at 1 %.
 
     Three pairs say nearly nothing of how much they differ, but more is known: their windows' errors, and that fresh
-    workers differ by a percent or so on any machine (`ASSUMED_BETWEEN_RUNS`). That expectation is averaged with what the
-    pairs show as if it came from `EXPECTED_PAIRS` more pairs, so that it soon yields to them.
+    workers differ by a percent or so on any machine (`ASSUMED_BETWEEN_RUNS`). That expectation is averaged with what
+    the pairs show as if it came from `EXPECTED_PAIRS` more pairs, so that it soon yields to them.
 
     Args:
         log_ratios: ln(b / a) of each pair, in order; at least one.

@@ -60,16 +60,17 @@ def explained_by_noise(
 
     The standard error is one of `errors`, with the probabilities `weights`; the noise is t distributed around 0.
     """
-    ends = sorted(quantile(degrees_of_freedom, false_alarms) * error for error in (min(errors), max(errors)))
-    if len(errors) == 1:
-        return ends[0]
+    low, high = (quantile(degrees_of_freedom, false_alarms) * error for error in (min(errors), max(errors)))
+    if low == high:
+        return low
+    import numpy
     from scipy.special import stdtr
 
-    low, high = ends
-    for _ in range(20):
+    inverse, shares, freedom = 1 / numpy.array(errors), numpy.array(weights), min(degrees_of_freedom, _MANY)
+    for _ in range(12):  # halves what is left of a few per cent: to a thousandth of a per cent
         middle = (low + high) / 2
-        tails = stdtr(min(degrees_of_freedom, _MANY), [-middle / error for error in errors])
-        low, high = (middle, high) if float(tails @ weights) > false_alarms else (low, middle)
+        exceeded = float(stdtr(freedom, -middle * inverse) @ shares)
+        low, high = (middle, high) if exceeded > false_alarms else (low, middle)
     return high
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import site
 import sys
-import sysconfig
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pytest_tfperf.core.job import Job
-from pytest_tfperf.core.topology import DeviceKind, Devices
+from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.workers.import_paths import import_paths, python_path, working_folder
 from pytest_tfperf.workers.launcher import Progress
 from pytest_tfperf.workers.processes import ForkServer, Interpreter, LocalProcess, start_fresh
 from pytest_tfperf.workers.unresponsive import PROBE, UnresponsiveDevices
@@ -27,6 +27,8 @@ from pytest_tfperf.workers.worker_run import WorkerRun
 # TensorFlow, Keras and XLA read these once, at import: a server that imported under other values cannot be used.
 _READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "CUDA_", "LD_LIBRARY_PATH", "OMP_", "MKL_", "ONEDNN_", "PYTHON")
 
+_NOTHING_MOVED: Mapping[Path, Path] = MappingProxyType({})
+
 
 class LocalLauncher:
     """Starts workers on this machine, from a fork server or as fresh interpreters.
@@ -36,8 +38,8 @@ class LocalLauncher:
         silence_seconds: a worker that sends nothing for so long hangs, and is killed.
         fresh: a new interpreter for each worker instead of a fork.
         python: the interpreter to run.
-        import_paths: gives the folders in which workers find the user's modules, and first the one that they run in;
-            None: those of this process.
+        moved: folders of the user's code that workers take from elsewhere, old -> new: the project's folder -> its
+            checkout at the reference environment's commit.
     """
 
     def __init__(
@@ -47,15 +49,16 @@ class LocalLauncher:
         silence_seconds: float,
         fresh: bool = False,
         python: str = sys.executable,
-        import_paths: Callable[[], list[str]] | None = None,
+        moved: Mapping[Path, Path] = _NOTHING_MOVED,
     ) -> None:
-        self._files = WorkerFiles(logs)
+        self._files = WorkerFiles(logs.absolute())  # workers may run in another folder
         self._files.remove_old()
         self._silence_seconds = silence_seconds
         self._fresh = fresh
-        self._python = python
-        self._runs_other_code = import_paths is not None
-        self._import_paths = import_paths or session_import_paths
+        self._moved = moved
+        self._interpreter = Interpreter(python)
+        if moved:
+            self._interpreter = Interpreter(python, {"PYTHONPATH": python_path(moved)}, working_folder(moved))
         self._listener: Listener | None = None
         self._server: ForkServer | None = None
         self._imported_under: dict[str, str] = {}
@@ -94,23 +97,21 @@ class LocalLauncher:
         self._started += 1
         log = self._files.worker_log(self._started)
         scratch = self._files.new_scratch_folder()
-        paths = self._import_paths()
-        interpreter = Interpreter(self._python, Path(paths[0]) if self._runs_other_code else None)
         message = {
             "job": job.to_json(),
             "number": self._started,
             "log": str(log),
-            "environment": interpreter.environment() | _visible_gpus(job.devices) | {"TMPDIR": str(scratch)},
-            "import_paths": paths,
+            "environment": {**_environment(job), **self._interpreter.environment, "TMPDIR": str(scratch)},
+            "import_paths": import_paths(self._moved),
         }
         with ExitStack() as undo:
             undo.callback(shutil.rmtree, scratch, ignore_errors=True)
             run = WorkerRun(
-                self._process(interpreter, listener, message),
+                self._process(listener, message),
                 job,
                 log,
                 scratch,
-                self._python,
+                self._interpreter.python,
                 silence_seconds=self._silence_seconds,
                 on_hang=partial(self._unresponsive.suspect, job.devices),
             )
@@ -119,32 +120,23 @@ class LocalLauncher:
             undo.pop_all()
         return run
 
-    def _process(self, interpreter: Interpreter, listener: Listener, message: dict[str, Any]) -> LocalProcess:
+    def _process(self, listener: Listener, message: dict[str, Any]) -> LocalProcess:
         if self._fresh:
-            return start_fresh(interpreter, listener, message)
+            return start_fresh(self._interpreter, listener, message)
         now = {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_IMPORT)}
         if self._server is not None and (self._server.gone or now != self._imported_under):
             self._server.close()
             self._server = None
         if self._server is None:
             self._imported_under = now
-            self._server = ForkServer(interpreter, listener, self._files.server_log)
+            self._server = ForkServer(self._interpreter, listener, self._files.server_log)
         return self._server.fork(message)
 
 
-def session_import_paths() -> list[str]:
-    """Folders in which pytest finds the tests' own modules, the working folder first.
-
-    Folders of installed packages are left out: the worker's interpreter has its own, and may be another.
-    """
-    libraries = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    installed = [Path(path) for path in (*libraries, *site.getsitepackages(), site.getusersitepackages()) if path]
-    ours = (path for path in sys.path if path and not any(Path(path).is_relative_to(folder) for folder in installed))
-    return [str(Path.cwd()), *ours]
-
-
-def _visible_gpus(devices: Devices) -> dict[str, str]:
-    if devices.gpu_uuids:
-        return {"CUDA_VISIBLE_DEVICES": ",".join(devices.gpu_uuids)}
-    # A worker on CPUs must not take a GPU's memory.
-    return {"CUDA_VISIBLE_DEVICES": "-1"} if devices.kind is DeviceKind.CPU else {}
+def _environment(job: Job) -> dict[str, str]:
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "1", **os.environ}
+    if job.devices.gpu_uuids:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(job.devices.gpu_uuids)
+    elif job.devices.kind is DeviceKind.CPU:
+        environment["CUDA_VISIBLE_DEVICES"] = "-1"  # a worker on CPUs must not take a GPU's memory
+    return environment

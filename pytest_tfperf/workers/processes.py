@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -62,23 +62,19 @@ class Interpreter:
 
     Args:
         python: the interpreter.
-        folder: where it runs; with one, it does not inherit PYTHONPATH, which would bring in this session's code.
+        environment: variables that differ from this process's own.
+        folder: where it runs; None: where this process does.
     """
 
     python: str
+    environment: Mapping[str, str] = field(default_factory=dict)
     folder: Path | None = None
-
-    def environment(self) -> dict[str, str]:
-        """This process's variables, as the interpreter has them; TensorFlow's start-up messages are left out."""
-        environment = {"TF_CPP_MIN_LOG_LEVEL": "1", **os.environ}
-        if self.folder is not None:
-            environment.pop("PYTHONPATH", None)
-        return environment
 
     def start(self, module: str, listener: Listener, log: Path, stdin: str = "") -> subprocess.Popen[bytes]:
         """The module as a process in a session of its own, so that Ctrl-C in the terminal is pytest's to handle."""
         log.parent.mkdir(parents=True, exist_ok=True)
-        driver = {"TFPERF_ADDRESS": str(listener.address), "TFPERF_PARENT": str(os.getpid())}
+        environment = {"TF_CPP_MIN_LOG_LEVEL": "1", **os.environ, **self.environment}
+        environment |= {"TFPERF_ADDRESS": str(listener.address), "TFPERF_PARENT": str(os.getpid())}
         # A file, not a pipe: writing to a pipe could block until the interpreter has started.
         with log.open("ab") as output, tempfile.TemporaryFile() as given:
             given.write(stdin.encode())
@@ -88,8 +84,8 @@ class Interpreter:
                 stdin=given,
                 stdout=output,
                 stderr=output,
+                env=environment,
                 cwd=self.folder,
-                env=self.environment() | driver,
                 start_new_session=True,
             )
 

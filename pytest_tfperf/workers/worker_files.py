@@ -24,7 +24,7 @@ class WorkerFiles:
     """Names the files of one launcher's workers, differently from any other launcher's."""
 
     def __init__(self, logs: Path) -> None:
-        self._logs = logs.absolute()  # workers may run in another folder
+        self._logs = logs
         # pytest in a container may always have the same pid, and a comparison makes two launchers in one second.
         self._name = f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}-{secrets.token_hex(2)}"
 

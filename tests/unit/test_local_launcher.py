@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import site
-import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,7 +20,7 @@ from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.workers.local import LocalLauncher, session_import_paths
+from pytest_tfperf.workers.local import LocalLauncher
 
 CPU = Devices(kind=DeviceKind.CPU, count=1)
 GPUS = Devices(kind=DeviceKind.GPU, count=2, gpu_uuids=("GPU-1", "GPU-2"))
@@ -82,21 +79,14 @@ def test_a_worker_sees_the_gpus_of_its_job_alone(tmp_path: Path, devices: Device
     assert message["environment"]["CUDA_VISIBLE_DEVICES"] == visible
 
 
-def test_workers_can_run_another_copy_of_the_users_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "copy").mkdir()
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "today"))
-    message = message_for(tmp_path, JOB, import_paths=lambda: [str(tmp_path / "copy"), "/lib"])
-    assert message["import_paths"] == [str(tmp_path / "copy"), "/lib"]
-    assert message["runs in"] == str(tmp_path / "copy")
-    assert "PYTHONPATH" not in message["environment"]
-
-
-def test_workers_run_this_sessions_code_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path, "/home/me/lib"])
-    message = message_for(tmp_path, JOB)
-    assert message["runs in"] == message["import_paths"][0] == str(tmp_path)
-    assert "/home/me/lib" in message["import_paths"]
+def test_workers_can_take_the_users_code_from_another_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, checkout = tmp_path / "project", tmp_path / "checkout"
+    for folder in (project, checkout):
+        folder.mkdir()
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("PYTHONPATH", str(project))
+    message = message_for(tmp_path, JOB, moved={project: checkout})
+    assert message["environment"]["PYTHONPATH"] == message["import_paths"][0] == message["runs in"] == str(checkout)
 
 
 def test_workers_leave_no_temporary_files(tmp_path: Path, temporary: Path) -> None:
@@ -130,23 +120,6 @@ def test_a_server_that_was_killed_is_replaced(tmp_path: Path) -> None:
     assert first != second
 
 
-# Where workers look for the user's modules
-
-
-@pytest.mark.parametrize("library", [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib")])
-def test_a_folder_that_only_begins_like_a_librarys_is_the_tests_own(
-    library: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path, f"{library}-of-mine"])
-    assert f"{library}-of-mine" in session_import_paths()
-
-
-def test_folders_of_installed_packages_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = [*site.getsitepackages(), sysconfig.get_path("stdlib"), sysconfig.get_path("stdlib") + "/lib-dynload"]
-    monkeypatch.setattr(sys, "path", [*sys.path, *installed])
-    assert not set(installed) & set(session_import_paths())
-
-
 # Starts that fail
 
 
@@ -163,25 +136,23 @@ def _descriptors() -> Iterator[str]:
             continue
 
 
-@pytest.mark.parametrize("fresh", [True, False])
-def test_a_worker_that_can_not_be_started_is_no_measurement_and_leaves_nothing(
-    tmp_path: Path, temporary: Path, fresh: bool
+@pytest.mark.parametrize(
+    ("fresh", "script", "message"),
+    [
+        (True, None, "a worker could not be started: .*No such file or directory"),
+        (False, None, "a worker could not be started: .*No such file or directory"),
+        (False, "sys.exit(3)", "the fork server exited with status 3"),
+        (False, "call().send({'hello': 'server'})", "the fork server exited with status 0"),
+        (True, "json.load(sys.stdin); sys.exit(3)", "exited with status 3 in phase 'start'"),
+    ],
+    ids=["no Python", "no Python for a server", "server ends", "server ends after its call", "worker ends"],
+)
+def test_a_start_that_fails_is_no_measurement_and_leaves_nothing(
+    tmp_path: Path, temporary: Path, fresh: bool, script: str | None, message: str
 ) -> None:
     before = open_sockets()
-    said = "a worker could not be started: .*No such file or directory"
-    with launching(tmp_path, fresh=fresh, python="/nonexistent/python") as launcher:
-        with pytest.raises(MeasurementError, match=said):
-            launcher.start(JOB, lambda phase: None)
+    python = fake_python(tmp_path, script) if script else "/nonexistent/python"
+    with launching(tmp_path, fresh=fresh, python=python) as launcher, pytest.raises(MeasurementError, match=message):
+        launcher.start(JOB, lambda phase: None)
     assert open_sockets() == before
     assert not list(temporary.iterdir())
-
-
-@pytest.mark.parametrize(
-    "script", ["sys.exit(3)", "call().send({'hello': 'server'})"], ids=["ends at once", "ends after its call"]
-)
-def test_a_server_that_can_not_start_leaves_nothing_open(tmp_path: Path, script: str) -> None:
-    before = open_sockets()
-    with launching(tmp_path, python=fake_python(tmp_path, script)) as launcher:
-        with pytest.raises(MeasurementError, match="the fork server exited with status"):
-            launcher.start(JOB, lambda phase: None)
-    assert open_sockets() == before

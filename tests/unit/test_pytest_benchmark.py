@@ -1,3 +1,5 @@
+"""Measured windows as the rounds of pytest-benchmark."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -6,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import WORKLOAD, attempt, record, throughput
+from measurements import WORKLOAD, measurement, run, throughput
 
-from pytest_tfperf.core.run import Run, Trial, Window
+from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.reports.pytest_benchmark import feed, forget_clock_readings, window_clock
 
 
@@ -33,7 +35,7 @@ class Benchmark:
 
 def fed(*runs: Run, off: bool = False) -> Benchmark:
     benchmark = Benchmark(off)
-    feed(benchmark, record(throughput(1402.0), trial=Trial(runs)))
+    feed(benchmark, measurement(throughput(1402.0), runs=runs))
     return benchmark
 
 
@@ -43,15 +45,15 @@ def test_each_window_is_a_round_of_seconds_per_step(windows: list[Window]) -> No
 
 
 def test_only_the_first_run_is_handed_over() -> None:
-    assert fed(attempt([0.5]), attempt([0.25, 0.25])).rounds == pytest.approx([0.5])
+    assert fed(run([0.5]), run([0.25, 0.25])).rounds == pytest.approx([0.5])
 
 
 def test_a_benchmark_that_is_switched_off_calls_once() -> None:
-    assert fed(attempt([0.5]), off=True).rounds == []
+    assert fed(run([0.5]), off=True).rounds == []
 
 
 def test_what_was_measured_is_told_beside_what_was_there() -> None:
-    assert fed(attempt([0.5])).extra_info == {
+    assert fed(run([0.5])).extra_info == {
         "mine": 1,
         "images_per_sec": pytest.approx(1402.0),
         "workload": WORKLOAD.id,
