@@ -151,17 +151,12 @@ class Listener:
         return Channel(sock, self._key, ours=b"driver", theirs=b"worker")
 
     def wait_for(
-        self,
-        caller: Mapping[str, Any],
-        timeout_seconds: float,
-        gone: Callable[[], bool] = lambda: False,
-        *,
-        hello_seconds: float = _HELLO_SECONDS,
+        self, caller: Mapping[str, Any], timeout_seconds: float, gone: Callable[[], bool] = lambda: False
     ) -> Channel:
         """The channel of the caller whose first message holds these items.
 
-        Other callers' connections are closed: a worker that was given up, or one that does not know the key or sends
-        nothing within `hello_seconds`.
+        Other callers' connections are closed: a worker that was given up, or a caller that does not know the key or
+        sends nothing.
 
         Raises:
             Silence: it did not call in time.
@@ -178,7 +173,7 @@ class Listener:
             with ExitStack() as undo:
                 undo.callback(channel.close)
                 with suppress(Silence, ConnectionLost):
-                    hello = channel.receive(hello_seconds)
+                    hello = channel.receive(min(timeout_seconds, _HELLO_SECONDS))
                     if all(hello.get(name) == value for name, value in caller.items()):
                         undo.pop_all()
                         return channel
