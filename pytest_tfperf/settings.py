@@ -23,6 +23,7 @@ from pytest_tfperf.core.machine_key import check_name
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.workers.interpreters import find_python
+from pytest_tfperf.workers.reference_environment import ReferenceEnvironment, parse_reference
 
 if TYPE_CHECKING:
     import pytest
@@ -103,6 +104,13 @@ def _python(text: str) -> Path:
         raise _BadValue(str(error)) from None
 
 
+def _reference(text: str) -> ReferenceEnvironment:
+    try:
+        return parse_reference(text)
+    except ValueError as error:
+        raise _BadValue(str(error)) from None
+
+
 def _machine(text: str) -> str:
     if text:
         check_name(text)
@@ -146,6 +154,9 @@ class Settings:
     )
     against: Path | None = _option(
         None, _python, "compare with another Python or virtual environment, not with baselines", "PYTHON"
+    )
+    reference: ReferenceEnvironment | None = _option(
+        None, _reference, "confirm slowdowns in this environment, not in those of tfperf reference", "PYTHON[:SOURCE]"
     )
     input_pipeline: str = _option(
         "device", _pipeline, "value of the input_pipeline fixture in tests that don't parametrise it", "NAME"
@@ -250,6 +261,9 @@ class Settings:
                 self.hold and self.strict
             ),
             "--tfperf-against with --tfperf-hold: a comparison has no earlier session": self.against and self.hold,
+            "--tfperf-against with --tfperf-reference: a comparison has no reference environment": (
+                self.against and self.reference
+            ),
             "--tfperf-smoke with --tfperf-against: one window compares nothing": self.smoke and self.against,
             "--tfperf-smoke with --tfperf-require-baseline: a smoke run judges nothing": (
                 self.smoke and self.require_baseline
