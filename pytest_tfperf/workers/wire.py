@@ -23,7 +23,7 @@ _DIGEST_BYTES = 32
 _MAX_BYTES = 64 * 1024 * 1024  # a frame longer than any message of ours is noise; no memory is allocated for it
 
 _HELLO_SECONDS = 5.0  # a worker says who it is as soon as it is connected
-_ACCEPT_SECONDS = 0.2  # between looks at whether the awaited process still runs
+_ACCEPT_SECONDS = 0.2  # how often to check that the awaited process still runs
 
 
 class ConnectionLost(Exception):

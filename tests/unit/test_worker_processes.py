@@ -194,20 +194,12 @@ def test_an_interpreter_that_never_reads_its_message_does_not_block_the_driver(t
     listener.close()
 
 
-# Pids that are used again
-
-
-def test_of_two_workers_with_one_pid_each_has_its_own_status(workers: Workers) -> None:
+def test_workers_with_one_pid_are_kept_apart(workers: Workers, killed: list[int]) -> None:
     server = workers.server(fake_python(Path(), ONE_PID_FOR_ALL))
     first, second = (server.fork(workers.message()) for _ in range(2))
     assert (first.exit_status(PATIENCE_SECONDS), second.exit_status(0.01)) == (3, None)
-
-
-def test_ending_a_worker_whose_pid_is_in_use_again_kills_nobody(workers: Workers, killed: list[int]) -> None:
-    server = workers.server(fake_python(Path(), ONE_PID_FOR_ALL))
-    first, _ = (server.fork(workers.message()) for _ in range(2))
     first.end()
-    assert killed == []
+    assert killed == [], "the pid is the second's now"
 
 
 # Servers that fail
