@@ -19,7 +19,6 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, NoBaseline, TfperfError, ThroughputRegression
-from pytest_tfperf.judging.new_baseline import baseline_of
 from pytest_tfperf.judging.published_ratios import published_ratio
 from pytest_tfperf.reports import comparisons, ratios
 from pytest_tfperf.reports.message import headline, message, not_measured
@@ -254,7 +253,7 @@ class ThroughputFixture:
         refused: list[MeasurementError] = []
         for measurement in self._to_record:
             try:
-                self._session.record(baseline_of(measurement))
+                self._session.record(measurement)
             except MeasurementError as error:
                 refused.append(error)
         if refused:

@@ -87,6 +87,7 @@ class Session:
         self._verdicts: dict[str, tuple[SoftwareVerdict | None, MachineVerdict | None]] = {}
         self._past_fault = ""
         self._reference_remarks: list[str] = []
+        self._reference_warnings: dict[str, None] = {}
         self._machine_failures = 0
         self._open = ExitStack()
 
@@ -227,7 +228,13 @@ class Session:
         """Made when the first test measures, so that a session that only collects pays nothing."""
         from pytest_tfperf.bench.bench import Bench
 
-        return Bench(self.engine, self._machine_session, session=self.id, root=self.settings.root)
+        return Bench(self.engine, self._machine_session, session=self.id, commit=self._commit)
+
+    @cached_property
+    def _commit(self) -> str:
+        from pytest_tfperf.workers.git_worktree import commit_of
+
+        return commit_of(self.settings.root, besides=self.settings.baselines)
 
     @cached_property
     def engine(self) -> RunEngine:
@@ -322,16 +329,30 @@ class Session:
 
     # What came of it
 
-    def record(self, row: Baseline) -> None:
-        """Write a baseline; bounds that someone wrote into the old row by hand are kept.
+    def record(self, measurement: Measurement) -> None:
+        """Make a measurement its machine's baseline; bounds that someone wrote into the old row by hand are kept.
+
+        The packages that it was measured with are written beside it, so that its reference environment can be built.
 
         Raises:
+            MeasurementError: its runs differ too much, or there is only one.
             BaselineError: the file can't be read whole or written.
         """
-        old = self.baselines.load(row.machine).get(row.key)
+        from pytest_tfperf.judging.new_baseline import baseline_of
+        from pytest_tfperf.workers.reference_environment import unrepeatable
+        from pytest_tfperf.workers.reference_lock import forget_locks, read_lock, write_lock
+
+        folder, machine = self.settings.baselines, measurement.machine
+        row = baseline_of(measurement)
+        row = replace(row, lock=write_lock(folder, machine, root=self.settings.root))
+        old = self.baselines.load(machine).get(row.key)
         if old is not None and old.is_measured:
             row = replace(row, lower=old.lower, upper=old.upper)
-        self._changes += self.baselines.update(row.machine, {row.key: row})
+        self._changes += self.baselines.update(machine, {row.key: row})
+        forget_locks(folder, machine, {one.lock for one in self.baselines.load(machine).values()})
+        if missing := unrepeatable(row):
+            self._reference_warnings[str(missing)] = None
+        self._reference_warnings |= dict.fromkeys(read_lock(folder / row.lock).warnings)
 
     def note_skip(self, reason: str) -> None:
         """A test was skipped because it can't be measured here."""
@@ -363,11 +384,12 @@ class Session:
                 measured_nothing=self._measured_nothing,
                 history_error=self.queue.history_fault or self._past_fault,
             ),
+            [f"reference environment: {warning}" for warning in self._reference_warnings],
             summary.refused(errors, len(self.selection), "were reported as errors"),
             summary.skips(self._skipped) if skips else [],
         ]
         between = [""] if sections[0] and sections[1] else []
-        return [*sections[0], *between, *sections[1], *sections[2], *sections[3]]
+        return [*sections[0], *between, *(line for section in sections[1:] for line in section)]
 
     def exit_status(self, status: int, *, failures: int) -> int:
         """pytest's status, or our own where nothing failed and something could not be measured."""

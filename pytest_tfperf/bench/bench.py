@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 
-from pytest_tfperf.bench.environment import commit_of, environment
+from pytest_tfperf.bench.environment import environment
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.one_run import TRIES, AlwaysDisturbed, RunEngine, undisturbed
 from pytest_tfperf.bench.pairs import PairSource
@@ -49,16 +48,16 @@ class Bench:
         engine: takes the runs.
         machine: the shared evidence of a topology's machine.
         session: the session's id.
-        root: the project's folder, for its commit.
+        commit: git commit of the tests' repository; "" outside of one.
     """
 
     def __init__(
-        self, engine: RunEngine, machine: Callable[[Topology], MachineSession], *, session: str = "", root: Path
+        self, engine: RunEngine, machine: Callable[[Topology], MachineSession], *, session: str = "", commit: str = ""
     ) -> None:
         self._engine = engine
         self._machine = machine
         self._session = session
-        self._root = root
+        self._commit = commit
 
     def smoke(self, task: Task) -> Measurement:
         """One window, nothing judged: does the test start at all?"""
@@ -230,7 +229,7 @@ class Bench:
         discarded_pairs: Sequence[Pair] = (),
         seconds: float,
     ) -> Measurement:
-        topology, throughput, commit = task.topology, summarise(runs), commit_of(self._root)
+        topology, throughput = task.topology, summarise(runs)
         return Measurement(
             test=task.test,
             session=self._session,
@@ -246,8 +245,8 @@ class Bench:
             gpu=topology.gpus[0].name if topology.gpus else "",
             gpu_fp32_tflops=floor_rate(topology),
             breakdown=breakdown(runs, throughput.images_per_sec, task.workload),
-            environment=environment(runs[-1].environment, topology, task.side.slowdown, commit),
-            commit=commit,
+            environment=environment(runs[-1].environment, topology, task.side.slowdown, self._commit),
+            commit=self._commit,
             time=datetime.now().astimezone().isoformat(timespec="seconds"),
             seconds=seconds,
         )

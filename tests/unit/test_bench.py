@@ -40,7 +40,7 @@ class Machine:
         rows = {} if row is None else {row.key: row}
         self.session = MachineSession(rows, dict, tests=tests, **more)
         engine = RunEngine(self.notes, PlayedGuard(list(disturbances)))
-        self.bench = Bench(engine, lambda _: self.session, session="today", root=folder)
+        self.bench = Bench(engine, lambda _: self.session, session="today")
 
     def task(
         self,

@@ -250,9 +250,7 @@ def test_the_end_of_a_headline(found: Measurement, end: str) -> None:
 
 
 def test_a_replayed_file_comes_first() -> None:
-    assert headline(measurement(file="logs/azure.log")).startswith(
-        "logs/azure.log: resnet50-b64-replicated-device on "
-    )
+    assert headline(measurement(file="logs/azure.log")).startswith("logs/azure.log: resnet50-b64-replicated-device on ")
 
 
 def test_a_callers_hint_is_a_next_step() -> None:

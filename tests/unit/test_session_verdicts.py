@@ -31,7 +31,7 @@ def judged(
     """A session of these tests, all of one workload that the baseline has at 100 images/s."""
     machine = MachineSession({ROW.key: ROW}, dict, tests=tests)
     engine = RunEngine(Notes(), PlayedGuard())
-    bench = Bench(engine, lambda _: machine, root=folder)
+    bench = Bench(engine, lambda _: machine)
     side = Side(workload=TRIVIAL, launcher=now)
     tasks = [
         Task(
