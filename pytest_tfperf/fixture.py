@@ -19,10 +19,9 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, NoBaseline, TfperfError, ThroughputRegression
-from pytest_tfperf.judging.new_baseline import baseline_of
 from pytest_tfperf.judging.published_ratios import published_ratio
 from pytest_tfperf.reports import comparisons, ratios
-from pytest_tfperf.reports.message import always_disturbed, headline, message
+from pytest_tfperf.reports.message import headline, message, not_measured
 from pytest_tfperf.session import Session
 
 AnyTolerance = float | tuple[float | None, float | None] | Tolerance
@@ -178,8 +177,8 @@ class ThroughputFixture:
         other = on if over_on is None else over_on
         self._require_open(on, other)
         key, over_key = Key(workload.id, on.shape), Key(over.id, other.shape)
-        rows = self._session.baselines.published()
-        published = published_ratio(rows, key, over_key)
+        store = self._session.baselines
+        published = published_ratio([*store.published_like(key), *store.published_like(over_key)], key, over_key)
         least = published.value * (1 + (Tolerance.of(tolerance).lower or -1.0))
 
         def pair() -> tuple[float, float]:
@@ -227,7 +226,7 @@ class ThroughputFixture:
             raise MeasurementError(self._messages(invalid))
         self._record()
         if unknown := found[Consequence.SKIPS]:
-            raise NoBaseline(self._messages(unknown))
+            raise NoBaseline("\n".join(headline(one) for one in unknown if isinstance(one, Measurement)))
 
     @property
     def results(self) -> Sequence[Measurement | Comparison]:
@@ -254,7 +253,7 @@ class ThroughputFixture:
         refused: list[MeasurementError] = []
         for measurement in self._to_record:
             try:
-                self._session.record(baseline_of(measurement))
+                self._session.record(measurement)
             except MeasurementError as error:
                 refused.append(error)
         if refused:
@@ -265,12 +264,8 @@ class ThroughputFixture:
         queue, index = self._session.queue, self._calls
         result = queue.earlier(self._test, index, task.key, task.topology.machine)
         if result is None or not result.is_decided:
-            try:
+            with self._explained(result):
                 result = take(result)
-            except AlwaysDisturbed as error:
-                raise MeasurementError(always_disturbed(str(error), error.disturbance, error.runs) + self._next(result)) from error
-            except MeasurementError as error:
-                raise type(error)(str(error) + self._next(result)) from error
             queue.keep(self._test, index, result)
         self._calls += 1
         return result
@@ -288,7 +283,7 @@ class ThroughputFixture:
         result = session.queue.earlier_comparison(self._test, index)
         if result is None:
             smoke = session.settings.smoke
-            try:
+            with self._explained():
                 result = compare(
                     session.engine,
                     a,
@@ -301,17 +296,13 @@ class ThroughputFixture:
                     test=self._test,
                     session=session.id,
                 )
-            except MeasurementError as error:
-                raise type(error)(str(error) + self._next()) from error
             session.queue.keep(self._test, index, result)
         self._calls += 1
         return result
 
     def _ours(self, workload: Workload) -> Side:
         """Side b: this Python, and the side that an injected slowdown is for; on both sides it would cancel out."""
-        return Side(
-            workload=workload, launcher=self._session.launcher, slowdown=self._session.settings.inject_slowdown
-        )
+        return Side(workload=workload, launcher=self._session.launcher, slowdown=self._session.settings.inject_slowdown)
 
     def _require_open(self, *topologies: Topology) -> None:
         if self._is_over:
@@ -322,10 +313,19 @@ class ThroughputFixture:
         if any(not on.is_taken for on in topologies):
             raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")
 
-    def _next(self, earlier: Measurement | None = None) -> str:
-        """What stands below an error: what earlier runs had measured, and the command that measures again."""
-        before = f"\nbefore that: {headline(earlier)}" if earlier is not None else ""
-        return f"{before}\n  rerun       {self._session.settings.rerun.of(self._test)}"
+    @contextmanager
+    def _explained(self, earlier: Measurement | None = None) -> Iterator[None]:
+        """Put below an error what earlier runs had measured, and the command that measures again."""
+        rerun = self._session.settings.rerun
+        try:
+            yield
+        except AlwaysDisturbed as error:
+            text = not_measured(
+                str(error), self._test, rerun, disturbance=error.disturbance, runs=error.runs, earlier=earlier
+            )
+            raise MeasurementError(text) from error
+        except MeasurementError as error:
+            raise type(error)(not_measured(str(error), self._test, rerun, earlier=earlier)) from error
 
     def _consequence(self, result: Measurement | Comparison) -> Consequence:
         settings = self._session.settings

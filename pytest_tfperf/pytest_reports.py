@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from pytest_tfperf.errors import (
     TfperfError,
     WorkloadError,
 )
+from pytest_tfperf.reports.progress_line import connect
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -75,7 +76,7 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
     from pytest_tfperf.fixture import ThroughputFixture  # a session that only collects needs nothing that measures
 
     session, test = request.config.stash[SESSION], request.node.nodeid
-    benchmark.skipped = True  # until it is fed; else pytest-benchmark warns that its fixture was not used
+    benchmark.skipped = True  # where this raises, pytest-benchmark would warn that its fixture was not used
     _refuse_xdist(request.config)
     if test not in session.selection:
         raise TfperfError(
@@ -84,9 +85,30 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
         )
     if faults := session.selection.faults_of(test):
         raise WorkloadError("\n".join(faults))
+    benchmark.skipped = False
     session.progress.test = test
     fixture = request.node.stash[_FIXTURE] = ThroughputFixture(session, test)
     return fixture
+
+
+def report_session_verdicts(session: pytest.Session) -> None:
+    """When all tests have run: judge software and machine as a whole, and report what fails the session.
+
+    Each failure is a report of its own, so that JUnit, `-ra` and the exit status show it.
+    """
+    if session.shouldstop or session.shouldfail or session.config.option.collectonly or is_xdist_worker(session.config):
+        return
+    for failure in session.config.stash[SESSION].judge_session():
+        name = f"{failure.kind} on {failure.machine}"
+        report = pytest.TestReport(
+            nodeid=f"tfperf::{name}",
+            location=("tfperf", None, name),
+            keywords={},
+            outcome="failed",
+            longrepr=failure.text,
+            when="call",
+        )
+        session.config.hook.pytest_runtest_logreport(report=report)
 
 
 @contextmanager
@@ -205,26 +227,8 @@ def write_summary(reporter: TerminalReporter, session: Session) -> None:
 
 def connect_progress_line(config: pytest.Config) -> None:
     """Let the progress line write where there is a terminal, and tf_cnn_benchmarks' lines with `-v`."""
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None:
-        return
-    progress, writer = config.stash[SESSION].progress, reporter._tw  # the one way to the width of the current line
-    if reporter.isatty():
-        progress.write = _uncaptured(config, lambda text: writer.write_raw(text, flush=True))
-        progress.room = lambda: writer.fullwidth - writer.width_of_current_line
-    if reporter.verbosity > 0:
-        progress.write_line = _uncaptured(config, reporter.write_line)
-
-
-def _uncaptured(config: pytest.Config, write: Callable[[str], None]) -> Callable[[str], None]:
-    """While a test runs, pytest captures everything that is written, even by its own reporter."""
-    capture = config.pluginmanager.get_plugin("capturemanager")
-
-    def write_through(text: str) -> None:
-        with capture.global_and_fixture_disabled() if capture else nullcontext():
-            write(text)
-
-    return write_through
+    if (reporter := config.pluginmanager.get_plugin("terminalreporter")) is not None:
+        connect(config.stash[SESSION].progress, reporter, config.pluginmanager.get_plugin("capturemanager"))
 
 
 def end_in_order_on_sigterm(config: pytest.Config) -> None:
@@ -239,7 +243,7 @@ def end_in_order_on_sigterm(config: pytest.Config) -> None:
     in_main_thread = threading.current_thread() is threading.main_thread()
     if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, end)
-        config.add_cleanup(lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+        config.add_cleanup(_reset_sigterm)
 
 
 def is_xdist_worker(config: pytest.Config) -> bool:
@@ -276,5 +280,10 @@ def feed_benchmark(item: pytest.Item, benchmark: Any) -> None:
     fixture = item.stash[_FIXTURE]
     measured = [result for result in fixture.results if isinstance(result, Measurement)]
     if measured and not fixture.is_undecided:
-        benchmark.skipped = False
         feed(benchmark, measured[0])
+    else:
+        benchmark.skipped = True  # else pytest-benchmark warns that its fixture was not used
+
+
+def _reset_sigterm() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

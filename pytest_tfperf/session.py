@@ -12,7 +12,8 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_tfperf.bench.rerun_queue import RerunQueue
 from pytest_tfperf.core.baseline import Baseline, Change, Key
@@ -21,8 +22,9 @@ from pytest_tfperf.core.consequence import EXIT_USAGE, exit_status
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_session import PastSession
 from pytest_tfperf.core.selection import SelectedTest, Selection
+from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Tolerance
+from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.errors import NoBaseline, NoData, NotBuiltYet, NotEnoughDevices, TfperfError
 from pytest_tfperf.reports import summary
 from pytest_tfperf.reports.progress_line import ProgressLine
@@ -38,9 +40,25 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.plan import Plan
     from pytest_tfperf.core.workload import Workload
     from pytest_tfperf.workers.launcher import Launcher
+    from pytest_tfperf.workers.reference_launchers import ReferenceLaunchers
 
 _GUESSED_SECONDS = 15.0  # for a test that was never timed on this machine
+_NOTHING_MOVED: Mapping[Path, Path] = MappingProxyType({})
 _SMOKE_SECONDS = 3.0  # a worker, a compilation, a window: 2.6 s on average over the CPU tests on two slow cores
+
+
+class SessionFailure(NamedTuple):
+    """Why the session fails as a whole.
+
+    Args:
+        kind: "software", "machine", or "together" where nothing tells which of them.
+        machine: the machine's key.
+        text: fact, location, next step.
+    """
+
+    kind: str
+    machine: str
+    text: str
 
 
 class Session:
@@ -66,7 +84,11 @@ class Session:
         self._not_measured: dict[str, str] = {}
         self._nothing_to_record = ""
         self._machines: dict[str, MachineSession] = {}
+        self._verdicts: dict[str, tuple[SoftwareVerdict | None, MachineVerdict | None]] = {}
         self._past_fault = ""
+        self._reference_remarks: list[str] = []
+        self._reference_warnings: dict[str, None] = {}
+        self._machine_failures = 0
         self._open = ExitStack()
 
     # Before the first test
@@ -83,7 +105,6 @@ class Session:
 
             require_tensorflow(self.settings.against)
         if self.settings.update_baselines:
-            self.baselines.check_writable()
             self._open.enter_context(self.baselines.lock())
 
     def select(self, tests: list[SelectedTest]) -> None:
@@ -100,9 +121,11 @@ class Session:
         if not self.selection or self.collects_only:
             return
         self.history.prepare()
-        if self.settings.against is None:
-            for machine in self._machine_names:
-                self.baselines.load(machine)
+        if self.settings.against is not None:
+            return
+        rows = [row for machine in self._machine_names for row in self.baselines.load(machine).values()]
+        if not (self.settings.smoke or self.settings.update_baselines):
+            self._reference_remarks = self.references.check(row for row in rows if row.is_measured)
 
     def note_nothing_to_record(self, why: str) -> None:
         """Say why `--update-baselines=failed` selects no test."""
@@ -114,15 +137,27 @@ class Session:
             return [f"tfperf: {self._nothing_to_record}. --update-baselines records every selected test"]
         if not self.selection or self.collects_only:
             return []
-        seconds, unknown = self._expected_seconds()
-        lines = summary.header(self.topology.machine, len(self._runnable), seconds, unknown)
-        lines += summary.modes(**self.settings.modes)
+        seconds, never_timed = self._expected_seconds()
+        settings = self.settings
+        lines = summary.before(
+            self.topology.machine,
+            len(self._runnable),
+            seconds,
+            never_timed,
+            recording=settings.runs if settings.update_baselines else 0,
+            baselines=settings.shown_baselines,
+            smoke=settings.smoke,
+            inject_slowdown=settings.inject_slowdown,
+            hold=settings.hold,
+            against=str(settings.against or ""),
+        )
         if self.settings.data_dir and not any(test.reads_data for test in self._runnable):
             lines.append(summary.unused_data_dir(self.settings.data_dir))
         if self.settings.against is None:
             unreadable = self.baselines.unreadable(*self._machine_names)
             lines += [f"tfperf: ignored, the file of another machine: {fault}" for fault in unreadable]
-        return [*lines, *summary.faulty(self.selection.faulty, len(self.selection), "will be errors")]
+            lines += [f"tfperf: {remark}" for remark in self._reference_remarks]
+        return [*lines, *summary.refused(self.selection.faulty, len(self.selection), "will be reported as errors")]
 
     # The machine
 
@@ -159,9 +194,7 @@ class Session:
 
     # Measuring
 
-    def task(
-        self, test: str, workload: Workload, topology: Topology, tolerance: Tolerance | None, plan: Plan
-    ) -> Task:
+    def task(self, test: str, workload: Workload, topology: Topology, tolerance: Tolerance | None, plan: Plan) -> Task:
         """Everything that is known of a measurement before it starts.
 
         Args:
@@ -177,13 +210,15 @@ class Session:
         from pytest_tfperf.judging.reference import floor_rate, reference_for
 
         key = Key(workload.id, topology.shape)
-        rows, published = self.baselines.load(topology.machine), self.baselines.published_like(key, readable=True)
+        rows, published = self.baselines.load(topology.machine), self.baselines.published_like(key)
         reference = reference_for(rows, published, topology.machine, key, gpu_fp32_tflops=floor_rate(topology))
+        other = None if reference.is_floor else self.references.launcher_for(reference.baseline, workload)
         return Task(
             test=test,
             topology=topology,
             plan=plan,
             side=Side(workload=workload, launcher=self.launcher, slowdown=self.settings.inject_slowdown),
+            reference_side=None if other is None else Side(workload=workload, launcher=other),
             reference=reference,
             tolerance=reference.tolerance(tolerance, Tolerance.of(self.settings.tolerance)),
         )
@@ -193,7 +228,13 @@ class Session:
         """Made when the first test measures, so that a session that only collects pays nothing."""
         from pytest_tfperf.bench.bench import Bench
 
-        return Bench(self.engine, self._machine_session, session=self.id, root=self.settings.root)
+        return Bench(self.engine, self._machine_session, session=self.id, commit=self._commit)
+
+    @cached_property
+    def _commit(self) -> str:
+        from pytest_tfperf.workers.git_worktree import commit_of
+
+        return commit_of(self.settings.root, besides=self.settings.baselines)
 
     @cached_property
     def engine(self) -> RunEngine:
@@ -216,7 +257,21 @@ class Session:
         assert self.settings.against is not None, "asked only with --tfperf-against"
         return self._launcher(self.settings.against)
 
-    def _launcher(self, python: Path) -> Launcher:
+    @cached_property
+    def references(self) -> ReferenceLaunchers:
+        """The reference environments that suspected slowdowns are confirmed in."""
+        from pytest_tfperf.workers.reference_launchers import ReferenceLaunchers
+        from pytest_tfperf.workers.reference_store import ReferenceStore
+
+        settings, named = self.settings, self.settings.reference
+        store = ReferenceStore(settings.dir, baselines=settings.baselines, root=settings.root)
+        return ReferenceLaunchers(
+            store.find if named is None else lambda _: named,
+            lambda environment: self._launcher(environment.python, environment.moved(settings.root)),
+            settings.root,
+        )
+
+    def _launcher(self, python: Path, moved: Mapping[Path, Path] = _NOTHING_MOVED) -> Launcher:
         from pytest_tfperf.workers.local import LocalLauncher
 
         launcher = LocalLauncher(
@@ -224,6 +279,7 @@ class Session:
             silence_seconds=self.settings.timeout,
             fresh=self.settings.worker is WorkerStart.FRESH,
             python=str(python),
+            moved=moved,
         )
         self._open.callback(launcher.close)
         return launcher
@@ -249,18 +305,54 @@ class Session:
             self._past_fault = str(error)
             return {}
 
+    def judge_session(self) -> list[SessionFailure]:
+        """Judge software and machine as a whole, when all tests have run; what fails the session."""
+        from pytest_tfperf.bench.session_verdicts import session_verdicts
+
+        settings = self.settings
+        if not self._machines or settings.smoke or settings.update_baselines:
+            return []
+        failures = []
+        for name, machine in self._machines.items():
+            measured = [r for r in self.queue.results if isinstance(r, Measurement) and r.machine == name]
+            software, hardware = session_verdicts(
+                machine, self.engine, measured, Tolerance.of(settings.tolerance), turn=machine.sessions_before
+            )
+            self._verdicts[name] = software, hardware
+            if software is not None and software.outcome is Outcome.REGRESSED:
+                failures.append(SessionFailure("software", name, summary.software_line(name, software, measured)))
+            if hardware is not None and hardware.outcome is Outcome.REGRESSED:
+                kind = "together" if hardware.software_change is None else "machine"
+                failures.append(SessionFailure(kind, name, summary.machine_line(name, hardware, measured)))
+        self._machine_failures = sum(failure.kind == "machine" for failure in failures)
+        return failures
+
     # What came of it
 
-    def record(self, row: Baseline) -> None:
-        """Write a baseline; bounds that someone wrote into the old row by hand are kept.
+    def record(self, measurement: Measurement) -> None:
+        """Make a measurement its machine's baseline; bounds that someone wrote into the old row by hand are kept.
+
+        The packages that it was measured with are written beside it, so that its reference environment can be built.
 
         Raises:
+            MeasurementError: its runs differ too much, or there is only one.
             BaselineError: the file can't be read whole or written.
         """
-        old = self.baselines.load(row.machine).get(row.key)
+        from pytest_tfperf.judging.new_baseline import baseline_of
+        from pytest_tfperf.workers.reference_environment import unrepeatable
+        from pytest_tfperf.workers.reference_lock import forget_locks, read_lock, write_lock
+
+        folder, machine = self.settings.baselines, measurement.machine
+        row = baseline_of(measurement)
+        row = replace(row, lock=write_lock(folder, machine, root=self.settings.root))
+        old = self.baselines.load(machine).get(row.key)
         if old is not None and old.is_measured:
             row = replace(row, lower=old.lower, upper=old.upper)
-        self._changes += self.baselines.update(row.machine, {row.key: row})
+        self._changes += self.baselines.update(machine, {row.key: row})
+        forget_locks(folder, machine, {one.lock for one in self.baselines.load(machine).values()})
+        if missing := unrepeatable(row):
+            self._reference_warnings[str(missing)] = None
+        self._reference_warnings |= dict.fromkeys(read_lock(folder / row.lock).warnings)
 
     def note_skip(self, reason: str) -> None:
         """A test was skipped because it can't be measured here."""
@@ -278,26 +370,26 @@ class Session:
         """
         faulty = self.selection.faulty
         if self.collects_only:
-            return summary.faulty(faulty, len(self.selection), "would be errors")
+            return summary.refused(faulty, len(self.selection), "would be reported as errors")
         measured, compared = self._shown
+        errors = {test: found for test, found in faulty.items() if test in self._not_measured}
         sections = [
-            summary.comparisons(compared),
-            summary.measurements(
+            summary.comparison_summary(compared),
+            summary.summary(
                 measured,
-                self._changes,
                 baselines=self.settings.shown_baselines,
-                drifts={name: (m.drift.log, m.drift.tests) for name, m in self._machines.items()},
+                changes=self._changes,
+                machine=self._machine_lines(measured),
+                not_measured=[(test, why) for test, why in self._not_measured.items() if test not in faulty],
+                measured_nothing=self._measured_nothing,
+                history_error=self.queue.history_fault or self._past_fault,
             ),
-            [summary.NOTHING_MEASURED] if self._measured_nothing else [],
-            summary.not_measured({t: why for t, why in self._not_measured.items() if t not in faulty}),
-            summary.faulty({t: f for t, f in faulty.items() if t in self._not_measured}, len(self.selection), "failed"),
-            [f"not in the history: {why}" for why in (self.queue.history_fault, self._past_fault) if why],
+            [f"reference environment: {warning}" for warning in self._reference_warnings],
+            summary.refused(errors, len(self.selection), "were reported as errors"),
             summary.skips(self._skipped) if skips else [],
         ]
-        lines: list[str] = []
-        for section in filter(None, sections):
-            lines += [*([""] if lines and section is sections[1] else []), *section]
-        return lines
+        between = [""] if sections[0] and sections[1] else []
+        return [*sections[0], *between, *(line for section in sections[1:] for line in section)]
 
     def exit_status(self, status: int, *, failures: int) -> int:
         """pytest's status, or our own where nothing failed and something could not be measured."""
@@ -305,14 +397,28 @@ class Session:
             return (status or EXIT_USAGE) if self.selection.faulty else status
         return exit_status(
             status,
-            failed=failures - len(self._not_measured),
+            failed=failures - len(self._not_measured) - self._machine_failures,
             not_measured=len(self._not_measured),
             measured_nothing=self._measured_nothing,
+            machine_slower=bool(self._machine_failures),
         )
 
     def close(self) -> None:
         """End all workers and release the lock on the baselines."""
         self._open.close()
+
+    def _machine_lines(self, measured: list[Measurement]) -> list[str]:
+        lines = []
+        for name, machine in self._machines.items():
+            software, hardware = self._verdicts.get(name, (None, None))
+            of_machine = [m for m in measured if m.machine == name]
+            if software is not None:
+                lines.append(summary.software_line(name, software, of_machine))
+            if hardware is not None and (software is not None or hardware.outcome is not Outcome.PASS):
+                lines.append(summary.machine_line(name, hardware, of_machine))
+            else:
+                lines.append(summary.drift_line(name, machine.drift.log, machine.drift.tests, of_machine))
+        return lines
 
     @property
     def _shown(self) -> tuple[list[Measurement], list[Comparison]]:
@@ -347,5 +453,3 @@ class Session:
         typical = math.fsum(known.values()) / len(known) if known else _GUESSED_SECONDS
         runs = self.settings.runs if self.settings.update_baselines else 1
         return runs * (math.fsum(known.values()) + unknown * typical), unknown
-
-

@@ -23,6 +23,7 @@ from pytest_tfperf.core.machine_key import check_name
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.workers.interpreters import find_python
+from pytest_tfperf.workers.reference_environment import ReferenceEnvironment, parse_reference
 
 if TYPE_CHECKING:
     import pytest
@@ -103,6 +104,13 @@ def _python(text: str) -> Path:
         raise _BadValue(str(error)) from None
 
 
+def _reference(text: str) -> ReferenceEnvironment:
+    try:
+        return parse_reference(text)
+    except ValueError as error:
+        raise _BadValue(str(error)) from None
+
+
 def _machine(text: str) -> str:
     if text:
         check_name(text)
@@ -147,6 +155,9 @@ class Settings:
     against: Path | None = _option(
         None, _python, "compare with another Python or virtual environment, not with baselines", "PYTHON"
     )
+    reference: ReferenceEnvironment | None = _option(
+        None, _reference, "confirm slowdowns in this environment, not in those of tfperf reference", "PYTHON[:SOURCE]"
+    )
     input_pipeline: str = _option(
         "device", _pipeline, "value of the input_pipeline fixture in tests that don't parametrise it", "NAME"
     )
@@ -157,9 +168,7 @@ class Settings:
         False, _flag, "the nightly gate: fail a test without a baseline, exit with 6 if nothing was measured"
     )
     strict: bool = _option(False, _flag, "fail INCONCLUSIVE tests too")
-    hold: bool = _option(
-        False, _flag, "fail a regression only if one of the two sessions before showed it too"
-    )
+    hold: bool = _option(False, _flag, "fail a regression only if one of the two sessions before showed it too")
     smoke: bool = _option(False, _flag, "run one window of each test and judge nothing: do all tests start?")
     worker: WorkerStart = _option(
         WorkerStart.FORK, WorkerStart, "start workers from a fork server, or as fresh interpreters", "fork|fresh"
@@ -186,9 +195,7 @@ class Settings:
         0.25, _share, "other processes don't disturb a run while more than this share of the CPU is idle"
     )
     swap: float = _ini(1.0, _rate, "swapping in MiB/s above which a run is disturbed; inf for off")
-    gpu_busy: float = _ini(
-        0.05, _share, "another process's use of our GPU above which a run is disturbed; 1 for off"
-    )
+    gpu_busy: float = _ini(0.05, _share, "another process's use of our GPU above which a run is disturbed; 1 for off")
     gpu_throttled: float = _ini(
         0.25, _share, "share of samples with a GPU slowed by heat or power above which a run is disturbed; 1 for off"
     )
@@ -234,18 +241,9 @@ class Settings:
     @property
     def shown_baselines(self) -> str:
         """The folder of the baselines as a message names it."""
-        return f"{self.baselines.relative_to(self.root) if self.baselines.is_relative_to(self.root) else self.baselines}/"
-
-    @property
-    def modes(self) -> dict[str, Any]:
-        """What is out of the ordinary in this session, for its header."""
-        return {
-            "recording": self.runs if self.update_baselines else 0,
-            "baselines": self.shown_baselines,
-            "smoke": self.smoke,
-            "slowdown": self.inject_slowdown,
-            "against": self.against,
-        }
+        return (
+            f"{self.baselines.relative_to(self.root) if self.baselines.is_relative_to(self.root) else self.baselines}/"
+        )
 
     def _refuse_contradictions(self) -> None:
         contradictions = {
@@ -263,6 +261,9 @@ class Settings:
                 self.hold and self.strict
             ),
             "--tfperf-against with --tfperf-hold: a comparison has no earlier session": self.against and self.hold,
+            "--tfperf-against with --tfperf-reference: a comparison has no reference environment": (
+                self.against and self.reference
+            ),
             "--tfperf-smoke with --tfperf-against: one window compares nothing": self.smoke and self.against,
             "--tfperf-smoke with --tfperf-require-baseline: a smoke run judges nothing": (
                 self.smoke and self.require_baseline

@@ -1,58 +1,142 @@
-"""Watches the machine while something is measured, and says whether that spoils it."""
+"""Watches the machine during a run and judges whether something disturbed it.
+
+The guard is for what no statistics can repair. Below the limits, the windows' spread and repeated runs cover it.
+"""
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from pytest_tfperf.core.samples import Limits, disturbance, power_facts
-from pytest_tfperf.core.telemetry import Telemetry, kept_of
+from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind, DisturbanceLimits
+from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle
 from pytest_tfperf.hardware.sampler import Sampler
+
+_MIB = 2**20
+
+# The exact reasons first: HW_SLOWDOWN is set together with each of the others.
+_SLOWDOWNS = {
+    Throttle.SW_THERMAL: "slowed down because of heat",
+    Throttle.HW_THERMAL: "slowed down because of heat",
+    Throttle.HW_POWER_BRAKE: "slowed down by the power brake, which the power supply triggered",
+    Throttle.HW_SLOWDOWN: "slowed down by its hardware because of heat or power",
+}
 
 
 @dataclass(slots=True)
-class Seen:
-    """What went on beside a measurement; filled when `watching` ends.
+class Observation:
+    """What happened on the machine beside a run; filled when the `watching` block ends.
 
     Args:
-        disturbance: who else used the machine, or what slowed it down, in one sentence; "" where nothing did.
-        environment: what is recorded and is no disturbance: the GPUs' power limit, and whether it held them back.
-        conditions: what is kept of the samples; None where the measurement was too short for one.
+        disturbance: the first disturbance above its limit; None where there was none.
+        environment: power limit facts of the GPUs, see `power_facts`.
+        telemetry: what was sampled; None where the run was too short.
     """
 
-    disturbance: str = ""
+    disturbance: Disturbance | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    conditions: Telemetry | None = None
+    telemetry: Telemetry | None = None
 
 
-class Guard:
-    """Looks a few times a second; one for a session.
+class DisturbanceGuard:
+    """Watches runs; pytest and all processes that it started count as ours.
 
     Args:
-        limits: from where a disturbance is one.
+        limits: above which a disturbance counts.
+        sampler: makes the sampler for these GPU UUIDs.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: DisturbanceLimits, sampler: Callable[[Sequence[str]], Sampler] = Sampler) -> None:
         self._limits = limits
+        self._sampler = sampler
 
     @contextmanager
-    def watching(self, gpu_uuids: Iterable[str] = ()) -> Iterator[Seen]:
-        """Look from here to the block's end; pytest and all that it started count as ours."""
-        seen = Seen()
-        uuids = tuple(gpu_uuids)
-        sampler = Sampler(lambda: (os.getpid(),), uuids)
+    def watching(self, gpu_uuids: Iterable[str] = ()) -> Iterator[Observation]:
+        """Watch the host and these GPUs until the block ends."""
+        observation, uuids = Observation(), tuple(gpu_uuids)
+        sampler = self._sampler(uuids)
         sampler.start()
         try:
-            yield seen
+            yield observation
         finally:
-            sampler.stop()
-        samples = sampler.since(-math.inf)
-        seen.disturbance = disturbance(samples, self._limits)
-        if sampler.hangs and not seen.disturbance:
-            who = "the GPU's driver" if uuids else "the kernel"
-            seen.disturbance = f"{who} does not answer any more; dmesg may say why (of a GPU, NVRM: Xid)"
-        seen.environment = power_facts(samples, self._limits)
-        seen.conditions = kept_of(samples)
+            observation.telemetry = sampler.stop()
+        if observation.telemetry is not None:
+            observation.disturbance = disturbance_in(observation.telemetry, self._limits)
+            observation.environment = power_facts(observation.telemetry, self._limits)
+        if observation.disturbance is None and sampler.hung:
+            who = "the GPU driver" if uuids else "the kernel"
+            fact = f"{who} stopped answering during the run; dmesg may show why (for a GPU: NVRM: Xid)"
+            observation.disturbance = Disturbance(DisturbanceKind.DRIVER_SILENT, fact)
+
+
+def disturbance_in(telemetry: Telemetry, limits: DisturbanceLimits) -> Disturbance | None:
+    """The first disturbance above its limit: of a GPU, then of the host; None where there is none."""
+    on_gpus = [_gpu_disturbance(gpu, limits) for gpu in telemetry.gpus]
+    return next(filter(None, on_gpus), None) or _host_disturbance(telemetry, limits)
+
+
+def power_facts(telemetry: Telemetry, limits: DisturbanceLimits) -> dict[str, str]:
+    """`gpu_power_limit` ("300W") and `gpu_power_capped` ("yes" or "no"), as far as the driver reports them.
+
+    A power cap is part of the machine's setup and no disturbance. It is recorded, so that a change of it shows.
+    """
+    facts = {}
+    watts = {gpu.power_limit_watts_max for gpu in telemetry.gpus if gpu.power_limit_watts_max is not None}
+    if watts:
+        facts["gpu_power_limit"] = "+".join(f"{limit}W" for limit in sorted(watts))
+    capped = [
+        gpu.throttled_fractions.get(Throttle.POWER_CAP, 0.0) > limits.gpu_samples_fraction
+        for gpu in telemetry.gpus
+        if gpu.throttled_fractions is not None
+    ]
+    if capped:
+        facts["gpu_power_capped"] = "yes" if any(capped) else "no"
+    return facts
+
+
+def _gpu_disturbance(gpu: GpuTelemetry, limits: DisturbanceLimits) -> Disturbance | None:
+    name = _short(gpu.uuid)
+    for reason, text in _SLOWDOWNS.items():
+        if (gpu.throttled_fractions or {}).get(reason, 0.0) > limits.gpu_samples_fraction:
+            hottest = "" if gpu.temperature_celsius_max is None else f" ({gpu.temperature_celsius_max} C)"
+            return Disturbance(DisturbanceKind.GPU_SLOWED_DOWN, f"{name} was {text}{hottest}")
+    process, used = _busiest(gpu.other_processes)
+    if used > limits.gpu_utilisation_fraction:
+        fact = f"{process} also ran on {name} and used up to {_percent(used)} of it"
+        return Disturbance(DisturbanceKind.GPU_SHARED, fact)
+    return None
+
+
+def _host_disturbance(host: Telemetry, limits: DisturbanceLimits) -> Disturbance | None:
+    cores = "1 core" if host.usable_cores == 1 else f"{host.usable_cores} cores"
+    others, idle = host.other_cpu_fraction_mean or 0.0, host.idle_fraction_mean or 0.0
+    # Other processes that only take idle cores take nothing from us.
+    if others > limits.other_cpu_fraction and idle <= limits.idle_fraction:
+        process, _ = _busiest(host.other_processes)
+        culprit = f", the busiest was {process}" if process else ""
+        fact = f"other processes used {_percent(others)} of {cores}{culprit}"
+        return Disturbance(DisturbanceKind.OTHER_PROCESSES, fact)
+    stolen = host.steal_fraction_mean or 0.0
+    if stolen > limits.steal_fraction:
+        fact = f"the hypervisor gave {_percent(stolen)} of {cores} to other virtual machines (steal time)"
+        return Disturbance(DisturbanceKind.STEAL, fact)
+    swapped, free = host.swap_bytes_per_sec_mean or 0.0, host.memory_available_bytes_min
+    if swapped > limits.swap_bytes_per_sec:
+        left = "" if free is None else f", with {free / _MIB:,.0f} MiB of memory available"
+        return Disturbance(DisturbanceKind.SWAPPING, f"the machine swapped {swapped / _MIB:.0f} MiB/s{left}")
+    return None
+
+
+def _busiest(shares: Mapping[str, float] | None) -> tuple[str, float]:
+    return max((shares or {}).items(), key=lambda item: item[1], default=("", 0.0))
+
+
+def _percent(fraction: float) -> str:
+    return f"{fraction * 100:.0f} %"
+
+
+def _short(uuid: str) -> str:
+    """ "GPU-3b1c…": enough to find it in `nvidia-smi -L`."""
+    kind, dash, rest = uuid.partition("-")
+    return f"{kind}{dash}{rest[:4]}…" if len(rest) > 4 else uuid

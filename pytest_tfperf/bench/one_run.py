@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -67,7 +67,9 @@ class RunEngine:
         sampled: False: nothing is watched or profiled, as for a smoke run.
     """
 
-    def __init__(self, observer: Observer, guard: DisturbanceGuard, data_dir: str = "", *, sampled: bool = True) -> None:
+    def __init__(
+        self, observer: Observer, guard: DisturbanceGuard, data_dir: str = "", *, sampled: bool = True
+    ) -> None:
         self._observer = observer
         self._guard = guard
         self._data_dir = data_dir
@@ -98,7 +100,15 @@ class RunEngine:
             return replace(run, disturbance=run.disturbance or seen.disturbance)
 
     def pair(
-        self, a: Side, b: Side, topology: Topology, plan: Plan, *, b_first: bool = False, profiled: bool = False
+        self,
+        a: Side,
+        b: Side,
+        topology: Topology,
+        plan: Plan,
+        *,
+        labels: Mapping[str, str],
+        b_first: bool = False,
+        profiled: bool = False,
     ) -> Pair:
         """A run of each side in two workers at once, their windows interleaved; the ratio is b / a.
 
@@ -108,6 +118,7 @@ class RunEngine:
             a, b: the two sides.
             topology: what both run on.
             plan: the steps of each worker.
+            labels: what the observer is told of the runs of "a" and "b".
             b_first: b takes the first window.
             profiled: ask each worker what its step spends its time on.
 
@@ -119,7 +130,7 @@ class RunEngine:
         training: dict[str, TrainingRun] = {}
         with self._named(topology, a.workload, b.workload), ExitStack() as workers:
             for name in ("b", "a") if b_first else ("a", "b"):
-                self._observer.begin(name)
+                self._observer.begin(labels[name])
                 started = sides[name].launcher.start(jobs[name], self._observer.phase)
                 training[name] = workers.enter_context(closing(started))
             self._observer.begin("pair")
@@ -129,7 +140,7 @@ class RunEngine:
             for name, run in runs.items():
                 run = replace(run, telemetry=seen.telemetry, disturbance=seen.disturbance)
                 runs[name] = self._profiled(sides[name], training[name], jobs[name], run) if profiled else run
-            return replace(pair, **runs)
+            return replace(pair, a=runs["a"], b=runs["b"])
 
     def _job(self, side: Side, topology: Topology) -> Job:
         assert topology.devices is not None, "the fixture has refused a topology of which nothing is taken"
@@ -179,4 +190,3 @@ def undisturbed(take: Callable[[], T], *, tries: int = TRIES) -> tuple[T | None,
             return taken, tuple(discarded)
         discarded.append(taken)
     return None, tuple(discarded)
-

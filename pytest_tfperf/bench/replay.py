@@ -1,223 +1,181 @@
-"""A log or a recorded trial in the place of training: to the same verdict, message and exit status."""
+"""A log or exported measurements in the place of training: judged to the same verdict, message and exit status."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
-from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.run import Trial
+from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import summarise
-from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
+from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import TfperfError, WorkloadError, one_of
-from pytest_tfperf.judging.common_drift import NO_SHIFT, Shift
-from pytest_tfperf.judging.judge import judge
+from pytest_tfperf.errors import TfperfError, one_of
+from pytest_tfperf.judging.common_drift import CommonDrift
+from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.reference import Reference, reference_for
-from pytest_tfperf.stores import tf_cnn_log, trial_file
+from pytest_tfperf.stores import measurement_file, tf_cnn_log
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.stores.recording import Recording
-
-_RUNS = "the log's one run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
-    """What a log is the log of.
+class LogDescription:
+    """What a log does not say itself.
 
     Args:
         machine: the machine's name, as its baselines' file has it.
         workload: what was trained.
-        nodes: machines that trained together.
-        devices: GPUs (or CPU devices) of each node.
-        tolerance: the accepted change; None: the baseline's own, or the default.
+        topology: nodes x devices per node, as in "2x4".
+
+    Raises:
+        TfperfError: the topology is not two numbers from 1.
     """
 
     machine: str
     workload: Workload
-    nodes: int
-    devices: int
-    tolerance: Tolerance | None = None
+    topology: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[1-9]\d{0,3}x[1-9]\d{0,3}", self.topology, re.ASCII):
+            raise TfperfError(f"topology {self.topology!r}: write nodes x devices per node, as in 2x4")
 
     @property
-    def topology(self) -> str:
-        """Nodes x devices per node."""
-        return f"{self.nodes}x{self.devices}"
+    def images_per_step(self) -> int:
+        """Batch size times devices, over all nodes."""
+        nodes, devices = map(int, self.topology.split("x"))
+        return self.workload.batch_size * nodes * devices
 
 
-def shape(text: str) -> tuple[int, int]:
-    """ "2x4" as nodes and devices per node.
-
-    Raises:
-        TfperfError: it isn't two numbers from 1.
-    """
-    match = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", text)
-    if match is None:
-        raise TfperfError(f"topology {text!r}: write nodes x devices per node, as in 2x4")
-    return int(match[1]), int(match[2])
-
-
-def replay(log: Path, of: Replay, store: BaselineStore, *, tests: int = 1) -> Measurement:
-    """Judge what a log says; a log is one run, so nothing can be measured again to confirm it.
+def replay_log(
+    log: Path, of: LogDescription, store: BaselineStore, *, tolerance: Tolerance | None = None, tests: int = 1
+) -> Measurement:
+    """Judge a tf_cnn_benchmarks log; it holds one run, so nothing can be measured again to confirm a slowdown.
 
     Args:
-        log: a tf_cnn_benchmarks log.
+        log: the file.
         of: what it is the log of.
         store: the baselines.
-        tests: logs that are judged together, which share the false alarms.
+        tolerance: the accepted change; None: the baseline's own, or the default.
+        tests: logs that are judged together, among which false alarms are shared.
 
     Raises:
-        DocumentError: no such log in the file; names file and line.
-        WorkloadError: a model or an input pipeline that neither we nor the machine's rows know.
+        DocumentError: the file holds no whole log; names file and line.
         BaselineError: the machine's file can't be read.
     """
-    _check_names(of.workload, store.load(of.machine))
-    parsed = tf_cnn_log.read(log)
-    trial = Trial((parsed.attempt(of.workload.batch_size * of.nodes * of.devices),))
-    throughput = summarise(trial)
-    found = reference_for(store, of.machine, Key(of.workload.id, of.topology), gpu_fp32_tflops=None)
-    accepted = found.tolerance(of.tolerance, Tolerance())
-    return Measurement(
+    run = tf_cnn_log.read(log).run(of.images_per_step)
+    found = _reference(store, of.machine, Key(of.workload.id, of.topology), None)
+    measurement = Measurement(
         test="",
         file=str(log),
         workload=of.workload,
         topology=of.topology,
         machine=of.machine,
         devices=of.topology,
-        trial=trial,
-        throughput=throughput,
-        verdict=judge(throughput, found.baseline, accepted, found.noise, tests=tests, most_runs=1, runs_are=_RUNS),
+        runs=(run,),
+        throughput=summarise([run]),
         document=found.document,
     )
+    accepted = found.tolerance(tolerance, Tolerance())
+    return replace(measurement, verdict=_judged(measurement, found, accepted, max_runs=1, tests=tests))
 
 
-def _check_names(workload: Workload, rows: Iterable[Key]) -> None:
-    """A log says nothing of its workload, so a name that nobody knows is a typing error.
-
-    Raises:
-        WorkloadError: no model or input pipeline of ours, and of none of the machine's rows; lists the known ones.
-    """
-    known = [Workload.parse(key.workload) for key in rows]  # users' names that their conftest.py registered
-    for field, ours in (("model", catalogue.models()), ("input_pipeline", catalogue.pipelines())):
-        name, good = getattr(workload, field), {*ours, *(getattr(row, field) for row in known)}
-        if ":" not in name and name not in good:
-            raise WorkloadError(f"{workload.id!r}: {one_of(field, name, good)}")
-
-
-def files_of(paths: Iterable[Path]) -> list[Path]:
-    """The files that are named, and the trials' files of each folder that is, in the order of their names.
-
-    Raises:
-        TfperfError: a folder that holds no trial.
-    """
-    files: list[Path] = []
-    for path in paths:
-        found = sorted(path.glob("*.json")) if path.is_dir() else [path]
-        if not found:
-            raise TfperfError(f"{path}: this folder holds no trial (*.json): name the one of --tfperf-save-trials")
-        files += found
-    return files
-
-
-def replay_trial(
+def replay_export(
     path: Path, store: BaselineStore | None = None, *, machine: str = "", tolerance: Tolerance | None = None
-) -> Measurement:
-    """Judge a recorded trial as its night did: run by run, until its verdict wants no more or no more were recorded.
+) -> list[Measurement]:
+    """Judge the measurements of a file that `tfperf history --export` wrote, from all of their runs.
 
     Args:
-        path: a file that `--tfperf-save-trials` wrote.
-        store: baselines to judge it against; None: the row that it was judged against.
-        machine: whose baselines of the store; "": those of the machine that it was recorded on.
-        tolerance: the accepted change; None: what the test asked for, or the row, or the night's default.
+        path: the file.
+        store: baselines to judge them against; None: the row that each was judged against when it was measured.
+        machine: whose baselines of the store; "": those of the machine that measured.
+        tolerance: the accepted change; None: the one of then, unless the store's row has its own.
 
     Raises:
-        TfperfError: no such file, or not a whole recording; names file, place and next step.
+        TfperfError: no such file, or not a whole export; names file, place and next step.
         BaselineError: the machine's file can't be read.
     """
-    recorded = trial_file.read(path)
-    if store is None:
-        machine = recorded.machine
-        found = Reference(recorded.baseline, recorded.floor, recorded.noise, recorded.document)
-    else:
-        machine = machine or recorded.machine
-        key = Key(recorded.workload.id, recorded.topology)
-        found = reference_for(store, machine, key, gpu_fp32_tflops=recorded.gpu_fp32_tflops)
-    accepted = found.tolerance(tolerance or recorded.tolerance, recorded.default_tolerance)
-    trial, verdict = _judged(recorded, found, accepted)
-    throughput = summarise(trial if trial.attempts else Trial(trial.set_aside))
-    return Measurement(
-        test=recorded.test,
-        file=str(path),
-        workload=recorded.workload,
-        topology=recorded.topology,
-        machine=machine,
-        devices=recorded.devices,
-        trial=trial,
-        throughput=throughput,
-        verdict=verdict,
-        document=found.document,
-        breakdown=breakdown(trial, throughput.images_per_sec, recorded.workload, recorded.device_data_images_per_sec),
-        environment=recorded.environment,
-        commit=recorded.commit,
-        time=recorded.time,
-        seconds=recorded.seconds,
-    )
+    return [_replayed(one, str(path), store, machine, tolerance) for one in measurement_file.read(path)]
 
 
-def where_baselines_are(record: Measurement, store: BaselineStore | None) -> str:
-    """The next step where a replay found no baseline; "" where it found one.
+def next_step(measurement: Measurement, store: BaselineStore | None) -> str:
+    """What to do where a replay found no baseline; "" where it found one.
 
-    `store` is None where a trial was judged against what it had recorded.
+    `store` is None where a measurement was judged against the row that it holds.
     """
-    if record.verdict is None or record.verdict.outcome is not Outcome.NO_BASELINE:
+    if measurement.verdict is None or measurement.verdict.outcome is not Outcome.NO_BASELINE:
         return ""
     if store is None:
-        return "it was recorded without one: name a folder that has one with --baselines=DIR (and --machine=NAME)"
-    rows = store.load(record.machine)
-    if not rows:
-        found = one_of("machine", record.machine, store.machines())
-        return f"{found} They lie in {store.places}: give one of them, or another folder with --baselines=DIR"
-    found = f"{record.machine} has {len(rows)} rows in {store.places}, none of them {' '.join(record.key)}; "
-    anew = "or record the row there with --update-baselines"
-    if elsewhere := [key.topology for key in rows if key.workload == record.key.workload]:
-        return f"{found}it has this workload on {', '.join(elsewhere)}: give one as --topology, {anew}"
-    near = get_close_matches(record.key.workload, {key.workload for key in rows}, n=3, cutoff=0)
-    return f"{found}the nearest are {', '.join(near)}: give one as --workload, {anew}"
-
-
-def _judged(recorded: Recording, found: Reference, accepted: Tolerance) -> tuple[Trial, Verdict]:
-    """The trial as far as the gate would have taken it, and what it would have said."""
-    nights = recorded.nights if found.baseline == recorded.baseline else ()  # they were held against that row
-
-    def verdict_on(trial: Trial, most_runs: int | None = None) -> Verdict:
-        return judge(
-            summarise(trial),
-            found.baseline,
-            accepted,
-            found.noise,
-            floor=found.floor,
-            tests=recorded.tests,
-            most_runs=most_runs,
-            shift=NO_SHIFT if found.floor else Shift(recorded.credited, recorded.tests),
-            nights=nights,
-            hold=recorded.hold,
+        return (
+            "it was measured without a baseline: name a folder that has one with --baselines=DIR (and --machine=NAME)"
         )
+    machine, key = measurement.machine, measurement.key
+    rows = store.load(machine)
+    if not rows:
+        return f"{one_of('machine', machine, store.machines())} Or name another folder with --baselines=DIR"
+    if topologies := [row.topology for row in rows if row.workload == key.workload]:
+        return f"{machine} has this workload on {', '.join(topologies)}: give one as --topology"
+    near = get_close_matches(key.workload, {row.workload for row in rows}, n=3, cutoff=0)
+    return f"{machine} has {len(rows)} rows, none of this workload; the nearest are {', '.join(near)}: --workload"
 
-    trial = Trial((), recorded.trial.set_aside)
-    for attempt in recorded.trial.attempts:
-        believed = trial.believed()  # a first run that was disturbed counts only as long as nothing more is wanted
-        trial = Trial((*believed.attempts, attempt), believed.set_aside)
-        verdict = verdict_on(trial)
-        if verdict.runs_wanted <= len(trial.attempts):
-            return trial, verdict
-    trial = trial.believed()
-    if recorded.invalid or not trial.attempts:
-        reason = recorded.invalid or trial.set_aside[-1].disturbance
-        return trial, Verdict(outcome=Outcome.INVALID, reason=f"INVALID: {reason}")
-    return trial, verdict_on(trial, most_runs=len(trial.attempts))
+
+def _replayed(
+    recorded: Measurement, file: str, store: BaselineStore | None, machine: str, tolerance: Tolerance | None
+) -> Measurement:
+    then = recorded.verdict
+    if store is not None:
+        recorded = replace(recorded, machine=machine or recorded.machine)
+        found = _reference(store, recorded.machine, recorded.key, recorded.gpu_fp32_tflops)
+    elif then is not None:
+        found = Reference(then.baseline, then.is_floor, then.noise, recorded.document)
+    else:  # only measured, so there is nothing to judge again
+        return replace(recorded, file=file)
+    accepted = found.tolerance(tolerance, (then and then.tolerance) or Tolerance())
+    measurement, verdict = _decided(recorded, found, accepted)
+    return replace(measurement, file=file, document=found.document, verdict=verdict)
+
+
+def _decided(recorded: Measurement, found: Reference, tolerance: Tolerance) -> tuple[Measurement, Verdict]:
+    """The verdict, and the measurement with the runs that it rests on; no further run can be had."""
+    if recorded.runs:
+        verdict = _judged(recorded, found, tolerance)
+        if verdict.is_decided:
+            return _with(recorded, recorded.runs), verdict
+    undisturbed = tuple(run for run in recorded.runs if run.disturbance is None)
+    gave_up = recorded.verdict is not None and recorded.verdict.reason is Reason.DISTURBED
+    if gave_up or not undisturbed:
+        return recorded, Verdict(outcome=Outcome.INVALID, reason=Reason.DISTURBED)
+    measurement = _with(recorded, undisturbed)
+    return measurement, _judged(measurement, found, tolerance, max_runs=len(undisturbed))
+
+
+def _with(recorded: Measurement, runs: Sequence[Run]) -> Measurement:
+    return replace(recorded, runs=tuple(runs), throughput=summarise(runs))
+
+
+def _reference(store: BaselineStore, machine: str, key: Key, gpu_fp32_tflops: float | None) -> Reference:
+    published = store.published_like(key)
+    return reference_for(store.load(machine), published, machine, key, gpu_fp32_tflops=gpu_fp32_tflops)
+
+
+def _judged(
+    measurement: Measurement, found: Reference, tolerance: Tolerance, *, max_runs: int | None = None, tests: int = 1
+) -> Verdict:
+    """The verdict on the measurement's runs; pairs and drift count only against the row that they were measured for."""
+    then = measurement.verdict
+    evidence = Evidence(
+        throughput=summarise(measurement.runs), reference=found, tolerance=tolerance, tests=tests, max_runs=max_runs
+    )
+    if then is not None:
+        evidence = replace(evidence, tests=then.tests, suspects=then.tests)
+    if then is not None and then.baseline == found.baseline:
+        evidence = replace(
+            evidence,
+            pairs=measurement.pairs,
+            has_reference_environment=bool(measurement.pairs),
+            drift=CommonDrift(then.common_drift, then.tests),
+        )
+    return judge(evidence)

@@ -9,7 +9,7 @@ from typing import Protocol
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.run import Run, Window
-from pytest_tfperf.judging.steady_state import settled_from, unsettled
+from pytest_tfperf.judging.steady_state import settled_from, why_not_steady
 from pytest_tfperf.workers.launcher import TrainingRun
 
 WINDOW_SECONDS = 0.15  # long against the cost of a call, short against a neighbour's burst
@@ -76,7 +76,7 @@ def in_steady_state(run: Run) -> Run:
     """The run with the windows before its steady state counted as warm-up; disturbed where there is no steady state."""
     cut = settled_from(run.windows, fetches=run.fetches)
     windows = run.windows[cut:]
-    why = unsettled(windows, fetches=run.fetches)
+    why = why_not_steady(windows, fetches=run.fetches)
     return replace(
         run,
         warmup=run.warmup + run.windows[:cut],

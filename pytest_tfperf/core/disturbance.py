@@ -25,7 +25,7 @@ class Disturbance:
     Args:
         kind: what it was.
         fact: one sentence with the figures and the culprit, without advice:
-            "other processes used 43 % of 2 cores, most of it make (pid 4711)".
+            "other processes used 43 % of 2 cores, the busiest was make (pid 4711)".
     """
 
     kind: DisturbanceKind
@@ -33,3 +33,29 @@ class Disturbance:
 
     def __str__(self) -> str:
         return self.fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisturbanceLimits:
+    """How much of each disturbance a run may have; each limit is an ini value.
+
+    Args:
+        other_cpu_fraction: CPU time of other processes, of the usable cores. An editor, a monitoring agent or a
+            terminal stays below a quarter; a neighbour that computes does not.
+        idle_fraction: while more CPU time than this was idle, other processes took nothing that the run needed: a GPU
+            host with 64 cores can spare 16. 1 counts other processes always.
+        steal_fraction: CPU time that the hypervisor gave away; clouds take a few per cent all the time.
+        swap_bytes_per_sec: 1 MiB/s is 256 pages of 4 KiB. At 0.1 ms a page they can cost 2.6 % of the time, as much
+            as the default tolerance.
+        gpu_utilisation_fraction: use of our GPU by one other process, averaged over the run. An idle notebook that
+            only holds memory stays below. 1 accepts any use.
+        gpu_samples_fraction: part of the time that a GPU may be slowed down by heat or its power brake. A GPU at its
+            target temperature flickers.
+    """
+
+    other_cpu_fraction: float = 0.25
+    idle_fraction: float = 0.25
+    steal_fraction: float = 0.25
+    swap_bytes_per_sec: float = 2**20
+    gpu_utilisation_fraction: float = 0.05
+    gpu_samples_fraction: float = 0.25

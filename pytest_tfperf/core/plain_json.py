@@ -1,6 +1,6 @@
-"""Frozen dataclasses from plain JSON values, checked field by field; an error names the place.
+"""Frozen dataclasses from plain JSON values, checked field by field; an error names the field by its path.
 
-What JSON has no number for is a word there: "inf", "-inf", "nan".
+JSON has no infinity and no NaN, so these numbers are the words "inf", "-inf" and "nan". A named tuple is a list.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def build(cls: type[T], value: object, where: str) -> T:
     """A `cls` from a JSON object; a field with a default may be missing.
 
     Raises:
-        TfperfError: not an object, an unknown or missing field, or a value of the wrong type; names it.
+        TfperfError: not an object, an unknown or missing field, or a value of the wrong type; names the path.
     """
     if not isinstance(value, dict):
         raise TfperfError(f"{where}: expected an object with the fields of {cls.__name__}, found {value!r:.60}")
@@ -39,7 +39,7 @@ def build(cls: type[T], value: object, where: str) -> T:
     given = {name: _value(hints[name], item, f"{where}.{name}") for name, item in value.items()}
     try:
         return cls(**given)
-    except TfperfError as error:  # each value has its type, and yet can't be one
+    except TfperfError as error:  # every value has its type, but the noun's own checks refuse one
         raise TfperfError(f"{where}: {error}") from None
 
 
@@ -66,13 +66,13 @@ def _value(hint: Any, value: object, where: str) -> Any:
     if origin is Mapping and isinstance(value, dict):
         inner = get_args(hint)[1]
         return {name: _value(inner, item, f"{where}.{name}") for name, item in value.items()}
-    # What prints as one word ("NV4") is written as one.
+    # A noun that prints as one word ("NV4", a workload's id) is written as that word.
     if isinstance(value, str) and hasattr(hint, "parse"):
         return _parsed(hint, value, where)
     if is_dataclass(hint) and isinstance(hint, type):
-        if isinstance(value, hint):  # the caller has read it already, in a form of its own
-            return value
         return build(hint, value, where)
+    if isinstance(hint, type) and issubclass(hint, tuple) and isinstance(value, list):  # a NamedTuple
+        return hint(*_items(tuple(get_type_hints(hint).values()), value, where))
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         if value not in list(hint):
             raise TfperfError(f"{where}: {one_of(hint.__name__, value, hint)}")
@@ -96,7 +96,7 @@ def _items(kinds: tuple[Any, ...], values: list[object], where: str) -> tuple[An
 
 
 def _plain(hint: Any, value: object, where: str) -> Any:
-    # bool is a subclass of int, and `true` cores are no number of cores.
+    # bool is a subclass of int, but `true` is not a number of cores.
     if isinstance(value, bool) is (hint is bool):
         if hint is float and isinstance(value, int | float) and abs(value) <= sys.float_info.max:
             return float(value)

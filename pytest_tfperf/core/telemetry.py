@@ -1,178 +1,139 @@
-"""What the machine was like while an attempt ran: the few figures that are kept of its samples.
+"""What the machine did while something was measured: during one poll, one run, or several runs merged.
 
-The end of a field's name says how the samples became one figure: `_median`, `_mean`, `_min`, `_max`.
+A poll is telemetry of a second. The end of a field's name says how several become one: `_median`, `_mean`, `_min`,
+`_max`; a mapping is averaged over the time. A new fact is one new field here and its reading in hardware/.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
 from typing import Any
 
-from pytest_tfperf.core.samples import GpuSample, Sample
+# A compilation beside the run has hundreds of processes; the busiest ones name it.
+_MOST_ENTRIES = 10
+
+
+class Throttle(StrEnum):
+    """Why a GPU's clock is below its maximum, by NVML's clocks event reasons."""
+
+    IDLE = "idle"
+    APPLICATION_CLOCKS = "application_clocks"
+    POWER_CAP = "power_cap"
+    HW_SLOWDOWN = "hw_slowdown"
+    SYNC_BOOST = "sync_boost"
+    SW_THERMAL = "sw_thermal"
+    HW_THERMAL = "hw_thermal"
+    HW_POWER_BRAKE = "hw_power_brake"
+    DISPLAY_CLOCKS = "display_clocks"
+    UNKNOWN = "unknown"  # a reason that only newer drivers know
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuTelemetry:
-    """One GPU; None is what the driver didn't tell.
+    """One GPU; None where the driver does not report the fact.
 
     Args:
-        uuid: the GPU or MIG device.
-        samples: how many there were.
-        utilisation_fraction_mean: of the time in which any kernel ran.
-        throttled_fractions: reason, by `Throttle`'s words -> the fraction of the samples in which it held; harmless
-            ones too, but none that never held.
-        other_processes: "python (pid 4711)", those that computed on it and aren't ours.
+        uuid: the GPU or MIG device, as NVML names it; a MIG device has its GPU's clocks, power and temperature.
+        power_limit_watts_max: the power cap that was set.
+        utilisation_fraction_mean: fraction of the time in which any kernel ran.
+        throttled_fractions: `Throttle` -> fraction of the time in which it held; harmless reasons too.
+        other_processes: "python (pid 4711)" -> fraction of the time that a process of somebody else used this GPU.
+            Where the driver does not report its use, it counts as 1 while the process is there.
     """
 
     uuid: str
-    samples: int = 1
-    temperature_celsius_median: float | None = None
     temperature_celsius_max: int | None = None
     sm_clock_mhz_median: float | None = None
-    sm_clock_mhz_min: int | None = None
     memory_clock_mhz_median: float | None = None
-    memory_clock_mhz_min: int | None = None
     power_watts_mean: float | None = None
-    power_watts_max: float | None = None
+    power_limit_watts_max: int | None = None
     utilisation_fraction_mean: float | None = None
     memory_used_bytes_max: int | None = None
-    throttled_fractions: Mapping[str, float] = field(default_factory=dict)
-    other_processes: tuple[str, ...] = ()
+    throttled_fractions: Mapping[str, float] | None = None
+    other_processes: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """The host and the GPUs that were trained on; None is what the machine didn't tell.
+    """The host and the GPUs that were used; None where the machine does not report the fact.
 
     Args:
-        seconds: that the samples cover.
-        load_average_mean: of the kernel's average over a minute, the whole machine's.
-        cpu_mhz_median, cpu_mhz_min: the mean clock of the usable cores; a virtual machine's says mostly what it was
-            sold as.
-        other_cpu_fraction_mean: CPU time that wasn't ours, of the usable cores.
+        seconds: the time covered.
+        usable_cores: cores that affinity and quota leave to us; fractions of CPU time are of these.
+        load_average_mean: the kernel's average over a minute, of the whole machine.
+        cpu_mhz_median: mean clock of the cores; a virtual machine mostly reports its nominal clock.
+        other_cpu_fraction_mean: CPU time that was not ours.
         idle_fraction_mean: CPU time that nobody used.
         steal_fraction_mean: CPU time that the hypervisor gave to other virtual machines.
-        swap_bytes_per_sec_mean: in and out of swap, the whole machine's.
-        memory_available_bytes_min: what could be had without swapping.
+        swap_bytes_per_sec_mean: in and out of swap, of the whole machine.
+        memory_available_bytes_min: memory that could be had without swapping.
+        other_processes: "make (pid 4711)" -> CPU time of the busiest processes that are not ours.
     """
 
     seconds: float
+    usable_cores: int = 1
     load_average_mean: float | None = None
     cpu_mhz_median: float | None = None
-    cpu_mhz_min: int | None = None
     other_cpu_fraction_mean: float | None = None
     idle_fraction_mean: float | None = None
     steal_fraction_mean: float | None = None
     swap_bytes_per_sec_mean: float | None = None
     memory_available_bytes_min: int | None = None
+    other_processes: Mapping[str, float] | None = None
     gpus: tuple[GpuTelemetry, ...] = ()
 
 
-def kept_of(samples: Sequence[Sample]) -> Telemetry | None:
-    """What is kept of an attempt's samples; None where there are none."""
-    if not samples:
-        return None
-    lengths = [sample.seconds for sample in samples]
-    return Telemetry(
-        seconds=_short(sum(lengths)),
-        gpus=tuple(_gpu(uuid, gpus) for uuid, gpus in _by_uuid(samples).items()),
-        **_folded(Telemetry, samples, lengths, _fact_of),
-    )
-
-
 def merged(several: Iterable[Telemetry | None]) -> Telemetry | None:
-    """The conditions of several attempts as if they were one; None where none are known.
-
-    A median is then the attempts' median, and a mean weighs each by its length.
-    """
+    """The telemetry of several polls or runs as one; None where none is known. Means are weighted by time."""
     known = [one for one in several if one is not None]
     if not known:
         return None
-    lengths = [one.seconds for one in known]
+    seconds = [one.seconds for one in known]
+    by_uuid: dict[str, list[tuple[GpuTelemetry, float]]] = {}
+    for one in known:
+        for gpu in one.gpus:
+            by_uuid.setdefault(gpu.uuid, []).append((gpu, one.seconds))
+    gpus = [GpuTelemetry(uuid=uuid, **_merged_facts(*zip(*rows, strict=True))) for uuid, rows in by_uuid.items()]
     return Telemetry(
-        seconds=_short(sum(lengths)),
-        gpus=tuple(_merged_gpu(uuid, gpus) for uuid, gpus in _by_uuid(known).items()),
-        **_folded(Telemetry, known, lengths, str),
+        seconds=_rounded(sum(seconds)),
+        usable_cores=known[0].usable_cores,
+        gpus=tuple(gpus),
+        **_merged_facts(known, seconds),
     )
 
 
-def _gpu(uuid: str, gpus: Sequence[GpuSample]) -> GpuTelemetry:
-    held = Counter(reason.value for gpu in gpus for reason in gpu.throttles or ())
-    others = {f"{process.name} (pid {process.pid})" for gpu in gpus for process in gpu.other_processes or ()}
-    return GpuTelemetry(
-        uuid=uuid,
-        samples=len(gpus),
-        throttled_fractions={reason: _short(count / len(gpus)) for reason, count in sorted(held.items())},
-        other_processes=tuple(sorted(others)),
-        **_folded(GpuTelemetry, gpus, [1.0] * len(gpus), _fact_of),
-    )
+def _merged_facts(rows: Sequence[Any], seconds: Sequence[float]) -> dict[str, Any]:
+    """Each optional field, merged over the rows that know it; None where none does."""
+    facts: dict[str, Any] = {}
+    for name in (field.name for field in fields(rows[0]) if field.default is None):
+        known = [(value, w) for row, w in zip(rows, seconds, strict=True) if (value := getattr(row, name)) is not None]
+        facts[name] = _merged_fact(name, *zip(*known, strict=True)) if known else None
+    return facts
 
 
-def _merged_gpu(uuid: str, gpus: Sequence[GpuTelemetry]) -> GpuTelemetry:
-    weights = [float(gpu.samples) for gpu in gpus]
-    reasons = sorted({reason for gpu in gpus for reason in gpu.throttled_fractions})
-    return GpuTelemetry(
-        uuid=uuid,
-        samples=sum(gpu.samples for gpu in gpus),
-        throttled_fractions={
-            reason: _short(_mean([gpu.throttled_fractions.get(reason, 0.0) for gpu in gpus], weights))
-            for reason in reasons
-        },
-        other_processes=tuple(sorted({process for gpu in gpus for process in gpu.other_processes})),
-        **_folded(GpuTelemetry, gpus, weights, str),
-    )
+def _merged_fact(name: str, values: Sequence[Any], seconds: Sequence[float]) -> float | Mapping[str, float]:
+    if isinstance(values[0], Mapping):
+        keys = {key for value in values for key in value}
+        means = {key: _mean([value.get(key, 0.0) for value in values], seconds) for key in keys}
+        largest = sorted(means, key=lambda key: (-means[key], key))[:_MOST_ENTRIES]
+        return {key: means[key] for key in largest}
+    match name.rpartition("_")[2]:
+        case "min":
+            return _rounded(min(values))
+        case "max":
+            return _rounded(max(values))
+        case "median":
+            return _rounded(statistics.median(values))
+    return _mean(values, seconds)
 
 
-def _by_uuid(rows: Sequence[Any]) -> Mapping[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
-    for row in rows:
-        for gpu in row.gpus:
-            found.setdefault(gpu.uuid, []).append(gpu)
-    return found
+def _mean(values: Sequence[float], seconds: Sequence[float]) -> float:
+    return _rounded(statistics.fmean(values, seconds))
 
 
-def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
-    return statistics.fmean(values, weights) if sum(weights) > 0 else statistics.fmean(values)
-
-
-_FOLDS: Mapping[str, Callable[[Sequence[float], Sequence[float]], float]] = {
-    "median": lambda values, _: statistics.median(values),
-    "mean": _mean,
-    "min": lambda values, _: min(values),
-    "max": lambda values, _: max(values),
-}
-
-
-def _fact_of(name: str) -> str:
-    """ "cpu_mhz" for "cpu_mhz_median": a sample's field."""
-    return name.rpartition("_")[0]
-
-
-def _folded(
-    cls: type, rows: Sequence[Any], weights: Sequence[float], source: Callable[[str], str]
-) -> Mapping[str, Any]:
-    """Each field of `cls` whose name ends in a fold, from the rows' field that `source` names; None where none told."""
-    found: dict[str, float | None] = {}
-    for name in (f.name for f in fields(cls)):
-        if (fold := _FOLDS.get(name.rpartition("_")[2])) is None:
-            continue
-        told = [
-            (value, weight)
-            for row, weight in zip(rows, weights, strict=True)
-            if (value := _of(row, source(name))) is not None
-        ]
-        found[name] = _short(fold(*map(list, zip(*told, strict=True)))) if told else None
-    return found
-
-
-def _of(row: Any, name: str) -> float | None:
-    value: float | None = getattr(row, name)
-    return value
-
-
-def _short(value: float) -> float:
-    """Four digits: these are kept with every attempt."""
+def _rounded(value: float) -> float:
+    """Four digits: telemetry is kept with each run."""
     return value if isinstance(value, int) else float(f"{value:.4g}")

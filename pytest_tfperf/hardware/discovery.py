@@ -1,53 +1,65 @@
-"""The machine at hand as a `Topology`: host, GPUs, links, and what CUDA_VISIBLE_DEVICES leaves of them."""
+"""The machine at hand as a `Topology`: host, GPUs, links, and what CUDA_VISIBLE_DEVICES shows of them."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from pytest_tfperf.core.links import Link, LinkKind, Matrix
-from pytest_tfperf.core.topology import Host, Topology
+from pytest_tfperf.core.topology import Topology
+from pytest_tfperf.hardware.gpus import Card, read_cards
 from pytest_tfperf.hardware.host import read_host
-from pytest_tfperf.hardware.nvml import Found, find_gpus
+from pytest_tfperf.hardware.kernel_files import ROOT
+from pytest_tfperf.hardware.nvml import NvmlError, ask, driver_hangs, session
+from pytest_tfperf.hardware.nvml_links import read_links
 from pytest_tfperf.hardware.visible import VARIABLE, visible_gpus
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
-ROOT = Path("/")
+def discover(environ: Mapping[str, str] = os.environ, root: Path = ROOT, nvml: Any = None) -> Topology:
+    """The host and its GPUs; opens no CUDA context, and works without driver, GPU or permission.
 
-
-def discover(environ: Mapping[str, str] = os.environ, root: Path = ROOT) -> Topology:
-    """Ask host and NVML; takes milliseconds, opens no CUDA context, and works without driver, GPU or permission."""
-    return assemble(read_host(root), find_gpus(root), environ)
-
-
-def assemble(host: Host, found: Found, environ: Mapping[str, str]) -> Topology:
-    """The host with the GPUs that were found, narrowed to the visible ones; its key stays the whole machine's."""
-    everything = Topology(
+    Args:
+        environ: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are read.
+        root: the folder above proc, sys and dev.
+        nvml: pynvml or a stand-in; None imports pynvml.
+    """
+    host = read_host(root)
+    if driver_hangs(root):
+        why = "the NVIDIA driver does not answer; dmesg may show why (NVRM: Xid), and a reboot usually repairs it"
+        return Topology(host=host, why_no_gpus=why, driver_fault=True)
+    try:
+        with session(nvml) as opened:
+            cards, notes = read_cards(opened, root)
+            links = read_links(opened, [card.handle for card in cards])
+            driver = ask(opened, "nvmlSystemGetDriverVersion") or ""
+            cuda = ask(opened, "nvmlSystemGetCudaDriverVersion")
+    except NvmlError as error:
+        return Topology(host=host, why_no_gpus=str(error), driver_fault=error.fault)
+    gpus = tuple(gpu for card in cards for gpu in card.usable)
+    whole = Topology(
         host=host,
-        gpus=tuple(gpu for card in found.cards for gpu in card.usable),
-        links=_per_usable(found),
-        driver_version=found.driver_version,
-        cuda_version=found.cuda_version,
-        why_no_gpus=found.why_no_gpus,
-        driver_fault=found.driver_fault,
-        notes=found.notes,
+        gpus=gpus,
+        links=_links_of_usable(cards, links),
+        driver_version=driver,
+        cuda_version=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else "",
+        why_no_gpus="" if gpus else "; ".join(notes) or f"the NVIDIA driver {driver} finds no GPU",
+        notes=tuple(notes) if gpus else (),
     )
-    places = {gpu.uuid: i for i, gpu in enumerate(everything.gpus)}
-    shown = [places[gpu.uuid] for gpu in visible_gpus(found.cards, environ)]
-    if len(shown) == len(places):
-        # CUDA's order counts for indices in the variable only: unless it is set, NVML's is the one people know.
-        return everything.showing(shown) if VARIABLE in environ and places else everything
-    return everything.showing(shown, f"{VARIABLE}={environ[VARIABLE]!r} shows {len(shown)} of {len(places)} GPUs")
+    shown = [gpus.index(gpu) for gpu in visible_gpus(cards, environ)]
+    if shown == list(range(len(gpus))):
+        return whole
+    hidden = len(gpus) - len(shown)
+    why = f"{VARIABLE}={environ[VARIABLE]!r} shows {len(shown)} of {len(gpus)} GPUs" if hidden else ""
+    return whole.showing(shown, why)
 
 
-def _per_usable(found: Found) -> Matrix:
+def _links_of_usable(cards: Sequence[Card], links: Matrix) -> Matrix:
     """The cards' links between what can be used of them; MIG devices have none that CUDA can use."""
-    ends = [(place, gpu) for place, card in enumerate(found.cards) for gpu in card.usable]
+    ends = [(i, gpu) for i, card in enumerate(cards) for gpu in card.usable]
     no_path = Link(LinkKind.UNKNOWN)
     return tuple(
-        tuple(None if one is other else no_path if one.mig or other.mig else found.links[i][j] for j, other in ends)
+        tuple(None if one is other else no_path if one.mig or other.mig else links[i][j] for j, other in ends)
         for i, one in ends
     )

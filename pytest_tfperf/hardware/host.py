@@ -1,116 +1,91 @@
-"""The host as Linux tells it: CPU model and cores, what affinity and cgroups leave of them, memory.
-
-Every function reads below a root folder, so that a test can lay out another machine's files.
-"""
+"""The host: CPU model, cores and memory, and what affinity and control groups leave of them."""
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
+import subprocess
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_tfperf.core.topology import Host
-from pytest_tfperf.hardware import cgroup
-from pytest_tfperf.hardware.kernel_files import line_of, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-ROOT = Path("/")
-
-# ARM kernels print numbers, not names; these are the server cores (implementer, part), as in util-linux' table.
-_ARM_CORES = {
-    ("0x41", "0xd08"): "Cortex-A72",
-    ("0x41", "0xd0b"): "Cortex-A76",
-    ("0x41", "0xd0c"): "Neoverse-N1",
-    ("0x41", "0xd40"): "Neoverse-V1",
-    ("0x41", "0xd49"): "Neoverse-N2",
-    ("0x41", "0xd4f"): "Neoverse-V2",
-    ("0x41", "0xd84"): "Neoverse-V3",
-    ("0x41", "0xd8e"): "Neoverse-N3",
-    ("0x4e", "0x004"): "NVIDIA Carmel",
-    ("0xc0", "0xac3"): "Ampere-1",
-    ("0xc0", "0xac4"): "Ampere-1a",
-}
+from pytest_tfperf.hardware.kernel_files import ROOT, text_of
 
 
 def read_host(root: Path = ROOT, affinity: Collection[int] | None = None) -> Host:
-    """The host below `root`; `affinity` is this process's own unless given."""
-    cpus = _cpuinfo(root)
-    total = len(cpus) or os.cpu_count() or 1
-    allowed = len(_affinity(total) if affinity is None else affinity) or 1
+    """The host, with the control groups and CPU model that the files below `root` give.
+
+    Args:
+        root: the folder above proc and sys.
+        affinity: the CPUs that this process may run on; None asks the kernel.
+    """
+    import psutil  # costs 20 ms, and collecting tests needs no host
+
+    allowed = len(os.sched_getaffinity(0) if affinity is None else affinity)
+    quota = cpu_quota(root)
+    memory = psutil.virtual_memory().total
     return Host(
-        cpu_model=cpu_model(cpus),
-        usable_cores=min(allowed, cgroup.whole_cores(cgroup.cpu_quota(root)) or allowed),
-        total_cores=total,
-        physical_cores=_physical_cores(root, cpus),
-        memory_bytes=_lowest(_memory_bytes(root), cgroup.memory_limit_bytes(root)),
-        kernel=line_of(root / "proc/sys/kernel/osrelease") or platform.release(),
-        hostname=line_of(root / "proc/sys/kernel/hostname") or platform.node(),
+        cpu_model=cpu_model(text_of(root / "proc/cpuinfo")),
+        usable_cores=allowed if quota is None else min(allowed, max(1, math.ceil(quota))),
+        total_cores=psutil.cpu_count() or allowed,
+        physical_cores=psutil.cpu_count(logical=False),
+        memory_bytes=min([memory, *_memory_limits(root)]),
+        kernel=platform.release(),
+        hostname=platform.node(),
     )
 
 
-def address_space_limit_bytes() -> int | None:
-    """What `ulimit -v` leaves to this process, and to each that it starts; None without a limit."""
-    import resource
+def cpu_quota(root: Path = ROOT) -> float | None:
+    """CPU time that control groups leave to this process, in cores; None without a quota.
 
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return None if limit == resource.RLIM_INFINITY else limit
-
-
-def cpu_model(cpus: list[dict[str, str]]) -> str:
-    """The model that /proc/cpuinfo names; on ARM, the core's name by its part number.
-
-    Big and little cores together are named both, most frequent first.
+    A quota holds for every group below it, so the lowest one counts.
     """
-    from collections import Counter
-
-    names = Counter(name for cpu in cpus if (name := _name(cpu)))
-    return " + ".join(name for name, _ in names.most_common()) or platform.processor() or platform.machine()
-
-
-def _name(cpu: dict[str, str]) -> str:
-    # "model name" on x86 and some ARM kernels; "cpu" on POWER; "cpu model" on MIPS.
-    for field in ("model name", "cpu", "cpu model"):
-        if cpu.get(field):
-            return " ".join(cpu[field].split())
-    arm = (cpu.get("CPU implementer", ""), cpu.get("CPU part", ""))
-    return _ARM_CORES.get(arm, f"ARM {arm[0]} {arm[1]}" if all(arm) else "")
+    quotas = []
+    for folder in _control_groups(root, "cpu"):
+        # Version 2 writes "200000 100000" or "max 100000"; version 1 two files, and -1 for no quota.
+        words = text_of(folder / "cpu.max") or " ".join(
+            text_of(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")
+        )
+        if match := re.fullmatch(r"(\d+)\s+([1-9]\d*)", words, re.ASCII):
+            quotas.append(int(match[1]) / int(match[2]))
+    return min(quotas, default=None)
 
 
-def _cpuinfo(root: Path) -> list[dict[str, str]]:
-    """The fields of each logical CPU; text before, between and after them belongs to none."""
-    cpus: list[dict[str, str]] = []
-    for line in text_of(root / "proc/cpuinfo").splitlines():
-        field, _, value = (part.strip() for part in line.partition(":"))
-        if field == "processor" and value.isdecimal():
-            cpus.append({})
-        if cpus and field:
-            cpus[-1].setdefault(field, value)
-    return cpus
+def cpu_model(cpuinfo: str) -> str:
+    """The model that /proc/cpuinfo names; on ARM, where it gives numbers only, the name that lscpu knows."""
+    # "model name" on x86, "cpu" on POWER.
+    names = re.findall(r"^(?:model name|cpu)[ \t]*:[ \t]*(\S.*)$", cpuinfo, re.MULTILINE) or _lscpu_names()
+    distinct = dict.fromkeys(" ".join(name.split()) for name in names)  # big and little cores have two
+    return " + ".join(distinct) or platform.processor() or platform.machine()
 
 
-def _physical_cores(root: Path, cpus: list[dict[str, str]]) -> int | None:
-    told = {(cpu["physical id"], cpu["core id"]) for cpu in cpus if "physical id" in cpu and "core id" in cpu}
-    if told:
-        return len(told)
-    # ARM kernels tell it in sysfs only.
-    folders = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/topology")
-    cores = {(line_of(folder / "physical_package_id"), line_of(folder / "core_id")) for folder in folders}
-    return len(cores - {("", "")}) or None
+def _lscpu_names() -> list[str]:
+    try:
+        done = subprocess.run(
+            ["lscpu"], env=os.environ | {"LC_ALL": "C"}, capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return re.findall(r"^\s*Model name:\s*(\S.*)$", done.stdout, re.MULTILINE)
 
 
-def _memory_bytes(root: Path) -> int | None:
-    match = re.search(r"^MemTotal:\s*(\d+) kB", text_of(root / "proc/meminfo"), re.MULTILINE)
-    return int(match[1]) * 1024 if match else None
+def _memory_limits(root: Path) -> Iterator[int]:
+    for folder in _control_groups(root, "memory"):
+        limit = text_of(folder / "memory.max") or text_of(folder / "memory.limit_in_bytes")
+        if limit.isdecimal():
+            yield int(limit)
 
 
-def _affinity(total: int) -> Collection[int]:
-    # Not on macOS; there is no affinity there.
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(total)
-
-
-def _lowest(*values: int | None) -> int | None:
-    return min((value for value in values if value is not None), default=None)
+def _control_groups(root: Path, controller: str) -> Iterator[Path]:
+    """Folders of this process's groups, from its own up to the mount's top; those of another namespace are missing."""
+    for line in text_of(root / "proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        # Version 2 has one line without controllers. Version 1 links each controller's name to its mount.
+        if controllers and controller not in controllers.split(","):
+            continue
+        top = root / "sys/fs/cgroup" / (controller if controllers else "")
+        inner = Path(path.lstrip("/")) if ".." not in path.split("/") else Path()
+        yield from (top / group for group in (inner, *inner.parents))

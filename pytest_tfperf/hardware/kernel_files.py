@@ -1,21 +1,16 @@
-"""What the kernel says in a file of /proc or /sys; nothing, where it has no such file or doesn't let us read it."""
+"""Text of the small files in /proc and /sys that psutil and NVML do not cover."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
+ROOT = Path("/")
+"""Where tests lay out another machine's files instead."""
 
 
 def text_of(path: Path) -> str:
-    """The whole of it, or ""."""
+    """The text without its end; "" where the file is missing or may not be read."""
     try:
-        return path.read_text("utf-8", "replace")
+        return path.read_text("utf-8", "replace").strip()
     except OSError:
         return ""
-
-
-def line_of(path: Path) -> str:
-    """Of a file that holds one line: that, without its end."""
-    return text_of(path).strip()

@@ -1,1 +1,1 @@
-"""The judgement, pure and from numbers alone: has a run settled, what is noise, what is the night's, what fails."""
+"""The judgement, pure and from numbers alone: has a run settled, what is noise, what drifted, what fails."""

@@ -1,178 +1,234 @@
-"""The judgement: a throughput held against a baseline, pure and from numbers alone."""
+"""The judgement of one test: what a session measured against its baseline, pure and from numbers alone.
+
+Rule 1 confirms a suspected slowdown in fresh pairs with the reference environment, rule 2 in fresh runs against the
+baseline (docs/statistics.md). benchmarks/verdict.py counts how often either is wrong.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.core.canary import in_words
-from pytest_tfperf.core.throughput import Throughput
-from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
-from pytest_tfperf.judging.common_drift import NO_SHIFT, Night, Shift, level_of
-from pytest_tfperf.judging.loss import no_number
-from pytest_tfperf.judging.noise import Noise
-from pytest_tfperf.judging.thresholds import RUNS_TO_CONFIRM, Limits
+from pytest_tfperf.core.noise import Noise
+from pytest_tfperf.core.past_session import PastSession
+from pytest_tfperf.core.run import Pair
+from pytest_tfperf.core.throughput import RunValue, Throughput
+from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Tolerance, Verdict
+from pytest_tfperf.judging.common_drift import CommonDrift
+from pytest_tfperf.judging.confirmation import Confirmation, by_pairs, by_runs
+from pytest_tfperf.judging.loss import is_diverged
+from pytest_tfperf.judging.reference import Reference
+from pytest_tfperf.judging.session_variance import LearntReference, SessionVariance, learnt_reference, session_variance
+from pytest_tfperf.judging.thresholds import (
+    DETECTION,
+    DOUBTS,
+    FALSE_ALARMS,
+    accepted_rise,
+    accepted_slowdown,
+    quantile,
+    screen_error,
+    suspicion,
+)
 
-_NIGHTS_BEFORE = 2
-
-_ITSELF = 0.25  # of the tolerance: what a test must have lost by itself, however much others gained
-
-_CLEAR = 2.0  # five runs decide where the drop is so many times as large as they must show; a close call takes eight
+_SESSIONS_HELD = 2
+_UNSURE = 2.0  # standard errors of a run's own windows: it stops early only if it is good even so
 
 
-def judge(
-    throughput: Throughput,
-    baseline: Baseline | None,
-    tolerance: Tolerance,
-    noise: Noise | None = None,
-    *,
-    floor: bool = False,
-    tests: int = 1,
-    most_runs: int | None = None,
-    shift: Shift = NO_SHIFT,
-    nights: Sequence[Night] = (),
-    hold: bool = False,
-    runs_are: str = "",
-) -> Verdict:
-    """Hold a throughput against a baseline.
-
-    REGRESSED takes a drop beyond the tolerance *and* beyond what the noise explains in eight fresh runs, of which all
-    but one are half as bad: one slow run of a night fails nobody. One run that looks bad asks for three, three that
-    still do for five, and five for eight, unless they show twice the drop that they must. A row so noisy that one run
-    would miss a loss of 15 % begins with three. The drop is that of the runs' Hodges-Lehmann median, which is what is
-    shown.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All that a verdict on one test rests on.
 
     Args:
-        throughput: tonight's runs.
-        baseline: the reference; None gives NO_BASELINE.
-        tolerance: the drop and the rise that are accepted.
-        noise: between-run spread, from `noise_of`.
-        floor: only a drop counts.
-        tests: tests in the session; the false alarms of a night are shared among them.
-        most_runs: runs that can be had at all (a log is one); None: as many as it takes.
-        shift: what all tests of the night have in common (`night.shift_of`); what is the night's or the machine's of it
-            is taken out of the drop, both ways; but a test that hardly lost fails nobody because others gained. Where
-            it `waits`, nothing can be decided.
-        nights: earlier nights of this workload, oldest first. The last two count with tonight, so that a small loss
-            shows in three; the first good ones make the reference more exact (`night.level_of`).
-        hold: REGRESSED only where one of the last two nights shows it as well.
-        runs_are: what the runs are in the verdict's reason; "": fresh workers, and how many.
+        throughput: the test's runs of this session; runs that are part of `pairs` are not in it.
+        reference: what it is judged against.
+        tolerance: the accepted change.
+        pairs: good pairs with the reference environment, in order; a is the reference environment's run.
+        drift: what all tests of the session have in common.
+        variance: what a session does to one test by itself, learnt from history.
+        past: earlier sessions judged against the same row, oldest first.
+        tests: tests of the session that have a baseline; rule 2 shares the false alarms among them.
+        suspects: tests that their first run made suspect; rule 1 shares the false alarms among them.
+        has_reference_environment: whether pairs can be had, so that rule 1 applies.
+        max_runs: runs that can be had at all, one for a log; then no further pair can be had either. None: no limit.
+        hold: fail only what one of the two sessions before did not pass either.
+        waits_for_drift: tests that show the common drift are still to come.
     """
-    if diverged := no_number(throughput):
-        return Verdict(outcome=Outcome.INVALID, reason=diverged)
+
+    throughput: Throughput
+    reference: Reference
+    tolerance: Tolerance
+    pairs: Sequence[Pair] = ()
+    drift: CommonDrift = CommonDrift()
+    variance: SessionVariance = field(default_factory=session_variance)
+    past: Sequence[PastSession] = ()
+    tests: int = 1
+    suspects: int = 1
+    has_reference_environment: bool = False
+    max_runs: int | None = None
+    hold: bool = False
+    waits_for_drift: bool = False
+
+
+def judge(evidence: Evidence) -> Verdict:
+    """Judge one test.
+
+    A first run that is not suspected passes. A suspected slowdown is confirmed in fresh pairs or runs, stage by stage,
+    and cleared at the first stage that doesn't show it. The last stage is REGRESSED where the middle is beyond the
+    threshold and nearly all pairs or runs show at least half of it. So one slow run fails no test.
+    """
+    if is_diverged(evidence.throughput):
+        return Verdict(outcome=Outcome.INVALID, reason=Reason.DIVERGED)
+    baseline, noise = evidence.reference.baseline, evidence.reference.noise
     if baseline is None or noise is None:
-        return Verdict(outcome=Outcome.NO_BASELINE, reason="there is no baseline for this workload on this machine")
-    if shift.unfit:
-        return Verdict(outcome=Outcome.INVALID, reason=_unfit(shift), shift=shift)
-    level = level_of(baseline.runs, nights)
-    reference = math.log(baseline.reference) + shift.credited
-    now = Night(tuple(run.log_rate - reference for run in throughput.runs))
-    *before, tonight = (night.against(level) for night in [*nights[-_NIGHTS_BEFORE:], now])
-    limits = Limits(throughput.runs, level, tolerance, noise, tests)
-    stages = [stage if most_runs is None else min(stage, most_runs) for stage in RUNS_TO_CONFIRM]
-    count = len(tonight.drops)
-    fresh = runs_are or f"{count} fresh worker{'s' if count > 1 else ''}"
-    outcome, reason, wanted = _decide(tonight, before, limits, stages, fresh, hold=hold)
-    runs, centre = tonight.drops, baseline.reference * math.exp(level.offset + shift.credited)
-    if outcome is Outcome.REGRESSED and tonight.centre + shift.credited > -_ITSELF * limits.accepted:
-        outcome, reason = Outcome.INCONCLUSIVE, "slower than the other tests tonight, and hardly than its baseline"
-    if floor and outcome is Outcome.IMPROVED:
-        outcome, reason = Outcome.PASS, "above the floor"
-    return Verdict(
-        outcome=outcome,
-        reason=reason,
-        baseline=baseline,
-        floor=floor,
-        change=throughput.images_per_sec / baseline.reference - 1,
-        lower=None if tolerance.lower is None else centre * math.exp(-limits.drop(len(runs))),
-        upper=None if tolerance.upper is None or floor else centre * math.exp(limits.rise(len(runs))),
-        tolerance=tolerance,
-        threshold=None if tolerance.lower is None else 1 - math.exp(-limits.drop(len(runs))),
-        fails_at=None if tolerance.lower is None else 1 - math.exp(-limits.drop(max(len(runs), stages[-1]))),
-        noise=noise,
-        smallest_loss=None if tolerance.lower is None else 1 - math.exp(-limits.smallest_loss(stages[-1])),
-        shift=shift,
-        credited=shift.credited,
-        level=level,
-        runs_wanted=wanted,
-    )
+        return Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE)
+    case = _Case.of(_without_history(evidence) if evidence.reference.is_floor else evidence, baseline, noise)
+    if evidence.waits_for_drift and not evidence.reference.is_floor:
+        return case.verdict(Outcome.INCONCLUSIVE, Reason.DRIFT_UNKNOWN, waits_for_drift=True)
+    if not case.is_suspected:
+        return case.good()
+    return case.confirmed()
 
 
-def may_stop(
-    throughput: Throughput, baseline: Baseline, tolerance: Tolerance, noise: Noise, nights: Sequence[Night] = ()
-) -> bool:
-    """Whether a first run, so far, is good whatever else it measures: its lower end is above what raises suspicion.
+def is_suspected(evidence: Evidence) -> bool:
+    """Whether the runs alone raise suspicion, once the common drift is known; what `Evidence.suspects` counts."""
+    baseline, noise = evidence.reference.baseline, evidence.reference.noise
+    if baseline is None or noise is None or evidence.reference.is_floor:
+        return False
+    return _Case.of(evidence, baseline, noise).is_suspected
+
+
+def may_stop(run: RunValue, reference: Reference, tolerance: Tolerance) -> bool:
+    """Whether a first run, so far, is good whatever else it measures: its lower end raises no suspicion.
 
     Only good news stops a run early: stopping on bad news multiplies the false alarms.
     """
-    run, level = throughput.runs[0], level_of(baseline.runs, nights)
-    limits = Limits(throughput.runs, level, tolerance, noise, 1)
-    drop = run.log_rate - math.log(baseline.reference) - level.offset
-    return drop - 2 * run.error >= -limits.suspicion(limits.begins_with)
-
-
-def _decide(
-    tonight: Night, before: Sequence[Night], limits: Limits, stages: Sequence[int], fresh: str, *, hold: bool
-) -> tuple[Outcome, str, int]:
-    count = len(tonight.drops)
-    lately = _shows_over_nights([*before, tonight], limits)
-    clear = count in stages[1:] and _shows(tonight, limits, times=_CLEAR)
-    if not clear and (more := [stage for stage in stages if stage > count]):
-        # A good second run must not call off the third.
-        if count not in stages and min(tonight.drops) < -limits.suspicion(1):
-            return Outcome.INCONCLUSIVE, f"a drop is suspected, and {fresh} can't settle it", more[0]
-        if lately or tonight.centre < -limits.suspicion(count):
-            return Outcome.INCONCLUSIVE, f"a drop is suspected after {fresh}, not confirmed", more[0]
-        if count < stages[0] and before and before[-1].doubtful:
-            return Outcome.INCONCLUSIVE, f"the night before was in doubt, and {fresh} can't settle it", more[0]
-        if count < limits.begins_with:
-            return Outcome.INCONCLUSIVE, f"its runs differ too much for {fresh} to settle it", more[0]
-        return _good(tonight, limits)
-    if not (lately or _shows(tonight, limits)):
-        if tonight.centre >= -limits.accepted:
-            return _good(tonight, limits)
-        if tonight.centre >= -limits.drop(count):
-            return Outcome.INCONCLUSIVE, f"a drop beyond the tolerance in {fresh}, within what noise explains", 0
-        return Outcome.INCONCLUSIVE, f"too few of {fresh} show the drop", 0
-    if hold and not any(_shows(night, limits) for night in before):
-        return Outcome.INCONCLUSIVE, f"held: {fresh} show the drop, none of the nights before does", 0
-    if not _shows(tonight, limits):
-        return Outcome.REGRESSED, f"confirmed in {fresh} and over {len(before) + 1} nights", 0
-    if count == 1:  # all that a log or a file holds
-        return Outcome.REGRESSED, f"shown by {fresh} alone, beyond what noise explains", 0
-    return Outcome.REGRESSED, f"confirmed in {fresh}", 0
-
-
-def _shows(night: Night, limits: Limits, times: float = 1.0) -> bool:
-    """Whether a night shows the drop: its centre beyond the line, and every run (of eight all but one) half as far.
-
-    One lucky run must not hide a loss, as one slow one must not make one. Five have no such excuse: where a worker is
-    slow in one start of four, five slow ones in a row are rare, and four of five are not.
-    """
-    line = times * limits.drop(len(night.drops))
-    excused = 1 if len(night.drops) > RUNS_TO_CONFIRM[1] else 0
-    return night.centre < -line and sorted(night.drops)[-1 - excused] < -line / 2
-
-
-def _shows_over_nights(nights: Sequence[Night], limits: Limits) -> bool:
-    """Whether three nights together show a drop that each by itself is too small to show."""
-    if len(nights) <= _NIGHTS_BEFORE:
+    baseline, noise = reference.baseline, reference.noise
+    if baseline is None or noise is None:
         return False
-    together = Night(tuple(drop for night in nights for drop in night.drops))
-    line = limits.drop(len(together.drops), len(nights))
-    return together.centre < -line and all(night.centre < -line / 2 for night in nights)
+    error = screen_error(noise.between_runs, 1, baseline.runs)
+    change = run.log_rate - math.log(baseline.reference)
+    return change - _UNSURE * run.error >= -suspicion(accepted_slowdown(tolerance), error)
 
 
-def _unfit(shift: Shift) -> str:
-    lost = -math.expm1(shift.common)
-    return (
-        f"the machine itself is {lost:.0%} slower than when its baselines were recorded: {in_words(shift.canaries)}. "
-        "See to its clocks, cooling and neighbours, or record it anew with --update-baselines"
-    )
+def _without_history(evidence: Evidence) -> Evidence:
+    """A document's figure says nothing of this machine's sessions, and has no reference environment."""
+    return replace(evidence, drift=CommonDrift(), past=(), hold=False, has_reference_environment=False)
 
 
-def _good(tonight: Night, limits: Limits) -> tuple[Outcome, str, int]:
-    if tonight.centre > limits.rise(len(tonight.drops)):
-        return Outcome.IMPROVED, "faster than the baseline by more than the tolerance", 0
-    return Outcome.PASS, "within what is accepted", 0
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One test, its runs' changes against the baseline, and how a slowdown of it is confirmed."""
+
+    evidence: Evidence
+    baseline: Baseline
+    noise: Noise
+    learnt: LearntReference
+    by_runs: Confirmation
+    confirmation: Confirmation
+
+    @classmethod
+    def of(cls, evidence: Evidence, baseline: Baseline, noise: Noise) -> _Case:
+        accepted = accepted_slowdown(evidence.tolerance)
+        has_pairs = evidence.has_reference_environment and (evidence.max_runs is None or bool(evidence.pairs))
+        past = () if has_pairs else evidence.past  # today's pairs need no history
+        learnt = learnt_reference(noise, baseline.runs, past, evidence.variance.mean)
+        expected = math.log(baseline.reference) + evidence.drift.log + learnt.offset
+        runs = by_runs(
+            evidence.throughput.runs,
+            [run.log_rate - expected for run in evidence.throughput.runs],
+            noise,
+            accepted,
+            learnt=learnt,
+            drift=evidence.drift,
+            variance=evidence.variance,
+            tests=evidence.tests,
+            max_runs=evidence.max_runs,
+        )
+        pairs = by_pairs(
+            evidence.pairs, noise, accepted, suspects=evidence.suspects, can_have_more=evidence.max_runs is None
+        )
+        return cls(evidence, baseline, noise, learnt, runs, pairs if has_pairs else runs)
+
+    @property
+    def is_suspected(self) -> bool:
+        """Between two stages a run that is suspected stays so: a good second run must not call off the third."""
+        runs = self.by_runs
+        if len(runs.changes) in runs.stages or not runs.next_stage:
+            return runs.middle < -runs.suspicion(len(runs.changes))
+        return min(runs.changes) < -runs.suspicion(1)
+
+    def good(self) -> Verdict:
+        """Not slower; maybe faster."""
+        if self.by_runs.middle <= self.rise:
+            return self.verdict(Outcome.PASS, Reason.WITHIN_TOLERANCE)
+        if self.evidence.reference.is_floor:
+            return self.verdict(Outcome.PASS, Reason.ABOVE_FLOOR)
+        return self.verdict(Outcome.IMPROVED, Reason.FASTER)
+
+    def confirmed(self) -> Verdict:
+        """What the pairs or runs that a suspect has so far say."""
+        found = self.confirmation
+        if found.is_cleared:
+            return self.verdict(Outcome.PASS, Reason.WITHIN_TOLERANCE)
+        if found.next_stage:
+            return self.verdict(Outcome.INCONCLUSIVE, Reason.SUSPECTED, wanted=found.next_stage)
+        if found.middle >= -found.accepted:
+            return self.verdict(Outcome.PASS, Reason.WITHIN_TOLERANCE)
+        if not found.shows(DOUBTS):
+            disagree = found.middle < -found.threshold(DOUBTS)
+            return self.verdict(Outcome.PASS, Reason.RUNS_DISAGREE if disagree else Reason.WITHIN_NOISE)
+        if not found.shows(FALSE_ALARMS):
+            disagree = found.middle < -found.threshold(FALSE_ALARMS)
+            return self.verdict(Outcome.INCONCLUSIVE, Reason.RUNS_DISAGREE if disagree else Reason.WITHIN_NOISE)
+        if self.evidence.hold and not self.was_slow_before:
+            return self.verdict(Outcome.INCONCLUSIVE, Reason.HELD)
+        return self.verdict(Outcome.REGRESSED, Reason.SINGLE_RUN if len(found.changes) == 1 else Reason.CONFIRMED)
+
+    @property
+    def was_slow_before(self) -> bool:
+        """Whether one of the two sessions before did not pass."""
+        before = self.evidence.past[-_SESSIONS_HELD:]
+        return any(session.outcome in (Outcome.REGRESSED, Outcome.INCONCLUSIVE) for session in before)
+
+    @property
+    def rise(self) -> float:
+        """The rise of the runs from which they are faster than the tolerance and noise explain."""
+        error = self.by_runs.error(len(self.by_runs.changes))
+        share = FALSE_ALARMS / max(self.evidence.tests, 1)
+        return max(accepted_rise(self.evidence.tolerance), quantile(self.noise.degrees_of_freedom, share) * error)
+
+    def min_detectable(self, threshold: float) -> float:
+        """The slowdown that both the first run and the decision show with 95 % power."""
+        first = self.by_runs.suspicion(1) + DETECTION * self.by_runs.error(1)
+        return max(first, threshold + DETECTION * self.confirmation.decision_error)
+
+    def verdict(self, outcome: Outcome, reason: Reason, *, wanted: int = 0, waits_for_drift: bool = False) -> Verdict:
+        """The verdict with all figures that lead to it."""
+        evidence, found = self.evidence, self.confirmation
+        reference = self.baseline.reference * math.exp(evidence.drift.log + self.learnt.offset)
+        is_bounded = evidence.tolerance.lower is not None
+        threshold = found.threshold(FALSE_ALARMS)
+        is_confirmed = len(found.changes) > 1 and self.is_suspected
+        by_reference = found.rule is Rule.REFERENCE_ENVIRONMENT
+        return Verdict(
+            outcome=outcome,
+            reason=reason,
+            rule=found.rule,
+            baseline=self.baseline,
+            is_floor=evidence.reference.is_floor,
+            change=evidence.throughput.images_per_sec / self.baseline.reference - 1,
+            confirmed_change=math.expm1(found.middle) if is_confirmed else None,
+            lower=reference * math.exp(-self.by_runs.suspicion(1)) if is_bounded else None,
+            upper=None if math.isinf(self.rise) or evidence.reference.is_floor else reference * math.exp(self.rise),
+            tolerance=evidence.tolerance,
+            threshold=-math.expm1(-threshold) if is_bounded else None,
+            min_detectable_slowdown=-math.expm1(-self.min_detectable(threshold)) if is_bounded else None,
+            noise=replace(self.noise, between_sessions=evidence.variance.mean),
+            common_drift=evidence.drift.log,
+            tests=found.tests,
+            waits_for_drift=waits_for_drift,
+            runs_wanted=0 if by_reference else wanted,
+            pairs_wanted=wanted if by_reference else 0,
+        )

@@ -1,4 +1,4 @@
-"""What is said of a loss that is no number: since when, and what to look at. Pure."""
+"""Whether the loss of a measurement is a finite number, and what to say where it isn't."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.workload import Optimizer, Precision, Workload
 
 
-def no_number(throughput: Throughput, of: str = "the") -> str:
-    """The fact and the place, "the loss is nan by step 45, in window 3: ..."; "" where the loss is one."""
-    loss, since = throughput.loss, throughput.diverged
-    if loss is None or math.isfinite(loss):
+def is_diverged(throughput: Throughput) -> bool:
+    """Whether a loss is NaN or infinite; the throughput of such training means nothing."""
+    return throughput.loss is not None and not math.isfinite(throughput.loss)
+
+
+def diverged_fact(throughput: Throughput, of: str = "the") -> str:
+    """The fact and its place: "the loss became nan by step 45, in window 3: ..."; "" where the loss is finite."""
+    if not is_diverged(throughput):
         return ""
-    place = ""
+    since, where = throughput.diverged, ""
     if since is not None:
         window = f"window {since.window}" if since.window else "the warm-up"
-        place = f" by step {since.step:,}, in {window}" + (f" of run {since.run}" if len(throughput.runs) > 1 else "")
-    return f"{of} loss is {loss}{place}: what it trains is not a model"
+        where = f" by step {since.step:,}, in {window}" + (f" of run {since.run}" if len(throughput.runs) > 1 else "")
+    return f"{of} loss became {throughput.loss}{where}: the throughput of a diverged run is not reported"
 
 
 def advice(workload: Workload) -> str:

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from functools import cache
 
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.judging.noise import PUBLISHED_SPREAD
+from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
 
 LEAST_PAIRS = 3
-"""Pairs before the first look: two say nearly nothing about their own spread."""
+"""Pairs before the first test: two say nearly nothing about how much pairs differ."""
 
 FALSE_ALARMS = 0.01
-"""How often a side that is slower by no more than the tolerance is called REGRESSED, at most, over all looks.
+"""How often a side that is slower by no more than the tolerance is called REGRESSED, at most, over all tests.
 
-So it is where fresh workers differ by up to 2 %; at 4 % it is twice as often (benchmarks/turns.py), A against A less.
+This holds where fresh workers differ by up to 2 %; at 4 % it is twice as often (benchmarks/turns.py), A against A less.
 """
 
 EXPECTED_PAIRS = 2
@@ -26,12 +26,13 @@ EXPECTED_PAIRS = 2
 
 _FALSE_PASSES = 0.025  # how often one that is slower by more passes; both ends of a 95 % interval have as much
 
-# Looks at growing data resemble each other: m of them cost like 2 sqrt(m) independent ones. Found by simulating paths
-# of t statistics for 5 to 50 pairs (50,000 to 200,000 each): none errs more than 0.99 % for 1 %, and 2.2 % for 2.5 %.
-_COST_OF_LOOKS = 2.0
+# Interim tests of growing data resemble each other: m of them cost like 2 sqrt(m) independent ones. Found by simulating
+# paths of t statistics for 5 to 50 pairs (50,000 to 200,000 each): none errs more than 0.99 % for 1 %, and 2.2 % for
+# 2.5 %.
+_COST_OF_TESTS = 2.0
 
 # One pair at either end from so many on, two from twice as many. Fewer would leave too few: simulated, this keeps the
-# error rates on normal pairs, and finds 97 losses of 5 % in 100 instead of 76 where a tenth of the pairs is spoilt.
+# error rates on normal pairs, and detects 97 losses of 5 % in 100 instead of 76 where a tenth of the pairs is outlying.
 _TRIMMED_FROM = 10
 
 
@@ -57,25 +58,25 @@ class Finding:
 
 
 def decide(log_ratios: Sequence[float], tolerance: Tolerance, most_pairs: int, *, window_error: float = 0.0) -> Finding:
-    """Hold the pairs so far against the tolerance; may be asked after each pair, up to `most_pairs` of them.
+    """Test the pairs so far against the tolerance; may be called after each pair, up to `most_pairs` of them.
 
     A t interval over pairs: windows of one pair share what sets its two processes apart, so only pairs are
     independent. From ten pairs on it is Yuen's, of the mean without a tenth of them at either end: on a busy machine
-    some pairs are spoilt whole. Each look gets an equal share of the error that all looks may make together (Pocock's
-    design, with nominal levels for t). REGRESSED takes an upper end below the tolerance at 1 %, PASS a lower end above
-    it at 2.5 %, IMPROVED one above the upper tolerance at 1 %.
+    some pairs are far off. Each test gets an equal share of the error that all may make together (Pocock's design, with
+    nominal levels for t). REGRESSED takes an upper end below the tolerance at 1 %, PASS a lower end above it at 2.5 %,
+    IMPROVED one above the upper tolerance at 1 %.
 
-    Three pairs say nearly nothing of their own spread, and need not say it alone: their windows tell what windows make
-    them differ by, and fresh workers differ by a percent or so on any machine (`PUBLISHED_SPREAD`). That expectation is
-    averaged with what the pairs show as if it came from `EXPECTED_PAIRS` more pairs, so that it soon yields to them.
+    Three pairs say nearly nothing of how much they differ, but more is known: their windows' errors, and that fresh
+    workers differ by a percent or so on any machine (`ASSUMED_BETWEEN_RUNS`). That expectation is averaged with what
+    the pairs show as if it came from `EXPECTED_PAIRS` more pairs, so that it soon yields to them.
 
     Args:
         log_ratios: ln(b / a) of each pair, in order; at least one.
         tolerance: the drop and the rise of b that are accepted.
-        most_pairs: after how many pairs it ends whatever they say: the looks that share the error.
+        most_pairs: after how many pairs it ends whatever they say: so many tests share the error.
         window_error: the standard error of a pair's log ratio from its windows alone.
     """
-    mean, error, freedom = _centre(log_ratios, math.hypot(math.sqrt(2) * PUBLISHED_SPREAD, window_error))
+    mean, error, freedom = _centre(log_ratios, math.hypot(math.sqrt(2) * ASSUMED_BETWEEN_RUNS, window_error))
     shown = _t_quantile(freedom, share(_FALSE_PASSES, most_pairs)) * error if freedom else math.inf
     strict = _t_quantile(freedom, share(FALSE_ALARMS, most_pairs)) * error if freedom else math.inf
     lower = -math.inf if tolerance.lower is None else math.log1p(tolerance.lower)
@@ -88,14 +89,14 @@ def decide(log_ratios: Sequence[float], tolerance: Tolerance, most_pairs: int, *
     elif mean - shown > lower:
         outcome, reason = Outcome.PASS, f"not slower by more than the tolerance in {pairs}"
     else:
-        outcome, reason = Outcome.INCONCLUSIVE, f"{pairs} do not tell it from the tolerance"
+        outcome, reason = Outcome.INCONCLUSIVE, f"too close to the tolerance to decide after {pairs}"
     return Finding(math.exp(mean), math.exp(mean - shown), _exp(mean + shown), outcome, reason)
 
 
 def share(error: float, most_pairs: int) -> float:
-    """What one look may err, so that the looks after `LEAST_PAIRS` to `most_pairs` pairs err `error` in all."""
-    looks = most_pairs - LEAST_PAIRS + 1
-    return error / min(looks, _COST_OF_LOOKS * math.sqrt(looks))
+    """What one test may err, so that the tests after `LEAST_PAIRS` to `most_pairs` pairs err `error` in all."""
+    tests = most_pairs - LEAST_PAIRS + 1
+    return error / min(tests, _COST_OF_TESTS * math.sqrt(tests))
 
 
 def _centre(log_ratios: Sequence[float], expected: float) -> tuple[float, float, int]:

@@ -1,12 +1,12 @@
-"""Ratios of the documents' figures: what holds on other machines than theirs, too."""
+"""Ratios of the documents' figures, which hold on other machines than theirs, too."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.stores.baselines import BaselineStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +14,8 @@ class PublishedRatio:
     """Two published figures of one machine.
 
     Args:
-        figure: the one that is held against the other.
-        over: the other.
+        figure: the numerator.
+        over: the denominator.
     """
 
     figure: Baseline
@@ -27,19 +27,25 @@ class PublishedRatio:
         return self.figure.reference / self.over.reference
 
 
-def published_ratio(store: BaselineStore, figure: Key, over: Key) -> PublishedRatio:
-    """The lowest ratio of the machines of which the documents give both figures.
+def published_ratio(rows: Iterable[Baseline], figure: Key, over: Key) -> PublishedRatio:
+    """The lowest ratio among the machines of which the documents give both figures.
 
-    The lowest, because it has to hold on machines that are none of theirs.
+    The lowest, because it has to hold on machines that are none of theirs. `rows` may hold any rows; measured ones and
+    other keys are ignored.
 
     Raises:
-        BaselineError: no machine has both, or a file can't be read whole.
+        BaselineError: no machine has both.
     """
-    others = {row.machine: row for row in store.published_like(over)}
-    pairs = [PublishedRatio(row, others[row.machine]) for row in store.published_like(figure) if row.machine in others]
-    if not pairs:
+    published = {(row.machine, row.key): row for row in rows if not row.is_measured}
+    others = {machine: row for (machine, key), row in published.items() if key == over}
+    ratios = [
+        PublishedRatio(row, others[machine])
+        for (machine, key), row in published.items()
+        if key == figure and machine in others
+    ]
+    if not ratios:
         raise BaselineError(
             f"no document gives both {figure.workload} on {figure.topology} and {over.workload} on {over.topology}; "
-            "hold two workloads against each other with throughput.compare"
+            "compare two workloads with throughput.compare"
         )
-    return min(pairs, key=lambda pair: pair.value)
+    return min(ratios, key=lambda ratio: ratio.value)

@@ -1,65 +1,74 @@
-"""What a measurement is held against: the machine's own row, or a document's figure as a floor."""
+"""What a measurement is judged against: the machine's own row, or a document's figure as a floor."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.machine_key import gpu_model
+from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.topology import DeviceKind, Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.judging.noise import Noise, noise_of
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.judging.noise import noise_of
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a measurement is held against, and how.
+    """What a measurement is judged against, and how.
 
     Args:
         baseline: the row; None where there is none.
-        floor: the row is a document's figure for a weaker machine.
-        noise: between-run spread to reckon with; None without a baseline.
+        is_floor: the row is a document's figure for a weaker machine.
+        noise: between-run noise to allow for; None without a baseline.
         document: a published figure for the same workload and topology, this machine's own where it has one, else the
             highest of any machine; only shown.
     """
 
-    baseline: Baseline | None
-    floor: bool
-    noise: Noise | None
-    document: Baseline | None
+    baseline: Baseline | None = None
+    is_floor: bool = False
+    noise: Noise | None = None
+    document: Baseline | None = None
 
     def tolerance(self, asked: Tolerance | None, default: Tolerance) -> Tolerance:
         """The test's own, else the baseline's row, else the default."""
         return asked or (default.within(self.baseline) if self.baseline else default)
 
 
-def reference_for(store: BaselineStore, machine: str, key: Key, *, gpu_fp32_tflops: float | None) -> Reference:
+def reference_for(
+    rows: Mapping[Key, Baseline],
+    published: Sequence[Baseline],
+    machine: str,
+    key: Key,
+    *,
+    gpu_fp32_tflops: float | None,
+) -> Reference:
     """The machine's own row; without one, the highest figure that a document has for the same work on weaker GPUs.
 
     Only synthetic device data makes a floor, because what a real pipeline gives depends on the host.
-    `gpu_fp32_tflops` is the peak rate of one GPU here, None where no floor can hold (CPUs, a split or partial GPU, a
-    rate that isn't known). Other machines' files that can't be read are passed over: they must not cost this machine's
-    verdict.
 
-    Raises:
-        BaselineError: this machine's file can't be read whole.
+    Args:
+        rows: the machine's own rows.
+        published: published rows of any machine; those with another key are ignored.
+        machine: the machine's key.
+        key: workload and topology.
+        gpu_fp32_tflops: the peak rate of one GPU here; None where no floor can hold (CPUs, a split or partial GPU, a
+            rate that isn't known).
     """
-    rows = store.load(machine)
-    published = store.published_like(key, readable=True)
-    document = max(published, key=lambda row: (row.machine == machine, row.reference), default=None)
-    own, floor = rows.get(key), False
+    alike = [row for row in published if row.key == key]
+    document = max(alike, key=lambda row: (row.machine == machine, row.reference), default=None)
+    own, is_floor = rows.get(key), False
     if own is None and gpu_fp32_tflops is not None and Workload.parse(key.workload).input_pipeline == "device":
-        weaker = [r for r in published if r.gpu_fp32_tflops is not None and r.gpu_fp32_tflops <= gpu_fp32_tflops]
+        weaker = [row for row in alike if row.gpu_fp32_tflops is not None and row.gpu_fp32_tflops <= gpu_fp32_tflops]
         own = max(weaker, key=lambda row: row.reference, default=None)
-        floor = own is not None
-    return Reference(own, floor, noise_of(own, rows.values()) if own else None, document)
+        is_floor = own is not None
+    return Reference(own, is_floor, noise_of(own, rows.values()) if own else None, document)
 
 
 def refuse_other_devices(row: Baseline, topology: Topology) -> None:
-    """A name promises equal hardware, but nobody checks it: a driver is gone, another GPU is in the host.
+    """Refuse a row of other devices: equal names promise equal hardware, but a GPU may be gone or replaced.
 
     Raises:
         BaselineError: the row was measured on GPUs, and the topology is of CPUs or of another model.
@@ -73,7 +82,7 @@ def refuse_other_devices(row: Baseline, topology: Topology) -> None:
     if row.gpu and row.is_measured and here and {gpu_model(name) for name in here} != {gpu_model(row.gpu)}:
         raise BaselineError(
             f"{row.machine}.csv: {row.key.workload} {row.key.topology} was measured on {row.gpu}, and this machine, "
-            f"which bears the same name, has {' and '.join(sorted(here))}. Give it a name of its own "
+            f"which has the same name, has {' and '.join(sorted(here))}. Give it a name of its own "
             "(--tfperf-machine NAME) and record its baselines, or delete the old rows"
         )
 

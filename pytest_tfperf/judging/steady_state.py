@@ -40,8 +40,8 @@ def settled_from(windows: Sequence[Window], *, fetches: bool = False) -> int:
     return best
 
 
-def unsettled(windows: Sequence[Window], *, fetches: bool = False) -> str:
-    """Why a run's timed windows are no steady state, in one sentence; "" where they are one.
+def why_not_steady(windows: Sequence[Window], *, fetches: bool = False) -> str:
+    """Why a run's timed windows are not a steady state, in one sentence; "" where they are one.
 
     Steps that fetch their batches may well have two speeds, with a batch that lay ready and without.
     """
@@ -63,7 +63,7 @@ def _drift(rates: Sequence[float]) -> str:
     between = min(first, last) <= middle <= max(first, last)
     if not between:
         return ""
-    return f"it never settles: the throughput {way} by {abs(math.expm1(change)):.0%} from its first to its last third"
+    return f"never settled: the throughput {way} by {abs(math.expm1(change)):.0%} from its first to its last third"
 
 
 def _two_modes(rates: Sequence[float]) -> str:
@@ -76,7 +76,7 @@ def _two_modes(rates: Sequence[float]) -> str:
     apart = statistics.median(high) - statistics.median(low)
     if gap < max(_LEAST_SHIFT / 2, _SCATTERS * max(_scatter(low), _scatter(high))) or apart < _LEAST_SHIFT:
         return ""
-    return f"it never settles: {len(low)} windows are {-math.expm1(-apart):.0%} slower than the other {len(high)}"
+    return f"never settled: {len(low)} windows are {-math.expm1(-apart):.0%} slower than the other {len(high)}"
 
 
 def _rates(windows: Sequence[Window]) -> list[float]:

@@ -1,1 +1,1 @@
-"""Pure functions: records in, text out."""
+"""Pure functions: measurements in, text out."""

@@ -1,64 +1,61 @@
-"""What is said of comparisons: a message for each, and the table that shows both sides and their ratio."""
+"""Interleaved comparisons: a message for each, and the table that shows both sides and their ratio."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.judging.loss import advice, no_number
-from pytest_tfperf.reports.commands import rerun
-from pytest_tfperf.reports.numbers import change, duration, percent, rate
-from pytest_tfperf.reports.where import limit, parts
-from pytest_tfperf.settings import AS_IT_STANDS, Again
+from pytest_tfperf.reports.advice import advice, loss_advice
+from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
+from pytest_tfperf.reports.message import Line, labelled
+from pytest_tfperf.reports.numbers import change, compared, duration, percent, rate
+from pytest_tfperf.reports.table import Column, table
 
-_TOLD_APART_BY = ("tensorflow", "python")
+_DISTINGUISHING = ("tensorflow", "python")
 
-_COLUMNS: Sequence[tuple[str, str, Callable[[Comparison], str]]] = (
-    ("a", "<", lambda c: sides(c)[0]),
-    ("images/s", ">", lambda c: rate(c.a.throughput.images_per_sec)),
-    ("limit", "<", lambda c: limit(c.a.breakdown)),
-    ("b", "<", lambda c: sides(c)[1]),
-    ("images/s", ">", lambda c: rate(c.b.throughput.images_per_sec)),
-    ("limit", "<", lambda c: limit(c.b.breakdown)),
-    ("b / a", ">", lambda c: f"{c.ratio:.3f}"),
-    ("95 % interval", "<", lambda c: _interval(c)),
-    ("pairs", ">", lambda c: str(len(c.log_ratios))),
-    ("outcome", "<", lambda c: outcome(c)),
+_COLUMNS: Sequence[Column[Comparison]] = (
+    Column("workload", lambda c: c.a.workload.id if c.a.workload == c.b.workload else ""),
+    Column("topology", lambda c: c.topology),
+    Column("a", lambda c: sides(c)[0]),
+    Column("images/s", lambda c: rate(c.a.throughput.images_per_sec), right=True),
+    Column("bound", lambda c: bound_by(c.a.breakdown)),
+    Column("b", lambda c: sides(c)[1]),
+    Column("images/s", lambda c: rate(c.b.throughput.images_per_sec), right=True),
+    Column("bound", lambda c: bound_by(c.b.breakdown)),
+    Column("b / a", lambda c: "" if c.outcome is Outcome.INVALID else f"{c.ratio:.3f}", right=True),
+    Column("95 % CI", lambda c: "" if c.outcome is Outcome.INVALID else _interval(c)),
+    Column("pairs", lambda c: str(len(c.pairs)), right=True),
+    Column("outcome", lambda c: outcome(c)),
 )
 
 
+def comparison_table(comparisons: Iterable[Comparison]) -> list[str]:
+    """The comparisons in the order given."""
+    return table(_COLUMNS, comparisons)
+
+
 def outcome(comparison: Comparison) -> str:
-    """The outcome's word; what was not judged says so."""
+    """The word for the outcome; "compared" where nothing was judged."""
     return comparison.outcome.value if comparison.outcome else "compared"
 
 
 def sides(comparison: Comparison) -> tuple[str, str]:
-    """What a and b are called: by their workloads, or by the software that sets them apart."""
+    """Names for a and b: their workloads, or else the software that differs between them."""
     a, b = comparison.a, comparison.b
     if a.workload != b.workload:
         return a.workload.id, b.workload.id
-    for name in _TOLD_APART_BY:
+    for name in _DISTINGUISHING:
         if a.environment.get(name) != b.environment.get(name):
             return f"{name} {a.environment.get(name, '?')}", f"{name} {b.environment.get(name, '?')}"
     return "a", "b"
 
 
-def table(comparisons: Iterable[Comparison]) -> list[str]:
-    """Aligned lines under a heading; what both sides train stands first where it is the same."""
-    rows = list(comparisons)
-    columns = [("workload", "<", _workload), ("topology", "<", lambda c: c.topology), *_COLUMNS]
-    cells = [[name, *(text(c) for c in rows)] for name, _, text in columns]
-    widths = [max(map(len, column)) for column in cells]
-    shown = [i for i, column in enumerate(cells) if any(cell != "-" for cell in column[1:])]
-    lines = range(len(rows) + 1)
-    return ["  ".join(f"{cells[i][line]:{columns[i][1]}{widths[i]}}" for i in shown).rstrip() for line in lines]
-
-
-def message(comparison: Comparison, again: Again = AS_IT_STANDS) -> str:
-    """A comparison in a few lines, the first of which can stand alone; `again` as for a record's."""
-    return "\n".join([headline(comparison), *(f"  {label:<11} {text}" for label, text in _lines(comparison, again))])
+def message(comparison: Comparison, rerun: RerunCommand = FROM_ROOTDIR) -> str:
+    """A comparison in a few lines, the first of which stands alone; `rerun` measures it again."""
+    return "\n".join([headline(comparison), *labelled(_lines(comparison, rerun))])
 
 
 def headline(comparison: Comparison) -> str:
@@ -66,46 +63,47 @@ def headline(comparison: Comparison) -> str:
     c = comparison
     a, b = sides(c)
     what = "" if c.a.workload != c.b.workload else f"{c.a.workload.id}, "
-    if c.outcome is Outcome.INVALID:  # a ratio of it would be read as one
+    if c.outcome is Outcome.INVALID:  # its ratio would be taken for a result
         return f"{what}{b} against {a} on {c.devices} ({c.machine}): {c.reason}"
-    if abs(c.ratio - 1) < 0.0005:
-        word = "is level with"
-    else:
-        word = f"is {percent(c.ratio - 1)} {'slower' if c.ratio < 1 else 'faster'} than"
-    return f"{what}{b} {word} {a} on {c.devices} ({c.machine}): ratio {c.ratio:.3f}, 95 % CI {_interval(c)}"
+    ratio = f"ratio {c.ratio:.3f}, 95 % CI {_interval(c)}"
+    return f"{what}{b} is {compared(c.ratio - 1)} {a} on {c.devices} ({c.machine}): {ratio}"
 
 
-def _lines(c: Comparison, again: Again) -> Iterator[tuple[str, str]]:
+def _lines(c: Comparison, rerun: RerunCommand) -> Iterator[Line]:
     for name, side, shown in zip("ab", (c.a, c.b), sides(c), strict=True):
         yield name, f"{rate(side.throughput.images_per_sec)} images/s{'' if shown == name else f': {shown}'}"
     lower = c.tolerance.lower
-    yield "tolerance", "any drop" if lower is None else f"{percent(lower)}: down to a ratio of {1 + lower:g}"
-    reason = "" if c.outcome is Outcome.INVALID else f": {c.reason}"
-    yield "pairs", "  ".join(change(math.expm1(x)) for x in c.log_ratios) + reason
-    for pair in c.set_aside:
-        yield "set aside", f"{change(math.expm1(pair.log_ratio))}: {pair.disturbance}"
-    yield "spent", f"{c.how.value}, {duration(c.seconds)}"
+    yield "tolerance", "any slowdown" if lower is None else f"{percent(lower)}: down to a ratio of {1 + lower:g}"
+    if c.pairs:
+        reason = "" if c.outcome is Outcome.INVALID else f": {c.reason}"
+        yield "pairs", "  ".join(change(math.expm1(x)) for x in c.log_ratios) + reason
+    for pair in c.discarded_pairs:
+        yield "discarded", f"{change(math.expm1(pair.log_ratio))}: {pair.disturbance}"
+    yield "time", f"{c.interleaving.value}, {duration(c.seconds)}"
     for name, side in (("a", c.a), ("b", c.b)):
         slower_than = c.a.throughput.images_per_sec if side is c.b and c.outcome is Outcome.REGRESSED else None
-        for label, text in parts(side.breakdown, side.workload, side.throughput.images_per_sec, slower_than):
-            yield f"{name}'s {label}", text
-    if differs := _differs(c):
-        yield "environment", ", ".join(differs)
-    for side in (c.a, c.b):
-        if no_number(side.throughput):
-            yield "next", advice(side.workload)
-            break
+        about = breakdown_lines(side.breakdown, side.workload, side.throughput.images_per_sec, slower_than)
+        yield from ((f"{name}'s {label}", text) for label, text in about)
+    if changed := _environment_changes(c):
+        yield "environment", ", ".join(changed)
+    yield from (("next", text) for text in _advice(c))
     if "::" in c.test and c.outcome is not Outcome.PASS:
-        yield "rerun", rerun(c.test, again)
+        yield "rerun", rerun.of(c.test)
 
 
-def _differs(c: Comparison) -> list[str]:
+def _advice(c: Comparison) -> Iterator[str]:
+    if c.outcome is not Outcome.INVALID:
+        return
+    diverged = [side for side in (c.a, c.b) if side.throughput.diverged]
+    if diverged:
+        yield loss_advice(diverged[0].workload)
+    elif c.discarded_pairs and (disturbance := c.discarded_pairs[-1].disturbance):
+        yield advice(disturbance.kind)
+
+
+def _environment_changes(c: Comparison) -> list[str]:
     a, b = c.a.environment, c.b.environment
     return [f"{name} {a[name]} -> {b[name]}" for name in sorted(a.keys() & b.keys()) if a[name] != b[name]]
-
-
-def _workload(c: Comparison) -> str:
-    return c.a.workload.id if c.a.workload == c.b.workload else "-"
 
 
 def _interval(c: Comparison) -> str:

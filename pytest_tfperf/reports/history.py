@@ -1,4 +1,4 @@
-"""The local history in a few lines: what each workload gave, when it was last measured, and how it has moved."""
+"""The tables of `tfperf history`: each workload's throughput, and each comparison's ratio."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 
 def by_workload(history: pandas.DataFrame) -> str:
-    """One line for each workload, topology and machine of `History.frame()`, the last value against the median."""
+    """One line for each machine, workload and topology of `History.frame()`.
+
+    `change` is the last measurement against the median of all; `session` and `when` are the last measurement's.
+    """
     groups = history.groupby(["machine", "workload", "topology"], sort=True)
     rows = groups.agg(
         measured=("images_per_sec", "size"),
@@ -17,6 +20,7 @@ def by_workload(history: pandas.DataFrame) -> str:
         last=("images_per_sec", "last"),
         outcome=("outcome", "last"),
         when=("time", "last"),
+        session=("session", "last"),
     )
     rows.insert(3, "change", rows["last"] / rows["median"] - 1)
     return str(
@@ -29,9 +33,9 @@ def by_workload(history: pandas.DataFrame) -> str:
 
 
 def by_sides(comparisons: pandas.DataFrame) -> str:
-    """One line for each pair of sides of `History.comparisons()`: how often, and what came of it last.
+    """One line for each pair of sides of `History.comparisons()`: how often it was compared, and the last result.
 
-    Sides that train the same are told apart by their TensorFlow.
+    Where both sides train the same workload, each name ends in its TensorFlow version.
     """
     frame = comparisons.assign(
         **{side: comparisons[f"workload_{side}"] + _software(comparisons, side) for side in ("a", "b")}

@@ -1,190 +1,245 @@
-"""What is said of one measurement: fact, place, next step."""
+"""The message about one measurement: fact, location, next step; each message stands alone."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_tfperf.core.baseline import Provenance
+from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.measurement import Measurement, changed_since
+from pytest_tfperf.core.noise import Noise
+from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import Throughput, run_value
-from pytest_tfperf.core.verdict import Outcome, Verdict
-from pytest_tfperf.judging.loss import advice, no_number
-from pytest_tfperf.reports.commands import rerun
-from pytest_tfperf.reports.numbers import change, duration, percent, rate
-from pytest_tfperf.reports.where import machine, where
-from pytest_tfperf.settings import AS_IT_STANDS, Again
+from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
+from pytest_tfperf.reports.advice import advice, loss_advice
+from pytest_tfperf.reports.breakdown import breakdown_lines
+from pytest_tfperf.reports.numbers import change, compared, duration, percent, rate
+from pytest_tfperf.reports.telemetry import telemetry_lines
 
-_WORTH_SAYING = 0.001
+_WORTH_SHOWING = 0.001
 _BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)
 
+Line = tuple[str, str]
+"""A label and its text."""
 
-def message(record: Measurement, again: Again = AS_IT_STANDS, hint: str = "") -> str:
-    """A judged record in a few lines, the first of which can stand alone.
 
-    `again` is what a command that measures it again needs (`Settings.again`); `hint` is what else
-    comes next.
+def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: str = "") -> str:
+    """A judged measurement in a few lines, the first of which stands alone.
+
+    `rerun` measures it again; `hint` is a next step that only the caller knows.
     """
-    assert record.verdict is not None, "only what was judged has a message"
-    further = [("next", hint)] if hint else []
-    return "\n".join([headline(record), *_labelled([*_lines(record, record.verdict), *further, *_next(record, again)])])
+    verdict = measurement.verdict
+    assert verdict is not None, "only a judged measurement has a message"
+    lines = [*_facts(measurement, verdict), *_next_steps(measurement, verdict, rerun, hint)]
+    return "\n".join([headline(measurement), *labelled(lines)])
 
 
-def spoilt(reason: str, attempts: Sequence[Run]) -> str:
-    """Why nothing could be measured, and what the machine was like meanwhile."""
-    return "\n".join([reason, *_labelled(machine(attempts))])
+def not_measured(
+    why: str,
+    test: str,
+    rerun: RerunCommand,
+    *,
+    disturbance: Disturbance | None = None,
+    runs: Sequence[Run] = (),
+    earlier: Measurement | None = None,
+) -> str:
+    """Why a test could not be measured, what is known, and the next step.
+
+    `disturbance` and `runs` are of disturbed runs, whose telemetry is shown; `earlier` is what the test measured before
+    the error, in the same session.
+    """
+    lines = list(telemetry_lines(runs))
+    if earlier is not None:
+        lines.append(("before", headline(earlier)))
+    if disturbance is not None:
+        lines.append(("next", advice(disturbance.kind)))
+    return "\n".join([why, *labelled([*lines, ("rerun", rerun.of(test))])])
 
 
-def _labelled(lines: Iterable[tuple[str, str]]) -> Iterator[str]:
+def labelled(lines: Iterable[Line]) -> Iterator[str]:
+    """Lines below a headline, their texts in one column."""
     return (f"  {label:<11} {text}" for label, text in lines)
 
 
-def headline(record: Measurement) -> str:
-    """Workload, devices, machine, throughput, and what it was held against, in one line; of a file, its name first."""
-    t, verdict = record.throughput, record.verdict
-    text = f"{record.file}: " if record.file else ""
-    text += (
-        f"{record.workload.id} on {record.devices} ({record.machine}): {rate(t.images_per_sec)} images/s{_interval(t)}"
-    )
+def headline(measurement: Measurement) -> str:
+    """Workload, devices, machine, throughput and how it compares, in one line; a replayed file's name comes first."""
+    verdict, t = measurement.verdict, measurement.throughput
+    where = f"{measurement.file}: " if measurement.file else ""
+    where += f"{measurement.workload.id} on {measurement.devices} ({measurement.machine})"
+    if verdict is not None and verdict.outcome is Outcome.INVALID:  # its throughput would be taken for a result
+        return f"{where}: INVALID: {_why_invalid(measurement, verdict)}"
+    text = f"{where}: {rate(t.images_per_sec)} images/s"
+    if t.low > 0 and t.high < math.inf:
+        text += f" (95 % CI {rate(t.low)} to {rate(t.high)})"
     if verdict is None:
         return text
     if verdict.baseline is None or verdict.change is None:
-        word = "INVALID: " if verdict.outcome is Outcome.INVALID else ""
-        return f"{text}; {word}{verdict.reason.removeprefix(word)}"
-    against = f"{'the floor of ' if verdict.floor else ''}{rate(verdict.baseline.reference)}"
-    if abs(verdict.change) < 0.0005:
-        return f"{text}, level with {against}"
-    return f"{text}, {percent(verdict.change)} {'slower' if verdict.change < 0 else 'faster'} than {against}"
+        return f"{text}; {verdict.reason}"
+    if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
+        text += f", {compared(verdict.confirmed_change)} the reference environment"
+    floor = "the floor of " if verdict.is_floor else ""
+    return f"{text}, {compared(verdict.change)} {floor}{rate(verdict.baseline.reference)}"
 
 
-def _lines(record: Measurement, verdict: Verdict) -> Iterator[tuple[str, str]]:
-    if verdict.baseline is None:
-        if verdict.outcome in _BAD_NEWS:
-            yield from machine(record.trial.attempts or record.trial.set_aside)
-        else:
-            if record.throughput.compile_seconds is not None:
-                yield "spent", _spent(record)
-            yield from where(record)
-        if (row := record.document) is not None:
-            yield "document", f"{rate(row.reference)} images/s on {row.machine}: {row.source}"
-        return
-    yield "bounds", _bounds(verdict)
-    yield "baseline", _provenance(verdict)
-    yield _confirmation(record.throughput, verdict)
-    if abs(verdict.credited) >= _WORTH_SAYING:
-        yield "night", _credited(verdict)
-    yield "spent", _spent(record)
-    for attempt in (*record.trial.attempts, *record.trial.set_aside):
-        if attempt.disturbance:
-            counted = "set aside" if attempt in record.trial.set_aside else "disturbed"
-            yield counted, f"{rate(run_value(attempt).images_per_sec)}: {attempt.disturbance}"
-    yield from where(record)
-    if verdict.outcome in _BAD_NEWS:
-        yield from machine(record.trial.attempts or record.trial.set_aside)
-    yield "detects", _smallest_loss(verdict)
-    if changed := changed_since(verdict.baseline, record.environment):
-        yield "environment", ", ".join(changed)
+def loss_fact(throughput: Throughput) -> str:
+    """When the loss stopped being a finite number: "loss became NaN by step 45, in window 3 of run 2"."""
+    loss, since = throughput.loss, throughput.diverged
+    text = "loss became " + ("NaN" if loss is None or math.isnan(loss) else "infinite")
+    if since is None:
+        return text
+    window = f"window {since.window}" if since.window else "the warm-up"
+    run = f" of run {since.run}" if len(throughput.runs) > 1 else ""
+    return f"{text} by step {since.step:,}, in {window}{run}"
 
 
-def _next(record: Measurement, again: Again) -> Iterator[tuple[str, str]]:
-    """What to look at, and the commands that come next; none of these where it was no test of pytest's."""
-    verdict = record.verdict
-    if no_number(record.throughput):
-        yield "next", advice(record.workload)
-    if not record.is_test or verdict is None:
-        return
-    command = rerun(record.test, again)
-    if verdict.outcome is Outcome.NO_BASELINE:
-        yield "record one", f"{command} --update-baselines"
-    elif verdict.floor and verdict.outcome is not Outcome.REGRESSED:
-        yield "record one", f"{command} --update-baselines    (a floor is no baseline of this machine)"
-    else:
-        yield "rerun", command
-    if verdict.outcome is Outcome.REGRESSED:
-        yield "accept", f"{command} --update-baselines    (where the drop is meant; commit the row)"
+def _why_invalid(m: Measurement, verdict: Verdict) -> str:
+    if verdict.reason is Reason.DIVERGED:
+        return f"{loss_fact(m.throughput)}; the throughput of a diverged run is not reported"
+    disturbance = _last_disturbance(m)
+    return f"{verdict.reason}: {disturbance}" if disturbance else verdict.reason
 
 
-def _interval(throughput: Throughput) -> str:
-    if throughput.low <= 0 or throughput.high == float("inf"):
-        return ""
-    return f" (95 % CI {rate(throughput.low)} to {rate(throughput.high)})"
+def _last_disturbance(m: Measurement) -> Disturbance | None:
+    found = [run.disturbance for run in (*m.runs, *m.discarded)] + [pair.disturbance for pair in m.discarded_pairs]
+    return next((disturbance for disturbance in reversed(found) if disturbance), None)
 
 
-def _bounds(verdict: Verdict) -> str:
-    assert verdict.baseline is not None
-    assert verdict.tolerance is not None
-    lower = "any" if verdict.lower is None else rate(verdict.lower)
-    upper = "any" if verdict.upper is None else rate(verdict.upper)
-    accepted = verdict.tolerance.lower
-    text = f"{lower} .. {upper}    (reference {_level(verdict)}, tolerance "
-    text += "none" if accepted is None else percent(accepted)
-    widened = None if verdict.threshold is None else percent(verdict.threshold)
-    if accepted is not None and widened not in (None, percent(accepted)):
-        text += f", widened to {widened} by noise"
-    if abs(verdict.credited) >= _WORTH_SAYING:
-        text += f", all {change(math.expm1(verdict.credited))} tonight"
-    return text + ")"
-
-
-def _level(verdict: Verdict) -> str:
-    """The reference, and what the good nights after it made of it."""
-    row, level = verdict.baseline, verdict.level
-    assert row is not None
-    if level is None or level.runs == row.runs:
-        return rate(row.reference)
-    learnt = rate(row.reference * math.exp(level.offset))
-    return f"{rate(row.reference)}, {learnt} with {level.runs - row.runs} runs of good nights"
-
-
-def _provenance(verdict: Verdict) -> str:
+def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
     row = verdict.baseline
-    assert row is not None
-    runs = f", {row.runs} runs" if row.runs > 1 else ""
-    if row.provenance is Provenance.MEASURED and (row.runs < 2 or row.spread is None):
-        unsure = ", taken for as uncertain as any one run" if row.runs < 2 else ""
-        runs = f", {row.runs} run{'s' if row.runs > 1 else ''} without a known spread{unsure}"
-    place = row.provenance.value + (f", {row.source}" if row.source else "") + (f" ({row.date})" if row.date else "")
-    place += runs
-    if verdict.floor:
-        place += f"; a floor: measured on the weaker {row.gpu or row.machine}"
-    return place
+    if verdict.outcome is Outcome.INVALID:
+        yield from _disturbed(m)
+    elif row is None:
+        yield "time", _time(m)
+        yield from breakdown_lines(m.breakdown, m.workload, m.throughput.images_per_sec)
+        if m.document is not None:
+            yield "document", f"{rate(m.document.reference)} images/s on {m.document.machine}: {m.document.source}"
+    else:
+        expected = _expected(m, verdict, row)
+        yield "threshold", _threshold(verdict, row, expected)
+        yield "baseline", _baseline(verdict, row)
+        yield _runs(m, verdict, expected)
+        if abs(verdict.common_drift) >= _WORTH_SHOWING:
+            yield "drift", _drift(verdict)
+        yield from _disturbed(m)
+        yield "time", _time(m)
+        slower_than = _slower_than(m, verdict, row) if verdict.outcome is Outcome.REGRESSED else None
+        yield from breakdown_lines(m.breakdown, m.workload, m.throughput.images_per_sec, slower_than)
+        if verdict.min_detectable_slowdown is not None and verdict.noise is not None:
+            yield "detectable", _detectable(verdict.min_detectable_slowdown, verdict.noise)
+        if changed := changed_since(row, m.environment):
+            yield "environment", ", ".join(changed)
+    if verdict.outcome in _BAD_NEWS:
+        yield from telemetry_lines([*m.runs, *(pair.b for pair in m.pairs)] or m.discarded)
 
 
-def _confirmation(throughput: Throughput, verdict: Verdict) -> tuple[str, str]:
-    runs = "  ".join(rate(run.images_per_sec) for run in throughput.runs)
-    count = len(throughput.runs)
-    if verdict.outcome is Outcome.REGRESSED and count > 1:
-        over = " and" + verdict.reason.partition(" and")[2] if " and over " in verdict.reason else ""
-        return "confirmed", f"{_showing(throughput, verdict)} of {count} fresh workers{over}: {runs}"
-    return "runs", f"{runs}: {verdict.reason}"
+def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str) -> Iterator[Line]:
+    if hint:
+        yield "next", hint
+    if verdict.reason is Reason.DIVERGED:
+        yield "next", loss_advice(m.workload)
+    elif verdict.outcome is Outcome.INVALID and (disturbance := _last_disturbance(m)):
+        yield "next", advice(disturbance.kind)
+    if not m.is_test:
+        return
+    record = f"{rerun.of(m.test)} --update-baselines"
+    if verdict.outcome is Outcome.NO_BASELINE:
+        yield "record", record
+    elif verdict.is_floor and verdict.outcome is not Outcome.REGRESSED:
+        yield "record", f"{record}    (a floor is not a baseline of this machine)"
+    else:
+        yield "rerun", rerun.of(m.test)
+    if verdict.outcome is Outcome.REGRESSED:
+        yield "accept", f"{record}    (if the slowdown is intended; commit the row)"
 
 
-def _showing(throughput: Throughput, verdict: Verdict) -> int:
-    """How many runs show the drop: each must be half as bad as their middle, and from five on one need not."""
-    if verdict.baseline is None or verdict.threshold is None:
-        return 0
-    level = math.log(verdict.baseline.reference) + verdict.credited + (verdict.level.offset if verdict.level else 0.0)
-    return sum(run.log_rate < level + math.log1p(-verdict.threshold) / 2 for run in throughput.runs)
+def _expected(m: Measurement, verdict: Verdict, row: Baseline) -> float:
+    """What rule 2 holds the runs against: the baseline with the common drift, and what earlier sessions taught."""
+    if verdict.rule is Rule.BASELINE and verdict.confirmed_change is not None:
+        return m.throughput.images_per_sec / (1 + verdict.confirmed_change)
+    return row.reference * math.exp(verdict.common_drift)
 
 
-def _credited(verdict: Verdict) -> str:
-    of = f"what {verdict.shift.tests} tests have in common tonight"
-    return f"{change(math.expm1(verdict.credited))} of it is {of}, and not held against it"
+def _threshold(verdict: Verdict, row: Baseline, expected: float) -> str:
+    tolerance, threshold = verdict.tolerance, verdict.threshold
+    if threshold is None or tolerance is None or tolerance.lower is None:
+        return "none: any slowdown is accepted"
+    accepted = f"tolerance {percent(tolerance.lower)}"
+    if percent(threshold) != percent(tolerance.lower):
+        accepted += f", widened to {percent(threshold)} by noise"
+    if verdict.rule is Rule.REFERENCE_ENVIRONMENT:
+        return f"fails from {percent(threshold)} slower than the reference environment    ({accepted})"
+    reference = f"{'floor' if verdict.is_floor else 'baseline'} {rate(row.reference)}"
+    if rate(expected) != rate(row.reference):
+        reference += f", expected in this session {rate(expected)}"
+    return f"fails below {rate(expected * (1 - threshold))}    ({reference}, {accepted})"
 
 
-def _spent(record: Measurement) -> str:
-    t = record.throughput
+def _baseline(verdict: Verdict, row: Baseline) -> str:
+    text = row.provenance.value + (f", {row.source}" if row.source else "") + (f" ({row.date})" if row.date else "")
+    if row.is_measured or row.runs > 1:
+        text += f", {row.runs} run{'s' if row.runs > 1 else ''}"
+    if row.is_measured and row.between_runs is None:
+        text += ", between-run standard deviation unknown"
+    return f"{text}; a floor: measured on the weaker {row.gpu or row.machine}" if verdict.is_floor else text
+
+
+def _runs(m: Measurement, verdict: Verdict, expected: float) -> Line:
+    """The figures that decided, and which rule did; or why nothing is confirmed."""
+    regressed = verdict.outcome is Outcome.REGRESSED
+    # A run or pair shows the slowdown if it lost more than half of the threshold.
+    half = math.log1p(-(verdict.threshold or 0.0)) / 2
+    if m.pairs:
+        logs = [pair.log_ratio for pair in m.pairs]
+        figures = "  ".join(change(math.expm1(log)) for log in logs)
+        what = "interleaved pairs with the reference environment"
+    else:
+        logs = [run.log_rate - math.log(expected) for run in m.throughput.runs]
+        figures = "  ".join(rate(run.images_per_sec) for run in m.throughput.runs)
+        what = "fresh runs"
+    if regressed and len(logs) > 1:
+        return "confirmed", f"{sum(log < half for log in logs)} of {len(logs)} {what}: {figures}"
+    if m.pairs:
+        return "pairs", f"{len(logs)} {what}: {figures}; {verdict.reason}"
+    return "runs", f"{figures}: {verdict.reason}"
+
+
+def _drift(verdict: Verdict) -> str:
+    text = f"{change(math.expm1(verdict.common_drift))} is common to all tests of this session"
+    return f"{text}, and is not held against it" if verdict.rule is Rule.BASELINE else text
+
+
+def _disturbed(m: Measurement) -> Iterator[Line]:
+    for label, runs in (("discarded", m.discarded), ("disturbed", m.runs)):
+        for run in runs:
+            if run.disturbance:
+                yield label, f"{rate(run_value(run).images_per_sec)}: {run.disturbance}"
+    for pair in m.discarded_pairs:
+        yield "discarded", f"pair at {change(math.expm1(pair.log_ratio))}: {pair.disturbance}"
+
+
+def _time(m: Measurement) -> str:
+    t = m.throughput
     text = f"{t.steps} steps in {t.windows} windows"
-    if record.seconds:
-        text += f", {duration(record.seconds)} in all"
+    if m.seconds:
+        text += f", {duration(m.seconds)} in all"
     if t.compile_seconds is not None:
         text += f"; the first call, which compiles, took {t.compile_seconds:.1f} s"
     return text
 
 
-def _smallest_loss(verdict: Verdict) -> str:
-    if verdict.smallest_loss is None or verdict.noise is None:
-        return "nothing: the drop is unbounded"
-    spread = f"runs differ by {percent(verdict.noise.spread)} ({verdict.noise.source})"
-    return f"losses from {percent(verdict.smallest_loss)}, 95 times in 100; {spread}"
+def _slower_than(m: Measurement, verdict: Verdict, row: Baseline) -> float:
+    """The throughput that a regressed one fell below."""
+    if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
+        return m.throughput.images_per_sec / (1 + verdict.confirmed_change)
+    return row.reference
+
+
+def _detectable(slowdown: float, noise: Noise) -> str:
+    source = f"{noise.rows} row{'s' if noise.rows > 1 else ''} of this machine" if noise.rows else "assumed"
+    text = f"slowdowns from {percent(slowdown)} (95 % power); "
+    text += f"between-run standard deviation {percent(noise.between_runs)} ({source})"
+    if noise.between_sessions >= _WORTH_SHOWING / 2:
+        text += f", between sessions {percent(noise.between_sessions)}"
+    return text

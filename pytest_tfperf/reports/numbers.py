@@ -16,13 +16,25 @@ def percent(fraction: float) -> str:
     return f"{text.removesuffix('.0') if abs(fraction) < 0.1 else text} %"
 
 
+def whole_percent(fraction: float) -> str:
+    """A fraction without decimals: "87 %"."""
+    return f"{fraction * 100:.0f} %"
+
+
 def change(fraction: float) -> str:
     """A change with its sign: "-13.0 %", "+0.4 %"."""
     return f"{fraction * 100:+z.1f} %"
 
 
+def compared(fraction: float) -> str:
+    """A change in words: "13.0 % slower than", "level with"."""
+    if abs(fraction) < 0.0005:
+        return "level with"
+    return f"{percent(fraction)} {'slower' if fraction < 0 else 'faster'} than"
+
+
 def duration(seconds: float) -> str:
-    """A duration as one says it: "45 s", "2 min 10 s", "1 h 5 min"."""
+    """A duration as people say it: "45 s", "2 min 10 s", "1 h 5 min"."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -1,7 +1,7 @@
 """Measured windows as pytest-benchmark's rounds, in seconds per step, through its public API.
 
-pytest-benchmark times what it calls. Ours is measured already, in another process, so its timer is one that we advance
-by each window's seconds per step, and what it calls is the advance.
+pytest-benchmark times what it calls, but our windows were timed before, in another process. So its timer is a counter
+of ours, and the function that it calls advances the counter by a window's seconds per step.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pytest_tfperf.core.measurement import Measurement
 
 
 class BenchmarkFixture(Protocol):
-    """What we use of pytest-benchmark's fixture."""
+    """The part of pytest-benchmark's fixture that is used here."""
 
     extra_info: dict[str, Any]
 
@@ -24,13 +24,13 @@ _seconds = 0.0
 
 
 def window_clock() -> float:
-    """The timer that pytest-benchmark is given: the windows fed so far, in seconds per step."""
+    """The timer that pytest-benchmark is given: the sum of seconds per step over all windows so far."""
     return _seconds
 
 
-def feed(benchmark: BenchmarkFixture, record: Measurement) -> None:
-    """Hand over a record's first run as rounds, with what it was as extra_info."""
-    windows = record.trial.attempts[0].windows
+def feed(benchmark: BenchmarkFixture, measurement: Measurement) -> None:
+    """Hand over a measurement's first run as rounds, and what it was as extra_info."""
+    windows = measurement.runs[0].windows
     upcoming = iter(windows)
 
     def advance() -> None:
@@ -40,19 +40,19 @@ def feed(benchmark: BenchmarkFixture, record: Measurement) -> None:
             _seconds += window.seconds / window.steps
 
     benchmark.extra_info |= {
-        "images_per_sec": record.throughput.images_per_sec,
-        "workload": record.workload.id,
-        "topology": record.topology,
-        "machine": record.machine,
-        "devices": record.devices,
+        "images_per_sec": measurement.throughput.images_per_sec,
+        "workload": measurement.workload.id,
+        "topology": measurement.topology,
+        "machine": measurement.machine,
+        "devices": measurement.devices,
         "unit": "seconds per step",
-        "compile_seconds": record.throughput.compile_seconds,
+        "compile_seconds": measurement.throughput.compile_seconds,
     }
     benchmark.pedantic(advance, rounds=len(windows), iterations=1)
 
 
 def forget_clock_readings(machine_info: dict[str, Any]) -> None:
-    """Take out what differs at each reading: pytest-benchmark warns of another machine when its facts differ."""
+    """Remove the CPU's momentary clock: pytest-benchmark warns of another machine where its facts differ."""
     cpu = machine_info.get("cpu")
     if isinstance(cpu, dict):
         for name in [name for name in cpu if name.startswith("hz_actual")]:

@@ -1,189 +1,225 @@
-"""What a session says before its first test and after its last."""
+"""What a session prints before its first test and after its last."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from pytest_tfperf.core.baseline import Change
-from pytest_tfperf.core.canary import in_words
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.measurement import Measurement, changed_since
+from pytest_tfperf.core.measurement import OUTSIDE, Measurement, changed_since
+from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.judging.common_drift import Cause, Shift
-from pytest_tfperf.reports import comparisons as compared
+from pytest_tfperf.reports import comparisons as interleaved
+from pytest_tfperf.reports.measurement_table import counts, measurement_table
 from pytest_tfperf.reports.message import headline
-from pytest_tfperf.reports.numbers import change, duration, percent, rate
-from pytest_tfperf.reports.table import counts, table
-from pytest_tfperf.settings import Settings
+from pytest_tfperf.reports.numbers import change, compared, duration, percent, rate
+from pytest_tfperf.reports.table import Column, table
 
-_WORTH_SAYING = 0.01
+_DRIFT_WORTH_SHOWING = 0.01
 
+_NO_REFERENCE_ENVIRONMENT = "Only a reference environment tells the machine from the software: tfperf reference create"
 
-def before(machine: str, tests: int, seconds: float, unknown: int, settings: Settings) -> list[str]:
-    """Which machine, how many tests, how long about, and what is out of the ordinary."""
-    never = f" ({unknown} never timed here)" if unknown else ""
-    what = "test" if tests == 1 else "tests"
-    lines = [f"tfperf: {machine}, {tests} throughput {what}, about {duration(seconds)}{never}"]
-    if settings.update_baselines:
-        lines.append(f"tfperf: recording baselines, {settings.runs} fresh runs of each, into {_shown(settings)}")
-    if settings.smoke:
-        lines.append("tfperf: smoke: one window of each test, nothing judged")
-    if settings.inject_slowdown:
-        lines.append(f"tfperf: workers lose {settings.inject_slowdown:.0%} of their throughput on purpose")
-    if settings.hold and unknown == tests:
-        lines.append("tfperf: --tfperf-hold: the history has no earlier night of these tests, so that none can fail")
-    if settings.against is not None:
-        lines.append(f"tfperf: each check compares this Python (b) with {settings.against} (a), not with a baseline")
-    return lines
+_RECORDED: Sequence[Column[Change]] = (
+    Column("file", lambda c: f"{c.new.machine}.csv"),
+    Column("workload", lambda c: c.new.key.workload),
+    Column("topology", lambda c: c.new.key.topology),
+    Column("old", lambda c: rate(c.old.reference) if c.old else "new", right=True),
+    Column("new", lambda c: rate(c.new.reference), right=True),
+    Column("change", lambda c: change(c.new.reference / c.old.reference - 1) if c.old else "", right=True),
+    Column("between runs", lambda c: "" if c.new.between_runs is None else percent(c.new.between_runs), right=True),
+)
 
 
-def refused(faults: Mapping[str, Sequence[str]], tests: int, what: str) -> list[str]:
-    """The tests whose parameters ask for what can't be: each fault once, with the first test that has it.
+def before(
+    machine: str,
+    tests: int,
+    seconds: float,
+    never_timed: int,
+    *,
+    recording: int = 0,
+    baselines: str = "",
+    smoke: bool = False,
+    inject_slowdown: float = 0.0,
+    hold: bool = False,
+    against: str = "",
+) -> list[str]:
+    """The machine, the number of tests, the expected time, and what is special about this session.
 
-    `faults`: test -> what is wrong with it; `tests`: of how many; `what`: becomes of them.
+    `recording` is the number of fresh runs of each test under --update-baselines, 0 without it; `never_timed` counts
+    the tests of which the history has no time. The others are options by their own names.
+    """
+    unknown = f" ({never_timed} never timed here)" if never_timed else ""
+    lines = [f"{machine}, {_count(tests)}, about {duration(seconds)}{unknown}"]
+    if recording:
+        lines.append(f"recording baselines, {recording} fresh runs of each test, into {baselines}")
+    if smoke:
+        lines.append("smoke run: one window of each test, no verdicts")
+    if inject_slowdown:
+        lines.append(f"workers lose {percent(inject_slowdown)} of their throughput on purpose")
+    if hold and never_timed == tests:
+        lines.append("--tfperf-hold: the history has no earlier session of these tests, so none of them can fail")
+    if against:
+        lines.append(f"each check compares this Python (b) with {against} (a) instead of a baseline")
+    return [f"tfperf: {line}" for line in lines]
+
+
+def refused(faults: Mapping[str, Sequence[str]], tests: int, becomes: str) -> list[str]:
+    """The tests whose parameters are invalid, each fault once with the first test that has it.
+
+    `faults` has what is wrong for each test; `tests` is the number of throughput tests; `becomes` says what happens to
+    the invalid ones: "will be reported as errors".
     """
     if not faults:
         return []
-    having: dict[str, list[str]] = {}
-    for test, found in faults.items():
-        for fault in found:
-            having.setdefault(fault, []).append(test)
-    lines = [f"tfperf: {len(faults)} of {tests} throughput tests ask for what can't be, and {what}:"]
-    for fault, named in having.items():
-        more = f" and {len(named) - 1} more" if len(named) > 1 else ""
-        lines.append(f"  {named[0]}{more}: {fault}")
-    return lines
+    grouped = _by_reason((test, fault) for test, found in faults.items() for fault in found)
+    heading = f"tfperf: {len(faults)} of {_count(tests)} have invalid parameters and {becomes}:"
+    return [heading, *(f"  {tests}: {fault}" for fault, tests in grouped.items())]
 
 
-def nothing_reads(folder: Path) -> str:
-    """A data folder of which no test has a use, as far as parameters tell."""
+def unused_data_dir(folder: Path) -> str:
+    """A data folder that no selected test reads, as far as parameters show."""
     return (
-        f"tfperf: no selected test that can run here names an input pipeline that reads {folder} among its parameters; "
+        f"tfperf: no selected test that can run here has an input pipeline among its parameters that reads {folder}; "
         "perf_tests has some: pytest perf_tests -k imagenet"
     )
 
 
+def skips(reasons: Mapping[str, int]) -> list[str]:
+    """Why tests were skipped: one line for each reason, the most frequent first."""
+    return [f"{count} skipped: {reason}" for reason, count in sorted(reasons.items(), key=lambda item: -item[1])]
+
+
 def summary(
-    records: Sequence[Measurement],
-    changes: Sequence[Change],
-    settings: Settings,
+    measurements: Sequence[Measurement],
     *,
+    baselines: str,
+    changes: Sequence[Change] = (),
+    machine: Sequence[str] = (),
     not_measured: Sequence[tuple[str, str]] = (),
-    measured_nothing: bool,
-    shifts: Mapping[str, Shift] = MappingProxyType({}),
-    not_kept: str = "",
-    not_saved: str = "",
+    measured_nothing: bool = False,
+    history_error: str = "",
 ) -> list[str]:
-    """The table, its counts, what the tests have in common, what is in doubt, what was recorded, what to do next.
+    """The table, its counts, the machine, what is in doubt, what was recorded, what to do next, what failed.
 
     Args:
-        records: what came to a measurement.
+        measurements: all of the session's.
+        baselines: the folder of the baselines, as it is shown.
         changes: rows that were recorded.
-        settings: what the user asked for.
-        not_measured: the tests that came to nothing, each with the first line of why.
-        measured_nothing: a nightly gate came to no measurement.
-        shifts: what the tests of each machine have in common.
-        not_kept: why the history lacks some of it.
-        not_saved: why the folder of `--tfperf-save-trials` does.
+        machine: what `drift_line`, `machine_line` and `software_line` say.
+        not_measured: tests that could not be measured, each with the first line of its error.
+        measured_nothing: --tfperf-require-baseline was given and no test was measured.
+        history_error: why the history lacks some of this session; "" where it is complete.
     """
-    lines = list(_lines(records, changes, settings, measured_nothing, shifts))
-    lines += [f"not measured: {test}: {why}" for test, why in not_measured]
-    lines += [f"not in the history: {not_kept}"] if not_kept else []
-    return lines + ([f"not in --tfperf-save-trials' folder: {not_saved}"] if not_saved else [])
-
-
-def comparisons(found: Sequence[Comparison]) -> list[str]:
-    """The comparisons' table, their counts and what is in doubt; nothing where nothing was compared."""
-    if not found:
-        return []
-    spent = duration(sum(c.seconds for c in found))
-    counted = Counter(compared.outcome(c) for c in found)
-    words = ", ".join(f"{count} {word}" for word, count in counted.items())
-    doubts = [f"in doubt: {compared.headline(c)}; {c.reason}" for c in found if c.outcome is Outcome.INCONCLUSIVE]
-    return [*compared.table(found), "", f"{found[0].machine}: {words} in {spent}", *doubts]
-
-
-def skips(reasons: Mapping[str, int]) -> list[str]:
-    """What kept tests from measuring: one line for each reason, the most frequent first."""
-    in_order = sorted(reasons.items(), key=lambda item: -item[1])
-    return [f"{count} skipped: {reason}" for reason, count in in_order]
-
-
-def _lines(
-    records: Sequence[Measurement],
-    changes: Sequence[Change],
-    settings: Settings,
-    measured_nothing: bool,
-    shifts: Mapping[str, Shift],
-) -> Iterator[str]:
+    lines = []
     if measured_nothing:
-        yield (
-            "NOTHING WAS MEASURED: --tfperf-require-baseline was given, and no selected test came to a measurement: "
-            "see each one's reason. `tfperf topology` shows the devices"
+        lines.append(
+            "NOTHING WAS MEASURED: --tfperf-require-baseline was given, and no selected test was measured. "
+            "Each test's report says why; `tfperf topology` shows the devices"
         )
-        return
-    if not records:
-        return
-    yield from table(records)
-    yield ""
-    spent = duration(sum(record.seconds for record in records))
-    yield f"{records[0].machine}: {counts(records)} in {spent}"
-    for machine, shift in shifts.items():
-        if abs(shift.common) >= _WORTH_SAYING:
-            yield _together(shift, [record for record in records if record.machine == machine])
-    for record in records:
-        if record.verdict is not None and record.verdict.outcome is Outcome.INCONCLUSIVE:
-            yield f"in doubt: {headline(record)}"
-    yield from _recorded(changes, settings)
-    outcomes = Counter(record.verdict.outcome for record in records if record.verdict is not None)
+    elif measurements:
+        spent = duration(sum(m.seconds for m in measurements))
+        counted = f"{measurements[0].machine}: {counts(measurements)} in {spent}"
+        lines += [*measurement_table(measurements), "", counted, *filter(None, machine)]
+        lines += _next_steps(measurements, changes, baselines)
+    lines += [f"not measured: {tests}: {why}" for why, tests in _by_reason(not_measured).items()]
+    return lines + ([f"not in the history: {history_error}"] if history_error else [])
+
+
+def comparison_summary(comparisons: Sequence[Comparison]) -> list[str]:
+    """The table of comparisons, their counts and what is in doubt; nothing where nothing was compared."""
+    if not comparisons:
+        return []
+    words = ", ".join(f"{count} {word}" for word, count in Counter(map(interleaved.outcome, comparisons)).items())
+    spent = duration(sum(c.seconds for c in comparisons))
+    doubts = [c for c in comparisons if c.outcome is Outcome.INCONCLUSIVE]
+    lines = [*interleaved.comparison_table(comparisons), "", f"{comparisons[0].machine}: {words} in {spent}"]
+    return lines + [f"INCONCLUSIVE: {interleaved.headline(c)}; {c.reason}" for c in doubts]
+
+
+def drift_line(machine: str, common_drift: float, tests: int, measurements: Iterable[Measurement]) -> str:
+    """The drift common to all tests of a machine without a verdict of its own; "" below 1 %.
+
+    `common_drift` is in log throughput, from so many `tests`; `measurements` show what changed since their baselines.
+    """
+    if abs(common_drift) < _DRIFT_WORTH_SHOWING:
+        return ""
+    of_machine = [m for m in measurements if m.machine == machine]
+    return (
+        f"common drift of {machine}: {tests} tests together are {compared(math.expm1(common_drift))} their baselines. "
+        f"Changed since: {_changed(of_machine)}. {_NO_REFERENCE_ENVIRONMENT}"
+    )
+
+
+def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable[Measurement]) -> str:
+    """The verdict about the software: the current environment against the reference environment, interleaved.
+
+    `measurements` show what changed since their baselines.
+    """
+    text = (
+        f"software on {machine}: {verdict.outcome.value}: the current environment is {compared(verdict.change)} the "
+        f"reference environment{_interval(verdict)} in {verdict.pairs} interleaved pairs of {verdict.tests} tests"
+    )
+    if verdict.outcome is Outcome.REGRESSED:
+        text += f". Changed since the baselines: {_changed(measurements)}"
+    return text
+
+
+def machine_line(machine: str, verdict: MachineVerdict, measurements: Iterable[Measurement]) -> str:
+    """The verdict about the machine: its reference environment in this session against the committed baselines.
+
+    Without a reference environment it is about machine and software together. `measurements` show what changed.
+    """
+    change = f"{compared(verdict.change)} the baselines{_interval(verdict)}"
+    if verdict.software_change is None:
+        text = f"machine and software on {machine}: {verdict.outcome.value}: all tests together are {change}"
+        advice = f"Changed since: {_changed(measurements)}. {_NO_REFERENCE_ENVIRONMENT}"
+        return text if verdict.outcome is Outcome.PASS else f"{text}. {advice}"
+    text = f"machine {machine}: {verdict.outcome.value}: the reference environment is {change}"
+    advice = (
+        f"Changed outside of it: {_changed(measurements, OUTSIDE)}. "
+        "Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
+    )
+    return f"{text}. {advice}" if verdict.outcome is Outcome.REGRESSED else text
+
+
+def _interval(verdict: MachineVerdict | SoftwareVerdict) -> str:
+    fails = "" if verdict.threshold is None else f", fails from {change(-verdict.threshold)}"
+    return f" (95 % CI {change(verdict.low)} to {change(verdict.high)}{fails})"
+
+
+def _changed(measurements: Iterable[Measurement], names: Collection[str] = ()) -> str:
+    """What changed since the baselines; only facts of these names where some are given."""
+    judged = [(m, m.verdict.baseline) for m in measurements if m.verdict]
+    changed = dict.fromkeys(text for m, row in judged if row for text in changed_since(row, m.environment))
+    return ", ".join(c for c in changed if not names or c.split(" ")[0] in names) or "nothing that is recorded"
+
+
+def _next_steps(measurements: Sequence[Measurement], changes: Sequence[Change], baselines: str) -> Iterator[str]:
+    verdicts = [(m, m.verdict) for m in measurements if m.verdict is not None]
+    for m, verdict in verdicts:
+        if verdict.outcome is Outcome.INCONCLUSIVE:
+            yield f"INCONCLUSIVE: {headline(m)}; {verdict.reason}"
+    if changes:
+        new = sum(c.old is None for c in changes)
+        yield f"recorded in {baselines}: {new} new, {len(changes) - new} changed; check and commit them"
+        yield from (f"  {line}" for line in table(_RECORDED, changes))
+    outcomes = Counter(verdict.outcome for _, verdict in verdicts)
     if unknown := outcomes[Outcome.NO_BASELINE]:
-        yield f"{unknown} without a baseline: record them with --update-baselines, then commit {_shown(settings)}"
+        yield f"{unknown} without a baseline: record them with --update-baselines, then commit {baselines}"
     if better := outcomes[Outcome.IMPROVED]:
-        yield f"{better} IMPROVED: record them with --update-baselines, or losing the gain again will pass"
+        yield f"{better} IMPROVED: record them with --update-baselines, or a later loss of the gain will pass unnoticed"
 
 
-def _together(shift: Shift, records: Sequence[Measurement]) -> str:
-    """What moved all tests at once: a reader must not have to find that out from fifty single figures."""
-    direction = "slower" if shift.common < 0 else "faster"
-    text = f"together: {shift.tests} tests are {percent(math.expm1(shift.common))} {direction} than their baselines"
-    match shift.cause:
-        case Cause.NIGHT:
-            return f"{text}: no more than nights differ by (3 %), and not held against any of them"
-        case Cause.MACHINE:
-            moved = f"and so is the machine itself ({in_words(shift.canaries)}, without TensorFlow)"
-            return f"{text}, {moved}: not held against them. See to its clocks, cooling and neighbours"
-        case Cause.SOFTWARE:
-            moved = f"and the machine itself is not ({in_words(shift.canaries)}, without TensorFlow)"
-            return f"{text}, {moved}: each is judged as it stands. Changed since: {_changed(records)}"
-        case _:
-            restless = f" ({in_words(shift.canaries)})" if shift.canaries else ""
-            unknown = f"whether by the machine or the software is not known{restless}: each is judged as it stands"
-            return f"{text}, {unknown}. Changed since: {_changed(records)}"
+def _by_reason(tests: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Reason -> "the first test and 3 more", from tests and reasons."""
+    grouped: dict[str, list[str]] = {}
+    for test, reason in tests:
+        grouped.setdefault(reason, []).append(test)
+    return {why: f"{t[0]} and {len(t) - 1} more" if len(t) > 1 else t[0] for why, t in grouped.items()}
 
 
-def _changed(records: Sequence[Measurement]) -> str:
-    rows = [(r, r.verdict.baseline) for r in records if r.verdict is not None and r.verdict.baseline is not None]
-    changed = {text: None for record, row in rows for text in changed_since(row, record.environment)}
-    return ", ".join(changed) or "nothing that is recorded"
-
-
-def _recorded(changes: Sequence[Change], settings: Settings) -> Iterator[str]:
-    if not changes:
-        return
-    new = sum(c.old is None for c in changes)
-    yield f"recorded in {_shown(settings)}: {new} new, {len(changes) - new} changed; commit them when they are right"
-    for c in changes:
-        old = "new" if c.old is None else f"{rate(c.old.reference)} ->"
-        rise = "" if c.old is None else f"  {change(c.new.reference / c.old.reference - 1)}"
-        spread = f"  runs differ by {c.new.spread * 100:.1f} %" if c.new.spread is not None else ""
-        place = f"{c.new.machine}.csv  {c.new.key.workload} {c.new.key.topology}"
-        yield f"  {place}  {old} {rate(c.new.reference)}{rise}{spread}"
-
-
-def _shown(settings: Settings) -> str:
-    folder, root = settings.baselines, settings.root
-    return f"{folder.relative_to(root) if folder.is_relative_to(root) else Path(folder)}/"
+def _count(tests: int) -> str:
+    return f"{tests} throughput test{'' if tests == 1 else 's'}"

@@ -1,101 +1,98 @@
-"""Every finished measurement, appended at once to a local SQLite file: a kill loses none that finished."""
+"""The local history: every measurement and comparison, added to a SQLite file as soon as it is made."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-import time
+import zlib
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past_session import PastSession
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.judging.common_drift import Night
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     import pandas
 
+    from pytest_tfperf.core.baseline import Baseline
     from pytest_tfperf.core.comparison import Comparison
-    from pytest_tfperf.core.measurement import Measurement
 
-SCHEMA: Final = 3
-"""The form of the file, in SQLite's own `user_version`; 1 is what had none, up to the first release; 2 no indices."""
+SCHEMA: Final = 1
+"""The version of the tables, kept in SQLite's own `user_version`; 0 is a new file."""
 
-_RECORDS = """
-create table if not exists records (
-    id integer primary key,
-    time text not null,
-    test text not null,
-    machine text not null,
-    workload text not null,
-    topology text not null,
-    images_per_sec real not null,
-    outcome text,
-    runs integer not null,
-    seconds real not null,  -- of all runs
-    reference real,  -- of the baseline that it was judged against
-    drops text,  -- JSON: each run's log throughput less the reference's and what was credited
-    record text not null  -- the whole record, JSON
+_LOCK_SECONDS = 30
+
+# A measurement is kept whole, as zlib-compressed JSON; the other columns are what queries need.
+_TABLES = (
+    """
+    create table measurements (
+        id integer primary key,
+        session text not null,
+        time text not null,
+        test text not null,
+        machine text not null,
+        workload text not null,
+        topology text not null,
+        images_per_sec real not null,
+        outcome text,  -- null: not judged, or not decided yet
+        runs integer not null,  -- that count
+        workers integer not null,  -- that were started: pairs and discarded runs too
+        seconds real not null,  -- of all workers
+        reference real,  -- of the row it was judged against; null where later verdicts must not use it
+        reference_date text,
+        changes text,  -- JSON: `PastSession.changes`
+        whole blob not null
+    )
+    """,
+    """
+    create table comparisons (
+        id integer primary key,
+        session text not null,
+        time text not null,
+        test text not null,
+        machine text not null,
+        topology text not null,
+        workload_a text not null,
+        workload_b text not null,
+        tensorflow_a text,
+        tensorflow_b text,
+        images_per_sec_a real not null,
+        images_per_sec_b real not null,
+        ratio real not null,  -- b / a
+        low real not null,  -- 95 % confidence interval of the ratio
+        high real,  -- null: unbounded
+        outcome text,
+        pairs integer not null,
+        seconds real not null,
+        whole blob not null
+    )
+    """,
+    # A year of nightly sessions has 70,000 measurements, and the queries below run in every session.
+    "create index measurements_by_session on measurements (session, test)",
+    "create index measurements_by_baseline on measurements (machine, workload, topology, reference, session, id)",
+    "create index measurements_by_test on measurements (test, id)",
+    "create index comparisons_by_test on comparisons (test, id)",
 )
-"""
 
-_COMPARISONS = """
-create table if not exists comparisons (
-    id integer primary key,
-    time text not null,
-    test text not null,
-    machine text not null,
-    topology text not null,
-    workload_a text not null,
-    workload_b text not null,
-    tensorflow_a text,
-    tensorflow_b text,
-    images_per_sec_a real not null,
-    images_per_sec_b real not null,
-    ratio real not null,  -- b / a
-    low real not null,  -- its 95 % interval
-    high real,  -- null: not known
-    outcome text,
-    pairs integer not null,
-    seconds real not null,
-    comparison text not null  -- the whole comparison, JSON
-)
-"""
-
-# Each verdict asks for its nights, and a year of them has 70,000 records, of which few fit on a page.
-_INDICES = (
-    "create index if not exists records_by_baseline on records (machine, workload, topology, reference, id)",
-    "create index if not exists records_by_test on records (test, id)",
-    "create index if not exists comparisons_by_test on comparisons (test, id)",
-)
-
-# Columns that files from before `user_version` may lack, and what stands in them for older rows.
-_LATER_COLUMNS = {
-    "runs": (
-        "integer not null default 1",
-        "update records set runs = max(1, ifnull(json_array_length(record, '$.throughput.runs'), 1))",
-    ),
-    "reference": ("real", ""),
-    "drops": ("text", ""),
-}
-
-
-_RECORD_COLUMNS = (
-    *("time", "test", "machine", "workload", "topology", "images_per_sec", "outcome", "runs", "seconds"),
-    *("reference", "drops", "record"),
-)
+_MEASUREMENT_COLUMNS = "session, time, test, machine, workload, topology, images_per_sec, outcome, runs, seconds"
 _COMPARISON_COLUMNS = (
-    "time, test, machine, topology, workload_a, workload_b, tensorflow_a, tensorflow_b, images_per_sec_a,"
+    "session, time, test, machine, topology, workload_a, workload_b, tensorflow_a, tensorflow_b, images_per_sec_a,"
     " images_per_sec_b, ratio, low, high, outcome, pairs, seconds"
 )
 
 
 class History:
-    """The history file; opened for each call, so that sessions side by side don't hold each other up.
+    """The history file; opened anew for each call, so that parallel sessions do not block each other.
+
+    Every method that reads or writes raises TfperfError where the file cannot be used.
 
     Args:
         path: the SQLite file; its folder is made where missing.
@@ -105,170 +102,186 @@ class History:
         self._path = path
 
     def prepare(self) -> None:
-        """Make the file, or find out before the first measurement that it can't be used.
+        """Make the file and take its write lock once, so that a fault shows before the first measurement."""
+        with self._write():
+            pass
 
-        Raises:
-            TfperfError: the file can't be written, or is no history.
-        """
-        with self._open() as database:
-            database.execute("begin immediate")  # takes the lock that writing takes
-            database.rollback()
-
-    def append(self, record: Measurement, *, replaces: int | None = None) -> int:
-        """Add a record; it is on disk when this returns. Returns its number.
+    def append(self, measurement: Measurement, replaces: int | None = None) -> int:
+        """Add a measurement and return its number; it is on disk when this returns.
 
         Args:
-            record: of a test that is decided, or of one that waits for more runs or for what the night's tests have in
-                common; what waits for these counts for no later night.
-            replaces: the number of the same test's record before it had its latest run; that one goes.
-
-        Raises:
-            TfperfError: the file can't be written, or is no history.
+            measurement: whole or still undecided; an undecided one counts for no later verdict.
+            replaces: number of the same test's measurement before its latest run, which is deleted.
         """
-        row = (
-            record.time,
-            record.test,
-            record.machine,
-            record.workload.id,
-            record.topology,
-            record.throughput.images_per_sec,
-            record.verdict.outcome.value if record.verdict and not record.verdict.waits else None,
-            len(record.throughput.runs),
-            record.seconds,
-            *_drops(record),
-            json.dumps(record.to_json()),
-        )
-        with self._open() as database, database:
-            database.execute("delete from records where id = ?", (replaces,))
-            added = database.execute(
-                f"insert into records ({', '.join(_RECORD_COLUMNS)}) values ({', '.join('?' * len(row))})",
-                row,
-            )
-        return int(added.lastrowid or 0)
+        with self._write() as database:
+            database.execute("delete from measurements where id = ?", (replaces,))
+            return _insert(database, "measurements", _measurement_row(measurement))
 
-    def append_comparison(self, comparison: Comparison) -> None:
-        """Add a comparison; as `append`."""
-        c = comparison
-        row = (
-            c.time,
-            c.test,
-            c.machine,
-            c.topology,
-            c.a.workload.id,
-            c.b.workload.id,
-            c.a.environment.get("tensorflow"),
-            c.b.environment.get("tensorflow"),
-            c.a.throughput.images_per_sec,
-            c.b.throughput.images_per_sec,
-            c.ratio,
-            c.low,
-            c.high if math.isfinite(c.high) else None,
-            c.outcome.value if c.outcome else None,
-            len(c.log_ratios),
-            c.seconds,
-            json.dumps(c.to_json()),
-        )
-        columns = f"{_COMPARISON_COLUMNS}, comparison"
-        with self._open() as database, database:
-            database.execute(
-                f"insert into comparisons ({columns}) values ({', '.join('?' * len(row))})",
-                row,
-            )
-
-    def nights(self, baseline: Baseline) -> tuple[Night, ...]:
-        """The nights before this one in which this baseline's workload was judged against this very reference.
-
-        Oldest first; the last measurement of a night counts for it. A night lasts from noon to noon: one that begins at
-        23:00 and decides its doubts at 01:00 is one. Raises TfperfError where the file is no history.
-        """
-        if not self._path.exists():
-            return ()
-        night, tonight = _night("time"), _night("'now'")
-        with self._open() as database:
-            found = database.execute(
-                "select drops, outcome from records"
-                " where machine = ? and workload = ? and topology = ? and reference = ?"
-                f" and {night} < {tonight}"
-                f" group by {night} having id = max(id) order by id",
-                (baseline.machine, *baseline.key, baseline.reference),
-            )
-            return tuple(
-                Night(tuple(json.loads(drops)), doubtful=outcome == "INCONCLUSIVE", good=outcome == "PASS")
-                for drops, outcome in found
-            )
+    def append_comparison(self, comparison: Comparison) -> int:
+        """Add a comparison and return its number; it is on disk when this returns."""
+        with self._write() as database:
+            return _insert(database, "comparisons", _comparison_row(comparison))
 
     def seconds_of(self, tests: Iterable[str]) -> dict[str, float]:
-        """How long one run (or comparison) of each test took when it last finished; tests never seen are left out."""
+        """Seconds that one worker (or a whole comparison) of each test took last; unknown tests are left out."""
         if not self._path.exists():
             return {}
         with self._open() as database:
-            measured = database.execute("select test, seconds / runs from records group by test having id = max(id)")
-            compared = database.execute("select test, seconds from comparisons group by test having id = max(id)")
-            known = dict(compared.fetchall()) | dict(measured.fetchall())
+            measured = database.execute("select test, seconds / workers, max(id) from measurements group by test")
+            compared = database.execute("select test, seconds, max(id) from comparisons group by test")
+            known = {test: seconds for test, seconds, _ in [*compared, *measured]}
         return {test: known[test] for test in tests if test in known}
 
-    def frame(self) -> pandas.DataFrame:
-        """All measurements, oldest first, as a pandas DataFrame.
+    def past_sessions_of_machine(
+        self, rows: Iterable[Baseline], *, before: str, least_tests: int
+    ) -> dict[Key, tuple[PastSession, ...]]:
+        """Earlier sessions for each of a machine's rows, oldest first; a row without any is left out.
 
-        Columns: time, test, machine, workload, topology, images_per_sec, outcome, runs, seconds.
+        A session's last decided measurement counts, and only against the very row (reference and date).
+
+        Args:
+            rows: baselines of one machine.
+            before: id of the current session, which is left out.
+            least_tests: tests that a session must have measured, so that rerunning one test by hand does not count.
+        """
+        wanted = [(row.machine, *row.key, row.reference, row.date) for row in rows]
+        if not wanted or not self._path.exists():
+            return {}
+        found: dict[Key, list[PastSession]] = {}
+        with self._open() as database:
+            measured = database.execute(
+                "select max(id), workload, topology, session, changes, outcome from measurements"
+                " where (machine, workload, topology, reference, reference_date) in"
+                f" (values {', '.join(['(?, ?, ?, ?, ?)'] * len(wanted))})"
+                " and session != ? and session in"
+                " (select session from measurements group by session having count(distinct test) >= ?)"
+                " group by workload, topology, session order by max(id)",
+                (*itertools.chain.from_iterable(wanted), before, least_tests),
+            )
+            for _, workload, topology, session, changes, outcome in measured:
+                past = PastSession(session, tuple(json.loads(changes)), Outcome(outcome))
+                found.setdefault(Key(workload, topology), []).append(past)
+        return {key: tuple(sessions) for key, sessions in found.items()}
+
+    def measurements(self, session: str | None = None, test: str | None = None) -> Iterator[Measurement]:
+        """The measurements of a session or a test (None: of all), whole and oldest first.
 
         Raises:
-            TfperfError: there is no history yet, or the file is none.
+            TfperfError: also where a row is damaged; names it.
         """
-        columns = "time, test, machine, workload, topology, images_per_sec, outcome, runs, seconds"
-        return self._read(f"select {columns} from records order by id")
+        query = "select id, whole from measurements where ifnull(session = ?, 1) and ifnull(test = ?, 1) order by id"
+        with self._open_existing() as database:
+            for number, whole in database.execute(query, (session, test)):
+                yield Measurement.from_json(_unpacked(whole, self._path, number), f"{self._path}: measurement {number}")
+
+    def frame(self) -> pandas.DataFrame:
+        """All measurements, oldest first.
+
+        Columns: session, time, test, machine, workload, topology, images_per_sec, outcome, runs, seconds.
+
+        Raises:
+            TfperfError: also where there is no history yet.
+        """
+        return self._frame(f"select {_MEASUREMENT_COLUMNS} from measurements order by id")
 
     def comparisons(self) -> pandas.DataFrame:
-        """All comparisons, oldest first, as a pandas DataFrame.
+        """All comparisons, oldest first.
 
-        Columns: time, test, machine, topology, then workload, tensorflow and images_per_sec of a and of b (workload_a,
-        ...), ratio (b / a), low, high, outcome, pairs, seconds.
+        Columns: session, time, test, machine, topology, then workload, tensorflow and images_per_sec of a and of b
+        (workload_a, ...), ratio (b / a), low, high, outcome, pairs, seconds.
 
         Raises:
-            TfperfError: as `frame`.
+            TfperfError: also where there is no history yet.
         """
-        return self._read(f"select {_COMPARISON_COLUMNS} from comparisons order by id")
+        return self._frame(f"select {_COMPARISON_COLUMNS} from comparisons order by id")
 
-    def _read(self, query: str) -> pandas.DataFrame:
+    def _frame(self, query: str) -> pandas.DataFrame:
         import pandas as pd
 
-        if not self._path.exists():
-            raise TfperfError(f"{self._path}: no history yet; run the suite first, or name its folder: --dir DIR")
-        with self._open() as database:
+        with self._open_existing() as database:
             return pd.read_sql_query(query, database)
 
     @contextmanager
+    def _open_existing(self) -> Iterator[sqlite3.Connection]:
+        if not self._path.exists():
+            raise TfperfError(f"{self._path}: no history yet; run the suite first, or name its folder: --dir DIR")
+        with self._open() as database:
+            yield database
+
+    @contextmanager
+    def _write(self) -> Iterator[sqlite3.Connection]:
+        with self._open() as database:
+            database.execute("begin immediate")
+            yield database
+            database.commit()
+
+    @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
+        """A connection; SQLite's rollback journal, unlike its write-ahead log, also works on network file systems."""
         import sqlite3
 
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(sqlite3.connect(self._path, timeout=30)) as database:
-                _set_up(database, self._path)
+            with closing(sqlite3.connect(self._path, timeout=_LOCK_SECONDS, isolation_level=None)) as database:
+                if _schema(database) != SCHEMA:
+                    _make_tables(database, self._path)
                 yield database
-        except (OSError, sqlite3.Error) as error:  # a damaged page shows only when it is read
+        except (OSError, sqlite3.Error) as error:  # SQLite finds a damaged page only when it reads it
             raise TfperfError(
                 f"{self._path}: the history can't be used: {error}. Move the file away, or give another folder: "
                 "--tfperf-dir DIR"
             ) from error
 
 
-def _set_up(database: sqlite3.Connection, path: Path) -> None:
-    """Write-ahead log and tables; SQLite's time-out does not cover the change of mode, for which new sessions race."""
-    import sqlite3
+def _measurement_row(m: Measurement) -> dict[str, Any]:
+    decided = m.verdict if m.verdict and m.verdict.is_decided else None
+    row = {name: getattr(m, name) for name in ("session", "time", "test", "machine", "topology", "seconds")} | {
+        "workload": m.workload.id,
+        "images_per_sec": m.throughput.images_per_sec,
+        "outcome": decided.outcome.value if decided else None,
+        "runs": len(m.runs),
+        "workers": max(1, len(m.runs) + len(m.discarded) + 2 * (len(m.pairs) + len(m.discarded_pairs))),
+        "whole": _packed(m.to_json()),
+    }
+    if decided and decided.baseline and not decided.is_floor and "injected_slowdown" not in m.environment:
+        expected = math.log(decided.baseline.reference) + decided.common_drift
+        row |= {
+            "reference": decided.baseline.reference,
+            "reference_date": decided.baseline.date,
+            "changes": json.dumps([run.log_rate - expected for run in m.throughput.runs]),
+        }
+    return row
 
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            database.execute("pragma journal_mode = wal")
-            if _schema(database) != SCHEMA:
-                _migrate(database, path)
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-        else:
-            return
+
+def _comparison_row(c: Comparison) -> dict[str, Any]:
+    names = ("session", "time", "test", "machine", "topology", "ratio", "low", "seconds")
+    row = {name: getattr(c, name) for name in names} | {
+        "high": c.high if math.isfinite(c.high) else None,
+        "outcome": c.outcome.value if c.outcome else None,
+        "pairs": len(c.pairs),
+        "whole": _packed(c.to_json()),
+    }
+    for name, side in (("a", c.a), ("b", c.b)):
+        row[f"workload_{name}"] = side.workload.id
+        row[f"tensorflow_{name}"] = side.environment.get("tensorflow")
+        row[f"images_per_sec_{name}"] = side.throughput.images_per_sec
+    return row
+
+
+def _insert(database: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> int:
+    places = ", ".join(f":{column}" for column in row)
+    return int(database.execute(f"insert into {table} ({', '.join(row)}) values ({places})", row).lastrowid or 0)
+
+
+def _packed(whole: Mapping[str, Any]) -> bytes:
+    return zlib.compress(json.dumps(whole).encode())
+
+
+def _unpacked(whole: bytes, path: Path, number: int) -> object:
+    try:
+        return json.loads(zlib.decompress(whole))
+    except (zlib.error, TypeError, ValueError) as error:
+        raise TfperfError(f"{path}: measurement {number} is damaged: {error}") from None
 
 
 def _schema(database: sqlite3.Connection) -> int:
@@ -276,49 +289,17 @@ def _schema(database: sqlite3.Connection) -> int:
     return int(version)
 
 
-def _migrate(database: sqlite3.Connection, path: Path) -> None:
-    """Give the file today's form in one transaction: a kill leaves the old form or the new one."""
+def _make_tables(database: sqlite3.Connection, path: Path) -> None:
+    """Make the tables of a new file in one transaction: a killed session leaves all of them or none."""
     database.execute("begin immediate")
-    try:
-        found = _schema(database)  # another session may have been faster
-        if found > SCHEMA:
-            raise TfperfError(
-                f"{path}: a newer pytest-tfperf made this history (form {found}; this one knows up to {SCHEMA}): "
-                "upgrade pytest-tfperf, or give another folder: --tfperf-dir DIR"
-            )
-        if found < SCHEMA:
-            database.execute(_RECORDS)
-            database.execute(_COMPARISONS)
-            _add_columns(database)
-            for index in _INDICES:
-                database.execute(index)
-            database.execute(f"pragma user_version = {SCHEMA}")
-    except BaseException:
-        database.rollback()
-        raise
+    found = _schema(database)  # another session may have been faster
+    if found > SCHEMA:
+        raise TfperfError(
+            f"{path}: a newer pytest-tfperf made this history (schema {found}; this version reads schema {SCHEMA}): "
+            "upgrade pytest-tfperf, or give another folder: --tfperf-dir DIR"
+        )
+    if found == 0:
+        for statement in _TABLES:
+            database.execute(statement)
+        database.execute(f"pragma user_version = {SCHEMA}")
     database.commit()
-
-
-def _add_columns(database: sqlite3.Connection) -> None:
-    there = {name for _, name, *_ in database.execute("pragma table_info(records)")}
-    for name, (kind, fill) in _LATER_COLUMNS.items():
-        if name not in there:
-            database.execute(f"alter table records add column {name} {kind}")
-            if fill:
-                database.execute(fill)
-    # A table of another program, which only has our table's name, shows here and not in the middle of the night.
-    database.execute(f"select {', '.join(_RECORD_COLUMNS)} from records limit 0")
-
-
-def _night(time: str) -> str:
-    """SQL: the date on which the night of a time began."""
-    return f"date({time}, 'localtime', '-12 hours')"
-
-
-def _drops(record: Measurement) -> tuple[float | None, str | None]:
-    """Reference and drops; nothing where it was not judged, waits to be, or lost throughput on purpose."""
-    verdict = record.verdict
-    if verdict is None or verdict.waits or verdict.baseline is None or "injected_slowdown" in record.environment:
-        return None, None
-    reference = verdict.baseline.reference
-    return reference, json.dumps([r.log_rate - math.log(reference) - verdict.credited for r in record.throughput.runs])

@@ -1,4 +1,4 @@
-"""The Pythons that workers run under: where another one lies, and whether its TensorFlow will do."""
+"""The Pythons that run workers: where another one is, and whether its TensorFlow is recent enough."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ from typing import Any
 
 from pytest_tfperf.errors import MeasurementError, TfperfError
 
-LEAST_PYTHON = (3, 11)
-LEAST_TENSORFLOW = (2, 16)
-LEAST_KERAS = (3,)
-
-# For whatever Python it is, 3.5 or 2.7 too. TensorFlow is imported, not looked up: a broken one must show now.
+# Runs under any Python, also 2.7. It imports TensorFlow instead of looking it up, because a broken one must show now.
 _PROBE = """
 import json, sys
 found = {"python": list(sys.version_info[:3])}
@@ -30,102 +26,87 @@ if sys.version_info >= (3, 11):
         found["fault"] = "%s: %s" % (type(error).__name__, error)
 sys.stdout.write("\\n" + json.dumps(found) + "\\n")
 """
-
 _PROBE_SECONDS = 300  # a cold network disk
+_PROBE_ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
 
 
 def find_python(text: str) -> Path:
-    """The interpreter that is meant: its path, its name on PATH, or a virtual environment's folder.
+    """The interpreter named by its path, by its name on PATH, or by its virtual environment's folder.
 
-    Links are not followed: a virtual environment's `bin/python` is one, and what it leads to has other packages.
+    Links are not followed: a virtual environment's `bin/python` is one, and its target has other packages.
 
     Raises:
-        ValueError: it isn't there or can't be executed.
+        ValueError: there is none, or it cannot be executed.
     """
     try:
         path = Path(text).expanduser()
-        is_folder = path.is_dir()
-    except OSError as error:  # a name that is too long, a folder that may not be read
+        path = path / "bin" / "python" if (is_folder := path.is_dir()) else path
+        found, exists = shutil.which(path), path.exists()
+    except OSError as error:  # a name that is too long, a folder that must not be read
         raise ValueError(f"must be a Python or a virtual environment: {error.strerror}") from None
     except RuntimeError:
-        raise ValueError("must be a Python or a virtual environment, and nobody has that home") from None
-    if is_folder:
-        path = path / "bin" / "python"
-        if not path.exists():
-            raise ValueError("must be a Python or a virtual environment: this folder has no bin/python")
-    found = shutil.which(path)
+        raise ValueError("must be a Python or a virtual environment: there is no such user's home") from None
     if found is not None:
         return Path(os.path.abspath(found))  # noqa: PTH100  # resolve() would follow the link
-    if path.exists():
+    if exists:
         raise ValueError("must be a Python or a virtual environment: this file is not executable")
-    raise ValueError("must be a Python or a virtual environment: there is no such file")
+    problem = "this folder has no bin/python" if is_folder else "there is no such file"
+    raise ValueError(f"must be a Python or a virtual environment: {problem}")
 
 
 def require_tensorflow(python: Path) -> str:
     """The TensorFlow version that `python` imports; takes as long as the import.
 
     Raises:
-        TfperfError: it is no Python, it has no TensorFlow that can be imported, or either is too old.
+        TfperfError: it is no Python, its TensorFlow cannot be imported, or one of the two is too old.
     """
     found = _probe(python)
     version = ".".join(map(str, found["python"]))
-    if tuple(found["python"]) < LEAST_PYTHON:
-        raise TfperfError(f"{python} is Python {version}; workers need {_dotted(LEAST_PYTHON)} or newer")
-    if "fault" in found:
-        raise TfperfError(
-            f"{python} (Python {version}) can't import TensorFlow: {found['fault']}\n"
-            f"{_install(python)} (pytest-tfperf need not be there)"
-        )
-    if said := _too_old(python, found):
-        raise TfperfError(said)
+    if tuple(found["python"]) < (3, 11):
+        raise TfperfError(f"{python} is Python {version}; workers need 3.11 or newer")
+    if problem := _problem(f"{python} (Python {version})", python, found):
+        raise TfperfError(f"{problem} (pytest-tfperf need not be installed there)")
     return str(found["tensorflow"])
 
 
-def refuse_tensorflow(message: Mapping[str, Any], python: Path | str) -> None:
-    """What a process that imports TensorFlow tells of it; nothing where it will do.
+def require_usable_import(message: Mapping[str, Any], python: str) -> None:
+    """Check what a server or a fresh worker sends about its import of TensorFlow; other messages pass.
 
     Raises:
-        MeasurementError: it can't be imported, or is too old.
+        MeasurementError: TensorFlow cannot be imported, or is too old.
     """
-    if "failed" in message:
-        raise MeasurementError(f"{python} can't import TensorFlow: {message['failed']}\n{_install(python)}")
-    if "imported" in message and (said := _too_old(python, message["imported"])):
-        raise MeasurementError(said)
+    found = {"fault": message["failed"]} if "failed" in message else message.get("imported", {})
+    if problem := _problem(python, python, found):
+        raise MeasurementError(problem)
 
 
-def _too_old(python: Path | str, found: Mapping[str, Any]) -> str:
-    """Why these versions won't do; "" where they will, or are not known."""
-    for package, name, least in (("tensorflow", "TensorFlow", LEAST_TENSORFLOW), ("keras", "Keras", LEAST_KERAS)):
-        version = re.match(r"(\d+)\.(\d+)", str(found.get(package, "")))
-        if version is not None and tuple(map(int, version.groups())) < least:
-            return (
-                f"{python} has {name} {found[package]}; workers need TensorFlow {_dotted(LEAST_TENSORFLOW)} or newer, "
-                f"with Keras {_dotted(LEAST_KERAS)}\n{_install(python)}"
-            )
-    return ""
-
-
-def _install(python: Path | str) -> str:
+def _problem(name: str, python: Path | str, found: Mapping[str, Any]) -> str:
+    """Why workers cannot use these packages, and what to install; "" if they can, or if nothing is known."""
+    problem = f"{name} can't import TensorFlow: {found['fault']}" if "fault" in found else ""
+    for package, least in (("TensorFlow", (2, 16)), ("Keras", (3, 0))):
+        version = str(found.get(package.lower(), ""))
+        numbers = re.match(r"(\d+)\.(\d+)", version)
+        if numbers is not None and tuple(map(int, numbers.groups())) < least:
+            problem = f"{name} has {package} {version}; workers need TensorFlow 2.16 or newer, with Keras 3"
+    if not problem:
+        return ""
     return (
-        f"Install one: {python} -m pip install --upgrade tensorflow (tensorflow-cpu where there are no GPUs, "
-        "'tensorflow[and-cuda]' for NVIDIA's), or a nightly or vendor's build"
+        f"{problem}\nInstall one: {python} -m pip install --upgrade tensorflow (without GPUs: tensorflow-cpu; for "
+        "NVIDIA's: 'tensorflow[and-cuda]'), or a nightly or vendor's build"
     )
 
 
 def _probe(python: Path) -> dict[str, Any]:
-    environment = os.environ | {
-        "CUDA_VISIBLE_DEVICES": "-1",
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-        "KERAS_BACKEND": "tensorflow",
-    }
+    """The versions that this Python prints, or the fault at the import."""
     try:
         done = subprocess.run(
             [str(python), "-c", _PROBE],
             cwd="/",  # `-c` looks for modules in the current folder first
-            env=environment,
+            env=os.environ | _PROBE_ENVIRONMENT,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=_PROBE_SECONDS,
             check=False,
         )
@@ -134,14 +115,10 @@ def _probe(python: Path) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         raise TfperfError(f"{python} did not import TensorFlow within {_PROBE_SECONDS} s") from None
     try:
-        found = json.loads(done.stdout.splitlines()[-1])
-        return {"python": [int(part) for part in found["python"]], **{k: v for k, v in found.items() if k != "python"}}
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return found | {"python": [int(part) for part in found["python"]]}
     except (IndexError, ValueError, TypeError, KeyError):
         said = "\n".join(f"  | {line}" for line in (done.stderr or done.stdout).splitlines()[-5:])
         raise TfperfError(
             f"{python} does not answer like a Python: it ended with status {done.returncode}\n{said}".rstrip()
         ) from None
-
-
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))

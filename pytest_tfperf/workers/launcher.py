@@ -1,53 +1,36 @@
-"""How workers start: a `Launcher` turns a `Job` into a `TrainingRun` that runs windows of steps on request."""
+"""How training starts: a `Launcher` turns a `Job` into a `TrainingRun`, which runs windows of steps on request.
+
+To add a launcher (mpirun, Slurm, Ray, ...), write one class that meets `Launcher`, in a file of its own here, and name
+it in `session.py`. It needs three parts, of which `local.py` is the example:
+
+1. Start the processes. Give each the listener's address and the job's JSON (`training/process.py` reads both).
+2. Wrap them in a class that meets `worker_run.WorkerProcess`: it waits for them, and kills all that they started.
+3. Pass it to `worker_run.WorkerRun`, which speaks the protocol below and explains how a worker failed.
+
+Protocol, as JSON over a `wire.Channel`. The worker calls and sends `{"hello": "worker", "number": ...}`, one
+`{"phase": name}` for each phase of its start, and then `{"ready": {...}}`. It answers `{"steps": n}` by
+`{"window": {...}}` and `{"profile_step": {...}}` by `{"step_profile": {...}}`. At any time it may send
+`{"error": {...}}` and end. It ends when the driver closes the channel.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
 
-from pytest_tfperf.core.image_data import Data
+from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.step_profile import StepProfile
-from pytest_tfperf.core.topology import Devices
-from pytest_tfperf.core.workload import Workload
 
 Progress = Callable[[str], None]
-"""Is told each phase of a worker's start: "devices", "input pipeline", "model", "compile"."""
-
-SKIPPED = "skipped_records"
-"""Under this name an attempt's environment says which corrupt records were left out; absent where none was."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """What one worker is to do.
-
-    Args:
-        workload: what to train.
-        devices: what to train it on.
-        seed: for the initial weights and the synthetic images.
-        slowdown: fraction of its throughput that the worker loses on purpose, 0 to below 1.
-        data: where real images lie, for pipelines that read them.
-        cores: that affinity and quota leave; None: as many as the affinity says.
-        max_seconds: the worker ends after so long, whatever it does.
-    """
-
-    workload: Workload
-    devices: Devices
-    seed: int = 0
-    slowdown: float = 0.0
-    data: Data = field(default_factory=Data)
-    cores: int | None = None
-    max_seconds: float = math.inf
+"""Takes the name of each phase of a worker's start: "start", "devices", "model", "input pipeline", "compile"."""
 
 
 class TrainingRun(Protocol):
     """A training process that is compiled and ready.
 
-    Windows run back to back where the caller keeps one request ahead of the answers that it reads: a worker that
-    idles between windows lets its input pipeline fill its buffers, and its next window then reads too fast.
+    Keep one window requested ahead of the answers that you read. A worker that idles between windows lets its input
+    pipeline fill its buffers, and reads its next window too fast.
     """
 
     @property
@@ -56,43 +39,42 @@ class TrainingRun(Protocol):
 
     @property
     def compile_seconds(self) -> float:
-        """The first call: tracing, compiling and one step."""
+        """Duration of the first call: tracing, compiling and one step."""
 
     @property
     def fetches(self) -> bool:
-        """Whether each step fetches its batch."""
+        """Whether each step fetches its batch from an input pipeline."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Versions of what the worker runs on."""
+        """Versions and settings that the worker runs with, by name."""
 
     @property
     def log(self) -> str:
-        """The worker's log file."""
+        """Path of the worker's log file."""
 
     def request(self, steps: int) -> None:
         """Queue a window of `steps` steps; returns at once."""
 
     def receive(self) -> Window:
-        """The oldest requested window's result.
+        """The result of the oldest requested window.
 
         Raises:
-            MeasurementError: the worker raised, died or fell silent; says in which phase, why, and its log's end.
-                `OutOfMemory` where it is known to have been that, `OutOfTime` where its job's `max_seconds` are over.
+            MeasurementError: the worker raised, died or hung; names the phase and the cause, and shows the log's end.
+                `OutOfMemory` where memory was short.
         """
 
-    def examine(self, *, products: bool, multiply_adds: bool) -> StepProfile:
-        """What its step is made of, after the last window that will be read: one that is still queued is dropped.
+    def profile_step(self, *, matrix_products: bool, multiply_adds: bool) -> StepProfile:
+        """What one step spends its time on; None for what the worker cannot find out.
 
-        Where batches are fetched, fetches some without training. What the worker can't find out is None. May be asked
-        again.
+        Call it after the last window that is read: a window that is still queued is dropped. It may be called again.
 
         Args:
-            products: time matrix products, too, on the first device alone.
-            multiply_adds: count those of the model, too.
+            matrix_products: also time matrix products, on the first device alone.
+            multiply_adds: also count the model's multiply-adds.
 
         Raises:
-            MeasurementError: the worker died or fell silent.
+            MeasurementError: the worker raised, died or hung.
         """
 
     def close(self) -> None:
@@ -100,14 +82,13 @@ class TrainingRun(Protocol):
 
 
 class Launcher(Protocol):
-    """Starts workers of one kind; used for a whole session."""
+    """Starts workers of one kind; one for a session."""
 
     def start(self, job: Job, progress: Progress) -> TrainingRun:
         """A fresh worker that has compiled the job's step.
 
         Raises:
-            MeasurementError: the worker could not start, raised, died or fell silent; `OutOfMemory`, `OutOfTime`, as
-                there.
+            MeasurementError: the worker could not start, or failed as `TrainingRun.receive` says.
         """
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""How local worker processes come to be and how they end: forked from the fork server, or fresh interpreters."""
+"""How worker processes on this machine start and end: forked from the fork server, or as fresh interpreters."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.workers.failures import log_end
-from pytest_tfperf.workers.interpreters import refuse_tensorflow
+from pytest_tfperf.workers.failures import describe_exit, last_lines, read_end
+from pytest_tfperf.workers.interpreters import require_usable_import
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
 
 _PACKAGE = Path(__file__).parent.parent
@@ -27,270 +31,188 @@ spec.loader.exec_module(package)
 runpy.run_module(sys.argv[2], run_name="__main__")
 """
 
+_ANSWER_SECONDS = 60
 _IMPORT_SECONDS = 300  # importing TensorFlow from a cold network disk has been seen to take minutes
+_KILL_SECONDS = 5  # a process that hangs in a driver dies only when the driver lets it
 
-_DEATH_SECONDS = 5  # one that hangs in a driver dies when the driver lets it
 
+@dataclass(frozen=True, slots=True)
+class LocalProcess:
+    """A worker on this machine.
 
-class WorkerProcess(Protocol):
-    """A worker as a process: it can be waited for and killed."""
+    Args:
+        pid: its process id, and its group's.
+        exit_status: gives its exit status (negative for a signal), or None after so many seconds.
+    """
 
     pid: int
-
-    def exit_status(self, timeout_seconds: float) -> int | None:
-        """Its exit code, negative for a signal; None while it runs."""
+    exit_status: Callable[[float], int | None]
 
     def end(self) -> None:
-        """Kill it, unless it has ended, and what it left in its group; never raises."""
+        """Kill it unless it has ended, with all that it started in its group; never raises."""
+        # After a known end the pid may be another process's. Where the server is gone nobody else kills the group.
+        if self.exit_status(0.001) is None:
+            kill_group(self.pid)
+            self.exit_status(_KILL_SECONDS)
 
 
-class Spawner(Protocol):
-    """Makes worker processes."""
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """How to run a module of this package under some Python.
 
-    def spawn(self, job: dict[str, Any]) -> WorkerProcess:
-        """A process that is about to call the driver; `job` is what `training.worker.work` takes."""
+    Args:
+        python: the interpreter.
+        environment: variables that differ from this process's own.
+        folder: where it runs; None: where this process does.
+    """
 
-    @property
-    def gone(self) -> bool:
-        """Whether no worker can come from it any more."""
+    python: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None
 
-    def close(self) -> None:
-        """End what was made; never raises."""
+    def start(self, module: str, listener: Listener, log: Path, stdin: str = "") -> subprocess.Popen[bytes]:
+        """The module as a process in a session of its own, so that Ctrl-C in the terminal is pytest's to handle."""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        environment = {"TF_CPP_MIN_LOG_LEVEL": "1", **os.environ, **self.environment}
+        environment |= {"TFPERF_ADDRESS": str(listener.address), "TFPERF_PARENT": str(os.getpid())}
+        # A file, not a pipe: writing to a pipe could block until the interpreter has started.
+        with log.open("ab") as output, tempfile.TemporaryFile() as given:
+            given.write(stdin.encode())
+            given.seek(0)
+            return subprocess.Popen(
+                [self.python, "-P", "-c", _BOOTSTRAP, str(_PACKAGE / "__init__.py"), module],
+                stdin=given,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+
+
+def start_fresh(interpreter: Interpreter, listener: Listener, message: dict[str, Any]) -> LocalProcess:
+    """A worker in a new interpreter, which imports TensorFlow first; `message` is what `training.process` reads."""
+    log, text = Path(message["log"]), json.dumps(message)
+    process = interpreter.start("pytest_tfperf.training.process", listener, log, text)
+
+    def wait(seconds: float) -> int | None:
+        if process.returncode is None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(seconds)
+                kill_group(process.pid)  # at once: no other process has this number yet
+        return process.returncode
+
+    return LocalProcess(process.pid, wait)
 
 
 class ForkServer:
-    """`training.server` as a process of its own; imports TensorFlow when the first worker is asked for."""
+    """`training.server` as a process; it imports TensorFlow once and then forks a worker for each message.
 
-    def __init__(self, python: str, listener: Listener, log: Path) -> None:
-        self._python = python
+    Raises:
+        MeasurementError: it did not start, or cannot import TensorFlow.
+    """
+
+    def __init__(self, interpreter: Interpreter, listener: Listener, log: Path) -> None:
+        self._interpreter = interpreter
         self._log = log
-        self._statuses: dict[int, int] = {}  # by the job's number: pids are used again
-        self._lost = False
-        self._process = _run_module(python, "pytest_tfperf.training.server", listener, log)
-        try:
-            self._channel = self._await_call(listener)
-        except BaseException:
-            _end(self._process)
-            raise
-        try:
-            self._await("ready", _IMPORT_SECONDS)
-        except BaseException:
-            self._channel.close()
-            _end(self._process)
-            raise
+        self._statuses: dict[int, int] = {}  # by the job's number, because pids are used again
+        self._hangs = False
+        self._process = interpreter.start("pytest_tfperf.training.server", listener, log)
+        with ExitStack() as undo:
+            undo.callback(self._kill)
+            self._channel = undo.enter_context(closing(self._connected(listener)))
+            self._answer("ready", _IMPORT_SECONDS)
+            undo.pop_all()
 
-    def spawn(self, job: dict[str, Any]) -> _Forked:
-        """Fork a worker, within milliseconds.
+    @property
+    def pid(self) -> int:
+        """The server's process id."""
+        return self._process.pid
+
+    @property
+    def gone(self) -> bool:
+        """Whether the server has ended (somebody or the kernel killed it), or hangs."""
+        return self._hangs or self._process.poll() is not None
+
+    def fork(self, message: dict[str, Any]) -> LocalProcess:
+        """A worker, within milliseconds; `message` is what `training.worker.work` takes.
+
+        When a worker ends, the server kills what is left in its group.
 
         Raises:
             MeasurementError: the server is gone, or holds a GPU open.
         """
         try:
-            self._channel.send(job)
+            self._channel.send(message)
         except ConnectionLost:
             raise self._gone() from None
-        return _Forked(self, int(self._await("forked", 60)), job["number"])
-
-    @property
-    def gone(self) -> bool:
-        """Whether the server has ended, killed by somebody or by the kernel for its memory, or fell silent."""
-        return self._lost or self._process.poll() is not None
-
-    def status_of(self, number: int, timeout_seconds: float) -> int | None:
-        """The exit code of the worker that the server forked for this job; None too where the server is gone."""
-        deadline = time.monotonic() + timeout_seconds
-        while number not in self._statuses:
-            try:
-                message = self._channel.receive(max(0.001, deadline - time.monotonic()))
-            except (Silence, ConnectionLost):
-                return None
-            self._note_exit(message)
-        return self._statuses[number]
-
-    def kill(self, number: int) -> None:
-        """Have the server kill this job's worker and its group: it alone knows whether the pid is still the worker's.
-
-        What a worker that has ended left in its group was killed then.
-        """
-        with suppress(ConnectionLost):
-            self._channel.send({"kill": number})
+        pid = self._answer("forked", _ANSWER_SECONDS)
+        return LocalProcess(pid, partial(self._wait, message["number"]))
 
     def close(self) -> None:
-        """Hang up: the server kills its workers and leaves; one that does not is killed."""
+        """Close the connection: the server kills its workers and exits; it is killed if it does not."""
         self._channel.close()
         try:
             self._process.wait(timeout=0.5)
         except subprocess.TimeoutExpired:
-            _end(self._process)
+            self._kill()
 
-    def _await_call(self, listener: Listener) -> Channel:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            try:
-                channel, _ = listener.greet(0.2)
-            except Silence:
-                if self._process.poll() is not None:
-                    raise self._gone() from None
-            else:
-                return channel
-        raise self._gone()
+    def _wait(self, number: int, seconds: float) -> int | None:
+        """The exit status of this job's worker; None too where the server is gone."""
+        deadline = time.monotonic() + seconds
+        with suppress(Silence, ConnectionLost):
+            while number not in self._statuses:
+                self._note_exit(self._channel.receive(max(0.001, deadline - time.monotonic())))
+        return self._statuses.get(number)
 
-    def _await(self, key: str, timeout_seconds: float) -> Any:
+    def _connected(self, listener: Listener) -> Channel:
+        try:
+            return listener.wait_for({"hello": "server"}, _ANSWER_SECONDS, lambda: self._process.poll() is not None)
+        except (Silence, ConnectionLost):
+            raise self._gone() from None
+
+    def _answer(self, key: str, seconds: float) -> Any:
         while True:
             try:
-                message = self._channel.receive(timeout_seconds)
+                message = self._channel.receive(seconds)
             except ConnectionLost:
                 raise self._gone() from None
             except Silence:
-                # Were it to wake up and answer now, each later answer would be taken for that of the next request.
+                # If it answered late, each later answer would be taken for that of the next request.
                 error = self._gone()
-                self._lost = True
-                _end(self._process)
+                self._hangs = True
+                self._kill()
                 raise error from None
             if key in message:
                 return message[key]
-            refuse_tensorflow(message, self._python)
+            require_usable_import(message, self._interpreter.python)
             if "refused" in message:
-                raise MeasurementError(message["refused"] + "; use --tfperf-worker=fresh")
+                raise MeasurementError(f"{message['refused']}; use --tfperf-worker=fresh")
             self._note_exit(message)
 
-    def _note_exit(self, message: dict[str, Any]) -> None:
+    def _note_exit(self, message: Mapping[str, Any]) -> None:
         if "exited" in message:
             self._statuses[message["exited"]] = message["status"]
 
+    def _kill(self) -> None:
+        if self._process.poll() is None:  # after it was waited for, its pid may be another process's
+            kill_group(self._process.pid)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_KILL_SECONDS)
+
     def _gone(self) -> MeasurementError:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_KILL_SECONDS)  # its connection closes before it has ended
         status = self._process.poll()
         state = "does not answer" if status is None else describe_exit(status)
         return MeasurementError(
-            f"the fork server {state}; the end of its log ({self._log}):\n{log_end(self._log)}\n"
-            "Workers can start without it: --tfperf-worker=fresh"
+            f"the fork server {state}; the end of its log ({self._log}):\n{last_lines(read_end(self._log))}\n"
+            "To start workers without it, use --tfperf-worker=fresh"
         )
-
-
-class FreshInterpreters:
-    """A new Python for each worker: slower to start, shares nothing with the one before."""
-
-    def __init__(self, python: str, listener: Listener) -> None:
-        self._python = python
-        self._listener = listener
-        self._workers: list[_Fresh] = []
-
-    def spawn(self, job: dict[str, Any]) -> _Fresh:
-        """Start an interpreter that will import TensorFlow and then work."""
-        process = _run_module(
-            self._python, "pytest_tfperf.training.process", self._listener, Path(job["log"]), json.dumps(job)
-        )
-        self._workers.append(_Fresh(process))
-        return self._workers[-1]
-
-    @property
-    def gone(self) -> bool:
-        """Never: each worker has its own."""
-        return False
-
-    def close(self) -> None:
-        """Kill what still runs."""
-        for worker in self._workers:
-            worker.end()
-        self._workers.clear()
-
-
-class _Forked:
-    def __init__(self, server: ForkServer, pid: int, number: int) -> None:
-        self._server = server
-        self._number = number
-        self.pid = pid
-
-    def exit_status(self, timeout_seconds: float) -> int | None:
-        return self._server.status_of(self._number, timeout_seconds)
-
-    def end(self) -> None:
-        if self.exit_status(0.001) is not None:
-            return
-        self._server.kill(self._number)
-        if self.exit_status(_DEATH_SECONDS) is None:
-            # The server is gone, and its workers with it, or it hangs. Nobody else kills what the worker left.
-            kill_group(self.pid)
-
-
-class _Fresh:
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        self.pid = process.pid
-
-    def exit_status(self, timeout_seconds: float) -> int | None:
-        deadline = time.monotonic() + timeout_seconds
-        while (status := self._ended()) is None and time.monotonic() < deadline:
-            time.sleep(0.005)
-        return status
-
-    def end(self) -> None:
-        if self._ended() is None:
-            kill_group(self.pid)
-            self.exit_status(_DEATH_SECONDS)
-
-    def _ended(self) -> int | None:
-        """Its exit code, None while it runs. What it left in its group is killed before it is waited for.
-
-        Until then its pid, and so its group's, is nobody else's.
-        """
-        if self._process.returncode is None:
-            with suppress(ChildProcessError):  # somebody else in this process has waited for it
-                if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-                    return None
-                kill_group(self.pid)
-            self._process.wait()
-        return self._process.returncode
 
 
 def kill_group(pid: int) -> None:
-    """SIGKILL to a process and to all that it started: TensorFlow's preemption notifier swallows SIGTERM."""
-    for kill in (os.killpg, os.kill):  # the group is missing while a worker has not yet made its own
+    """SIGKILL to a process and to its group: TensorFlow's preemption notifier swallows SIGTERM."""
+    for kill in (os.killpg, os.kill):  # a worker that has just been forked has no group of its own yet
         with suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill it and what it started, unless it has ended: its number may be a stranger's by then."""
-    if process.poll() is None:
-        kill_group(process.pid)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_DEATH_SECONDS)
-
-
-def describe_exit(status: int) -> str:
-    """An exit code in words; negative codes are signals."""
-    if status >= 0:
-        return f"exited with status {status}"
-    known = {s.value: s.name for s in signal.Signals}  # real-time signals have no names
-    name = known.get(-status, f"signal {-status}")
-    hint = {
-        signal.SIGKILL.value: "somebody's kill -9, or the kernel's out-of-memory killer: see dmesg",
-        signal.SIGSEGV.value: "a crash in native code",
-        signal.SIGABRT.value: "native code gave up",
-    }.get(-status, "")
-    return f"was ended by {name}" + (f" ({hint})" if hint else "")
-
-
-def _run_module(python: str, module: str, listener: Listener, log: Path, stdin: str = "") -> subprocess.Popen[bytes]:
-    log.parent.mkdir(parents=True, exist_ok=True)
-    environment = os.environ | {
-        "TFPERF_ADDRESS": str(listener.address),
-        "TFPERF_PARENT": str(os.getpid()),
-        # TensorFlow's start-up chatter hides the last words that matter in a log's tail.
-        "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1"),
-        "PYTHONDONTWRITEBYTECODE": os.environ.get("PYTHONDONTWRITEBYTECODE", ""),
-    }
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [python, "-P", "-c", _BOOTSTRAP, str(_PACKAGE / "__init__.py"), module],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            env=environment,
-            start_new_session=True,  # Ctrl-C in the terminal is pytest's to handle
-        )
-    assert process.stdin is not None
-    with suppress(BrokenPipeError), process.stdin:  # who reads it may have ended
-        process.stdin.write(stdin.encode())
-    return process

@@ -11,23 +11,27 @@ import json
 import secrets
 import socket
 import struct
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Self
 
 _LENGTH = struct.Struct(">I")
 _DIGEST_BYTES = 32
-_MAX_BYTES = 64 * 1024 * 1024  # a frame longer than any message of ours is noise, not a reason to allocate
+_MAX_BYTES = 64 * 1024 * 1024  # a frame longer than any message of ours is noise; no memory is allocated for it
 
-_HELLO_SECONDS = 5.0  # who calls says so at once
+_HELLO_SECONDS = 5.0  # a worker says who it is as soon as it is connected
+_ACCEPT_SECONDS = 0.2  # how often to check that the awaited process still runs
 
 
 class ConnectionLost(Exception):
-    """The other side is gone, or what arrived was not from someone who has the key."""
+    """The other end is gone, or sent a frame that is not signed with this session's key."""
 
 
 class Silence(Exception):
-    """Nothing arrived within the time that was given."""
+    """Nothing arrived within the time-out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The address that `str` wrote."""
+        """The address that `str` writes."""
         host, port, key = text.rsplit(":", 2)
         return cls(host, int(port), key)
 
@@ -55,20 +59,20 @@ class Channel:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a window's answer must not wait for a full packet
         self._socket = sock
         self._key = bytes.fromhex(key)
-        self._sent = _Counter(ours)
-        self._received = _Counter(theirs)
+        self._sent = (ours + b" %d " % number for number in count())
+        self._received = (theirs + b" %d " % number for number in count())
         self._buffer = bytearray()
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send a message of plain values.
 
         Raises:
-            ConnectionLost: nobody listens any more.
+            ConnectionLost: the other end closed.
         """
         body = json.dumps(message).encode()
         try:
             self._socket.settimeout(None)
-            self._socket.sendall(_LENGTH.pack(len(body)) + self._sent.sign(self._key, body) + body)
+            self._socket.sendall(_LENGTH.pack(len(body)) + self._signature(next(self._sent), body) + body)
         except OSError as error:
             raise ConnectionLost(str(error)) from error
 
@@ -80,14 +84,15 @@ class Channel:
             ConnectionLost: the other end closed, or the frame is not signed with the key.
         """
         head = _LENGTH.size + _DIGEST_BYTES
-        self._fill(head, timeout_seconds)
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        self._fill(head, deadline)
         (length,) = _LENGTH.unpack_from(self._buffer)
         if length > _MAX_BYTES:
             raise ConnectionLost(f"a frame of {length} bytes is not one of ours")
-        self._fill(head + length, timeout_seconds)
+        self._fill(head + length, deadline)
         signature, body = bytes(self._buffer[_LENGTH.size : head]), bytes(self._buffer[head : head + length])
         del self._buffer[: head + length]
-        if not hmac.compare_digest(signature, self._received.sign(self._key, body)):
+        if not hmac.compare_digest(signature, self._signature(next(self._received), body)):
             raise ConnectionLost("a frame that is not signed with this session's key")
         message = json.loads(body)
         if not isinstance(message, dict):
@@ -102,14 +107,17 @@ class Channel:
         """Close this end; the other one reads ConnectionLost."""
         self._socket.close()
 
-    def _fill(self, size: int, timeout_seconds: float | None) -> None:
+    def _signature(self, prefix: bytes, body: bytes) -> bytes:
+        return hmac.digest(self._key, prefix + body, "sha256")
+
+    def _fill(self, size: int, deadline: float | None) -> None:
         while len(self._buffer) < size:
             try:
-                self._socket.settimeout(timeout_seconds)
+                self._socket.settimeout(None if deadline is None else max(0.001, deadline - time.monotonic()))
                 data = self._socket.recv(65536)
+            except TimeoutError:
+                raise Silence("no message in time") from None
             except OSError as error:
-                if isinstance(error, TimeoutError) and timeout_seconds is not None:
-                    raise Silence(f"nothing within {timeout_seconds:g} s") from None
                 raise ConnectionLost(str(error)) from error
             if not data:
                 raise ConnectionLost("the other end closed the connection")
@@ -117,7 +125,7 @@ class Channel:
 
 
 class Listener:
-    """The driver's end: workers call here. Loopback unless told otherwise."""
+    """The driver's end, which workers call; on this machine's loopback interface by default."""
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         self._socket = socket.create_server((host, 0))
@@ -130,7 +138,7 @@ class Listener:
         return Address(host, port, self._key)
 
     def accept(self, timeout_seconds: float) -> Channel:
-        """The next caller's channel; who called shows only in its first message.
+        """The next caller's channel; only its first message says who it is.
 
         Raises:
             Silence: nobody called within `timeout_seconds`.
@@ -142,22 +150,34 @@ class Listener:
             raise Silence(f"nobody called within {timeout_seconds:g} s") from None
         return Channel(sock, self._key, ours=b"driver", theirs=b"worker")
 
-    def greet(self, timeout_seconds: float) -> tuple[Channel, dict[str, Any]]:
-        """The next caller's channel, and the message that says who called.
+    def wait_for(
+        self, caller: Mapping[str, Any], timeout_seconds: float, gone: Callable[[], bool] = lambda: False
+    ) -> Channel:
+        """The channel of the caller whose first message holds these items.
+
+        Other callers' connections are closed: a worker that was given up, or a caller that does not know the key or
+        sends nothing.
 
         Raises:
-            Silence: nobody called within `timeout_seconds`; or somebody who has not the key, or says nothing, and was
-                hung up on.
+            Silence: it did not call in time.
+            ConnectionLost: `gone` says that it never will.
         """
-        channel = self.accept(timeout_seconds)
-        try:
-            return channel, channel.receive(_HELLO_SECONDS)
-        except ConnectionLost as error:
-            channel.close()
-            raise Silence(f"a stranger called: {error}") from None
-        except BaseException:
-            channel.close()
-            raise
+        deadline = time.monotonic() + timeout_seconds
+        while time.monotonic() < deadline:
+            try:
+                channel = self.accept(min(timeout_seconds, _ACCEPT_SECONDS))
+            except Silence:
+                if gone():
+                    raise ConnectionLost("it ended before it called") from None
+                continue
+            with ExitStack() as undo:
+                undo.callback(channel.close)
+                with suppress(Silence, ConnectionLost):
+                    hello = channel.receive(min(timeout_seconds, _HELLO_SECONDS))
+                    if all(hello.get(name) == value for name, value in caller.items()):
+                        undo.pop_all()
+                        return channel
+        raise Silence(f"no call within {timeout_seconds:g} s")
 
     def close(self) -> None:
         """Stop listening; open channels stay."""
@@ -175,16 +195,3 @@ def connect(address: Address, timeout_seconds: float = 30) -> Channel:
     except OSError as error:
         raise ConnectionLost(f"{address.host}:{address.port}: {error}") from error
     return Channel(sock, address.key, ours=b"worker", theirs=b"driver")
-
-
-class _Counter:
-    """Signs frames of one direction with a running number."""
-
-    def __init__(self, direction: bytes) -> None:
-        self._direction = direction
-        self._number = 0
-
-    def sign(self, key: bytes, body: bytes) -> bytes:
-        text = b"%s %d " % (self._direction, self._number)
-        self._number += 1
-        return hmac.digest(key, text + body, "sha256")

@@ -187,7 +187,10 @@ def test_an_option_wins_over_the_environment_and_that_over_the_ini_file(
             "throughput.check(W.with_(input_pipeline='imagenet-only', optimizer='momentum'), on=gpu_topology.take(1))",
             "nothing trained: leave out optimizer",
         ),
-        ("throughput.check(W, on=gpu_topology.take(0))", "take(0): ask for a whole number of devices from 1"),
+        (
+            "throughput.check(W, on=gpu_topology.take(0))",
+            "take(0, nodes=1): devices must be a whole number of at least 1",
+        ),
         ("throughput.check(W, on=gpu_topology.take(1), tolerance=5)", "tolerance=5: give a fraction between 0 and 1"),
         ("throughput.check(W, on=gpu_topology.take(1), tolerance=(0.1, 0.1))", "tolerance: lower 0.1 must lie between"),
         ("throughput.check(W.with_(model='vgg'), on=gpu_topology.take(1))", "unknown model 'vgg'."),

@@ -30,16 +30,16 @@ TESTS = """
 SLOW_DRIVER = """
     import time
     from pytest_tfperf.bench import windows
-    from pytest_tfperf.reports.live import LiveLine
+    from pytest_tfperf.reports.progress_line import ProgressLine
 
     windows.LEAST_WINDOWS, windows.WINDOW_SECONDS = 5, 1.0
-    shown = LiveLine.window
+    shown = ProgressLine.window
 
     def window(self, *arguments):
         time.sleep(0.4)
         shown(self, *arguments)
 
-    LiveLine.window = window
+    ProgressLine.window = window
 """
 
 

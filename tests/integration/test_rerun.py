@@ -6,7 +6,6 @@ import shlex
 
 import pytest
 
-from pytest_tfperf.reports.commands import rerun
 from pytest_tfperf.settings import Settings
 
 CALLS = {
@@ -26,14 +25,12 @@ def test_a_command_finds_its_test_from_a_subfolder(
     tests = "def test_is(throughput): pass\ndef it_is(throughput): pass"
     pytester.mkdir("perf_tests").joinpath("test_y.py").write_text(tests)
     monkeypatch.chdir(pytester.path / "perf_tests")
-    again = Settings.from_config(pytester.parseconfig(*arguments)).again
-    command = shlex.split(rerun(f"perf_tests/test_y.py::{name}", again))
+    rerun = Settings.from_config(pytester.parseconfig(*arguments)).rerun
+    command = shlex.split(rerun.of(f"perf_tests/test_y.py::{name}"))
     pytester.runpytest(*command[1:]).assert_outcomes(passed=1)
 
 
 def test_what_is_of_one_session_only_is_not_repeated(pytester: pytest.Pytester) -> None:
     config = pytester.parseconfig("-o", "tfperf_strict=true", "-o", "tfperf_machine=box")
-    assert (
-        rerun("test_y.py::test_x", Settings.from_config(config).again)
-        == "pytest test_y.py::test_x -o tfperf_machine=box"
-    )
+    rerun = Settings.from_config(config).rerun
+    assert rerun.of("test_y.py::test_x") == "pytest test_y.py::test_x -o tfperf_machine=box"

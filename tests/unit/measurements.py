@@ -1,4 +1,4 @@
-"""Measurements made by hand: attempts, throughputs, baselines and records with chosen figures."""
+"""Builders for tests: runs, throughputs, baselines, verdicts, measurements and comparisons with chosen figures."""
 
 from __future__ import annotations
 
@@ -7,26 +7,41 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.comparison import Comparison, How, Measured
+from pytest_tfperf.core.comparison import ComparedSide, Comparison, Interleaving
+from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.run import Run, Trial, Window
+from pytest_tfperf.core.noise import Noise
+from pytest_tfperf.core.run import Pair, Run, Window
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
 
 WORKLOAD = Workload(model="resnet50", batch_size=64)
 KEY = Key(WORKLOAD.id, "1x8")
+TEST = "perf_tests/test_a.py::test_b[1]"
+NOISE = Noise(between_runs=0.012, degrees_of_freedom=36, rows=9)
+BUSY = Disturbance(DisturbanceKind.OTHER_PROCESSES, "other processes used 43 % of 2 cores, most of it make (pid 4711)")
 
 
-def attempt(seconds: Sequence[float], images_per_step: int = 64, **more: Any) -> Run:
-    """One step a window."""
+def run(seconds: Sequence[float] = (0.064,), images_per_step: int = 64, **more: Any) -> Run:
+    """A run whose windows took these seconds, one step each."""
     return Run(tuple(Window(1, s) for s in seconds), images_per_step, **more)
+
+
+def run_at(images_per_sec: float, **more: Any) -> Run:
+    """A run of five windows at this throughput."""
+    return run([64 / images_per_sec] * 5, **more)
+
+
+def pair(change: float, **more: Any) -> Pair:
+    """An interleaved pair, b at 1 + change times the 1,000 images/s of a; `more` is of b."""
+    return Pair(run_at(1000.0), run_at(1000.0 * (1 + change), **more), math.log1p(change), 0.001)
 
 
 def throughput(*images_per_sec: float, error: float = 0.001, **more: Any) -> Throughput:
     """Fresh runs of these values, each known to within `error`; an interval of 0.5 % on either side."""
     runs = tuple(RunValue(math.log(rate), error, 100) for rate in images_per_sec)
-    centre = math.exp(hodges_lehmann([run.log_rate for run in runs]))
+    centre = math.exp(hodges_lehmann([value.log_rate for value in runs]))
     given: dict[str, Any] = {
         "images_per_sec": centre,
         "low": centre * 0.995,
@@ -42,19 +57,35 @@ def throughput(*images_per_sec: float, error: float = 0.001, **more: Any) -> Thr
 
 
 def baseline(reference: float = 1000.0, **more: Any) -> Baseline:
-    """Five measured runs that differed by 1 %."""
-    given: dict[str, Any] = {"machine": "box", "key": KEY, "reference": reference, "runs": 5, "spread": 0.01}
+    """Five measured runs with a between-run standard deviation of 1 %."""
+    given: dict[str, Any] = {"machine": "box", "key": KEY, "reference": reference, "runs": 5, "between_runs": 0.01}
     return Baseline(**given | more)
 
 
-def record(now: Throughput | None = None, **more: Any) -> Measurement:
+def verdict(outcome: Outcome = Outcome.PASS, change: float = 0.0, **more: Any) -> Verdict:
+    """A verdict with a tolerance of 5 %, on a throughput that differs from a baseline of 1,000 by this fraction."""
     given: dict[str, Any] = {
-        "test": "perf_tests/test_a.py::test_b[1]",
+        "outcome": outcome,
+        "reason": Reason.WITHIN_TOLERANCE,
+        "baseline": baseline(),
+        "change": change,
+        "tolerance": Tolerance(-0.05, 0.05),
+        "threshold": 0.05,
+        "min_detectable_slowdown": 0.087,
+        "noise": NOISE,
+    }
+    return Verdict(**given | more)
+
+
+def measurement(now: Throughput | None = None, **more: Any) -> Measurement:
+    """One run at 1,000 images/s, not judged."""
+    given: dict[str, Any] = {
+        "test": TEST,
         "workload": WORKLOAD,
         "topology": "1x8",
         "machine": "box",
         "devices": "8x Tesla P100",
-        "trial": Trial((attempt([0.064]),)),
+        "runs": (run(),),
         "throughput": now or throughput(1000.0),
         "time": "2026-01-02T03:04:05+00:00",
         "seconds": 12.0,
@@ -65,17 +96,17 @@ def record(now: Throughput | None = None, **more: Any) -> Measurement:
 def comparison(**more: Any) -> Comparison:
     """Three pairs, b 10 % slower under a newer TensorFlow."""
     given: dict[str, Any] = {
-        "test": "perf_tests/test_a.py::test_b[1]",
-        "a": Measured(workload=WORKLOAD, throughput=throughput(1000.0), environment={"tensorflow": "2.16.2"}),
-        "b": Measured(workload=WORKLOAD, throughput=throughput(900.0), environment={"tensorflow": "2.21.0"}),
-        "log_ratios": (-0.1, -0.11, -0.105),
+        "test": TEST,
+        "a": ComparedSide(workload=WORKLOAD, throughput=throughput(1000.0), environment={"tensorflow": "2.16.2"}),
+        "b": ComparedSide(workload=WORKLOAD, throughput=throughput(900.0), environment={"tensorflow": "2.21.0"}),
+        "pairs": (pair(-0.1), pair(-0.104), pair(-0.096)),
         "ratio": 0.9,
         "low": 0.89,
         "high": 0.91,
         "outcome": Outcome.REGRESSED,
         "reason": "slower by more than the tolerance in 3 fresh pairs",
         "tolerance": Tolerance(),
-        "how": How.TURNS,
+        "interleaving": Interleaving.WINDOWS,
         "machine": "box",
         "devices": "8x Tesla P100",
         "topology": "1x8",

@@ -1,4 +1,4 @@
-"""What the session knows of its tests and its machine, before and after they run."""
+"""What a session finds out before its first test, and what it says after its last."""
 
 from __future__ import annotations
 
@@ -8,146 +8,182 @@ from typing import Any
 
 import pytest
 from machines import load
-from measurements import baseline, comparison, record
+from measurements import baseline, measurement, run_at, throughput, verdict
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
+from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Outcome, Verdict
-from pytest_tfperf.errors import BaselineError, NotEnoughDevices, TfperfError
-from pytest_tfperf.reports.live import LiveLine
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.errors import BaselineError, NoBaseline, NoData, NotEnoughDevices, TfperfError
+from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.session import Session
 from pytest_tfperf.settings import Settings, Update
 from pytest_tfperf.stores.baselines import BaselineStore
 
-MARKS = {"for_cpus": (True, False), "for_gpus": (False, True), "for_both": (True, True), "unmarked": (False, False)}
+TESTS = [
+    SelectedTest(id="for_cpus", cpu=True),
+    SelectedTest(id="for_gpus", gpu=True),
+    SelectedTest(id="for_both", cpu=True, gpu=True),
+    SelectedTest(id="unmarked"),
+    SelectedTest(id="reads_data", cpu=True, reads_data=True),
+    SelectedTest(id="faulty", cpu=True, faults=("batch_size=0",)),
+]
 NO_GPU = load("no-gpu")
 SEVEN = "needs 8 equal GPUs, and this machine has 7"
 
 
 def session(folder: Path, topology: Topology = NO_GPU, **settings: Any) -> Session:
-    """Of the tests in `MARKS`."""
     given = {"root": folder, "dir": folder / "dir", "baselines": folder / "baselines"}
-    made = Session(Settings(**given | settings), LiveLine())
-    made.topology = topology  # else it asks the machine at hand
-    made.tests, made.marks = list(MARKS), dict(MARKS)
+    made = Session(Settings(**given | settings), ProgressLine())
+    made.topology = topology  # instead of asking the machine at hand
+    made.select(TESTS)
     return made
 
 
 # Which tests can run
 
 
-def test_without_gpus_tests_for_gpus_alone_are_left_out(tmp_path: Path) -> None:
-    assert session(tmp_path).runnable == ["for_cpus", "for_both", "unmarked"]
-
-
-def test_with_gpus_every_test_can_run(tmp_path: Path) -> None:
-    assert session(tmp_path, load("h200")).runnable == list(MARKS)
+@pytest.mark.parametrize(
+    ("has_gpus", "has_data", "runnable"),
+    [
+        (False, False, ["for_cpus", "for_both", "unmarked"]),
+        (True, False, ["for_cpus", "for_gpus", "for_both", "unmarked"]),
+        (False, True, ["for_cpus", "for_both", "unmarked", "reads_data"]),
+    ],
+)
+def test_tests_that_lack_gpus_or_data_or_are_faulty_are_left_out(
+    has_gpus: bool, has_data: bool, runnable: list[str]
+) -> None:
+    found = Selection(TESTS).runnable(has_gpus=has_gpus, has_data=has_data)
+    assert [test.id for test in found] == runnable
 
 
 def test_only_what_can_run_is_announced(tmp_path: Path) -> None:
-    assert ", 3 throughput tests, " in session(tmp_path).before()[0]
+    assert ", 3 throughput tests, " in session(tmp_path).header()[0]
 
 
-def test_only_what_can_run_shares_the_false_alarms(tmp_path: Path) -> None:
-    assert session(tmp_path).bench.sharing == 3
+def test_faulty_parameters_are_listed_before_the_first_test(tmp_path: Path) -> None:
+    assert any("faulty: batch_size=0" in line for line in session(tmp_path).header())
 
 
-# GPUs that are gone
+# When a skip is an error
 
 
-def lost(folder: Path, *, name: str = "box", wanted: int = 8, **row: Any) -> str:
-    """Said of a test that wants so many GPUs, where the named machine's file has a measured row of eight."""
+def missing(folder: Path, *, name: str = "box", wanted: int = 8, **row: Any) -> str:
+    """What is said of a test that wants so many GPUs, where the named machine's file has a measured row of eight."""
     known: Baseline = baseline(**{"gpu": "Tesla P100"} | row)
     BaselineStore(folder / "baselines", published=None).update(known.machine, {known.key: known})
-    return session(folder, machine=name).fault(NotEnoughDevices(SEVEN, wanted=wanted))
+    return session(folder, machine=name).why_missing_is_an_error(NotEnoughDevices(SEVEN, wanted=wanted))
 
 
-def test_gpus_that_a_named_machine_was_measured_on_are_missed(tmp_path: Path) -> None:
-    assert lost(tmp_path) == f"{SEVEN}. Its baselines were measured on 8 GPUs: one is missing"
+def test_gpus_that_a_named_machine_was_measured_on_are_missing(tmp_path: Path) -> None:
+    assert missing(tmp_path) == f"{SEVEN}. Its baselines were measured on 8 GPUs: one is missing"
 
 
-def test_gpus_of_a_driver_that_fails_are_missed(tmp_path: Path) -> None:
-    broken = replace(NO_GPU, driver_fault=True)
-    assert session(tmp_path, broken).fault(NotEnoughDevices(SEVEN, wanted=8)).startswith(f"{SEVEN}. A driver is")
+def test_gpus_of_a_driver_that_fails_are_missing(tmp_path: Path) -> None:
+    broken = session(tmp_path, replace(NO_GPU, driver_fault=True))
+    assert broken.why_missing_is_an_error(NotEnoughDevices(SEVEN, wanted=8)).startswith(f"{SEVEN}. A driver is")
 
 
-def test_more_gpus_than_it_was_ever_measured_on_are_not_missed(tmp_path: Path) -> None:
-    assert lost(tmp_path, wanted=16) == ""
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param({"wanted": 16}, id="more than it ever had"),
+        pytest.param({"name": ""}, id="a machine without a name: with one GPU less it is another machine"),
+        pytest.param({"gpu": ""}, id="rows of virtual CPU devices"),
+        pytest.param({"provenance": Provenance.PUBLISHED, "source": "a document"}, id="a document's rows"),
+        pytest.param({"wanted": 0}, id="something else is missing"),
+    ],
+)
+def test_other_tests_that_lack_gpus_may_skip(tmp_path: Path, known: dict[str, Any]) -> None:
+    assert missing(tmp_path, **known) == ""
 
 
-def test_a_machine_without_a_name_misses_nothing(tmp_path: Path) -> None:
-    """Its key counts its GPUs: with one less it is another machine."""
-    assert lost(tmp_path, name="") == ""
+def test_missing_data_is_an_error_and_a_missing_baseline_is_none(tmp_path: Path) -> None:
+    made = session(tmp_path)
+    assert (made.why_missing_is_an_error(NoData("no data")), made.why_missing_is_an_error(NoBaseline("none"))) == (
+        "no data",
+        "",
+    )
 
 
-def test_rows_of_as_many_virtual_cpu_devices_had_no_gpus(tmp_path: Path) -> None:
-    assert lost(tmp_path, gpu="") == ""
+# Files
 
 
-def test_a_documents_rows_are_no_proof_of_gpus(tmp_path: Path) -> None:
-    assert lost(tmp_path, provenance=Provenance.PUBLISHED, source="a document") == ""
-
-
-def test_a_want_of_another_kind_is_no_loss(tmp_path: Path) -> None:
-    assert lost(tmp_path, wanted=0) == ""
-
-
-# Before and after
-
-
-def test_a_history_that_can_not_be_used_is_found_out_before_the_first_test(tmp_path: Path) -> None:
+def test_a_history_that_cannot_be_used_is_found_out_before_the_first_test(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(TfperfError, match="the history can't be used"):
-        session(tmp_path, dir=tmp_path / "file").check()
+        session(tmp_path, dir=tmp_path / "file").check_stores()
 
 
-def broken(folder: Path, machine: str, **settings: Any) -> Session:
-    """Of `box`, where this machine's file is no file of baselines."""
+def with_broken_file(folder: Path, machine: str, **settings: Any) -> Session:
+    """A session of the machine "box", where `machine`'s file is no file of baselines."""
     (folder / "baselines").mkdir()
     (folder / "baselines" / f"{machine}.csv").write_text("garbage\n")
     return session(folder, NO_GPU.named("box"), **settings)
 
 
-OWN_IS_BROKEN = r"box\.csv, line 1: "
-
-
 @pytest.mark.parametrize("settings", [{}, {"update_baselines": Update.ALL}, {"smoke": True}], ids=str)
 def test_this_machines_broken_file_is_refused_before_the_first_test(tmp_path: Path, settings: dict[str, Any]) -> None:
-    with pytest.raises(BaselineError, match=OWN_IS_BROKEN):
-        broken(tmp_path, "box", **settings).check()
+    with pytest.raises(BaselineError, match=r"box\.csv, line 1: "):
+        with_broken_file(tmp_path, "box", **settings).check_stores()
 
 
 def test_a_comparison_with_another_python_needs_no_baselines(tmp_path: Path) -> None:
-    broken(tmp_path, "box", against=Path("python")).check()
+    with_broken_file(tmp_path, "box", against=Path("python")).check_stores()
 
 
-def test_coverage_counts_every_row_and_refuses_a_file_that_is_broken(tmp_path: Path) -> None:
-    with pytest.raises(BaselineError, match=OWN_IS_BROKEN):
-        broken(tmp_path, "box", coverage=True).prepare()
+def test_another_machines_broken_file_is_mentioned_before_the_first_test(tmp_path: Path) -> None:
+    made = with_broken_file(tmp_path, "dgx2")
+    made.check_stores()
+    said = [line for line in made.header() if "dgx2.csv" in line]
+    assert len(said) == 1
 
 
-def test_another_machines_broken_file_is_told_once_before_the_first_test(tmp_path: Path) -> None:
-    made = broken(tmp_path, "dgx2")
-    made.check()
-    (said,) = made.before()[1:]
-    assert said.startswith(f"tfperf: passed over, as another machine's: {tmp_path}/baselines/dgx2.csv, line 1: ")
+@pytest.mark.parametrize("provenance", list(Provenance))
+def test_bounds_that_someone_wrote_into_a_measured_row_are_kept(tmp_path: Path, provenance: Provenance) -> None:
+    store = BaselineStore(tmp_path / "baselines", published=None)
+    old = baseline(lower=-0.1, upper=0.3, provenance=provenance, source="a document")
+    store.update(old.machine, {old.key: old})
+    five_runs = tuple(run_at(rate) for rate in (100.0, 101.0, 99.0, 100.5, 99.5))
+    session(tmp_path).record(measurement(throughput(100.0, 101.0, 99.0, 100.5, 99.5), runs=five_runs))
+    row = BaselineStore(tmp_path / "baselines", published=None).load("box")[old.key]
+    expected = (-0.1, 0.3) if provenance is Provenance.MEASURED else (None, None)
+    assert (row.lower, row.upper) == expected
 
 
-def test_what_could_not_be_measured_is_not_called_in_doubt(tmp_path: Path) -> None:
+# What it says at the end
+
+
+def test_what_could_not_be_measured_is_not_listed_as_in_doubt(tmp_path: Path) -> None:
     made = session(tmp_path)
-    doubtful = Verdict(outcome=Outcome.INCONCLUSIVE, baseline=baseline(), change=-0.13)
-    made.deferred = {"for_cpus": [record(test="for_cpus", verdict=doubtful)]}
-    made.not_measured = [("for_cpus", "the worker died")]
+    made.queue.begin("for_cpus")
+    doubt = measurement(test="for_cpus", verdict=verdict(Outcome.INCONCLUSIVE, -0.13, runs_wanted=3))
+    made.queue.keep("for_cpus", 0, doubt)
+    made.note_not_measured("for_cpus", "the worker died")
     assert made.summary(skips=False) == ["not measured: for_cpus: the worker died"]
 
 
-def test_a_history_that_can_not_be_written_costs_no_comparison(tmp_path: Path) -> None:
+def test_a_history_that_could_not_be_written_is_mentioned(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     made = session(tmp_path, dir=tmp_path / "file")
-    made.keep(comparison())
+    made.queue.begin("for_cpus")
+    made.queue.keep("for_cpus", 0, measurement(test="for_cpus"))
     assert made.summary(skips=False)[-1].startswith("not in the history: ")
 
 
-def test_a_smoke_runs_comparison_is_not_kept(tmp_path: Path) -> None:
-    session(tmp_path, smoke=True).keep(comparison())
+def test_a_smoke_run_keeps_no_history(tmp_path: Path) -> None:
+    made = session(tmp_path, smoke=True)
+    made.queue.begin("for_cpus")
+    made.queue.keep("for_cpus", 0, measurement(test="for_cpus"))
     assert not (tmp_path / "dir").exists()
+
+
+def test_the_nightly_gate_that_measured_nothing_is_not_green(tmp_path: Path) -> None:
+    assert session(tmp_path, require_baseline=True).exit_status(0, failures=0) == 6
+
+
+def test_faulty_parameters_fail_a_collection_that_runs_nothing(tmp_path: Path) -> None:
+    made = Session(Settings(root=tmp_path, dir=tmp_path), ProgressLine(), collects_only=True)
+    made.select(TESTS)
+    assert made.exit_status(0, failures=0) == 4

@@ -1,0 +1,54 @@
+"""The two verdicts on a whole session: the software and the machine, kept apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_tfperf.core.verdict import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftwareVerdict:
+    """The current environment against the reference environment, over the sentinel tests of a session.
+
+    Args:
+        outcome: REGRESSED, INCONCLUSIVE or PASS.
+        change: the middle over the sentinels, as a fraction, -0.03 for 3 % slower.
+        low, high: its 95 % confidence interval.
+        threshold: the slowdown, a positive fraction, from which the session fails; None where any drop is accepted.
+        tests: sentinels that have pairs.
+        pairs: interleaved pairs over all of them.
+        pairs_wanted: pairs that each sentinel needs in all; 0 when decided.
+    """
+
+    outcome: Outcome
+    change: float
+    low: float
+    high: float
+    threshold: float | None
+    tests: int
+    pairs: int
+    pairs_wanted: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineVerdict:
+    """How far the machine moved since its baselines were recorded; one for a session.
+
+    Args:
+        outcome: PASS, REGRESSED, IMPROVED, or INCONCLUSIVE where too few tests show it.
+        change: the middle over tests, as a fraction, -0.08 for 8 % slower.
+        low, high: its 95 % confidence interval.
+        threshold: the slowdown, a positive fraction, from which the session fails.
+        tests: tests that it rests on.
+        software_change: how far the current environment lies from the reference environment, as a fraction; None where
+            no interleaved pair shows it: without a reference environment `change` holds the software's share as well.
+    """
+
+    outcome: Outcome
+    change: float
+    low: float
+    high: float
+    threshold: float
+    tests: int
+    software_change: float | None = None

@@ -1,0 +1,189 @@
+"""What the host did between two polls: CPU time of ours and of others, steal, swapping, load, clock, memory."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import psutil
+
+from pytest_tfperf.core.telemetry import Telemetry
+from pytest_tfperf.hardware.host import cpu_quota
+
+T = TypeVar("T")
+
+_MOST_NAMED = 5  # processes in one poll
+
+
+class CpuSeconds(NamedTuple):
+    """Since boot, summed over the CPUs that we may run on."""
+
+    busy: float
+    idle: float
+    stolen: float
+
+
+class ProcessSeconds(NamedTuple):
+    """CPU time of a process, and of its children that ended and that it waited for."""
+
+    own: float
+    reaped: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """The kernel's counters at one moment.
+
+    Args:
+        monotonic_seconds: when they were read.
+        cpu: None where the kernel does not report it.
+        swapped_bytes: in and out of swap since boot, of the whole machine; None where the kernel does not report it.
+        processes: by pid, every process that we may see.
+        ours: pids of this process and of all that it started.
+    """
+
+    monotonic_seconds: float
+    cpu: CpuSeconds | None = None
+    swapped_bytes: int | None = None
+    processes: Mapping[int, ProcessSeconds]
+    ours: frozenset[int]
+
+
+class HostUsage:
+    """Polls the host; each poll covers the time since the one before.
+
+    Args:
+        root: pid of the process that counts as ours with all that it started; None: this process.
+    """
+
+    def __init__(self, root: int | None = None) -> None:
+        self._root = os.getpid() if root is None else root
+        self._cpus = frozenset(os.sched_getaffinity(0))
+        self._quota = cpu_quota()
+        self._last = read_counters(self._cpus, our_processes(self._root))
+
+    def poll(self) -> Telemetry:
+        """The host since the last poll, without GPUs."""
+        before = self._last
+        self._last = read_counters(self._cpus, our_processes(self._root, before.ours))
+        return usage_between(before, self._last, len(self._cpus), self._quota)
+
+    def other_process(self, pid: int) -> str:
+        """The name of a process that is not ours; "" for ours, and for one that we cannot see."""
+        return "" if pid in self._last.ours else process_name(pid)
+
+
+def usage_between(before: Counters, after: Counters, cpus: int, quota: float | None = None) -> Telemetry:
+    """What happened between two readings, with the present load, clock and memory.
+
+    Args:
+        before, after: the readings.
+        cpus: CPUs that we may run on.
+        quota: the cores' worth of time that we may use of them; None for all.
+    """
+    seconds = max(after.monotonic_seconds - before.monotonic_seconds, 1e-3)
+    usable = min(cpus, quota or cpus)
+    others = idle = stolen = swapped = None
+    if before.cpu is not None and after.cpu is not None:
+        # Under a quota, others take from us only what is beyond the cores that we may not use.
+        beyond_quota = seconds * (cpus - usable)
+        used = after.cpu.busy - before.cpu.busy - our_cpu_seconds(before, after) - beyond_quota
+        counted = (used, after.cpu.idle - before.cpu.idle, after.cpu.stolen - before.cpu.stolen)
+        # Counters are read one after the other, and the kernel's idle count has been seen to step back.
+        others, idle, stolen = (min(1.0, max(0.0, count / (seconds * usable))) for count in counted)
+    if before.swapped_bytes is not None and after.swapped_bytes is not None:
+        swapped = (after.swapped_bytes - before.swapped_bytes) / seconds
+    grown = {pid: _grown(before, after, pid) for pid in after.processes.keys() - after.ours}
+    busiest = [pid for pid in sorted(grown, key=lambda pid: -grown[pid])[:_MOST_NAMED] if grown[pid] > 0]
+    return Telemetry(
+        seconds=seconds,
+        usable_cores=max(1, math.ceil(usable)),
+        load_average_mean=known(lambda: os.getloadavg()[0]),
+        cpu_mhz_median=known(lambda: psutil.cpu_freq().current) or None,
+        other_cpu_fraction_mean=others,
+        idle_fraction_mean=idle,
+        steal_fraction_mean=stolen,
+        swap_bytes_per_sec_mean=swapped,
+        memory_available_bytes_min=known(lambda: psutil.virtual_memory().available),
+        other_processes={name: grown[pid] / (seconds * usable) for pid in busiest if (name := process_name(pid))},
+    )
+
+
+def our_cpu_seconds(before: Counters, after: Counters) -> float:
+    """CPU time that we used: the growth of our sum, which holds when a child ends and its parent waits for it.
+
+    A child that nobody waited for takes its time out of the sum; the growth of the others is then the better estimate.
+    """
+
+    def total(counters: Counters) -> float:
+        return sum(sum(seconds) for pid, seconds in counters.processes.items() if pid in counters.ours)
+
+    survivors = after.ours & after.processes.keys() & before.processes.keys()
+    return max(total(after) - total(before), sum(_grown(before, after, pid) for pid in survivors))
+
+
+def _grown(before: Counters, after: Counters, pid: int) -> float:
+    """CPU seconds that a process used; one that is new counts from its start."""
+    return after.processes[pid].own - before.processes.get(pid, ProcessSeconds(0.0)).own
+
+
+def read_counters(cpus: Collection[int], ours: frozenset[int]) -> Counters:
+    """The counters now; takes about 0.02 ms for each process on the machine."""
+    monotonic_seconds = time.monotonic()
+    times = psutil.cpu_times(percpu=True)
+    # A container's /proc/stat may number its CPUs anew: then all that it shows are ours.
+    times = [times[cpu] for cpu in cpus if cpu < len(times)] or times
+    processes = {}
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            used = process.cpu_times()
+            processes[process.pid] = ProcessSeconds(used.user + used.system, used.children_user + used.children_system)
+    cpu = CpuSeconds(
+        busy=sum(one.user + one.nice + one.system + one.irq + one.softirq for one in times),
+        idle=sum(one.idle + one.iowait for one in times),
+        stolen=sum(one.steal for one in times),
+    )
+    swap = known(psutil.swap_memory)
+    return Counters(
+        monotonic_seconds=monotonic_seconds,
+        cpu=cpu if any(cpu) else None,  # gVisor, for one, writes zeros
+        swapped_bytes=None if swap is None else swap.sin + swap.sout,
+        processes=processes,
+        ours=ours,
+    )
+
+
+def our_processes(root: int, earlier: Collection[int] = ()) -> frozenset[int]:
+    """Pids of `root`, of all that it started, and of all in a session that one of these leads.
+
+    An orphan has lost its parent, but not its session; and what was ours `earlier` stays ours.
+    """
+    ours = {root, *earlier}
+    with suppress(psutil.Error):
+        ours |= {child.pid for child in psutil.Process(root).children(recursive=True)}
+    for pid in psutil.pids():
+        with suppress(OSError):
+            if os.getsid(pid) in ours:
+                ours.add(pid)
+    return frozenset(ours)
+
+
+def process_name(pid: int) -> str:
+    """ "python (pid 4711)"; "" where there is no such process that we may see."""
+    try:
+        return f"{psutil.Process(pid).name()} (pid {pid})"
+    except psutil.Error:
+        return ""
+
+
+def known(read: Callable[[], T]) -> T | None:
+    """What `read` returns; None where this kernel or container does not report it, of which psutil may warn."""
+    try:
+        return read()
+    except (OSError, NotImplementedError, AttributeError, RuntimeWarning):
+        return None

@@ -1,0 +1,167 @@
+"""How a suspected slowdown is confirmed: in fresh pairs with the reference environment, or in fresh runs."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pytest_tfperf.core.noise import Noise
+from pytest_tfperf.core.run import Pair
+from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
+from pytest_tfperf.core.verdict import Rule
+from pytest_tfperf.judging.common_drift import CommonDrift
+from pytest_tfperf.judging.session_variance import GRID, LearntReference, SessionVariance
+from pytest_tfperf.judging.thresholds import explained_by_noise, suspicion
+
+PAIR_STAGES = (2, 4, 8, 12)
+"""Pairs after which a suspect may be cleared; the last stage decides."""
+
+RUN_STAGES = (1, 3, 8)
+"""The same in runs, where there is no reference environment."""
+
+PAIRS_THAT_AGREE = 9 / 12
+RUNS_THAT_AGREE = 7 / 8
+"""The share that must show at least half of the threshold: a few slow workers fail nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """The changes so far, and what they are held against; all in natural logarithms of throughput.
+
+    Args:
+        rule: which of the two rules.
+        changes: of each pair, current environment against reference environment; of each run, against the baseline.
+        stages: counts at which it may be cleared; the last one decides.
+        agreement: the share of changes that must show at least half of the threshold.
+        accepted: the slowdown that the tolerance accepts.
+        own_variance: of one change, by what differs from run to run.
+        own_variance_today: the same, or more where today's windows are more restless than the baseline's runs were. It
+            widens the threshold, never the suspicion.
+        shared_variance: what all changes share, because they are held against one baseline.
+        session_variances, weights: what sessions add to that, as far as it is known: a mixture.
+        degrees_of_freedom: how well the noise is known.
+        tests: among how many tests the session's false alarms are shared.
+    """
+
+    rule: Rule
+    changes: tuple[float, ...]
+    stages: tuple[int, ...]
+    agreement: float
+    accepted: float
+    own_variance: float
+    own_variance_today: float
+    shared_variance: float
+    session_variances: tuple[float, ...]
+    weights: tuple[float, ...]
+    degrees_of_freedom: float
+    tests: int
+
+    @property
+    def middle(self) -> float:
+        """The Hodges-Lehmann median of the changes."""
+        return hodges_lehmann(self.changes)
+
+    @property
+    def next_stage(self) -> int:
+        """The count that is wanted next; 0 at the last stage."""
+        return next((stage for stage in self.stages if stage > len(self.changes)), 0)
+
+    @property
+    def is_cleared(self) -> bool:
+        """Whether a stage is reached that does not show the slowdown."""
+        count = len(self.changes)
+        return count in self.stages and self.middle >= -self.suspicion(count)
+
+    def suspicion(self, count: int) -> float:
+        """The slowdown from which the middle of so many changes is suspected."""
+        return suspicion(self.accepted, math.sqrt(self.own_variance / count + self.shared_variance))
+
+    def threshold(self, false_alarms: float) -> float:
+        """The slowdown beyond the tolerance, and beyond what noise exceeds in a share `false_alarms` of sessions."""
+        fixed = self.own_variance_today / self._last + self.shared_variance
+        errors = [math.sqrt(fixed + variance) for variance in self.session_variances]
+        share = false_alarms / max(self.tests, 1)
+        return max(self.accepted, explained_by_noise(errors, self.weights, self.degrees_of_freedom, share))
+
+    def shows(self, false_alarms: float) -> bool:
+        """Whether the middle is beyond the threshold, and enough changes are beyond half of it."""
+        threshold = self.threshold(false_alarms)
+        showing = sum(change < -threshold / 2 for change in self.changes)
+        return self.middle < -threshold and showing >= math.ceil(self.agreement * len(self.changes))
+
+    def error(self, count: int) -> float:
+        """The standard error of the middle of so many changes, with what sessions add."""
+        sessions = math.fsum(w * v for w, v in zip(self.weights, self.session_variances, strict=True))
+        return math.sqrt(self.own_variance / count + self.shared_variance + sessions)
+
+    @property
+    def decision_error(self) -> float:
+        """The standard error of the middle at the last stage."""
+        return self.error(self._last)
+
+    @property
+    def _last(self) -> int:
+        return max(self.stages[-1], len(self.changes), 1)
+
+
+def by_pairs(
+    pairs: Sequence[Pair], noise: Noise, accepted: float, *, suspects: int, can_have_more: bool = True
+) -> Confirmation:
+    """Rule 1: the ratios of today's pairs, which neither the baseline nor the machine's drift has a part in."""
+    own = 2 * noise.between_runs**2
+    return Confirmation(
+        rule=Rule.REFERENCE_ENVIRONMENT,
+        changes=tuple(pair.log_ratio for pair in pairs),
+        stages=PAIR_STAGES if can_have_more else tuple(min(stage, len(pairs)) for stage in PAIR_STAGES),
+        agreement=PAIRS_THAT_AGREE,
+        accepted=accepted,
+        own_variance=own,
+        own_variance_today=max(own, _mean_square(pair.error for pair in pairs)),
+        shared_variance=0.0,
+        session_variances=(0.0,),
+        weights=(1.0,),
+        degrees_of_freedom=noise.degrees_of_freedom,
+        tests=suspects,
+    )
+
+
+def by_runs(
+    runs: Sequence[RunValue],
+    changes: Sequence[float],
+    noise: Noise,
+    accepted: float,
+    *,
+    learnt: LearntReference,
+    drift: CommonDrift,
+    variance: SessionVariance,
+    tests: int,
+    max_runs: int | None,
+) -> Confirmation:
+    """Rule 2: the runs' changes against the baseline, with all that may have moved the baseline in the meantime."""
+    own = noise.between_runs**2
+    shared = own * learnt.runs_variance
+    # The drift is a median over the tests' first runs, so its own error is pi / 2 of a mean's variance.
+    of_drift = math.pi / 2 / drift.tests if drift.is_known else 0.0
+    sessions = [(1 + learnt.sessions_variance) * sigma**2 + of_drift * (own + shared + 2 * sigma**2) for sigma in GRID]
+    return Confirmation(
+        rule=Rule.BASELINE,
+        changes=tuple(changes),
+        stages=RUN_STAGES if max_runs is None else tuple(min(stage, max_runs) for stage in RUN_STAGES),
+        agreement=RUNS_THAT_AGREE,
+        accepted=accepted,
+        own_variance=own,
+        own_variance_today=max(own, _mean_square(run.error for run in runs)),
+        shared_variance=shared,
+        session_variances=tuple(sessions),
+        weights=variance.weights,
+        degrees_of_freedom=noise.degrees_of_freedom,
+        tests=tests,
+    )
+
+
+def _mean_square(errors: Iterable[float]) -> float:
+    """0 where no run has enough windows to tell its error."""
+    known = [error**2 for error in errors if math.isfinite(error)]
+    return statistics.fmean(known) if known else 0.0

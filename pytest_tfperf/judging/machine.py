@@ -1,0 +1,175 @@
+"""The verdicts on a whole session: has the software become slower, has the machine.
+
+A drift common to all tests is taken out of each test's verdict, so it needs verdicts of its own. Some tests, the
+sentinels, are measured in pairs with the reference environment even if none is suspected. The pairs' ratios are the
+software's doing. The reference environment's runs against their committed baselines are the machine's.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.noise import Noise
+from pytest_tfperf.core.run import Pair
+from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
+from pytest_tfperf.core.throughput import hodges_lehmann, run_value
+from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.judging.common_drift import CommonDrift
+from pytest_tfperf.judging.thresholds import (
+    DOUBTS,
+    FALSE_ALARMS,
+    accepted_rise,
+    accepted_slowdown,
+    quantile,
+    reference_variance,
+    suspicion,
+)
+
+SENTINELS = 4
+"""Tests that are measured in pairs for the session's own verdicts."""
+
+SENTINEL_STAGES = (1, 2, 4)
+"""Pairs of each sentinel after which the software may be cleared; the last stage decides."""
+
+SENTINELS_FROM = 0.01
+"""The common drift, either way, from which it is worth the time to tell the software from the machine."""
+
+MACHINE_TOLERANCE = Tolerance(-0.05, 0.05)
+"""Sessions on a quiet machine differ by 1 %, and so did the one in which the baselines were recorded."""
+
+_EFFICIENCY = 1.07  # of a Hodges-Lehmann median on normal values
+_AGREE = 3 / 4  # of the sentinels must show half of the threshold: one of them may have lost something by itself
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencePairs:
+    """One test's pairs with the reference environment, and the row that they are held against.
+
+    Args:
+        baseline: the test's committed row.
+        noise: what fresh runs of it differ by.
+        pairs: good pairs; a is the reference environment's run.
+    """
+
+    baseline: Baseline
+    noise: Noise
+    pairs: Sequence[Pair]
+
+
+def wants_sentinels(drift: CommonDrift) -> bool:
+    """Whether the common drift is large enough to ask for its cause."""
+    return drift.is_known and abs(drift.log) >= SENTINELS_FROM
+
+
+def sentinels(tests: Collection[str], suspects: Collection[str], turn: int) -> list[str]:
+    """Four tests that no suspicion falls on, in rotation: another four each `turn`, such as the number of sessions.
+
+    A suspect may have lost something by itself, which says nothing of the others.
+    """
+    candidates = sorted(set(tests) - set(suspects))
+    count = min(SENTINELS, len(candidates))
+    return [candidates[(turn * SENTINELS + index) % len(candidates)] for index in range(count)]
+
+
+def judge_sentinels(measured: Sequence[ReferencePairs], tolerance: Tolerance) -> SoftwareVerdict | None:
+    """Whether the current environment as a whole is slower than the reference environment.
+
+    `tolerance` is the session's. INCONCLUSIVE with `pairs_wanted` asks for more pairs of each. None without any pair.
+    """
+    measured = [one for one in measured if one.pairs]
+    if not measured:
+        return None
+    changes = [hodges_lehmann([pair.log_ratio for pair in one.pairs]) for one in measured]
+    count, middle = min(len(one.pairs) for one in measured), hodges_lehmann(changes)
+    error = _error([2 * one.noise.between_runs**2 / len(one.pairs) for one in measured])
+    freedom = min(one.noise.degrees_of_freedom for one in measured)
+    accepted = accepted_slowdown(tolerance)
+    threshold = max(accepted, quantile(freedom, FALSE_ALARMS) * error)
+    wanted = next((stage for stage in SENTINEL_STAGES if stage > count), 0)
+    if middle >= -suspicion(accepted, error):
+        outcome, wanted = Outcome.PASS, 0
+    elif wanted:
+        outcome = Outcome.INCONCLUSIVE
+    elif middle < -threshold and sum(change < -threshold / 2 for change in changes) >= _AGREE * len(changes):
+        outcome = Outcome.REGRESSED
+    elif middle < -max(accepted, quantile(freedom, DOUBTS) * error):
+        outcome = Outcome.INCONCLUSIVE
+    else:
+        outcome = Outcome.PASS
+    half = quantile(freedom, 0.025) * error
+    return SoftwareVerdict(
+        outcome=outcome,
+        change=math.expm1(middle),
+        low=math.expm1(middle - half),
+        high=math.expm1(middle + half),
+        threshold=None if math.isinf(accepted) else -math.expm1(-threshold),
+        tests=len(measured),
+        pairs=sum(len(one.pairs) for one in measured),
+        pairs_wanted=wanted,
+    )
+
+
+def judge_machine(
+    drift: CommonDrift,
+    measured: Sequence[ReferencePairs] = (),
+    software: SoftwareVerdict | None = None,
+    *,
+    between_sessions: float = 0.0,
+    tolerance: Tolerance = MACHINE_TOLERANCE,
+) -> MachineVerdict | None:
+    """How far the machine moved since its baselines were recorded.
+
+    Without any pair it is the common drift, of which a part may be the software's. A session of too few tests can't
+    tell the machine from its tests, and is at most INCONCLUSIVE. None where nothing is known.
+
+    Args:
+        drift: what all tests of the session have in common.
+        measured: the tests that have pairs with the reference environment.
+        software: the session's verdict on the software.
+        between_sessions: standard deviation of what a session does to one test by itself (`SessionVariance.mean`).
+        tolerance: the change of the machine that is accepted.
+    """
+    measured = [one for one in measured if one.pairs]
+    if measured:
+        middle = hodges_lehmann([_machine_change(one) for one in measured])
+        error = _error([_machine_variance(one) + 2 * between_sessions**2 for one in measured])
+        freedom, tests = min(one.noise.degrees_of_freedom for one in measured), len(measured)
+    elif drift.is_known:
+        middle, error, freedom, tests = drift.log, drift.error, math.inf, drift.tests
+    else:
+        return None
+    explained = quantile(freedom, FALSE_ALARMS) * error
+    threshold = max(accepted_slowdown(tolerance), explained)
+    if middle < -threshold:
+        is_told = drift.is_known and tests >= SENTINELS
+        outcome = Outcome.REGRESSED if is_told else Outcome.INCONCLUSIVE
+    else:
+        outcome = Outcome.IMPROVED if middle > max(accepted_rise(tolerance), explained) else Outcome.PASS
+    half = quantile(freedom, 0.025) * error
+    return MachineVerdict(
+        outcome=outcome,
+        change=math.expm1(middle),
+        low=math.expm1(middle - half),
+        high=math.expm1(middle + half),
+        threshold=-math.expm1(-threshold),
+        tests=tests,
+        software_change=software.change if software else None,
+    )
+
+
+def _machine_change(one: ReferencePairs) -> float:
+    rates = [run_value(pair.a).log_rate for pair in one.pairs]
+    return hodges_lehmann(rates) - math.log(one.baseline.reference)
+
+
+def _machine_variance(one: ReferencePairs) -> float:
+    return one.noise.between_runs**2 * (1 / len(one.pairs) + reference_variance(one.baseline.runs))
+
+
+def _error(variances: Sequence[float]) -> float:
+    """The standard error of a middle over tests whose values have these variances."""
+    return math.sqrt(_EFFICIENCY * statistics.fmean(variances) / len(variances))

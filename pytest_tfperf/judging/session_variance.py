@@ -1,0 +1,124 @@
+"""What a session does to one test by itself: one standard deviation a machine, learnt from its history (rule 2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pytest_tfperf.core.noise import Noise
+from pytest_tfperf.core.past_session import PastSession
+from pytest_tfperf.core.throughput import hodges_lehmann
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.judging.common_drift import MIN_TESTS
+from pytest_tfperf.judging.thresholds import reference_variance
+
+GRID = tuple(step / 1000 for step in range(21))
+"""The standard deviations that are weighed against each other: 0 to 2 % by 0.1 %."""
+
+_PRIOR = 0.003  # half-normal, where the drift common to all tests is taken out
+_PRIOR_OF_FEW_TESTS = 0.01  # where it can't be: an inverse chi-square prior with
+_DEGREES_OF_FEW_TESTS = 4
+
+_LOST_SOMETHING = 0.1  # share of the measurements that may hold a real loss or gain,
+_LOSS = 0.05  # of about this size
+
+_SESSIONS_NOT_LEARNT = 3  # the latest may hold the very loss that is looked for
+_SESSIONS_LEARNT = 10  # then the reference is frozen: one that followed for ever would follow a slow decline
+
+
+@dataclass(frozen=True, slots=True)
+class SessionVariance:
+    """The posterior of the standard deviation between a test's sessions.
+
+    Args:
+        weights: of each standard deviation in `GRID`; they add up to 1.
+    """
+
+    weights: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Its expected value, in log throughput."""
+        return math.fsum(weight * sigma for weight, sigma in zip(self.weights, GRID, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class LearntReference:
+    """The reference, made more exact by good sessions.
+
+    Args:
+        offset: what to add to the log of the committed reference.
+        runs_variance: what the runs behind it leave uncertain, in units of the variance between runs.
+        sessions_variance: what the sessions behind it leave uncertain, in units of the variance between sessions.
+    """
+
+    offset: float
+    runs_variance: float
+    sessions_variance: float
+
+
+def session_variance(
+    rows: Iterable[tuple[Noise, int, Sequence[PastSession]]] = (), *, tests: int = MIN_TESTS
+) -> SessionVariance:
+    """The posterior on `GRID`.
+
+    Args:
+        rows: each baseline's noise, its runs, and the earlier sessions judged against it, oldest first.
+        tests: how many the session has; where they are fewer than `MIN_TESTS`, the drift common to all of them can't be
+            taken out, and is part of what a session does to each.
+    """
+    log_weights = [_log_prior(sigma, tests) for sigma in GRID]
+    for noise, baseline_runs, past in rows:
+        seen = [(hodges_lehmann(session.changes), len(session.changes)) for session in past if session.changes]
+        for index, sigma in enumerate(GRID):
+            log_weights[index] += _log_likelihood(seen, sigma, noise.between_runs, baseline_runs)
+    most = max(log_weights)
+    weights = [math.exp(log_weight - most) for log_weight in log_weights]
+    return SessionVariance(tuple(weight / math.fsum(weights) for weight in weights))
+
+
+def learnt_reference(noise: Noise, baseline_runs: int, past: Sequence[PastSession], sigma: float) -> LearntReference:
+    """The weighted mean of the committed reference and the first ten good sessions, oldest first in `past`.
+
+    The last three sessions don't count, as they may hold a loss that is not confirmed yet. A single figure, such as a
+    document's, stays as it is. Weights are inverse variances, with `sigma` between sessions.
+    """
+    parts = [(0.0, reference_variance(baseline_runs))]
+    if baseline_runs > 1:
+        good = [s for s in past[:-_SESSIONS_NOT_LEARNT] if s.outcome is Outcome.PASS and s.changes]
+        parts += [(hodges_lehmann(s.changes), 1 / len(s.changes)) for s in good[:_SESSIONS_LEARNT]]
+    weights = [1 / (noise.between_runs**2 * variance + sigma**2) for _, variance in parts]
+    shares = [weight / math.fsum(weights) for weight in weights]
+    return LearntReference(
+        offset=math.fsum(share * change for share, (change, _) in zip(shares, parts, strict=True)),
+        runs_variance=math.fsum(share**2 * variance for share, (_, variance) in zip(shares, parts, strict=True)),
+        sessions_variance=math.fsum(share**2 for share in shares),
+    )
+
+
+def _log_prior(sigma: float, tests: int) -> float:
+    if tests >= MIN_TESTS:
+        return -((sigma / _PRIOR) ** 2) / 2
+    if sigma == 0:
+        return -math.inf
+    ratio = _PRIOR_OF_FEW_TESTS / sigma
+    return (_DEGREES_OF_FEW_TESTS + 1) * math.log(ratio) - _DEGREES_OF_FEW_TESTS * ratio**2 / 2
+
+
+def _log_likelihood(seen: Sequence[tuple[float, int]], sigma: float, between_runs: float, baseline_runs: int) -> float:
+    """Of one row's sessions, each given those before it: all of them share the row's error, which they make known."""
+    row, uncertain = 0.0, between_runs**2 * reference_variance(baseline_runs) + sigma**2
+    total = 0.0
+    for change, runs in seen:
+        own = between_runs**2 / runs + sigma**2
+        total += _log_density(change - row, uncertain + own)
+        known = uncertain / (uncertain + own)
+        row, uncertain = row + known * (change - row), uncertain * (1 - known)
+    return total
+
+
+def _log_density(change: float, variance: float) -> float:
+    """Of a mixture: most tests lost nothing, a few may have."""
+    same, lost = (math.exp(-(change**2) / (2 * v)) / math.sqrt(v) for v in (variance, variance + _LOSS**2))
+    return math.log((1 - _LOST_SOMETHING) * same + _LOST_SOMETHING * lost + 1e-300)

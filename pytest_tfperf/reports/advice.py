@@ -1,0 +1,35 @@
+"""What to do about a disturbed run, and about a loss that is not a finite number."""
+
+from __future__ import annotations
+
+from pytest_tfperf.core.disturbance import DisturbanceKind
+from pytest_tfperf.core.workload import Optimizer, Precision, Workload
+
+_ADVICE = {
+    DisturbanceKind.OTHER_PROCESSES: "end the other processes, or accept more of them with ini tfperf_busy",
+    DisturbanceKind.STEAL: "use a machine that is not shared, or accept more steal time with ini tfperf_steal",
+    DisturbanceKind.SWAPPING: "free memory, or accept more swapping with ini tfperf_swap",
+    DisturbanceKind.GPU_SLOWED_DOWN: "check cooling and power supply, or accept it with ini tfperf_gpu_throttled",
+    DisturbanceKind.GPU_SHARED: (
+        "end the other process, choose another GPU with CUDA_VISIBLE_DEVICES, or accept it with ini tfperf_gpu_busy"
+    ),
+    DisturbanceKind.DRIVER_SILENT: "look for the cause in dmesg (for a GPU, NVRM: Xid); a hung driver needs a reboot",
+    DisturbanceKind.NOT_STEADY: "give the test more warmup_steps or steps, and look for other work on the machine",
+}
+
+
+def advice(kind: DisturbanceKind) -> str:
+    """The next step after a run that was disturbed in this way."""
+    return _ADVICE[kind]
+
+
+def loss_advice(workload: Workload) -> str:
+    """What to try after the loss of this workload became NaN or infinite, the most likely cause first."""
+    steps = []
+    if workload.precision is Precision.MIXED_FLOAT16:
+        steps.append("try precision='float32', because float16 overflows above 65,504")
+    if workload.optimizer is Optimizer.MOMENTUM:
+        steps.append("try optimizer='sgd', which takes smaller steps")
+    steps.append("look in the input pipeline for NaN in the images and for labels outside of the model's classes")
+    steps.append("train the model without pytest-tfperf at the same learning rate, 0.01")
+    return "; ".join(steps)

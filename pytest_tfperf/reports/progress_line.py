@@ -1,0 +1,125 @@
+"""What a terminal shows while runs are made: one progress line, and with `-v` also lines that stay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_tfperf.core.plan import Plan
+from pytest_tfperf.core.run import Run
+from pytest_tfperf.reports.numbers import duration, rate
+from pytest_tfperf.reports.tf_cnn_lines import crosses_display_step, footer, header, step_line, steps
+
+OWN_RUN = "run"
+"""The last word of the labels of a test's own runs, which are counted: "run 1", "confirmation run 2"."""
+
+_SAVE, _RESTORE, _CLEAR_TO_END = "\x1b7", "\x1b8", "\x1b[K"
+
+
+@dataclass(kw_only=True)
+class ProgressLine:
+    """Shows run, phase, steps, images/s and time left to the right of what pytest has written; an `Observer`.
+
+    Args:
+        write: writes to the terminal without moving pytest's idea of where the cursor is; None without a terminal.
+        write_line: writes a line that stays; None unless tf_cnn_benchmarks' lines are wanted (-v).
+        room: columns between the cursor and the right edge.
+        test: the node id of the test that is measured.
+    """
+
+    write: Callable[[str], None] | None = None
+    write_line: Callable[[str], None] | None = None
+    room: Callable[[], int] = lambda: 0
+    test: str = ""
+    _own_runs: Counter[str] = field(default_factory=Counter, init=False)
+    _label: str = field(default="", init=False)
+    _timed: Run | None = field(default=None, init=False)
+    _printed_steps: int = field(default=0, init=False)
+
+    def begin(self, label: str) -> None:
+        """A run begins; `label` says what it is, and is numbered where it ends in `OWN_RUN`."""
+        if label.endswith(OWN_RUN):
+            self._own_runs[self.test] += 1
+            label = f"{label} {self._own_runs[self.test]}"
+        self._label, self._timed, self._printed_steps = label, None, 0
+
+    def phase(self, name: str) -> None:
+        """A phase of the worker begins."""
+        self._show(f"{name} ...")
+
+    def window(self, run: Run, plan: Plan) -> None:
+        """A timed window came in; `run` holds all windows so far."""
+        if self._timed is None:
+            self._print(header(self._label, run))
+        self._timed = run
+        if crosses_display_step(run, plan):
+            self._print_step(run)
+        self._show(progress(run, plan))
+
+    def ended(self, run: Run) -> None:
+        """All windows are in; in `run`, windows before the steady state count as warm-up."""
+        if self._timed is not None:
+            if self._printed_steps < steps(self._timed):
+                self._print_step(self._timed)
+            self._print(footer(self._timed, run))
+
+    def done(self) -> None:
+        """Take the progress line away."""
+        if self.write is not None:
+            self.write(_CLEAR_TO_END)
+
+    def _show(self, text: str) -> None:
+        if self.write is None:
+            return
+        room = self.room() - 3  # a line that wraps can't be taken back
+        parts = [part for part in (self.test.rpartition("::")[2], self._label, text) if part]
+        while parts and len("  ".join(parts)) > room:
+            parts.pop(0)
+        shown = "  ".join(parts)
+        self.write(f"{_SAVE}  {shown}{_CLEAR_TO_END}{_RESTORE}")
+
+    def _print_step(self, run: Run) -> None:
+        self._printed_steps = steps(run)
+        self._print([step_line(run)])
+
+    def _print(self, lines: Iterable[str]) -> None:
+        if self.write_line is None:
+            return
+        self.done()
+        for line in lines:
+            self.write_line(line)
+
+
+def progress(run: Run, plan: Plan) -> str:
+    """ "steps 40/100  640 images/s  6 s left" """
+    done, seconds = steps(run), sum(w.seconds for w in run.windows)
+    left = seconds / done * max(plan.steps - done, 0)
+    return f"steps {done}/{plan.steps}  {rate(run.images_per_step * done / seconds)} images/s  {duration(left)} left"
+
+
+def connect(line: ProgressLine, reporter: Any, capture: Any) -> None:
+    """Let the line write where there is a terminal, and print tf_cnn_benchmarks' lines with `-v`.
+
+    Args:
+        line: the session's.
+        reporter: pytest's terminal reporter.
+        capture: pytest's capture manager, which captures even what pytest's own reporter writes during a test; None
+            where nothing is captured.
+    """
+
+    def uncaptured(write: Callable[[str], None]) -> Callable[[str], None]:
+        def write_through(text: str) -> None:
+            with capture.global_and_fixture_disabled() if capture else nullcontext():
+                write(text)
+
+        return write_through
+
+    writer = reporter._tw  # pytest offers no other way to the width of the current line
+    if reporter.isatty():
+        line.write = uncaptured(lambda text: writer.write_raw(text, flush=True))
+        line.room = lambda: writer.fullwidth - writer.width_of_current_line
+    if reporter.verbosity > 0:
+        line.write_line = uncaptured(reporter.write_line)

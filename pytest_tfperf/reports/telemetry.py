@@ -1,0 +1,61 @@
+"""The machine's state while runs were made, in one line for the host and one for each GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pytest_tfperf.core.run import Run
+from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle, merged
+from pytest_tfperf.reports.numbers import whole_percent
+
+_GIB = 2**30
+_MIB = 2**20
+
+
+def telemetry_lines(runs: Iterable[Run]) -> Iterator[tuple[str, str]]:
+    """Labelled lines about the host and each GPU, over all of the runs; none where nothing was sampled."""
+    telemetry = merged(run.telemetry for run in runs)
+    if telemetry is None:
+        return
+    if text := ", ".join(_host(telemetry)):
+        yield "machine", text
+    for index, gpu in enumerate(telemetry.gpus):
+        if text := ", ".join(_gpu(gpu)):
+            yield f"GPU {index}", text
+
+
+def _host(host: Telemetry) -> Iterator[str]:
+    if host.cpu_mhz_median is not None:
+        yield f"CPU {host.cpu_mhz_median / 1000:.1f} GHz"
+    if host.load_average_mean is not None:
+        yield f"load {host.load_average_mean:.1f}"
+    if host.other_cpu_fraction_mean is not None:
+        busiest = max(host.other_processes, key=host.other_processes.__getitem__) if host.other_processes else ""
+        most = f" (most of it {busiest})" if busiest and host.other_cpu_fraction_mean >= 0.01 else ""
+        yield f"other processes {whole_percent(host.other_cpu_fraction_mean)} of the CPU{most}"
+    if host.steal_fraction_mean is not None and host.steal_fraction_mean >= 0.005:
+        yield f"steal {whole_percent(host.steal_fraction_mean)}"
+    if host.swap_bytes_per_sec_mean is not None and host.swap_bytes_per_sec_mean >= _MIB / 2:
+        yield f"swapping {host.swap_bytes_per_sec_mean / _MIB:.0f} MiB/s"
+    if host.memory_available_bytes_min is not None:
+        yield f"{host.memory_available_bytes_min / _GIB:.1f} GiB of memory free"
+
+
+def _gpu(gpu: GpuTelemetry) -> Iterator[str]:
+    if gpu.temperature_celsius_max is not None:
+        yield f"{gpu.temperature_celsius_max} C"
+    if gpu.sm_clock_mhz_median is not None:
+        yield f"{gpu.sm_clock_mhz_median:,.0f} MHz"
+    if gpu.memory_clock_mhz_median is not None:
+        yield f"memory {gpu.memory_clock_mhz_median:,.0f} MHz"
+    if gpu.power_watts_mean is not None:
+        yield f"{gpu.power_watts_mean:.0f} W"
+    if gpu.utilisation_fraction_mean is not None:
+        yield f"used {whole_percent(gpu.utilisation_fraction_mean)} of the time"
+    if gpu.memory_used_bytes_max is not None:
+        yield f"{gpu.memory_used_bytes_max / _GIB:.1f} GiB used"
+    for reason, fraction in (gpu.throttled_fractions or {}).items():
+        if reason != Throttle.IDLE:  # a GPU that waits for its input
+            yield f"{reason.replace('_', ' ')} {whole_percent(fraction)} of the time"
+    if gpu.other_processes:
+        yield f"shared with {', '.join(gpu.other_processes)}"

@@ -1,0 +1,50 @@
+"""A run in tf_cnn_benchmarks' own lines, which `-v` prints and `tfperf replay` reads."""
+
+from __future__ import annotations
+
+from pytest_tfperf.core.plan import Plan
+from pytest_tfperf.core.run import Run
+from pytest_tfperf.core.throughput import window_statistics
+
+_RULE = "-" * 64
+
+
+def header(label: str, run: Run) -> list[str]:
+    """The lines above a run's first step line: "run 2: compiled in 3.2 s", and tf_cnn_benchmarks' column names."""
+    compiled = f": compiled in {run.compile_seconds:.1f} s" if run.compile_seconds else ""
+    return [label + compiled, "Step\tImg/sec\ttotal_loss"]
+
+
+def step_line(run: Run) -> str:
+    r"""The line for the run so far: "10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848"."""
+    mean, uncertainty, jitter = window_statistics(run.windows, run.images_per_step)
+    loss = run.windows[-1].loss
+    speed = f"{steps(run)}\timages/sec: {mean:.1f} +/- {uncertainty:.1f} (jitter = {jitter:.1f})"
+    return speed if loss is None else f"{speed}\t{loss:.3f}"
+
+
+def footer(timed: Run, result: Run) -> list[str]:
+    """The total over all timed windows, and what of them `result` leaves out."""
+    mean, _, _ = window_statistics(timed.windows, timed.images_per_step)
+    lines = [_RULE, f"total images/sec: {mean:.2f}", _RULE]
+    if (counted := steps(result)) < (timed_steps := steps(timed)):
+        lines.append(
+            f"the first {timed_steps - counted} steps came before the steady state: "
+            f"the result counts the other {counted}"
+        )
+    return lines
+
+
+def crosses_display_step(run: Run, plan: Plan) -> bool:
+    """Whether the latest window is the first, or reached a step at which tf_cnn_benchmarks prints by default.
+
+    That is every 10th step, or a tenth of the plan's steps: long runs print ten lines, not hundreds.
+    """
+    display_every = max(10, plan.steps // 10)
+    before = steps(run) - run.windows[-1].steps
+    return before == 0 or steps(run) // display_every > before // display_every
+
+
+def steps(run: Run) -> int:
+    """Timed steps so far."""
+    return sum(window.steps for window in run.windows)

@@ -1,0 +1,261 @@
+"""Interleaved comparisons, with workers that play a script."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+from played import BOX, BUSY, PLAN, TRIVIAL, Machine, Notes, PlayedGuard, PlayedLauncher, PlayedRun
+
+from pytest_tfperf.bench.comparing import Effort, compare
+from pytest_tfperf.bench.interleaved import WINDOWS_PER_SIDE, can_interleave_windows, interleave, pair_of_runs
+from pytest_tfperf.bench.one_run import TRIES, RunEngine, Side
+from pytest_tfperf.core.breakdown import Bound
+from pytest_tfperf.core.comparison import Comparison, Interleaving
+from pytest_tfperf.core.disturbance import Disturbance
+from pytest_tfperf.core.plan import Plan
+from pytest_tfperf.core.run import Pair, Run, Window
+from pytest_tfperf.core.step_profile import Input, StepProfile
+from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.errors import MeasurementError, TfperfError, WorkloadError
+
+HOST = TRIVIAL.with_(input_pipeline="host")
+ALMOST = (100.0, 100.1, 99.9)  # images/s of fresh workers that differ a little
+
+
+def sides(
+    a: tuple[float, ...] = ALMOST,
+    b: tuple[float, ...] = ALMOST,
+    *,
+    workload: Workload = TRIVIAL,
+    room: int = 2,
+    **more: Any,
+) -> tuple[PlayedLauncher, PlayedLauncher]:
+    machine = Machine(room)
+    return tuple(  # type: ignore[return-value]
+        PlayedLauncher(tuple(itertools.islice(itertools.cycle(rates), 30)), name, machine, **more)
+        for name, rates in (("a", a), ("b", b))
+    )
+
+
+def compared(
+    a: PlayedLauncher,
+    b: PlayedLauncher,
+    workload: Workload = TRIVIAL,
+    *disturbances: Disturbance | None,
+    judged: bool = True,
+    slowdown: float = 0.0,
+    **effort: Any,
+) -> Comparison:
+    engine = RunEngine(Notes(), PlayedGuard(list(disturbances)))
+    left, right = Side(workload=workload, launcher=a), Side(workload=workload, launcher=b, slowdown=slowdown)
+    return compare(engine, left, right, BOX, PLAN, Tolerance(), effort=Effort(**effort), judged=judged)
+
+
+# One pair
+
+
+def interleaved(a: PlayedRun, b: PlayedRun, plan: Plan = Plan(steps=100, warmup_steps=10), **more: bool) -> Pair:
+    return interleave(a, b, plan, lambda _: None, **more)
+
+
+def workers(a: float = 0.01, b: float = 0.01) -> tuple[PlayedRun, PlayedRun]:
+    diary: list[str] = []
+    return (
+        PlayedRun(step_seconds=lambda _: a, name="a", diary=diary),
+        PlayedRun(step_seconds=lambda _: b, name="b", diary=diary),
+    )
+
+
+@pytest.mark.parametrize(("b_first", "order"), [(False, "abba"), (True, "baab")])
+def test_the_order_of_the_windows_is_swapped_each_time(b_first: bool, order: str) -> None:
+    a, b = workers()
+    interleaved(a, b, b_first=b_first)
+    assert "".join(a.diary)[-2 * WINDOWS_PER_SIDE :] == order * (WINDOWS_PER_SIDE // 2)
+
+
+def test_no_window_is_queued_ahead() -> None:
+    a, b = workers()
+    interleaved(a, b)
+    assert {*a.queued_at_answer, *b.queued_at_answer} == {1}
+
+
+def test_both_sides_are_warmed_up() -> None:
+    pair = interleaved(*workers())
+    assert all(sum(w.steps for w in run.warmup) >= 10 for run in (pair.a, pair.b))
+
+
+def test_each_worker_keeps_to_the_plans_steps() -> None:
+    pair = interleaved(*workers(0.0001, 0.03))
+    assert all(sum(w.steps for w in run.windows) <= 100 for run in (pair.a, pair.b))
+
+
+@pytest.mark.parametrize(
+    ("plan", "windows"), [(Plan(steps=100, warmup_steps=1, max_seconds=0.5), 5), (Plan(steps=1, warmup_steps=0), 1)]
+)
+def test_a_pair_ends_with_the_plans_seconds_or_steps(plan: Plan, windows: int) -> None:
+    pair = interleaved(*workers(0.1, 0.1), plan)
+    assert (len(pair.a.windows), len(pair.b.windows)) == (windows, windows)
+
+
+@pytest.mark.parametrize("b_first", [False, True])
+def test_the_ratio_is_the_throughput_of_b_over_that_of_a(b_first: bool) -> None:
+    assert math.exp(interleaved(*workers(0.01, 0.02), b_first=b_first).log_ratio) == pytest.approx(0.5)
+
+
+def test_drift_that_both_sides_share_cancels() -> None:
+    clock = itertools.count()
+    a, b = (PlayedRun(step_seconds=lambda _: 0.01 * (1 + next(clock) / 1000)) for _ in "ab")
+    assert interleaved(a, b).log_ratio == pytest.approx(0, abs=1e-3)
+
+
+def test_a_burst_in_a_few_windows_of_one_side_is_trimmed_away() -> None:
+    a, _ = workers()
+    b = PlayedRun(step_seconds=lambda step: 0.1 if 50 <= step < 55 else 0.01)
+    assert interleaved(a, b).log_ratio == pytest.approx(0, abs=1e-9)
+
+
+def test_alternating_runs_give_the_same_ratio() -> None:
+    a, b = (Run(windows=(Window(1, s),) * 20, images_per_step=1) for s in (0.01, 0.02))
+    assert math.exp(pair_of_runs(a, b).log_ratio) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("workload", "possible"), [(TRIVIAL, True), (HOST, False), (TRIVIAL.with_(input_pipeline="nets:own"), False)]
+)
+def test_windows_are_interleaved_only_where_a_waiting_worker_computes_nothing(
+    workload: Workload, possible: bool
+) -> None:
+    assert can_interleave_windows(TRIVIAL, workload) is possible
+
+
+# A comparison
+
+
+def test_each_pair_is_of_fresh_workers_that_run_side_by_side() -> None:
+    a, b = sides()
+    found = compared(a, b)
+    assert (found.interleaving, a.machine.most_alive, a.machine.alive) == (Interleaving.WINDOWS, 2, [])
+    assert a.started == b.started == len(found.pairs)
+
+
+def test_runs_alternate_where_a_pipeline_works_on_the_host() -> None:
+    a, b = sides()
+    found = compared(a, b, HOST)
+    starts = "".join(entry.removeprefix("start ") for entry in a.machine.diary if entry.startswith("start"))
+    assert (found.interleaving, a.machine.most_alive, starts[:4]) == (Interleaving.RUNS, 1, "abba")
+
+
+def test_runs_alternate_where_two_workers_do_not_fit() -> None:
+    found = compared(*sides(room=1))
+    assert found.interleaving is Interleaving.RUNS
+    assert "both at once failed" in found.reason
+    assert "its log" not in found.reason
+
+
+def test_a_worker_that_cannot_start_alone_either_is_an_error_with_workload_and_devices() -> None:
+    with pytest.raises(MeasurementError) as caught:
+        compared(*sides(room=0))
+    assert str(caught.value).startswith(f"{TRIVIAL.id} on 1 of 1 cores of a CPU: the worker raised Resource")
+
+
+def test_a_failure_in_a_later_pair_is_named_too() -> None:
+    a, b = sides()
+    b.script = (100.0, MeasurementError("the worker died"))
+    with pytest.raises(MeasurementError, match=f"^{TRIVIAL.id} on 1 of 1 cores of a CPU: the worker died"):
+        compared(a, b)
+
+
+@pytest.mark.parametrize(
+    ("b", "outcome"),
+    [((100.0, 100.1), Outcome.PASS), ((91.0, 91.1), Outcome.REGRESSED), ((110.0, 110.1), Outcome.IMPROVED)],
+)
+def test_the_ratio_decides(b: tuple[float, ...], outcome: Outcome) -> None:
+    assert compared(*sides(b=b)).outcome is outcome
+
+
+@pytest.mark.parametrize("workload", [TRIVIAL, HOST])
+def test_both_sides_have_a_breakdown_without_further_workers(workload: Workload) -> None:
+    a, b = sides()
+    found = compared(a, b, workload)
+    assert [side.breakdown and side.breakdown.bound for side in (found.a, found.b)] == [Bound.COMPUTE] * 2
+    assert a.started == b.started == len(found.pairs)
+
+
+def test_a_slower_b_that_fetches_is_followed_by_one_run_on_device_data() -> None:
+    a, b = sides(b=(91.0, 91.1))
+    b.profile = StepProfile(input=Input.FETCHED, pipeline_images_per_sec=100.0)
+    compared(a, b, HOST)
+    assert [job.workload.input_pipeline for job in b.jobs] == ["host", "host", "host", "device"]
+
+
+def test_a_comparison_that_cannot_decide_ends_at_max_pairs() -> None:
+    found = compared(*sides(b=(50.0, 200.0)), max_pairs=5)
+    assert (found.outcome, len(found.pairs), "max_pairs=5 is reached" in found.reason) == (
+        Outcome.INCONCLUSIVE,
+        5,
+        True,
+    )
+
+
+def test_no_pair_is_begun_that_would_end_too_late() -> None:
+    found = compared(*sides(), max_seconds=1e-9)
+    assert (found.outcome, len(found.pairs), "max_seconds" in found.reason) == (Outcome.INCONCLUSIVE, 1, True)
+
+
+@pytest.mark.parametrize(("seconds", "pairs"), [(1e-9, 20), (45.0, 4), (1000.0, 3)])
+def test_looks_are_planned_by_the_time_that_the_first_pairs_took(seconds: float, pairs: int) -> None:
+    assert Effort(max_pairs=20, max_seconds=60.0).pairs_that_fit(3, seconds) == pairs
+
+
+def test_an_effort_without_a_time_limit_plans_for_its_pairs() -> None:
+    assert Effort(max_pairs=7, max_seconds=math.inf).pairs_that_fit(3, 1.0) == 7
+
+
+def test_a_loss_that_is_not_finite_is_invalid() -> None:
+    found = compared(*sides(loss=math.nan))
+    assert (found.outcome, found.reason.startswith("INVALID: a's loss")) == (Outcome.INVALID, True)
+
+
+def test_a_comparison_that_is_not_judged_takes_one_pair_and_has_no_outcome() -> None:
+    found = compared(*sides(), judged=False)
+    assert (found.outcome, len(found.pairs)) == (None, 1)
+
+
+def test_an_injected_slowdown_is_that_of_its_own_side() -> None:
+    a, b = sides()
+    compared(a, b, slowdown=0.5)
+    assert ({job.slowdown for job in a.jobs}, {job.slowdown for job in b.jobs}) == ({0.0}, {0.5})
+
+
+def test_an_unknown_model_is_refused_before_anything_starts() -> None:
+    a, b = sides()
+    with pytest.raises(WorkloadError, match="unknown model"):
+        compared(a, b, TRIVIAL.with_(model="resnet5"))
+    assert a.machine.diary == []
+
+
+@pytest.mark.parametrize(
+    "effort", [{"max_pairs": 2}, {"max_pairs": 3.5}, {"max_pairs": True}, {"max_seconds": 0}, {"max_seconds": -1}]
+)
+def test_an_effort_with_which_nothing_can_be_decided_is_refused(effort: dict[str, Any]) -> None:
+    with pytest.raises(TfperfError, match="max_"):
+        Effort(**effort)
+
+
+# Disturbed pairs
+
+
+def test_a_disturbed_pair_is_measured_again_and_counts_for_nothing() -> None:
+    undisturbed, disturbed = compared(*sides()), compared(*sides(), TRIVIAL, BUSY)
+    assert disturbed.outcome is Outcome.PASS
+    assert len(disturbed.pairs) == len(undisturbed.pairs)
+    assert [pair.disturbance for pair in disturbed.discarded_pairs] == [BUSY]
+
+
+def test_a_machine_that_stays_busy_makes_the_comparison_invalid() -> None:
+    found = compared(*sides(), TRIVIAL, *[BUSY] * TRIES)
+    assert (found.outcome, found.reason) == (Outcome.INVALID, f"INVALID: {BUSY}")
