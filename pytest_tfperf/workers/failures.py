@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, OutOfTime
+from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
 
 _PACKAGE = Path(__file__).parent.parent
 
@@ -100,13 +100,6 @@ class Failures:
         before = f"the end of its log ({self._log}){', before its threads wrote their stacks' if stacks else ''}:"
         text = read_end(self._log).removesuffix(stacks)
         return Hung("\n".join([*lines, before, last_lines(text, on_cpus=self._on_cpus)]))
-
-    def out_of_time(self, seconds: float, phase: str) -> OutOfTime:
-        """The job's `max_seconds` are over."""
-        return OutOfTime(
-            f"{self._worker} did not finish within {seconds:.0f} s and was killed in phase {phase!r}; its log: "
-            f"{self._log}"
-        )
 
     def _log_end(self) -> str:
         return f"the end of its log ({self._log}):\n{last_lines(read_end(self._log), on_cpus=self._on_cpus)}"

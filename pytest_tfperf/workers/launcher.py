@@ -61,7 +61,7 @@ class TrainingRun(Protocol):
 
         Raises:
             MeasurementError: the worker raised, died or hung; names the phase and the cause, and shows the log's end.
-                `OutOfMemory` where memory was short, `OutOfTime` after the job's `max_seconds`.
+                `OutOfMemory` where memory was short.
         """
 
     def profile_step(self, *, matrix_products: bool, multiply_adds: bool) -> StepProfile:

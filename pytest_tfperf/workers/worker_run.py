@@ -80,7 +80,6 @@ class WorkerRun:
         self._on_hang = on_hang
         self._on_cpus = job.devices.kind is DeviceKind.CPU
         self._failures = Failures(process.pid, log, on_cpus=self._on_cpus)
-        self._ends = time.monotonic() + job.max_seconds
         self._connection: Channel | None = None
         self.phase = "start"
         self.images_per_step = 0
@@ -151,7 +150,7 @@ class WorkerRun:
         try:
             return listener.wait_for(
                 {"hello": "worker", "number": number},
-                self._seconds_left(),
+                self.silence_seconds,
                 lambda: self.process.exit_status(0.001) is not None,
             )
         except Silence:
@@ -165,7 +164,7 @@ class WorkerRun:
 
     def _next(self) -> dict[str, Any]:
         try:
-            message = self._channel.receive(self._seconds_left())
+            message = self._channel.receive(self.silence_seconds)
         except Silence:
             raise self._silent() from None
         except ConnectionLost:
@@ -175,13 +174,7 @@ class WorkerRun:
             raise self._failures.raised(message["error"], self.phase)
         return message
 
-    def _seconds_left(self) -> float:
-        """How long the next message may take."""
-        return max(0.001, min(self.silence_seconds, self._ends - time.monotonic()))
-
     def _silent(self) -> MeasurementError:
-        if time.monotonic() >= self._ends:
-            return self._failures.out_of_time(self.job.max_seconds, self.phase)
         stacks = self._stacks() if self.process.exit_status(0.001) is None else ""
         self._on_hang()
         return self._failures.hung(self.silence_seconds, self.phase, stacks)

@@ -258,9 +258,7 @@ def test_a_newer_programs_file_is_refused_with_the_next_step(history: History, p
     history.prepare()
     with closing(sqlite3.connect(path)) as database:
         database.execute("pragma user_version = 2")
-    with pytest.raises(
-        TfperfError, match=r"history\.sqlite: a newer .*schema 2; .* schema 1.*upgrade"
-    ):
+    with pytest.raises(TfperfError, match=r"history\.sqlite: a newer .*schema 2; .* schema 1.*upgrade"):
         history.append(judged())
 
 

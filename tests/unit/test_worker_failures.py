@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pytest_tfperf
-from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, OutOfTime
+from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
 from pytest_tfperf.workers.failures import Failures, describe_exit, first_line, last_lines, read_end, user_frames
 
 OURS = f"{Path(pytest_tfperf.__file__).parent}/training/worker.py"
@@ -136,12 +136,6 @@ def test_a_hang_names_the_users_lines_the_option_and_what_the_worker_wrote_befor
 def test_a_hang_without_stacks_shows_the_log_alone(tmp_path: Path) -> None:
     hung = failures(tmp_path, "connecting to storage\n").hung(3.0, "steps", "")
     assert str(hung).splitlines()[1:] == [f"the end of its log ({tmp_path}/worker.log):", "  | connecting to storage"]
-
-
-def test_a_worker_that_took_too_long_names_the_time(tmp_path: Path) -> None:
-    late = failures(tmp_path).out_of_time(90.0, "compile")
-    assert type(late) is OutOfTime
-    assert "did not finish within 90 s and was killed in phase 'compile'" in str(late)
 
 
 # The line that names the cause
