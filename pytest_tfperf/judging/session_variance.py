@@ -23,7 +23,7 @@ _DEGREES_OF_FEW_TESTS = 4
 _LOST_SOMETHING = 0.1  # share of the measurements that may hold a real loss or gain,
 _LOSS = 0.05  # of about this size
 
-_UPPER = 0.9  # of the posterior lies below what a threshold allows for
+_UPPER = 0.95  # of the posterior lies below what a threshold allows for
 
 _SESSIONS_NOT_LEARNT = 3  # the latest may hold the very loss that is looked for
 _SESSIONS_LEARNT = 10  # then the reference is frozen: one that followed for ever would follow a slow decline
@@ -46,7 +46,7 @@ class SessionVariance:
 
     @property
     def upper(self) -> float:
-        """The value that it exceeds with a probability of 10 % only, between two points of the grid."""
+        """The value that it exceeds with a probability of 5 % only, between two points of the grid."""
         below = 0.0
         for index, weight in enumerate(self.weights):
             if weight > 0 and below + weight >= _UPPER:
