@@ -132,14 +132,13 @@ def _replay(arguments: argparse.Namespace) -> int:
     measurements = []
     for file in arguments.files:
         if of is not None and file in logs:
-            replayed, used = [replay_log(file, of, store, tolerance=tolerance, tests=len(logs))], store
+            measurements.append(replay_log(file, of, store, tolerance=tolerance, tests=len(logs)))
         else:
-            replayed = replay_export(file, of_exports, machine=arguments.machine or "", tolerance=tolerance)
-            used = of_exports
-        for measurement in replayed:
-            if measurement.verdict is not None:
-                _print(message(measurement, hint=next_step(measurement, used)) + "\n")
-        measurements += replayed
+            measurements += replay_export(file, of_exports, machine=arguments.machine or "", tolerance=tolerance)
+    for measurement in measurements:
+        if measurement.verdict is not None:
+            hint = next_step(measurement, store if Path(measurement.file) in logs else of_exports)
+            _print(message(measurement, hint=hint) + "\n")
     _print("\n".join([*measurement_table(measurements), "", counts(measurements)]))
     if logs or of_exports:
         for fault in store.unreadable(*(measurement.machine for measurement in measurements)):
@@ -206,7 +205,7 @@ def _make_imagenet(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.training.make_imagenet import make_imagenet
 
     made = make_imagenet(arguments.folder, arguments.images, arguments.shards, arguments.seed)
-    print(f"{made}\nuse it: pytest perf_tests --tfperf-data-dir={arguments.folder.resolve()}")
+    _print(f"{made}\nuse it: pytest perf_tests --tfperf-data-dir={arguments.folder.resolve()}")
     return EXIT_GREEN
 
 
@@ -227,13 +226,17 @@ def _reference_create(arguments: argparse.Namespace) -> int:
     status = EXIT_GREEN
     for row in {(row.lock, row.commit): row for row in rows}.values():
         try:
-            environment = store.create(row, lambda text: print(text, flush=True))
+            environment = store.create(row, _print)
         except TfperfError as error:
             print(f"tfperf: {error}", file=sys.stderr)
             status = _USAGE
             continue
         checked = check(environment, [], Path.cwd())
-        print(checked.problem or f"{environment.name}: ready at {row.commit}, TensorFlow {checked.tensorflow}")
+        _print(
+            str(checked.problem)
+            if checked.problem
+            else f"{environment.name}: ready at {row.commit}, TensorFlow {checked.tensorflow}"
+        )
         status = max(status, EXIT_NOT_MEASURED if checked.problem else status)
     return status
 
@@ -250,9 +253,9 @@ def _reference_list(arguments: argparse.Namespace) -> int:
         facts = [f"Python {made.python}", f"TensorFlow {made.tensorflow}"] if made else []
         facts += [f"commit {', '.join(entry.commits) or 'none'}", f"serves {entry.rows} baselines"]
         facts += [f"{made.bytes / 1e9:.1f} GB", f"created {made.created}"] if made else []
-        print(f"{entry.name}  {entry.state}  {', '.join(facts)}" + (f"\n  {entry.fault}" if entry.fault else ""))
+        _print(f"{entry.name}  {entry.state}  {', '.join(facts)}" + (f"\n  {entry.fault}" if entry.fault else ""))
     if not entries:
-        print("there are no reference environments; `tfperf reference create` builds them")
+        _print("there are no reference environments; `tfperf reference create` builds them")
     return EXIT_GREEN
 
 
@@ -261,8 +264,8 @@ def _reference_remove(arguments: argparse.Namespace) -> int:
 
     store = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd())
     for name in [entry.name for entry in store.entries([])] if arguments.all else [arguments.name]:
-        store.remove(name, print)
-        print(f"{name}: removed")
+        store.remove(name, _print)
+        _print(f"{name}: removed")
     return EXIT_GREEN
 
 

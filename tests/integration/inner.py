@@ -5,15 +5,13 @@ pytester does the same for one test; here several tests read what one session ga
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import uuid
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
@@ -24,7 +22,10 @@ import pytest
 from patience import SESSION_SECONDS, wait_for
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.history import History
 
 MACHINE = "box"
 NETS = Path(__file__).parents[1] / "data" / "user_project" / "nets.py"
@@ -168,18 +169,24 @@ class Project:
                 os.kill(pid, signal.SIGKILL)
         return not found
 
+    @property
+    def history(self) -> History:
+        return History(self.folder / ".tfperf" / "history.sqlite")
+
     def finished_results(self) -> list[str]:
         """The tests in the history, in order."""
-        return [record["test"] for record in self.records()]
+        return [measurement.test for measurement in self.measurements()]
+
+    def measurements(self, test: str = "") -> list[Measurement]:
+        """What the history holds of the tests whose names end so, oldest first; nothing where there is none."""
+        try:
+            return [found for found in self.history.measurements() if found.test.endswith(test)]
+        except TfperfError:
+            return []
 
     def records(self, test: str = "") -> list[dict[str, Any]]:
-        """What the history holds of the tests whose names end so, oldest first."""
-        history = self.folder / ".tfperf" / "history.sqlite"
-        if not history.exists():
-            return []
-        with closing(sqlite3.connect(history)) as database:
-            found = [json.loads(text) for (text,) in database.execute("select record from records order by id")]
-        return [record for record in found if record["test"].endswith(test)]
+        """`measurements` as JSON."""
+        return [found.to_json() for found in self.measurements(test)]
 
 
 def _cases(junit: Path) -> dict[str, Case]:

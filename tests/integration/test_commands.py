@@ -1,11 +1,9 @@
-"""`tfperf`: replay, topology, documents."""
+"""`tfperf` as it is installed, and its command `topology`; tests/unit/test_replay.py has `replay`."""
 
 from __future__ import annotations
 
-import filecmp
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,173 +12,6 @@ import pytest
 from patience import SESSION_SECONDS
 
 from pytest_tfperf import cli
-
-REPOSITORY = Path(__file__).parents[2]
-LOGS = REPOSITORY / "tests" / "data" / "logs"
-DOCUMENT = "azure-k80-tensorflow-benchmark.md"
-
-# Which machine and topology the Azure page's tests ran on.
-TESTS = {
-    "azure-test1": ("azure-nc6-dsvm", "1x1"),
-    "azure-test2": ("azure-nc12-dsvm", "1x2"),
-    "azure-test3": ("azure-nc6-dsvm", "2x1"),
-    "azure-test4": ("azure-nc12-dsvm", "2x2"),
-    "azure-test5": ("azure-nc12-batchai-lowpriority", "2x1"),
-    "azure-test6": ("azure-nc12-batchai-lowpriority", "2x2"),
-    "azure-test7": ("azure-nc12-batchai-dedicated", "2x2"),
-}
-
-
-WORKLOAD = "resnet50-b64-horovod-device"
-
-
-def replay(log: Path, machine: str, topology: str, workload: str = WORKLOAD, *more: str) -> int:
-    """Further arguments may be further logs."""
-    of = (f"--machine={machine}", f"--topology={topology}", f"--workload={workload}")
-    return cli.main(["replay", *of, str(log), *more])
-
-
-def stretched(log: Path, folder: Path, factor: float) -> Path:
-    """The log of a run whose steps took `factor` times as long."""
-
-    def slower(match: re.Match[str]) -> str:
-        digits = len(match[2].partition(".")[2])
-        return f"{match[1]}{float(match[2]) / factor:.{digits}f}"
-
-    copy = folder / log.name
-    copy.write_text(re.sub(r"(images/sec: )(\d+\.\d+)", slower, log.read_text()))
-    return copy
-
-
-@pytest.mark.parametrize("name", TESTS)
-def test_an_azure_log_passes_against_its_own_document(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status = replay(LOGS / f"{name}.log", *TESTS[name])
-    assert (status, "1 PASS" in capsys.readouterr().out) == (0, True)
-
-
-def test_of_several_logs_it_is_said_which_regressed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    slow = stretched(LOGS / "azure-test1.log", tmp_path, 1.2)
-    replay(slow, *TESTS["azure-test1"], WORKLOAD, str(LOGS / "azure-test1.log"))
-    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("resnet50")]
-    assert [(row[-3], row[-1]) for row in rows] == [
-        ("REGRESSED", str(slow)),
-        ("PASS", str(LOGS / "azure-test1.log")),
-    ]
-
-
-def test_a_log_that_regressed_claims_no_worker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    replay(stretched(LOGS / "azure-test1.log", tmp_path, 1.2), *TESTS["azure-test1"])
-    said = capsys.readouterr().out
-    assert ("shown by the log's one run alone, beyond what noise explains\n" in said, "worker" in said) == (True, False)
-
-
-@pytest.mark.parametrize("name", TESTS)
-def test_an_azure_log_that_is_20_percent_slower_fails_and_names_its_row(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status = replay(stretched(LOGS / f"{name}.log", tmp_path, 1.2), *TESTS[name])
-    said = capsys.readouterr().out
-    assert (status, f"baseline    published, {DOCUMENT}, test {name[-1]} (2018-10-16)" in said) == (1, True), said
-
-
-def test_a_log_of_an_unknown_machine_could_not_be_judged(capsys: pytest.CaptureFixture[str]) -> None:
-    status = replay(LOGS / "azure-test1.log", "no-such-machine", "1x1")
-    assert (status, "NO_BASELINE" in capsys.readouterr().out) == (6, True)
-
-
-@pytest.mark.parametrize(
-    ("machine", "topology", "workload", "said"),
-    [
-        (
-            "azure-nc6-dsvn",
-            "1x1",
-            WORKLOAD,
-            "unknown machine 'azure-nc6-dsvn'. Did you mean 'azure-nc6-dsvm'? Known: ",
-        ),
-        ("no-such-machine", "1x1", WORKLOAD, "/baselines: give one of them, or another folder with --baselines=DIR"),
-        ("azure-nc6-dsvm", "1x4", WORKLOAD, "has this workload on 1x1, 2x1: give one as --topology, or record the row"),
-        ("azure-nc6-dsvm", "1x1", f"{WORKLOAD}-xla", f"the nearest are {WORKLOAD}: give one as --workload, or record"),
-    ],
-    ids=["machine", "places", "topology", "workload"],
-)
-def test_where_a_log_has_no_baseline_it_is_said_what_there_is(
-    machine: str, topology: str, workload: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    replay(LOGS / "azure-test1.log", machine, topology, workload)
-    assert said in capsys.readouterr().out
-
-
-def test_a_model_that_the_machines_rows_name_is_known(tmp_path: Path) -> None:
-    header, row, *_ = (REPOSITORY / "baselines" / "azure-nc6-dsvm.csv").read_text().splitlines()
-    (tmp_path / "mine.csv").write_text(f"{header}\n{row.replace('resnet50-b64', 'ournet-b64')}\n")
-    own = WORKLOAD.replace("resnet50", "ournet")
-    assert replay(LOGS / "azure-test1.log", "mine", "1x1", own, f"--baselines={tmp_path}") == 0
-
-
-def test_a_folder_of_ones_own_baselines_can_be_given(tmp_path: Path) -> None:
-    header, row, *_ = (REPOSITORY / "baselines" / "azure-nc6-dsvm.csv").read_text().splitlines()
-    (tmp_path / "mine.csv").write_text(f"{header}\n{row}\n")
-    assert replay(LOGS / "azure-test1.log", "mine", "1x1", WORKLOAD, f"--baselines={tmp_path}") == 0
-
-
-@pytest.mark.parametrize(
-    ("topology", "workload", "said"),
-    [
-        ("4", "resnet50-b64-horovod-device", "topology '4': write nodes x devices per node, as in 2x4"),
-        ("0x1", "resnet50-b64-horovod-device", "topology '0x1': write nodes x devices per node"),
-        ("1x1", "resnet5-b64-horovod-device", "unknown model 'resnet5'. Did you mean 'resnet56'? Known: alexnet, "),
-        ("1x1", "resnet50-b64-horovod-devise", "unknown input_pipeline 'devise'. Did you mean 'device'? Known: "),
-        ("1x1", "resnet50-b64-horovodd-device", "unknown variable_update 'horovodd'. Did you mean 'horovod'? Known: "),
-        ("1x1", "resnet50", "'resnet50' is not a workload id: it reads model-bBATCH-VARIABLE_UPDATE-INPUT_PIPELINE"),
-    ],
-)
-def test_a_bad_argument_is_a_usage_error(
-    topology: str, workload: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status = replay(LOGS / "azure-test1.log", "azure-nc6-dsvm", topology, workload)
-    assert (status, said in capsys.readouterr().err) == (4, True)
-
-
-def test_a_command_line_that_can_not_be_is_a_usage_error_too(capsys: pytest.CaptureFixture[str]) -> None:
-    status = cli.main(["replay", "--nope"])
-    assert (status, "the following arguments are required: FILE" in capsys.readouterr().err) == (4, True)
-
-
-@pytest.mark.parametrize(
-    ("log", "said"),
-    [
-        ("no log at all\n", "garbage.log: no line is one of tf_cnn_benchmarks'"),
-        ("1\timages/sec: fast\n", "garbage.log, line 1: a broken step line"),
-        ("\n10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848\n", "garbage.log, line 2: the log ends at step 10"),
-    ],
-)
-def test_garbage_is_refused_with_file_and_line(
-    log: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "garbage.log").write_text(log)
-    status = replay(tmp_path / "garbage.log", "azure-nc6-dsvm", "1x1")
-    assert (status, said in capsys.readouterr().err) == (4, True)
-
-
-def test_a_log_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    replay(tmp_path / "missing.log", "azure-nc6-dsvm", "1x1")
-    assert "missing.log can't be read: No such file or directory" in capsys.readouterr().err
-
-
-def test_a_broken_file_of_another_machine_is_passed_over_and_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "dgx2.csv").write_text("garbage\n")
-    status = replay(LOGS / "azure-test1.log", *TESTS["azure-test1"], WORKLOAD, f"--baselines={tmp_path}")
-    said = capsys.readouterr().err
-    assert (status, said.count(f"passed over, as another machine's: {tmp_path}/dgx2.csv, line 1: ")) == (0, 1)
-
-
-def test_the_documents_give_the_committed_baselines(tmp_path: Path) -> None:
-    assert cli.main(["documents", str(REPOSITORY / "tests" / "data" / "documents"), f"--baselines={tmp_path}"]) == 0
-    names = sorted(path.name for path in tmp_path.glob("*.csv"))
-    same, different, _ = filecmp.cmpfiles(tmp_path, REPOSITORY / "baselines", names, shallow=False)
-    assert (len(same), different) == (9, [])
 
 
 def test_the_topology_of_this_machine_names_its_key(capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,7 +29,7 @@ def test_the_command_is_installed() -> None:
     assert json.loads(done.stdout)["version"] == 1
 
 
-def test_a_reader_that_leaves_early_is_no_error() -> None:
+def test_a_reader_that_leaves_early_is_not_an_error() -> None:
     command = [sys.executable, "-m", "pytest_tfperf.cli", "topology", "--json"]
     read, write = os.pipe()
     os.close(read)
@@ -206,4 +37,4 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
         done = subprocess.run(
             command, stdout=left, stderr=subprocess.PIPE, timeout=SESSION_SECONDS, text=True, check=False
         )
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (0, "")

@@ -65,26 +65,15 @@ TESTS = """
 
 # --tfperf-timeout holds where a worker is to hang; a healthy one may take as long as a machine that stalls makes it.
 PATIENCE = """
-    from pytest_tfperf.workers.local import LocalLauncher, LocalRun
+    from pytest_tfperf.workers.worker_run import WorkerRun
 
     HANGS = {"nets:hanging-b1-replicated-device": "model", "nets:tiny-b1-replicated-nets:stalling": "steps"}
-    PATIENCE_SECONDS = 120.0
+    asked = WorkerRun.silence_seconds
 
-    def _start(launcher, job, progress):
-        global hangs_in, asked
-        hangs_in, asked = HANGS.get(job.workload.id), launcher._silence_seconds
-        launcher._silence_seconds = PATIENCE_SECONDS
-        try:
-            return start(launcher, job, progress)
-        finally:
-            launcher._silence_seconds = asked
+    def patient(run):
+        return asked.fget(run) if run.phase == HANGS.get(run.job.workload.id) else 120.0
 
-    def _next(run):
-        run._silence_seconds = asked if run._phase == hangs_in else PATIENCE_SECONDS
-        return take(run)
-
-    start, LocalLauncher._start = LocalLauncher._start, _start
-    take, LocalRun._next = LocalRun._next, _next
+    WorkerRun.silence_seconds = property(patient)
 """
 
 
@@ -129,8 +118,8 @@ def test_a_fault_says(faults: Finished, name: str, said: str) -> None:
     assert said in faults.cases[name].text
 
 
-# What devices that no longer answer do to every worker, also to the one that shows it.
-WEDGED = """
+# What devices that no longer answer do to every worker, also to the probe.
+UNRESPONSIVE = """
     from pytest_tfperf import Workload
     from pytest_tfperf.workers import local
 
@@ -139,7 +128,7 @@ WEDGED = """
 
 
 def test_devices_on_which_a_probe_hangs_too_cost_the_rest_no_time_out(project: Project) -> None:
-    project.write("conftest.py", PATIENCE + WEDGED)
+    project.write("conftest.py", PATIENCE + UNRESPONSIVE)
     project.write("test_it.py", TESTS)
     finished = project.run("--tfperf-timeout=2", "-k", "hangs_in_the_model or leaves or last")
     for name in ("test_leaves_a_child", "test_the_last_one"):

@@ -63,7 +63,7 @@ def test_verbosity_shows_the_lines_of_tf_cnn_benchmarks(verbose: Finished) -> No
 
 def test_what_verbosity_shows_of_a_run_can_be_replayed(verbose: Finished) -> None:
     log = tf_cnn_log.parse(verbose.text, "pytest's output")
-    assert sum(window.steps for window in log.attempt(1).windows) == 15
+    assert sum(window.steps for window in log.run(1).windows) == 15
 
 
 def test_verbosity_shows_how_long_a_run_compiled(verbose: Finished) -> None:

@@ -31,16 +31,16 @@ TESTS = """
 FAILING = """
     import os
     import signal
-    from pytest_tfperf.workers.local import LocalRun
+    from pytest_tfperf.workers.worker_run import WorkerRun
 
-    def examine(run, **asked):
+    def profile_step(run, **asked):
         if "dies_over_it" in os.environ["PYTEST_CURRENT_TEST"]:
-            os.kill(run._process.pid, signal.SIGKILL)
+            os.kill(run.process.pid, signal.SIGKILL)
         if "asked_twice" in os.environ["PYTEST_CURRENT_TEST"]:
-            examined(run, **asked)
-        return examined(run, **asked)
+            profiled(run, **asked)
+        return profiled(run, **asked)
 
-    examined, LocalRun.examine = LocalRun.examine, examine
+    profiled, WorkerRun.profile_step = WorkerRun.profile_step, profile_step
 """
 
 
