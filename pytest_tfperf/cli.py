@@ -202,11 +202,13 @@ def _export(history: History, arguments: argparse.Namespace) -> int:
 
 
 def _make_imagenet(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.training.make_imagenet import make_imagenet
+    import subprocess
 
-    made = make_imagenet(arguments.folder, arguments.images, arguments.shards, arguments.seed)
-    _print(f"{made}\nuse it: pytest perf_tests --tfperf-data-dir={arguments.folder.resolve()}")
-    return EXIT_GREEN
+    # A process of its own, because TensorFlow writes the records.
+    command = [sys.executable, "-P", "-m", "pytest_tfperf.training.make_imagenet", str(arguments.folder)]
+    for name in ("images", "shards", "seed"):
+        command += [f"--{name}", str(getattr(arguments, name))]
+    return subprocess.run(command, check=False).returncode
 
 
 def _reference_create(arguments: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from pytest_tfperf.bench import out_of_memory
 from pytest_tfperf.bench.disturbance import DisturbanceGuard
 from pytest_tfperf.bench.interleaved import interleave
 from pytest_tfperf.bench.step_profile import StepProfiler
@@ -21,7 +22,7 @@ from pytest_tfperf.core.supported import require_supported
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.errors import MeasurementError, OutOfMemory
 from pytest_tfperf.workers.launcher import Launcher, TrainingRun
 
 TRIES = 3
@@ -170,6 +171,8 @@ class RunEngine:
         except MeasurementError as error:
             ids = " against ".join(dict.fromkeys(workload.id for workload in workloads))
             text = str(error).removeprefix(f"{ids}: ")  # a strategy names the workload that it can't serve
+            if isinstance(error, OutOfMemory):
+                text = out_of_memory.explained(text, topology, *workloads)
             raise type(error)(f"{ids} on {topology.describe()}: {text}") from error
         finally:
             self._observer.done()

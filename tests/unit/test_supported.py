@@ -1,10 +1,12 @@
+"""Choices that given devices can't train are refused before a worker starts."""
+
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
 
-from pytest_tfperf.core.supported import require_possible
+from pytest_tfperf.core.supported import require_supported
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import WorkloadError
@@ -29,30 +31,30 @@ def split(count: int) -> Devices:
     return Devices(kind=DeviceKind.GPU, count=count, gpu_uuids=("GPU-0",), split=True)
 
 
-def asked(choices: dict[str, Any]) -> Workload:
+def workload(choices: dict[str, Any]) -> Workload:
     return Workload(**{"model": "m", "batch_size": 1, **choices})
 
 
 @pytest.mark.parametrize(
-    ("choices", "devices", "said"),
+    ("choices", "devices", "message"),
     [
-        (NCCL, cpus(1), r"needs GPUs, and what is taken are the CPUs; .*'copy' or 'hierarchical'"),
-        (NCCL, cpus(2), r"needs GPUs, and what is taken are 2 virtual CPU devices"),
-        (NCCL, split(2), r"a GPU of its own for each replica.*leave out --tfperf-split-gpu"),
+        (NCCL, cpus(1), r"needs GPUs, and this test runs on the CPU; .*'copy' or 'hierarchical'"),
+        (NCCL, cpus(2), r"needs GPUs, and this test runs on 2 virtual CPU devices"),
+        (NCCL, split(2), r"a GPU for each replica.*leave out --tfperf-split-gpu"),
         (HIERARCHICAL, cpus(3), r"an even number of devices, and there are 3: .*'copy' or 'nccl'"),
         (HIERARCHICAL, gpus(3), r"an even number of devices"),
         (ON_GPU, cpus(1), r"needs GPUs.*leave it out to keep the parameters on the CPU"),
         ({**SERVER, **XLA}, cpus(2), r"XLA can't compile .*variable_update='replicated'"),
         ({**SERVER, **XLA}, gpus(1), r"XLA can't compile"),
         ({**ON_GPU, **XLA}, gpus(2), r"XLA can't compile"),
-        ({**FIT, **XLA}, cpus(2), r"replicas can't meet inside XLA; use trainer='loop'"),
+        ({**FIT, **XLA}, cpus(2), r"XLA can't exchange gradients; use trainer='loop'"),
     ],
 )
 def test_what_the_devices_can_not_train_says_what_they_can(
-    choices: dict[str, Any], devices: Devices, said: str
+    choices: dict[str, Any], devices: Devices, message: str
 ) -> None:
-    with pytest.raises(WorkloadError, match=said):
-        require_possible(asked(choices), devices)
+    with pytest.raises(WorkloadError, match=message):
+        require_supported(workload(choices), devices)
 
 
 @pytest.mark.parametrize(
@@ -72,4 +74,4 @@ def test_what_the_devices_can_not_train_says_what_they_can(
     ],
 )
 def test_what_the_devices_can_train_passes(choices: dict[str, Any], devices: Devices) -> None:
-    require_possible(asked(choices), devices)
+    require_supported(workload(choices), devices)
