@@ -171,6 +171,12 @@ def test_users_pages_name_only_what_the_package_exports(page: Path) -> None:
     assert sorted(names - set(pytest_tfperf.__all__)) == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_in_python_compile(page: Path) -> None:
+    for example in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        compile(example, page.name, "exec")
+
+
 def test_each_name_in_contributing_exists_in_its_file() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text()
     rows = re.findall(r"^\| .* \| `([\w/.]+)` \| `(\w+)` \|$", page, re.MULTILINE)
