@@ -1,9 +1,9 @@
-"""How often `compare` is wrong, and how small a loss it finds.
+"""How often an interleaved comparison is wrong, and how small a loss it detects.
 
-    python benchmarks/turns.py                                  # simulated, seeded: a minute
-    python benchmarks/turns.py --live 20 --losses 0 0.1 0.05    # real workers, taking turns: about a minute each
+    python benchmarks/comparison.py                                  # simulated, seeded: a minute
+    python benchmarks/comparison.py --live 20 --losses 0 0.1 0.05    # real workers: about a minute each
 
-The simulation draws pairs' log ratios and asks the production rule (`comparison.decide`) after each pair, as `compare`
+The simulation draws pairs' log ratios and calls the production rule (`pairs.decide`) after each pair, as `compare`
 does. "sb" is the standard deviation between fresh workers; a pair holds two of them. `--live` compares a workload with
 itself, one side slowed on purpose by the loss; run it on a machine that does nothing else.
 """
@@ -18,25 +18,22 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_tfperf import Workload
-from pytest_tfperf.bench.comparing import Cap, Side, compare
-from pytest_tfperf.bench.windows import Plan
-from pytest_tfperf.core.comparison import Comparison, decide
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.hardware.discovery import discover
-from pytest_tfperf.reports.live import LiveLine
-from pytest_tfperf.workers.local import LocalLauncher
+from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.judging.pairs import decide
 
-SPREADS = (0.005, 0.01, 0.02, 0.04)
+BETWEEN_RUNS = (0.005, 0.01, 0.02, 0.04)
 CHANGES = (0.0, -0.02, -0.03, -0.05, -0.1)
 TOLERANCE = Tolerance.of(0.02)
 
 
 def one_comparison(
-    draw: random.Random, change: float, spread: float, window_error: float, most: int
+    draw: random.Random, change: float, between_runs: float, window_error: float, most: int
 ) -> tuple[str, int]:
     """Outcome and pairs of a comparison whose truth is `change`."""
-    sd = math.sqrt(2 * spread**2 + window_error**2)  # the windows' share of it is known, the workers' is not
+    sd = math.sqrt(2 * between_runs**2 + window_error**2)  # the windows' share of it is known, the workers' is not
     ratios: list[float] = []
     while len(ratios) < most:
         ratios.append(draw.gauss(math.log1p(change), sd))
@@ -59,30 +56,41 @@ def simulate(trials: int, most: int, window_error: float, seed: int) -> None:
     print(f"windows' error of a pair {window_error:.1%}; percent with 95 % interval")
     print(f"{'sb':>6} {'truth':>6}  {'REGRESSED':<20} {'PASS, IMPROVED':<20} {'INCONCLUSIVE':<20} pairs: median, 95 %")
     draw = random.Random(seed)
-    for spread in SPREADS:
+    for between_runs in BETWEEN_RUNS:
         for change in CHANGES:
-            ends = [one_comparison(draw, change, spread, window_error, most) for _ in range(trials)]
-            print(f"{spread:6.1%} {change:6.0%}  {_rates(Counter(word for word, _ in ends), trials)} {_pairs(ends)}")
+            ends = [one_comparison(draw, change, between_runs, window_error, most) for _ in range(trials)]
+            print(
+                f"{between_runs:6.1%} {change:6.0%}  {_rates(Counter(word for word, _ in ends), trials)} {_pairs(ends)}"
+            )
 
 
 def live(arguments: argparse.Namespace) -> None:
+    # A simulation needs no worker.
+    from pytest_tfperf.bench.comparing import Effort, compare
+    from pytest_tfperf.bench.disturbance import DisturbanceGuard
+    from pytest_tfperf.bench.one_run import RunEngine, Side
+    from pytest_tfperf.core.disturbance import DisturbanceLimits
+    from pytest_tfperf.hardware.discovery import discover
+    from pytest_tfperf.reports.progress_line import ProgressLine
+    from pytest_tfperf.workers.local import LocalLauncher
+
     launcher = LocalLauncher(logs=Path(arguments.logs), silence_seconds=600)
+    engine = RunEngine(ProgressLine(), DisturbanceGuard(DisturbanceLimits()))
     workload = Workload(model=arguments.model, batch_size=arguments.batch_size)
     topology = discover().on_cpu().take(1)
-    plan, cap = Plan(steps=arguments.steps, warmup_steps=10), Cap(pairs=arguments.pairs, seconds=arguments.seconds)
-    print(f"live: {workload.id} on {topology.describe()}, {arguments.live} comparisons each, at most {cap.pairs} pairs")
-    print(f"or {cap.seconds:g} s, {plan.steps} steps a worker, tolerance 2 %")
+    plan = Plan(steps=arguments.steps, warmup_steps=10)
+    effort = Effort(max_pairs=arguments.pairs, max_seconds=arguments.seconds)
+    print(f"live: {workload.id} on {topology.describe()}, {arguments.live} comparisons each, at most {arguments.pairs}")
+    print(f"pairs or {arguments.seconds:g} s, {plan.steps} steps a worker, tolerance 2 %")
     try:
         for loss in arguments.losses:
             found: list[Comparison] = []
             for _ in range(arguments.live):
-                sides = (
-                    Side(workload=workload, launcher=launcher),
-                    Side(workload=workload, launcher=launcher, slowdown=loss),
-                )
-                found.append(compare(*sides, topology, plan, TOLERANCE, LiveLine(), cap=cap))
+                a = Side(workload=workload, launcher=launcher)
+                b = Side(workload=workload, launcher=launcher, slowdown=loss)
+                found.append(compare(engine, a, b, topology, plan, TOLERANCE, effort=effort))
                 print(f"  {_line(found[-1])}", flush=True)
-            ends = [(c.outcome.value, len(c.log_ratios)) for c in found]
+            ends = [(str(c.outcome), len(c.log_ratios)) for c in found]
             seconds = sorted(c.seconds for c in found)
             within = statistics.fmean([statistics.variance(c.log_ratios) for c in found if len(c.log_ratios) > 1])
             print(f"loss {loss:.0%}: {_rates(Counter(word for word, _ in ends), len(found))} {_pairs(ends)}")
@@ -111,7 +119,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=4000, help="simulated comparisons for each line")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--pairs", type=int, default=Cap().pairs, help="the most pairs of a comparison")
+    parser.add_argument("--pairs", type=int, default=20, help="the most pairs of a comparison")
     parser.add_argument("--window-error", type=float, default=0.007, help="of a simulated pair, from its windows")
     parser.add_argument(
         "--live", type=int, default=0, metavar="N", help="real comparisons for each loss, no simulation"

@@ -34,7 +34,7 @@ from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import Outcome, Rule, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.judging.common_drift import common_drift
-from pytest_tfperf.judging.judge import Evidence, is_suspected, judge
+from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.machine import (
     ReferencePairs,
     judge_machine,
@@ -73,7 +73,6 @@ class Situation:
         slow_first_run: what the first run of five tests loses, and no other run.
         before: sessions without a loss before it.
         sessions: sessions that are counted, of each baseline.
-        rules: the rules that it is asked of.
     """
 
     name: str
@@ -93,10 +92,7 @@ class Situation:
 
 
 QUIET = [
-    *(
-        Situation(name=f"nothing lost, sb {sb:.1%}", between_runs=sb, sessions=4)
-        for sb in (0.005, 0.01, 0.02)
-    ),
+    *(Situation(name=f"nothing lost, sb {sb:.1%}", between_runs=sb, sessions=4) for sb in (0.005, 0.01, 0.02)),
     *(
         Situation(name=f"each test drifts by {own:.2%} a session, sb {sb:.1%}", between_runs=sb, own_sd=own, sessions=4)
         for own, sb in itertools.product((0.0025, 0.005), (0.005, 0.01))
@@ -155,9 +151,7 @@ SHARED = [
         for tests, loss in ((20, 0.03), (12, 0.04), (50, 0.05))
     ),
     *(
-        Situation(
-            name=f"12 tests all lose {loss:.0%} by the machine", tests=12, losing=12, loss=loss, by_machine=True
-        )
+        Situation(name=f"12 tests all lose {loss:.0%} by the machine", tests=12, losing=12, loss=loss, by_machine=True)
         for loss in (0.04, 0.08)
     ),
     Situation(name="5 of 50 tests lose 3 %, session verdict on the software", losing=5, loss=0.03),
@@ -178,7 +172,9 @@ class Machine:
 
     def __post_init__(self) -> None:
         sb, draw = self.situation.between_runs, self.random
-        self.keys = [Key(f"trivial-b{number}-replicated-device", "1x1") for number in range(1, self.situation.tests + 1)]
+        self.keys = [
+            Key(f"trivial-b{number}-replicated-device", "1x1") for number in range(1, self.situation.tests + 1)
+        ]
         self.between_runs = {
             key: 0.012 * math.exp(draw.gauss(0, 0.5)) if self.situation.mixed else sb for key in self.keys
         }
@@ -279,18 +275,16 @@ def run_session(
         throughput = _throughput(test.runs)
         return replace(whole, throughput=throughput, reference=test.reference, pairs=test.pairs, past=test.past)
 
-    suspects = [test.key.workload for test in tests if is_suspected(evidence(test))]
-    whole = replace(whole, suspects=len(suspects))
-    verdicts = {}
+    verdicts = {test.key: judge(evidence(test)) for test in tests}
+    suspects = [key.workload for key, verdict in verdicts.items() if not verdict.is_decided]
+    whole = replace(whole, suspects=max(1, len(suspects)))
     for test in tests:
-        verdict = judge(evidence(test))
-        while not verdict.is_decided:
+        while not (verdict := verdicts[test.key]).is_decided:
             while len(test.pairs) < verdict.pairs_wanted:
                 test.measure_pair(machine)
             while len(test.runs) < verdict.runs_wanted:
                 test.measure(machine)
-            verdict = judge(evidence(test))
-        verdicts[test.key] = verdict
+            verdicts[test.key] = judge(evidence(test))
     software = _software(machine, tests, suspects, whole, number)
     measured = [_reference_pairs(test) for test in tests]
     judged = judge_machine(drift, measured, software, between_sessions=variance.mean)
@@ -491,9 +485,7 @@ def _stated(sb: float, rule: Rule) -> float:
     return statistics.median(verdict.min_detectable_slowdown or 0.0 for verdict in session.verdicts.values())
 
 
-def _cells(
-    simulation: Simulation, situations: Sequence[Situation]
-) -> Iterator[tuple[Situation, int, Counter[str]]]:
+def _cells(simulation: Simulation, situations: Sequence[Situation]) -> Iterator[tuple[Situation, int, Counter[str]]]:
     for situation in situations:
         for number, rule in enumerate(RULES, 1):
             yield situation, number, simulation.cell(situation, rule)

@@ -49,7 +49,7 @@ class Evidence:
         variance: what a session does to one test by itself, learnt from history.
         past: earlier sessions judged against the same row, oldest first.
         tests: tests of the session that have a baseline; rule 2 shares the false alarms among them.
-        suspects: tests that their first run made suspect; rule 1 shares the false alarms among them.
+        suspects: tests that their first run left undecided; rule 1 shares the false alarms among them.
         has_reference_environment: whether pairs can be had, so that rule 1 applies.
         max_runs: runs that can be had at all, one for a log; then no further pair can be had either. None: no limit.
         hold: fail only what one of the two sessions before did not pass either.
@@ -89,14 +89,6 @@ def judge(evidence: Evidence) -> Verdict:
     if not case.is_suspected:
         return case.good()
     return case.confirmed()
-
-
-def is_suspected(evidence: Evidence) -> bool:
-    """Whether the runs alone raise suspicion, once the common drift is known; what `Evidence.suspects` counts."""
-    baseline, noise = evidence.reference.baseline, evidence.reference.noise
-    if baseline is None or noise is None or evidence.reference.is_floor:
-        return False
-    return _Case.of(evidence, baseline, noise).is_suspected
 
 
 def may_stop(run: RunValue, reference: Reference, tolerance: Tolerance) -> bool:

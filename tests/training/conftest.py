@@ -11,8 +11,9 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def cpus() -> list[str]:
+    """Autouse, because a test that touches a device first would keep all later ones from configuring it."""
     from pytest_tfperf.core.topology import DeviceKind, Devices
     from pytest_tfperf.training.devices import configure
 

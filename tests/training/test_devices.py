@@ -1,4 +1,4 @@
-"""What TensorFlow is told to use; GPUs are fakes here, and real devices are configured in processes of their own."""
+"""How devices are configured; GPUs are fakes here, and real devices are configured in processes of their own."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ BUILD = {"cuda_compute_capabilities": ["sm_60", "sm_70", "sm_80", "sm_89", "comp
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """Two fake GPUs, and what TensorFlow was told about them."""
-    calls = SimpleNamespace(visible=None, growing=[], parts=[])
+def calls(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Two fake GPUs, and the calls by which they are configured."""
+    made = SimpleNamespace(visible=None, growing=[], parts=[])
     gpus = ["first", "second"]
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus if kind == "GPU" else [])
-    monkeypatch.setattr(tf.config, "set_visible_devices", lambda seen, kind: setattr(calls, "visible", list(seen)))
-    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", lambda gpu, on: calls.growing.append((gpu, on)))
+    monkeypatch.setattr(tf.config, "set_visible_devices", lambda seen, kind: setattr(made, "visible", list(seen)))
+    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", lambda gpu, on: made.growing.append((gpu, on)))
     monkeypatch.setattr(
         tf.config,
         "set_logical_device_configuration",
-        lambda gpu, parts: calls.parts.append((gpu, [part.memory_limit for part in parts])),
+        lambda gpu, parts: made.parts.append((gpu, [part.memory_limit for part in parts])),
     )
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: ["a logical device"] * 4)
     monkeypatch.setattr(tf.sysconfig, "get_build_info", lambda: BUILD)
-    return calls
+    return made
 
 
-def test_gpus_take_memory_as_they_need_it(told: SimpleNamespace) -> None:
+def test_gpus_take_memory_as_they_need_it(calls: SimpleNamespace) -> None:
     assert configure(Devices(kind=GPU, count=2, gpu_uuids=("a", "b"))) == ["GPU:0", "GPU:1"]
-    assert (told.visible, told.growing, told.parts) == (["first", "second"], [("first", True), ("second", True)], [])
+    assert (calls.visible, calls.growing, calls.parts) == (["first", "second"], [("first", True), ("second", True)], [])
 
 
-def test_no_more_gpus_are_visible_than_are_used(told: SimpleNamespace) -> None:
+def test_no_more_gpus_are_visible_than_are_used(calls: SimpleNamespace) -> None:
     configure(Devices(kind=GPU, count=1))
-    assert told.visible == ["first"]
+    assert calls.visible == ["first"]
 
 
 @pytest.mark.parametrize(("free_mib", "count", "limit"), [(9 * 1024, 4, 2048), (100_000, 2, 47_500)])
-def test_a_split_gpu_keeps_some_memory_free(told: SimpleNamespace, free_mib: int, count: int, limit: int) -> None:
+def test_a_split_gpu_keeps_some_memory_free(calls: SimpleNamespace, free_mib: int, count: int, limit: int) -> None:
     names = configure(Devices(kind=GPU, count=count, split=True), free_mib=lambda _: free_mib)
     assert names == [f"GPU:{i}" for i in range(count)]
-    assert (told.visible, told.growing, told.parts) == (["first"], [], [("first", [limit] * count)])
+    assert (calls.visible, calls.growing, calls.parts) == (["first"], [], [("first", [limit] * count)])
 
 
-def test_too_few_gpus_are_named_with_the_likely_reasons(told: SimpleNamespace) -> None:
+def test_too_few_gpus_are_named_with_the_likely_reasons(calls: SimpleNamespace) -> None:
     reasons = r"sees 2 GPU device\(s\), and 3 are needed \(a, b, c\).*built for sm_60.*ignores older.*built for CUDA"
     with pytest.raises(NotEnoughDevices, match=reasons):
         configure(Devices(kind=GPU, count=3, gpu_uuids=("a", "b", "c")))

@@ -1,4 +1,4 @@
-"""What the driver is told of a worker's exception: whether memory was short, and who may hold it."""
+"""The message about a worker's exception: whether memory was short, and who may hold it."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ def test_another_process_is_suspected_only_where_libraries_find_no_room(text: st
 
 
 def test_a_long_text_keeps_its_ends_and_the_log_gets_the_cause(capsys: pytest.CaptureFixture[str]) -> None:
-    told = failure(ValueError("the beginning" + "x" * 100_000 + "the end"))
-    assert len(told["message"]) < 21_000
-    assert told["message"].startswith("the beginning")
-    assert told["message"].endswith("the end")
-    told = failure(caused_by(ZeroDivisionError("no such depth")))
-    assert (told["type"], told["ours"], told["out_of_memory"]) == ("WorkloadError", True, False)
+    sent = failure(ValueError("the beginning" + "x" * 100_000 + "the end"))
+    assert len(sent["message"]) < 21_000
+    assert sent["message"].startswith("the beginning")
+    assert sent["message"].endswith("the end")
+    sent = failure(caused_by(ZeroDivisionError("no such depth")))
+    assert (sent["type"], sent["ours"], sent["out_of_memory"]) == ("WorkloadError", True, False)
     assert "ZeroDivisionError: no such depth" in capsys.readouterr().err

@@ -54,6 +54,11 @@ def test_shapes_parameters_and_multiply_adds_are_the_references(built) -> None:
     assert round(forward_multiply_adds(model) / 1e9, digits) == giga
 
 
+# Deeper models are the same code.
+SMALLEST = ["resnet50", "inception3", "inception4", "vgg16", "alexnet", "resnet20", "trivial"]
+
+
+@pytest.mark.parametrize("built", SMALLEST, indirect=True)
 def test_a_step_moves_every_parameter(built) -> None:
     workload, strategy, model = built
     inputs = load_pipeline(workload, input_spec(workload, model, strategy, SEED))
