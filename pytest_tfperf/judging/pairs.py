@@ -18,7 +18,8 @@ LEAST_PAIRS = 3
 FALSE_ALARMS = 0.01
 """How often a side that is slower by no more than the tolerance is called REGRESSED, at most, over all tests.
 
-This holds where fresh workers differ by up to 2 %; at 4 % it is twice as often (benchmarks/comparison.py), A against A less.
+This holds where fresh workers differ by up to 2 %; at 4 % it is twice as often, A against A less
+(benchmarks/comparison.py).
 """
 
 EXPECTED_PAIRS = 2
