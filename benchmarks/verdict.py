@@ -426,8 +426,8 @@ class Simulation:
 
     def _map(self, *lists: Sequence[object]) -> Iterable[Counter[str]]:
         if self._pool is None:
-            return map(simulate, *lists)  # type: ignore[arg-type]
-        return self._pool.map(simulate, *lists, chunksize=max(1, len(lists[0]) // 40))  # type: ignore[arg-type]
+            return map(simulate, *lists)
+        return self._pool.map(simulate, *lists, chunksize=max(1, len(lists[0]) // 40))
 
 
 RULES = (Rule.REFERENCE_ENVIRONMENT, Rule.BASELINE)

@@ -23,6 +23,8 @@ _DEGREES_OF_FEW_TESTS = 4
 _LOST_SOMETHING = 0.1  # share of the measurements that may hold a real loss or gain,
 _LOSS = 0.05  # of about this size
 
+_UPPER = 0.9  # of the posterior lies below what a threshold allows for
+
 _SESSIONS_NOT_LEARNT = 3  # the latest may hold the very loss that is looked for
 _SESSIONS_LEARNT = 10  # then the reference is frozen: one that followed for ever would follow a slow decline
 
@@ -41,6 +43,16 @@ class SessionVariance:
     def mean(self) -> float:
         """Its expected value, in log throughput."""
         return math.fsum(weight * sigma for weight, sigma in zip(self.weights, GRID, strict=True))
+
+    @property
+    def upper(self) -> float:
+        """The value that it exceeds with a probability of 10 % only, between two points of the grid."""
+        below = 0.0
+        for index, weight in enumerate(self.weights):
+            if weight > 0 and below + weight >= _UPPER:
+                return max(0.0, GRID[index] - GRID[1] * (below + weight - _UPPER) / weight)
+            below += weight
+        return GRID[-1]
 
 
 @dataclass(frozen=True, slots=True)

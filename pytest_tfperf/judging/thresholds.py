@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import cache
 
 from pytest_tfperf.core.verdict import Tolerance
@@ -51,27 +50,6 @@ def detectable_by_one_run(between_runs: float, baseline_runs: int, tolerance: To
     """The slowdown, as a positive fraction, that one run against such a baseline shows with 98 % power."""
     error = screen_error(between_runs, 1, baseline_runs)
     return -math.expm1(-(suspicion(accepted_slowdown(tolerance), error) + DETECTION * error))
-
-
-def explained_by_noise(
-    errors: Sequence[float], weights: Sequence[float], degrees_of_freedom: float, false_alarms: float
-) -> float:
-    """The slowdown that noise exceeds with the probability `false_alarms`.
-
-    The standard error is one of `errors`, with the probabilities `weights`; the noise is t distributed around 0.
-    """
-    low, high = (quantile(degrees_of_freedom, false_alarms) * error for error in (min(errors), max(errors)))
-    if low == high:
-        return low
-    import numpy
-    from scipy.special import stdtr
-
-    inverse, shares, freedom = 1 / numpy.array(errors), numpy.array(weights), min(degrees_of_freedom, _MANY)
-    for _ in range(12):  # halves what is left of a few per cent: to a thousandth of a per cent
-        middle = (low + high) / 2
-        exceeded = float(stdtr(freedom, -middle * inverse) @ shares)
-        low, high = (middle, high) if exceeded > false_alarms else (low, middle)
-    return high
 
 
 @cache
