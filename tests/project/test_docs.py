@@ -184,7 +184,7 @@ def test_each_name_in_contributing_exists_in_its_file() -> None:
     missing = [
         (file, name)
         for file, name in rows
-        if not re.search(rf"^(?:(?:def|class) {name}\b|{name}\b.* = )", (ROOT / file).read_text(), re.MULTILINE)
+        if not re.search(rf"^ *(?:(?:def|class) {name}\b|{name}\b.* = )", (ROOT / file).read_text(), re.MULTILINE)
     ]
     assert missing == []
 

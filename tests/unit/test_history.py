@@ -258,7 +258,7 @@ def test_another_versions_file_is_refused_with_the_next_step(history: History, p
     history.prepare()
     with closing(sqlite3.connect(path)) as database:
         database.execute("pragma user_version = 2")
-    with pytest.raises(TfperfError, match=r"history\.sqlite: another version .*schema 2; .* schema 1.*move the file away"):
+    with pytest.raises(TfperfError, match=r"history\.sqlite: another version .*schema 2; .* schema 1.*move the file"):
         history.append(judged())
 
 
