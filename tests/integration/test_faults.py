@@ -106,7 +106,7 @@ def faults(shared: Project) -> Finished:
         ("test_has_room_for_20", "out of memory with batch_size 64: the largest that fits is 16"),
         ("test_has_room_for_20", "tried       32 does not  16 fits  24 does not (fresh workers, a few steps each, "),
         ("test_hangs_in_the_model", "said nothing for 3 s in phase 'model' and was killed"),
-        ("test_hangs_in_the_model", "a longer limit: --tfperf-timeout SECONDS"),
+        ("test_hangs_in_the_model", "ini value tfperf_timeout sets a longer limit"),
         ("test_hangs_in_the_model", "in hanging"),  # faulthandler's stack, in the log's end
         ("test_hangs_in_the_steps", "said nothing for 3 s in phase 'steps' and was killed"),
         ("test_hangs_in_the_steps", "in batches"),  # a thread of TensorFlow's
