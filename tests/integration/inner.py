@@ -5,15 +5,13 @@ pytester does the same for one test; here several tests read what one session ga
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import uuid
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
@@ -24,14 +22,19 @@ import pytest
 from patience import SESSION_SECONDS, wait_for
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.history import History
 
 MACHINE = "box"
 NETS = Path(__file__).parents[1] / "data" / "user_project" / "nets.py"
-WHATEVER_IT_IS = {"reference": 1000.0, "lower": -0.999999, "upper": 1e9}
+NOT_MEASURED = 6
+"""The exit status where nothing regressed and something could not be measured."""
+
+ANY_THROUGHPUT = {"reference": 1000.0, "lower": -0.999999, "upper": 1e9}
 """A row that passes any throughput of this or the next century."""
 
-# Fewer windows than it takes to find out that a run never settles: the machine may be busy with anything, and may swap.
+# Too few windows to find out that a run never settles: the machine may be busy with anything, and may swap.
 _INI = f"""
 [pytest]
 filterwarnings = error
@@ -39,8 +42,25 @@ tfperf_machine = {MACHINE}
 tfperf_steps = 15
 tfperf_warmup_steps = 1
 tfperf_busy = 1
+tfperf_steal = 1
 tfperf_swap = inf
 """
+
+_PREAMBLE = """
+import pytest
+from pytest_tfperf import Workload
+
+pytestmark = pytest.mark.cpu
+
+def tiny(batch_size=1, model="nets:tiny", **more):
+    return Workload(model=model, batch_size=batch_size, **more)
+
+@pytest.fixture
+def on(gpu_topology):
+    return gpu_topology.take(1)
+
+"""
+
 # Ours to say; and without bytecode on disk each session would compile the plugin anew.
 _LEFT_OUT = ("TFPERF_", "PYTEST_", "COV_", "TF_", "PYTHONDONTWRITEBYTECODE")
 
@@ -68,7 +88,7 @@ class Finished:
 
 
 class Project:
-    """A folder with an ini file, the module `nets` and what a test writes into it; its end is its processes' end."""
+    """A folder with an ini file, the module `nets` and what a test writes into it; leaving it ends its processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -91,6 +111,10 @@ class Project:
         path.write_text(dedent(text))
         return path
 
+    def tests(self, text: str, name: str = "test_it.py") -> None:
+        """Write tests that are marked `cpu`, with a workload `tiny(batch_size)` and a fixture `on`, one device."""
+        self.write(name, _PREAMBLE + dedent(text))
+
     def baseline(self, workload: str, topology: str = "1x1", **row: Any) -> None:
         key = Key(workload, topology)
         self.baselines.update(MACHINE, {key: Baseline(machine=MACHINE, key=key, **row)})
@@ -108,7 +132,7 @@ class Project:
             self.kill_all()
 
     def end_of(self, process: subprocess.Popen[str]) -> Finished:
-        """What a session that was started has said when it is through, and its JUnit file."""
+        """The output of a session that was started, when it has ended, and its JUnit file."""
         text, _ = process.communicate(timeout=SESSION_SECONDS)
         junit = self.folder / ".junit.xml"
         cases = _cases(junit) if junit.exists() else {}
@@ -134,7 +158,7 @@ class Project:
         return process
 
     def wait_for_file(self, pattern: str, process: subprocess.Popen[str]) -> None:
-        """One that this session is about to write; the session's own words where it ends without."""
+        """Wait for a file that this session is about to write; show its output where it ends without."""
 
         def there() -> bool:
             return any(self.folder.glob(pattern))
@@ -168,18 +192,18 @@ class Project:
                 os.kill(pid, signal.SIGKILL)
         return not found
 
-    def finished_results(self) -> list[str]:
-        """The tests in the history, in order."""
-        return [record["test"] for record in self.records()]
+    @property
+    def history(self) -> History:
+        return History(self.folder / ".tfperf" / "history.sqlite")
 
-    def records(self, test: str = "") -> list[dict[str, Any]]:
-        """What the history holds of the tests whose names end so, oldest first."""
-        history = self.folder / ".tfperf" / "history.sqlite"
-        if not history.exists():
-            return []
-        with closing(sqlite3.connect(history)) as database:
-            found = [json.loads(text) for (text,) in database.execute("select record from records order by id")]
-        return [record for record in found if record["test"].endswith(test)]
+    def measured(self, test: str) -> Measurement:
+        """The one measurement that the history holds of this test."""
+        (found,) = [one for one in self.history.measurements() if one.test.endswith(f"::{test}")]
+        return found
+
+    @property
+    def started_workers(self) -> bool:
+        return (self.folder / ".tfperf" / "logs").exists()
 
 
 def _cases(junit: Path) -> dict[str, Case]:
