@@ -129,6 +129,14 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Judge software and machine as a whole when all tests have run."""
+    result = yield
+    pytest_reports.report_session_verdicts(session)
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
     """A user's fixture may take devices, too."""
     with pytest_reports.skipping(item.config.stash[SESSION]):

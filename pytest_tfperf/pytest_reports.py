@@ -91,6 +91,26 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
     return fixture
 
 
+def report_session_verdicts(session: pytest.Session) -> None:
+    """When all tests have run: judge software and machine as a whole, and report what fails the session.
+
+    Each failure is a report of its own, so that JUnit, `-ra` and the exit status show it.
+    """
+    if session.shouldstop or session.shouldfail or session.config.option.collectonly or is_xdist_worker(session.config):
+        return
+    for failure in session.config.stash[SESSION].judge_session():
+        name = f"{failure.kind} on {failure.machine}"
+        report = pytest.TestReport(
+            nodeid=f"tfperf::{name}",
+            location=("tfperf", None, name),
+            keywords={},
+            outcome="failed",
+            longrepr=failure.text,
+            when="call",
+        )
+        session.config.hook.pytest_runtest_logreport(report=report)
+
+
 @contextmanager
 def applying_outcomes(item: pytest.Item) -> Iterator[None]:
     """Around a test's body: apply the outcomes when it has finished or skipped."""
@@ -223,7 +243,7 @@ def end_in_order_on_sigterm(config: pytest.Config) -> None:
     in_main_thread = threading.current_thread() is threading.main_thread()
     if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, end)
-        config.add_cleanup(lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+        config.add_cleanup(_reset_sigterm)
 
 
 def is_xdist_worker(config: pytest.Config) -> bool:
@@ -263,3 +283,7 @@ def feed_benchmark(item: pytest.Item, benchmark: Any) -> None:
         feed(benchmark, measured[0])
     else:
         benchmark.skipped = True  # else pytest-benchmark warns that its fixture was not used
+
+
+def _reset_sigterm() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_tfperf.bench.rerun_queue import RerunQueue
 from pytest_tfperf.core.baseline import Baseline, Change, Key
@@ -21,8 +21,9 @@ from pytest_tfperf.core.consequence import EXIT_USAGE, exit_status
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_session import PastSession
 from pytest_tfperf.core.selection import SelectedTest, Selection
+from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Tolerance
+from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.errors import NoBaseline, NoData, NotBuiltYet, NotEnoughDevices, TfperfError
 from pytest_tfperf.reports import summary
 from pytest_tfperf.reports.progress_line import ProgressLine
@@ -41,6 +42,20 @@ if TYPE_CHECKING:
 
 _GUESSED_SECONDS = 15.0  # for a test that was never timed on this machine
 _SMOKE_SECONDS = 3.0  # a worker, a compilation, a window: 2.6 s on average over the CPU tests on two slow cores
+
+
+class SessionFailure(NamedTuple):
+    """Why the session fails as a whole.
+
+    Args:
+        kind: "software", "machine", or "together" where nothing tells which of them.
+        machine: the machine's key.
+        text: fact, location, next step.
+    """
+
+    kind: str
+    machine: str
+    text: str
 
 
 class Session:
@@ -66,7 +81,9 @@ class Session:
         self._not_measured: dict[str, str] = {}
         self._nothing_to_record = ""
         self._machines: dict[str, MachineSession] = {}
+        self._verdicts: dict[str, tuple[SoftwareVerdict | None, MachineVerdict | None]] = {}
         self._past_fault = ""
+        self._machine_failures = 0
         self._open = ExitStack()
 
     # Before the first test
@@ -83,7 +100,6 @@ class Session:
 
             require_tensorflow(self.settings.against)
         if self.settings.update_baselines:
-            self.baselines.check_writable()
             self._open.enter_context(self.baselines.lock())
 
     def select(self, tests: list[SelectedTest]) -> None:
@@ -258,6 +274,28 @@ class Session:
             self._past_fault = str(error)
             return {}
 
+    def judge_session(self) -> list[SessionFailure]:
+        """Judge software and machine as a whole, when all tests have run; what fails the session."""
+        from pytest_tfperf.bench.session_verdicts import session_verdicts
+
+        settings = self.settings
+        if not self._machines or settings.smoke or settings.update_baselines:
+            return []
+        failures = []
+        for name, machine in self._machines.items():
+            measured = [r for r in self.queue.results if isinstance(r, Measurement) and r.machine == name]
+            software, hardware = session_verdicts(
+                machine, self.engine, measured, Tolerance.of(settings.tolerance), turn=machine.sessions_before
+            )
+            self._verdicts[name] = software, hardware
+            if software is not None and software.outcome is Outcome.REGRESSED:
+                failures.append(SessionFailure("software", name, summary.software_line(name, software, measured)))
+            if hardware is not None and hardware.outcome is Outcome.REGRESSED:
+                kind = "together" if hardware.software_change is None else "machine"
+                failures.append(SessionFailure(kind, name, summary.machine_line(name, hardware, measured)))
+        self._machine_failures = sum(failure.kind == "machine" for failure in failures)
+        return failures
+
     # What came of it
 
     def record(self, row: Baseline) -> None:
@@ -296,10 +334,7 @@ class Session:
                 measured,
                 baselines=self.settings.shown_baselines,
                 changes=self._changes,
-                machine=[
-                    summary.drift_line(name, machine.drift.log, machine.drift.tests, measured)
-                    for name, machine in self._machines.items()
-                ],
+                machine=self._machine_lines(measured),
                 not_measured=[(test, why) for test, why in self._not_measured.items() if test not in faulty],
                 measured_nothing=self._measured_nothing,
                 history_error=self.queue.history_fault or self._past_fault,
@@ -316,14 +351,28 @@ class Session:
             return (status or EXIT_USAGE) if self.selection.faulty else status
         return exit_status(
             status,
-            failed=failures - len(self._not_measured),
+            failed=failures - len(self._not_measured) - self._machine_failures,
             not_measured=len(self._not_measured),
             measured_nothing=self._measured_nothing,
+            machine_slower=bool(self._machine_failures),
         )
 
     def close(self) -> None:
         """End all workers and release the lock on the baselines."""
         self._open.close()
+
+    def _machine_lines(self, measured: list[Measurement]) -> list[str]:
+        lines = []
+        for name, machine in self._machines.items():
+            software, hardware = self._verdicts.get(name, (None, None))
+            of_machine = [m for m in measured if m.machine == name]
+            if software is not None:
+                lines.append(summary.software_line(name, software, of_machine))
+            if hardware is not None and (software is not None or hardware.outcome is not Outcome.PASS):
+                lines.append(summary.machine_line(name, hardware, of_machine))
+            else:
+                lines.append(summary.drift_line(name, machine.drift.log, machine.drift.tests, of_machine))
+        return lines
 
     @property
     def _shown(self) -> tuple[list[Measurement], list[Comparison]]:

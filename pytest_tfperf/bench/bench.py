@@ -1,4 +1,4 @@
-"""Measures one task: the first run of a check, another run of one in doubt, a baseline's runs, or a plain measurement."""
+"""Measures one task: the first run of a check, another run of one in doubt, or the runs of a baseline."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ A machine that stays busy must not take hours; the one try shows whether it has 
 """
 
 BREAKDOWN_SECONDS = 2.0
-"""Timed at most, after a regression, on data that lies on the devices: it tells which part slowed down, not how much."""
+"""Timed at most, after a regression, on data that lies on the devices: it tells which part slowed down."""
 
 
 class Bench:

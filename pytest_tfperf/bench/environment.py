@@ -1,4 +1,4 @@
-"""What a record was made with: software, driver, host and commit, so that a failure can say what changed."""
+"""What a measurement was made with: software, driver, host and commit, so that a failure can say what changed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pytest_tfperf.hardware.software import host_facts
 
 
 def environment(worker: Mapping[str, str], topology: Topology, inject_slowdown: float, commit: str) -> dict[str, str]:
-    """Name to value, without blanks: what the worker tells of its software, with driver, host's set-up and commit."""
+    """Name -> value without blanks: the worker's software, the driver, the host's settings and the commit."""
     facts = host_facts() | {
         "driver": topology.driver_version,
         "commit": commit,
-        "injected_slowdown": str(inject_slowdown or ""),  # so that no one takes such a record for a loss
+        "injected_slowdown": str(inject_slowdown or ""),  # so that nobody takes it for a real slowdown
     }
     return dict(worker) | {name: value.replace(" ", "_") for name, value in facts.items() if value}
 

@@ -37,6 +37,7 @@ class MachineSession:
         self._tests = tests
         self._hold = hold
         self._first_changes: dict[tuple[str, Key], float] = {}
+        self._with_reference: dict[tuple[str, Key], Task] = {}
         self._suspects: set[tuple[str, Key]] = set()
         self._sources: dict[tuple[str, Key], PairSource] = {}
         self._without_reference: dict[tuple[str, Key], str] = {}
@@ -49,6 +50,8 @@ class MachineSession:
         row = task.reference.baseline
         if row is not None and not task.reference.is_floor:
             self._first_changes[task.call] = first_windows_change(run, row)
+            if task.reference_side is not None:
+                self._with_reference[task.call] = task
 
     def suspect(self, task: Task) -> None:
         """Count a test among those that share the false alarms of confirmation."""
@@ -58,6 +61,16 @@ class MachineSession:
     def suspects(self) -> frozenset[tuple[str, Key]]:
         """The calls that had to be confirmed."""
         return frozenset(self._suspects)
+
+    @property
+    def with_reference(self) -> Sequence[Task]:
+        """The tasks that can be measured in the reference environment, as far as is known."""
+        return [task for call, task in self._with_reference.items() if call not in self._without_reference]
+
+    @property
+    def sessions_before(self) -> int:
+        """Earlier sessions that the history knows of some test."""
+        return max((len(past) for past in self._past.values()), default=0)
 
     @property
     def drift(self) -> CommonDrift:

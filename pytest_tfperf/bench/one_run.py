@@ -130,7 +130,7 @@ class RunEngine:
             for name, run in runs.items():
                 run = replace(run, telemetry=seen.telemetry, disturbance=seen.disturbance)
                 runs[name] = self._profiled(sides[name], training[name], jobs[name], run) if profiled else run
-            return replace(pair, **runs)
+            return replace(pair, a=runs["a"], b=runs["b"])
 
     def _job(self, side: Side, topology: Topology) -> Job:
         assert topology.devices is not None, "the fixture has refused a topology of which nothing is taken"

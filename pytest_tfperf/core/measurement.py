@@ -107,6 +107,10 @@ SETTINGS = {"threads", "tf32", "xla_flags", "variables", "injected_slowdown"}
 """Names in an environment that are absent where nobody set them, so that setting one is a change."""
 
 
+OUTSIDE = {"driver", "kernel", "governor", "turbo", "smt", "large_pages", "gpu_power_limit", "gpu_power_capped"}
+"""Names in an environment that belong to the machine: a reference environment does not bring them back."""
+
+
 def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[str]:
     """What differs between a baseline's software and today's: "tensorflow 1.3.0 -> 2.21.0", sorted by name.
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from pytest_tfperf.core.baseline import Change
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.measurement import Measurement, changed_since
+from pytest_tfperf.core.measurement import OUTSIDE, Measurement, changed_since
+from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports import comparisons as compared
 from pytest_tfperf.reports.measurement_table import counts, measurement_table
@@ -144,34 +145,64 @@ def drift_line(machine: str, common_drift: float, tests: int, measurements: Iter
     """
     if abs(common_drift) < _DRIFT_WORTH_SHOWING:
         return ""
-    judged = [(m, m.verdict.baseline) for m in measurements if m.machine == machine and m.verdict]
-    changed = dict.fromkeys(text for m, row in judged if row for text in changed_since(row, m.environment))
+    changed = _changed([m for m in measurements if m.machine == machine], outside=False)
     drift = math.expm1(common_drift)
     return (
         f"common drift of {machine}: {tests} tests together are {percent(drift)} "
         f"{'slower' if drift < 0 else 'faster'} than their baselines. "
-        f"Changed since: {', '.join(changed) or 'nothing that is recorded'}. "
+        f"Changed since: {changed}. "
         "Only a reference environment tells the machine from the software: tfperf reference create"
     )
 
 
-def machine_line(
-    machine: str, outcome: Outcome, *, change: float, low: float, high: float, threshold: float, changed: Sequence[str]
-) -> str:
-    """The verdict about the machine: its reference environment in this session against the committed baselines.
+def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable[Measurement]) -> str:
+    """The verdict about the software: the current environment against the reference environment, both measured today.
 
-    `change` and its 95 % interval are signed fractions, `threshold` is the slowdown that fails, a positive one;
-    `changed` has the differences outside of the reference environment, such as "driver 570 -> 580".
+    `measurements` tell what changed since their baselines.
     """
     text = (
-        f"machine {machine}: {outcome.value}: the reference environment is {signed(change)} against its baselines "
-        f"(95 % CI {signed(low)} to {signed(high)}, fails from {signed(-threshold)})"
+        f"software on {machine}: {verdict.outcome.value}: {verdict.tests} tests in {verdict.pairs} interleaved pairs "
+        f"are {signed(verdict.change)} against the reference environment "
+        f"(95 % CI {signed(verdict.low)} to {signed(verdict.high)}"
     )
-    if changed:
-        text += f". Changed outside of it: {', '.join(changed)}"
-    if outcome is Outcome.REGRESSED:
-        text += ". Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
+    text += ")" if verdict.threshold is None else f", fails from {signed(-verdict.threshold)})"
+    if verdict.outcome is Outcome.REGRESSED:
+        text += f". Changed since the baselines: {_changed(measurements, outside=False)}"
     return text
+
+
+def machine_line(machine: str, verdict: MachineVerdict, measurements: Iterable[Measurement]) -> str:
+    """The verdict about the machine: its reference environment in this session against the committed baselines.
+
+    Without a reference environment it is about machine and software together. `measurements` tell what changed.
+    """
+    alone = verdict.software_change is not None
+    what = "the reference environment is" if alone else f"{verdict.tests} tests together are"
+    text = (
+        f"{'machine' if alone else 'machine and software on'} {machine}: {verdict.outcome.value}: {what} "
+        f"{signed(verdict.change)} against the baselines "
+        f"(95 % CI {signed(verdict.low)} to {signed(verdict.high)}, fails from {signed(-verdict.threshold)})"
+    )
+    if verdict.outcome is Outcome.PASS:
+        return text
+    if not alone:
+        text += (
+            f". Changed since: {_changed(measurements, outside=False)}. Only a reference environment tells the machine "
+            "from the software: tfperf reference create"
+        )
+    elif verdict.outcome is Outcome.REGRESSED:
+        text += (
+            f". Changed outside of it: {_changed(measurements, outside=True)}. Check clocks, cooling and other work on "
+            "the machine, or record new baselines with --update-baselines"
+        )
+    return text
+
+
+def _changed(measurements: Iterable[Measurement], *, outside: bool) -> str:
+    """What changed since the baselines; only what belongs to the machine where `outside`."""
+    judged = [(m, m.verdict.baseline) for m in measurements if m.verdict]
+    changed = dict.fromkeys(text for m, row in judged if row for text in changed_since(row, m.environment))
+    return ", ".join(c for c in changed if not outside or c.split(" ")[0] in OUTSIDE) or "nothing that is recorded"
 
 
 def _next_steps(measurements: Sequence[Measurement], changes: Sequence[Change], baselines: str) -> Iterator[str]:
