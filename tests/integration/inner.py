@@ -125,9 +125,10 @@ class Project:
         rows = {key: Baseline(key=key, reference=value, **common) for key, value in figures.items()}
         self.baselines.update("paper", rows)
 
-    def run(self, *arguments: str, **environment: str) -> Finished:
+    def run(self, *arguments: str, **more: Any) -> Finished:
+        """A whole session; the arguments are those of `start`."""
         try:
-            return self.end_of(self.start(*arguments, **environment))
+            return self.end_of(self.start(*arguments, **more))
         finally:
             self.kill_all()
 
@@ -140,13 +141,16 @@ class Project:
         return Finished(process.returncode, text, cases)
 
     def start(self, *arguments: str, **more: Any) -> subprocess.Popen[str]:
-        """pytest with these arguments; names in capitals are environment variables, others go to Popen."""
+        """pytest with these arguments; `python` are Python's own options, names in capitals environment variables.
+
+        All others go to Popen.
+        """
         environment = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
         environment |= {name: more.pop(name) for name in list(more) if name.isupper()}
         name, _, value = self._mark.partition("=")
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "--junitxml=.junit.xml", *arguments],
+            [sys.executable, *more.pop("python", ()), "-m", "pytest", "--junitxml=.junit.xml", *arguments],
             cwd=self.folder,
             env=environment | {name: value},
             text=True,
