@@ -95,7 +95,7 @@ class Failures:
         where = ["its threads were in these lines of your code:", *(f"  {frame}" for frame in frames)] if frames else []
         text = (
             f"{self._worker} said nothing for {seconds:g} s in phase {phase!r} and was killed; "
-            "a longer limit: --tfperf-timeout SECONDS"
+            "ini option tfperf_timeout sets a longer limit"
         )
         return Hung("\n".join([text, *where, self._log_end()]))
 
