@@ -32,11 +32,11 @@ class EachStep(keras.layers.Layer):
         self.function = function
 
     def call(self, images):
-        same = tf.py_function(self._called, [images], images.dtype)
+        same = tf.py_function(self._passed_on, [images], images.dtype)
         same.set_shape(images.shape)
         return same
 
-    def _called(self, images):
+    def _passed_on(self, images):
         self.function()
         return images
 
