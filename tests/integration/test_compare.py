@@ -36,6 +36,9 @@ TESTS = """
     def test_undecided(throughput, on):
         throughput.compare(tiny(), tiny(), on=on, tolerance=0.3, max_seconds=1e-9)
 
+    def test_sleeping(throughput, on):
+        print("sleeping gives", throughput.measure(tiny(4, "nets:sleeping"), on=on).images_per_sec)
+
     @pytest.mark.parametrize("net", ["once", "thrice"])
     def test_dies_in_a_later_pair(throughput, on, net):
         throughput.compare(tiny(), tiny(2, f"nets:{net}"), on=on, tolerance=0.01, max_pairs=20)
@@ -52,7 +55,7 @@ def plain(shared: Project) -> Finished:
 @pytest.fixture(scope="module")
 def slowed(shared: Project) -> Finished:
     shared.tests(TESTS)
-    return shared.run("--tfperf-inject-slowdown=0.8", "--tfperf-strict", "-k", "equals or undecided")
+    return shared.run("--tfperf-inject-slowdown=0.8", "--tfperf-strict", "-k", "equals or undecided or sleeping", "-rP")
 
 
 @pytest.mark.parametrize(
@@ -103,3 +106,9 @@ def test_a_slowed_side_regresses_and_says_how_to_run_it_again(slowed: Finished) 
 def test_strict_fails_an_undecided_comparison(slowed: Finished) -> None:
     case = slowed.cases["test_undecided"]
     assert (case.kind, "the next pair would end after max_seconds=1e-09" in case.text) == ("failure", True)
+
+
+def test_an_injected_slowdown_is_announced_and_costs_as_much_as_it_says(slowed: Finished) -> None:
+    assert "tfperf: workers lose 80 % of their throughput on purpose" in slowed.text
+    # No sleep is shorter than it was asked to be: 50 steps of 4 images a second are the most without a slowdown.
+    assert float(slowed.text.partition("sleeping gives ")[2].split()[0]) <= 0.2 * 50 * 4
