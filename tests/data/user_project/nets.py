@@ -74,27 +74,20 @@ def _by_the_file(name):
 
 def once():
     """A small model for the first worker; each later one is killed."""
-    if Path("once").exists():
-        os.kill(os.getpid(), signal.SIGKILL)
-    Path("once").touch()
-    return tiny()
+    return tiny() if _is_first("once") else killed()
 
 
-def thrice():
-    """A small model for the first three workers; later ones run out of memory."""
-    with Path("thrice").open("a+") as file:
-        file.write("x")
-        file.seek(0)
-        if len(file.read()) > 3:
-            return out_of_memory()
-    return tiny()
+def once_in_memory():
+    """A small model for the first worker; each later one runs out of memory."""
+    return tiny() if _is_first("once_in_memory") else out_of_memory()
 
 
-def dying_in_the_profile():
-    """Trains, and dies when its step is profiled: that is when the model's layers are counted."""
-    model = tiny()
-    model._flatten_layers = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-    return model
+def _is_first(name):
+    try:
+        Path(name).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 def nan():
@@ -160,6 +153,17 @@ def in_files(spec):
         while True:
             time.sleep(0.5)
             yield from [batch] * 40
+
+    return _dataset(spec, batches)
+
+
+def deadly(spec):
+    """100 batches, and then the end of its process; the windows of a short run don't take so many."""
+
+    def batches():
+        for _ in range(100):
+            yield spec.synthetic()
+        os.kill(os.getpid(), signal.SIGKILL)
 
     return _dataset(spec, batches)
 
