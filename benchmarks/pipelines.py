@@ -3,7 +3,7 @@
     python benchmarks/pipelines.py DIR [--rounds 3] [--tf-cnn-benchmarks CHECKOUT]
 
 DIR is a data set; `tfperf make-imagenet DIR` writes one. A checkout is one of github.com/tensorflow/benchmarks. Each
-figure is the median over rounds of fresh processes that take turns. All use all cores.
+figure is the median over rounds of fresh processes that alternate. All use all cores.
 
 decode          libjpeg-turbo's fused decode and crop by TensorFlow's operation, of the same photographs and crops, held
                 in memory; nothing else: what a pipeline can reach at most
@@ -34,11 +34,10 @@ PARTNER = {"imagenet-distortions": "tf-cnn-distortions"}
 
 
 def spec(data: str, side: int) -> Any:
-    from pytest_tfperf.core.image_data import Data
-    from pytest_tfperf.training.inputs import InputSpec
+    from pytest_tfperf import InputSpec
 
     shape = (side, side, 3)
-    return InputSpec(image_shape=shape, num_classes=1001, batch_size=BATCH, replicas=1, seed=1, data=Data(folder=data))
+    return InputSpec(image_shape=shape, num_classes=1001, batch_size=BATCH, replicas=1, seed=1, data_dir=data)
 
 
 def ours(name: str, data: str, side: int) -> Callable[[], object]:
@@ -47,14 +46,14 @@ def ours(name: str, data: str, side: int) -> Callable[[], object]:
 
     from pytest_tfperf.core import catalogue
     from pytest_tfperf.core.workload import Workload
-    from pytest_tfperf.training.input_loop import InputLoop
-    from pytest_tfperf.training.inputs import Alone
+    from pytest_tfperf.training.inputs import feed
     from pytest_tfperf.training.loading import load_pipeline
+    from pytest_tfperf.training.loop import InputLoop
 
     assert name in catalogue.pipelines()
     workload = Workload(model="trivial", batch_size=BATCH, input_pipeline=name)
-    alone = Alone(load_pipeline(workload, spec(data, side)))
-    loop = InputLoop(tf.distribute.OneDeviceStrategy("CPU:0"), alone, workload)
+    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+    loop = InputLoop(strategy, feed(strategy, load_pipeline(workload, spec(data, side))), workload)
     return lambda: loop.run(1)
 
 
@@ -62,15 +61,14 @@ def decode(data: str, side: int, resize: bool = False) -> Callable[[], object]:
     """Fused decode and crop alone, over the photographs and crops of our pipeline's first images."""
     import tensorflow as tf
 
-    from pytest_tfperf.training import photographs, records
+    from pytest_tfperf.training import photographs
 
     asked = spec(data, side)
     found = []
-    shards = photographs.shuffled(asked)
-    for index, payload in records.payloads(shards).take(2048).enumerate():
-        jpeg, _, boxes = photographs._parsed(payload)
+    for index, record in photographs.read_once(asked).take(2048).enumerate():
+        jpeg, _, boxes = photographs._parsed(record)
         seed = tf.stack([tf.constant(asked.seed, tf.int64), index])
-        found.append((jpeg, photographs._window(jpeg, boxes, seed)))
+        found.append((jpeg, photographs._crop(jpeg, boxes, seed)))
     held = [tf.stack(part) for part in zip(*found, strict=True)]
 
     def work(index: tf.Tensor) -> tf.Tensor:
@@ -93,14 +91,12 @@ def whole(data: str) -> Callable[[], object]:
     from concurrent.futures import ThreadPoolExecutor
 
     import simplejpeg
+    import tensorflow as tf
 
-    from pytest_tfperf.core.image_data import IMAGE
-    from pytest_tfperf.training.tfrecord import features, records
+    from pytest_tfperf.core.image_data import IMAGE, shards
 
-    jpegs = []
-    for path in sorted(Path(data).glob("train-*")):
-        with path.open("rb") as file:
-            jpegs += [features(payload)[IMAGE][0] for payload in records(file)]
+    examples = (tf.train.Example.FromString(r.numpy()) for r in tf.data.TFRecordDataset(list(shards(data))))
+    jpegs = [example.features.feature[IMAGE].bytes_list.value[0] for example in examples]
     pool, at = ThreadPoolExecutor(CORES), 0
 
     def some(first: int) -> None:

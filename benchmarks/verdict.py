@@ -1,22 +1,15 @@
-"""The gate's two error rates, simulated through its own code: false alarms, and losses that it misses.
+"""How often the gate is wrong: false alarms and losses that it misses, simulated through the production judgement.
 
-    python benchmarks/verdict.py [--nights 400] [--windows 40] [--seed 1] [--live N]
-    python benchmarks/verdict.py --situations [--seed 1]
+    python benchmarks/verdict.py [--sessions 400] [--seed 1] [--processes 2] [--only WORD ...] [--detectable]
 
-First simulations, then the recorded trials of tests/data/trials through `tfperf replay`, and with --live N real
-comparisons on this machine, N for each loss (benchmarks/turns.py; about a minute each). With --situations only where
-the gate does worse (benchmarks/situations.py).
+Prints the tables of docs/statistics.md in Markdown: percent, with Wilson's 95 % intervals and counts. `--only` takes
+the situations whose name holds one of the words; `--detectable` looks for the loss that is detected 95 times in 100.
 
-A night is 50 tests on one machine. Each run of a test (a fresh worker) has its own level, normal with standard
-deviation sb around the test's; each night shifts all tests by a common amount (1 %); windows scatter by 3 % around
-their run's level, each resembling the one before (AR(1), 0.3). Baselines are five runs of another night.
-`measure.Bench`, `verdict.judge`, `noise.noise_of`, `night` and `throughput` are the ones that users run; only the
-worker is simulated.
-
-Two levels: "runs" gives each run's value at once, for the large tables; "windows" goes through
-`windows.run_attempt` with early stopping. Beside ours stand a plain rule (mean of 100 windows 5 % below the
-baseline's) and pytest-benchmark's `--benchmark-compare-fail=mean:5%` (one run against one run). Intervals are 95 %,
-Wilson's.
+A simulated run is one value: the test's own level, what the session does to all tests (standard deviation 1 %) and to
+this one, what the worker does (`sb`), and what 100 windows leave uncertain (0.4 %). Baselines are recorded in a session
+of their own, by `new_baseline`. Everything else is `judge`, `machine`, `noise`, `common_drift` and `session_variance`
+as the plugin calls them. The sessions of one baseline resemble each other, so where a cell has few baselines its
+interval is too narrow.
 """
 
 from __future__ import annotations
@@ -26,394 +19,494 @@ import itertools
 import math
 import random
 import statistics
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
 
-import turns
-
-from pytest_tfperf import cli
-from pytest_tfperf.bench.bench import Bench
-from pytest_tfperf.bench.windows import Plan
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.canary import Canaries
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.run import Run, Window
-from pytest_tfperf.core.step_profile import StepProfile
-from pytest_tfperf.core.throughput import hodges_lehmann
-from pytest_tfperf.core.topology import Host, Topology
-from pytest_tfperf.core.verdict import Outcome, Verdict
+from pytest_tfperf.core.past_session import PastSession
+from pytest_tfperf.core.run import Pair, Run, Window
+from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
+from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
+from pytest_tfperf.core.verdict import Outcome, Rule, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.common_drift import Night
-from pytest_tfperf.settings import Settings
+from pytest_tfperf.judging.common_drift import common_drift
+from pytest_tfperf.judging.judge import Evidence, judge
+from pytest_tfperf.judging.machine import (
+    ReferencePairs,
+    judge_machine,
+    judge_sentinels,
+    sentinels,
+    wants_sentinels,
+)
+from pytest_tfperf.judging.new_baseline import baseline_of, runs_wanted
+from pytest_tfperf.judging.noise import noise_of
+from pytest_tfperf.judging.reference import Reference
+from pytest_tfperf.judging.session_variance import session_variance
 
-TRIALS = Path(__file__).parents[1] / "tests" / "data" / "trials"
-TESTS = 50
-LOSING = 5  # tests of a night that lost throughput; few enough to leave the night's median alone
-IMAGES = 100
-STEP_SECONDS = 0.15
-WINDOW_SD, WINDOW_R = 0.03, 0.3
-NIGHT_SD = 0.01
-CANARY_SD = 0.03
+TOLERANCE = Tolerance.of(0.02)
 BASELINE_RUNS = 5
-PLAN = Plan()
-WORKLOADS = [Workload(model="trivial", batch_size=number + 1) for number in range(TESTS)]
-TOPOLOGY = Topology(host=Host(cpu_model="simulated", usable_cores=1, total_cores=1)).on_cpu().take(1)
+WINDOW_SD, WINDOW_AUTOCORRELATION = 0.03, 0.3
+SESSION_SD = 0.01
+SLOW_START = 0.06
+HEAVY_TAIL_FREEDOM = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """What is simulated, and how much of it.
+
+    Args:
+        name: in words.
+        between_runs: standard deviation between fresh workers; `mixed`: drawn for each test around 1.2 %.
+        tests: in a session.
+        session_sd: what a session does to all tests alike.
+        own_sd: what a session does to each test by itself.
+        slow_starts: share of workers that are slow by 6 % as long as they live.
+        is_heavy_tailed: workers differ by Student's t with 3 degrees of freedom, scaled to the same deviation.
+        losing: tests that lose something.
+        loss: how much.
+        by_machine: the machine makes them lose it, so that the reference environment loses as much.
+        slow_first_run: what the first run of five tests loses, and no other run.
+        before: sessions without a loss before it.
+        sessions: sessions that are counted, of each baseline.
+    """
+
+    name: str
+    between_runs: float = 0.01
+    tests: int = 50
+    mixed: bool = False
+    session_sd: float = SESSION_SD
+    own_sd: float = 0.0
+    slow_starts: float = 0.0
+    is_heavy_tailed: bool = False
+    losing: int = 0
+    loss: float = 0.0
+    by_machine: bool = False
+    slow_first_run: float = 0.0
+    before: int = 0
+    sessions: int = 1
+
+
+QUIET = [
+    *(Situation(name=f"nothing lost, sb {sb:.1%}", between_runs=sb, sessions=4) for sb in (0.005, 0.01, 0.02)),
+    *(
+        Situation(name=f"each test drifts by {own:.2%} a session, sb {sb:.1%}", between_runs=sb, own_sd=own, sessions=4)
+        for own, sb in itertools.product((0.0025, 0.005), (0.005, 0.01))
+    ),
+    Situation(name="20 % of workers slow by 6 %, sb 0.5 %", between_runs=0.005, slow_starts=0.2, sessions=4),
+    Situation(name="20 % of workers slow by 6 %, sb 1.0 %", slow_starts=0.2, sessions=4),
+    Situation(
+        name="12 tests, heavy tails, sessions differ by 1.5 %",
+        tests=12,
+        session_sd=0.015,
+        is_heavy_tailed=True,
+        sessions=4,
+    ),
+    Situation(name="36 tests of mixed noise, sb 1.2 % in the median", tests=36, mixed=True, sessions=4),
+    *(
+        Situation(name=f"{tests} test{'s' if tests > 1 else ''}, sb {sb:.1%}", tests=tests, between_runs=sb, sessions=4)
+        for tests, sb in itertools.product((1, 3, 7), (0.005, 0.01, 0.02))
+    ),
+]
+
+LOSING = [
+    *(
+        Situation(name=f"5 of 50 tests lose 5 %, first session, sb {sb:.1%}", between_runs=sb, losing=5, loss=0.05)
+        for sb in (0.005, 0.01, 0.02)
+    ),
+    Situation(name="5 of 50 tests lose 3 %, within three sessions, fresh baseline", losing=5, loss=0.03, sessions=3),
+    Situation(
+        name="5 of 50 tests lose 3 %, within three sessions, after ten", losing=5, loss=0.03, sessions=3, before=10
+    ),
+    Situation(name="each test drifts by 0.50 %: 5 % loss, first session", own_sd=0.005, losing=5, loss=0.05),
+    Situation(
+        name="each test drifts by 0.50 %: 3 % loss, within three sessions",
+        own_sd=0.005,
+        losing=5,
+        loss=0.03,
+        sessions=3,
+    ),
+    Situation(
+        name="2 of 12 tests lose 5 %, heavy tails, sessions differ by 1.5 %",
+        tests=12,
+        session_sd=0.015,
+        is_heavy_tailed=True,
+        losing=2,
+        loss=0.05,
+    ),
+    *(
+        Situation(name=f"1 test that loses {loss:.0%}, first session", tests=1, losing=1, loss=loss)
+        for loss in (0.03, 0.05, 0.08)
+    ),
+    Situation(name="one run 12 % slow: its test fails", slow_first_run=0.12),
+]
+
+SHARED = [
+    *(
+        Situation(name=f"{tests} tests all lose {loss:.0%} by software", tests=tests, losing=tests, loss=loss)
+        for tests, loss in ((20, 0.03), (12, 0.04), (50, 0.05))
+    ),
+    *(
+        Situation(name=f"12 tests all lose {loss:.0%} by the machine", tests=12, losing=12, loss=loss, by_machine=True)
+        for loss in (0.04, 0.08)
+    ),
+    Situation(name="5 of 50 tests lose 3 %, session verdict on the software", losing=5, loss=0.03),
+]
 
 
 @dataclass
 class Machine:
-    """The truth: how runs and nights differ, and who lost how much."""
+    """The truth: what each session, worker and test does."""
 
-    spread: float
+    situation: Situation
     random: random.Random
-    tests: Sequence[Workload] = field(default_factory=lambda: WORKLOADS)
-    night: float = 0.0
-    losses: dict[Workload, float] = field(default_factory=dict)
-    slow_runs: dict[Workload, float] = field(default_factory=dict)  # taken by the test's next run only
+    keys: list[Key] = field(init=False)
+    between_runs: dict[Key, float] = field(init=False)
+    common: float = 0.0
+    own: dict[Key, float] = field(default_factory=dict)
+    lost: dict[Key, float] = field(default_factory=dict)
 
-    def next_night(self) -> None:
-        self.night = self.random.gauss(0, NIGHT_SD)
+    def __post_init__(self) -> None:
+        sb, draw = self.situation.between_runs, self.random
+        self.keys = [
+            Key(f"trivial-b{number}-replicated-device", "1x1") for number in range(1, self.situation.tests + 1)
+        ]
+        self.between_runs = {
+            key: 0.012 * math.exp(draw.gauss(0, 0.5)) if self.situation.mixed else sb for key in self.keys
+        }
 
-    def run_level(self, workload: Workload) -> float:
-        """A fresh run's log throughput, relative to the test's own."""
-        lost = math.log1p(-self.losses.get(workload, 0.0)) + math.log1p(-self.slow_runs.pop(workload, 0.0))
-        return self.night + lost + self.random.gauss(0, self.spread)
+    def next_session(self) -> None:
+        """Another day."""
+        self.common = self.random.gauss(0, self.situation.session_sd)
+        self.own = {key: self.random.gauss(0, self.situation.own_sd) for key in self.keys}
 
-    def canaries(self) -> Canaries | None:
-        """They move with the night, as far as a look of half a second can tell, and know nothing of losses."""
-        product, copy = (math.exp(self.night + self.random.gauss(0, CANARY_SD)) for _ in range(2))
-        return Canaries(matrix_product_gflops=100 * product, memory_copy_gigabytes=10 * copy)
+    def lose(self) -> None:
+        """From now on some tests are slower."""
+        self.lost = dict.fromkeys(self.keys[: self.situation.losing], math.log1p(-self.situation.loss))
 
-    def windows(self, level: float) -> Iterator[Window]:
-        noise = self.random.gauss(0, WINDOW_SD)
-        while True:
-            yield Window(steps=1, seconds=STEP_SECONDS / math.exp(level + noise), loss=1.0)
-            noise = WINDOW_R * noise + self.random.gauss(0, WINDOW_SD * math.sqrt(1 - WINDOW_R**2))
+    def run(self, key: Key, *, is_reference: bool = False) -> float:
+        """A fresh worker's level, in log throughput."""
+        lost = 0.0 if is_reference and not self.situation.by_machine else self.lost.get(key, 0.0)
+        slow = math.log1p(-SLOW_START) if self.random.random() < self.situation.slow_starts else 0.0
+        return self.common + self.own[key] + lost + slow + self.between_runs[key] * self._deviate()
+
+    def windows(self, count: int) -> float:
+        """What so many windows leave uncertain of a run."""
+        return self.random.gauss(0, window_error(count))
+
+    def _deviate(self) -> float:
+        if not self.situation.is_heavy_tailed:
+            return self.random.gauss(0, 1)
+        freedom = HEAVY_TAIL_FREEDOM
+        scale = math.sqrt(freedom / self.random.gammavariate(freedom / 2, 2))
+        return self.random.gauss(0, 1) * scale * math.sqrt((freedom - 2) / freedom)
 
 
-@dataclass
-class SimulatedRun:
-    """A `TrainingRun` whose windows come from the machine's truth."""
-
-    source: Iterator[Window]
-    images_per_step: int = IMAGES
-    compile_seconds: float = 0.0
-    fetches: bool = False
-    environment: Mapping[str, str] = field(default_factory=dict)
-    log: str = ""
-
-    def request(self, steps: int) -> None:
-        pass
-
-    def receive(self) -> Window:
-        return next(self.source)
-
-    def examine(self, **_: bool) -> StepProfile:
-        raise MeasurementError("a simulated worker is made of no parts")
-
-    def close(self) -> None:
-        pass
+def window_error(count: int) -> float:
+    """The standard error of a run's value from so many windows."""
+    return WINDOW_SD * math.sqrt((1 + WINDOW_AUTOCORRELATION) / (1 - WINDOW_AUTOCORRELATION) / count)
 
 
 @dataclass
-class SimulatedLauncher:
-    machine: Machine
+class SimulatedTest:
+    """One test of a session: what it measured so far."""
 
-    def start(self, job: Any, progress: Any) -> SimulatedRun:
-        del progress
-        return SimulatedRun(self.machine.windows(self.machine.run_level(job.workload)))
+    key: Key
+    reference: Reference
+    past: list[PastSession]
+    runs: list[float] = field(default_factory=list)
+    first_windows: float = 0.0
+    pairs: list[Pair] = field(default_factory=list)
 
-    def close(self) -> None:
-        pass
+    def measure(self, machine: Machine, slow: float = 0.0) -> None:
+        """One more run."""
+        level = machine.run(self.key) + math.log1p(-slow)
+        if not self.runs:
+            self.first_windows = level + machine.windows(20)
+        self.runs.append(level + machine.windows(100))
+
+    def measure_pair(self, machine: Machine) -> None:
+        """One more pair with the reference environment."""
+        a = machine.run(self.key, is_reference=True) + machine.windows(100)
+        b = machine.run(self.key) + machine.windows(100)
+        self.pairs.append(Pair(_run(a), _run(b), b - a, math.sqrt(2) * window_error(100)))
 
 
-class RunLevelBench(Bench):
-    """Takes each run's value at once, with the error that 100 windows would leave."""
+@dataclass
+class Session:
+    """What one session ended with."""
 
-    machine: Machine
-
-    def _attempt(self, workload: Workload, *_: object, **__: object) -> Run:
-        level = self.machine.run_level(workload)
-        return _stated(level, level + self.machine.random.gauss(0, _error_of(100)), self.machine.random)
-
-
-def _error_of(windows: int) -> float:
-    return WINDOW_SD * math.sqrt((1 + WINDOW_R) / (1 - WINDOW_R) / windows)
+    verdicts: dict[Key, Verdict]
+    software: SoftwareVerdict | None
+    machine: MachineVerdict | None
+    fresh_runs: int
 
 
-def _stated(level: float, value: float, rng: random.Random) -> Run:
-    first = level + rng.gauss(0, _error_of(20))  # what the first 20 windows say, for the night's common shift
-    return Run(
-        windows=(Window(1, STEP_SECONDS / math.exp(first), 1.0),),
-        images_per_step=IMAGES,
-        stated_images_per_sec=IMAGES / STEP_SECONDS * math.exp(value),
+def run_session(
+    machine: Machine, rows: Mapping[Key, Baseline], past: Mapping[Key, list[PastSession]], rule: Rule, number: int
+) -> Session:
+    """One session as the plugin runs it: all tests once, then the rerun queue, then the session's own verdicts."""
+    machine.next_session()
+    tests = [
+        SimulatedTest(key, Reference(row, noise=noise_of(row, rows.values())), past[key]) for key, row in rows.items()
+    ]
+    for index, test in enumerate(tests):
+        test.measure(machine, machine.situation.slow_first_run if index < 5 else 0.0)
+    drift = common_drift([test.first_windows - math.log(rows[test.key].reference) for test in tests])
+    variance = session_variance(
+        ((test.reference.noise, rows[test.key].runs, test.past) for test in tests if test.reference.noise),
+        tests=len(tests),
+    )
+    whole = Evidence(
+        throughput=_throughput([0.0]),
+        reference=Reference(),
+        tolerance=TOLERANCE,
+        drift=drift,
+        variance=variance,
+        tests=len(tests),
+        has_reference_environment=rule is Rule.REFERENCE_ENVIRONMENT,
     )
 
+    def evidence(test: SimulatedTest) -> Evidence:
+        throughput = _throughput(test.runs)
+        return replace(whole, throughput=throughput, reference=test.reference, pairs=test.pairs, past=test.past)
 
-class Silent:
-    def phase(self, name: str) -> None: ...
-    def window(self, attempt: Any, plan: Any) -> None: ...
-    def ended(self, attempt: Any) -> None: ...
-    def done(self) -> None: ...
+    verdicts = {test.key: judge(evidence(test)) for test in tests}
+    suspects = [key.workload for key, verdict in verdicts.items() if not verdict.is_decided]
+    whole = replace(whole, suspects=max(1, len(suspects)))
+    for test in tests:
+        while not (verdict := verdicts[test.key]).is_decided:
+            while len(test.pairs) < verdict.pairs_wanted:
+                test.measure_pair(machine)
+            while len(test.runs) < verdict.runs_wanted:
+                test.measure(machine)
+            verdicts[test.key] = judge(evidence(test))
+    software = _software(machine, tests, suspects, whole, number)
+    measured = [_reference_pairs(test) for test in tests]
+    judged = judge_machine(drift, measured, software, between_sessions=variance.mean)
+    for test in tests:
+        changes = tuple(run - math.log(rows[test.key].reference) - drift.log for run in test.runs)
+        past[test.key].append(PastSession(str(number), changes, verdicts[test.key].outcome))
+    fresh = sum(len(test.runs) + 2 * len(test.pairs) for test in tests)
+    return Session(verdicts, software, judged, fresh)
 
 
-@dataclass
-class Memory:
-    """Baselines and history without a disk: what `Bench` asks of the two stores."""
+def _software(
+    machine: Machine, tests: Sequence[SimulatedTest], suspects: Sequence[str], whole: Evidence, number: int
+) -> SoftwareVerdict | None:
+    if not (whole.has_reference_environment and wants_sentinels(whole.drift)):
+        return None
+    names = sentinels([test.key.workload for test in tests], suspects, number)
+    chosen = [test for test in tests if test.key.workload in names]
+    found, wanted = None, 1
+    while wanted:
+        for test in chosen:
+            while len(test.pairs) < wanted:
+                test.measure_pair(machine)
+        found = judge_sentinels([_reference_pairs(test) for test in chosen], TOLERANCE)
+        wanted = found.pairs_wanted if found else 0
+    return found
 
-    rows: dict[Key, Baseline]
-    past: dict[Key, list[Night]] = field(default_factory=lambda: defaultdict(list))
-    tonight: dict[Key, Night] = field(default_factory=dict)
 
-    def load(self, _machine: str) -> dict[Key, Baseline]:
-        return self.rows
-
-    def published_like(self, _key: Key, **_: bool) -> list[Baseline]:
-        return []
-
-    def nights(self, baseline: Baseline) -> tuple[Night, ...]:
-        return tuple(self.past[baseline.key])
-
-    def append(self, record: Measurement, *, replaces: int | None = None) -> int:
-        del replaces  # a test has one night
-        verdict = record.verdict
-        if verdict is None or verdict.baseline is None or verdict.waits:  # a baseline's run, or INVALID
-            return 0
-        drops = [r.log_rate - math.log(verdict.baseline.reference) - verdict.credited for r in record.throughput.runs]
-        self.tonight[record.key] = Night(
-            tuple(drops),
-            doubtful=verdict.outcome is Outcome.INCONCLUSIVE,
-            good=verdict.outcome is Outcome.PASS,
-        )
-        return 0
-
-    def end_night(self) -> None:
-        for key, night in self.tonight.items():
-            self.past[key].append(night)
-        self.tonight = {}
+def _reference_pairs(test: SimulatedTest) -> ReferencePairs:
+    assert test.reference.baseline is not None
+    assert test.reference.noise is not None
+    return ReferencePairs(test.reference.baseline, test.reference.noise, test.pairs)
 
 
 def record_baselines(machine: Machine) -> dict[Key, Baseline]:
-    """Five runs of 100 windows each, in one night; their window noise is in the spread, as it is in real life."""
-    machine.next_night()
+    """As `--update-baselines` does, in one session."""
+    machine.next_session()
     rows = {}
-    for workload in WORKLOADS:
-        values = [machine.run_level(workload) + machine.random.gauss(0, _error_of(100)) for _ in range(BASELINE_RUNS)]
-        rate = IMAGES / STEP_SECONDS * math.exp(hodges_lehmann(values))
-        key = Key(workload.id, TOPOLOGY.shape)
-        rows[key] = Baseline(
-            machine="simulated",
-            key=key,
-            reference=rate,
-            runs=BASELINE_RUNS,
-            spread=statistics.stdev(values),
-            canaries=Canaries.median([machine.canaries() for _ in range(BASELINE_RUNS)]),
+    for key in machine.keys:
+        values: list[float] = []
+        while len(values) < BASELINE_RUNS or runs_wanted(_values(values), BASELINE_RUNS) > len(values):
+            values.append(machine.run(key) + machine.windows(100))
+        rows[key] = baseline_of(
+            Measurement(
+                test="",
+                workload=Workload.parse(key.workload),
+                topology=key.topology,
+                machine="simulated",
+                devices="simulated",
+                runs=(),
+                throughput=_throughput(values),
+            )
         )
     return rows
 
 
-def run_night(machine: Machine, memory: Memory, bench_type: type[Bench]) -> dict[Workload, Measurement]:
-    """One night of the whole suite, as pytest runs it: all tests once, then the undecided ones again."""
-    machine.next_night()
-    bench: Any = bench_type(
-        launcher=SimulatedLauncher(machine),
-        baselines=memory,
-        history=memory,
-        settings=Settings(machine="simulated"),
-        watch=Silent(),
-        tests=len(machine.tests),
-        look=machine.canaries,
+def _run(log_rate: float) -> Run:
+    return Run(windows=(Window(1, 1.0),), images_per_step=1, stated_images_per_sec=math.exp(log_rate))
+
+
+def _values(log_rates: Sequence[float]) -> tuple[RunValue, ...]:
+    return tuple(RunValue(value, window_error(100), 100) for value in log_rates)
+
+
+def _throughput(log_rates: Sequence[float]) -> Throughput:
+    middle = math.exp(hodges_lehmann(log_rates))
+    return Throughput(
+        images_per_sec=middle,
+        low=middle,
+        high=middle,
+        runs=_values(log_rates),
+        mean_images_per_sec=middle,
+        uncertainty=0.0,
+        jitter=0.0,
+        steps=100 * len(log_rates),
+        images_per_step=1,
     )
-    bench.machine = machine
-    records = {w: bench.check(w, TOPOLOGY, PLAN, test=w.id) for w in machine.tests}
-    while undecided := {w: r for w, r in records.items() if r.undecided}:
-        for workload, record in undecided.items():
-            try:
-                records[workload] = bench.check(workload, TOPOLOGY, PLAN, test=workload.id, earlier=record)
-            except MeasurementError as error:  # the canaries spoke against every run: an error of the test, not red
-                records[workload] = replace(record, verdict=Verdict(outcome=Outcome.INVALID, reason=str(error)))
-    memory.end_night()
-    return records
 
 
-# --- scenarios: each returns counts for one baseline, and is run with many seeds ---
+# --- counting ---
 
 
-def first_night(seed: int, spread: float, loss: float, bench_type: type[Bench]) -> dict[str, tuple[int, int]]:
-    """A fresh baseline, one night: false nights, and of the losing tests how many are caught."""
-    machine = Machine(spread, random.Random(seed))
-    memory = Memory(record_baselines(machine))
-    machine.losses = dict.fromkeys(WORKLOADS[:LOSING], loss) if loss else {}
-    records = run_night(machine, memory, bench_type)
-    red = [w for w, r in records.items() if r.verdict.outcome is Outcome.REGRESSED]
-    caught = sum(w in machine.losses for w in red)
-    windows = [r.throughput.runs[0].windows for w, r in records.items() if w not in machine.losses]
-    return {
-        "false nights": (int(len(red) > caught), 1),
-        "caught": (caught, len(machine.losses)),
-        "in doubt": (sum(r.verdict.outcome is Outcome.INCONCLUSIVE for r in records.values()), TESTS),
-        "median windows": (int(statistics.median(windows)), 1),
-        "runs": (sum(len(r.trial.attempts) for r in records.values()), TESTS),
-    }
-
-
-def three_nights(seed: int, spread: float, loss: float, before: int) -> dict[str, tuple[int, int]]:
-    """`before` good nights, then a loss that stays: how many tests are caught within three nights."""
-    machine = Machine(spread, random.Random(seed))
-    memory = Memory(record_baselines(machine))
-    false = 0
-    for _ in range(before):
-        false += any(r.verdict.outcome is Outcome.REGRESSED for r in run_night(machine, memory, RunLevelBench).values())
-    machine.losses = dict.fromkeys(WORKLOADS[:LOSING], loss)
-    found: set[Workload] = set()
-    for _ in range(3):
-        records = run_night(machine, memory, RunLevelBench)
-        found |= {w for w in machine.losses if records[w].verdict.outcome is Outcome.REGRESSED}
-    return {"caught": (len(found), LOSING), "false nights": (false, before)}
-
-
-def shared_loss(seed: int, spread: float, loss: float) -> dict[str, tuple[int, int]]:
-    """All tests lose the same, as with a slower TensorFlow: is the first night red?"""
-    machine = Machine(spread, random.Random(seed))
-    memory = Memory(record_baselines(machine))
-    machine.losses = dict.fromkeys(WORKLOADS, loss)
-    records = run_night(machine, memory, RunLevelBench)
-    return {"red": (int(any(r.verdict.outcome is Outcome.REGRESSED for r in records.values())), 1)}
-
-
-def one_slow_run(seed: int, spread: float) -> dict[str, tuple[int, int]]:
-    """A neighbour takes 8 % of one run of some tests: how many of them fail."""
-    machine = Machine(spread, random.Random(seed))
-    memory = Memory(record_baselines(machine))
-    machine.slow_runs = dict.fromkeys(WORKLOADS[:LOSING], 0.08)
-    records = run_night(machine, memory, RunLevelBench)
-    return {"failed": (sum(records[w].verdict.outcome is Outcome.REGRESSED for w in WORKLOADS[:LOSING]), LOSING)}
-
-
-def plain_rules(seed: int, spread: float, loss: float) -> dict[str, tuple[int, int]]:
-    """The two rules that people use today, on the same truth."""
-    machine = Machine(spread, random.Random(seed))
-    memory = Memory(record_baselines(machine))
-    rng, base_night = machine.random, machine.night
-    machine.next_night()
-    plain, single = [], []
-    for number, (workload, row) in enumerate(zip(WORKLOADS, memory.rows.values(), strict=True)):
-        lost = math.log1p(-loss) if number < LOSING else 0.0
-        value = machine.run_level(workload) + lost + rng.gauss(0, _error_of(100))
-        one_run = base_night + rng.gauss(0, spread) + rng.gauss(0, _error_of(100))
-        plain.append(value - math.log(row.reference * STEP_SECONDS / IMAGES) < math.log(0.95))
-        single.append(value - one_run < -math.log(1.05))
-    return {
-        "plain false": (int(any(plain[LOSING:])), 1),
-        "plain caught": (sum(plain[:LOSING]), LOSING if loss else 0),
-        "pytest-benchmark false": (int(any(single[LOSING:])), 1),
-        "pytest-benchmark caught": (sum(single[:LOSING]), LOSING if loss else 0),
-    }
-
-
-# --- counting and printing ---
-
-
-def total(results: Sequence[Mapping[str, tuple[int, int]]]) -> dict[str, tuple[int, int]]:
-    sums: dict[str, tuple[int, int]] = {}
-    for name, (count, of) in itertools.chain.from_iterable(r.items() for r in results):
-        before = sums.get(name, (0, 0))
-        sums[name] = before[0] + count, before[1] + of
-    return sums
+def simulate(situation: Situation, rule: Rule, seed: int) -> Counter[str]:
+    """One baseline and its sessions, counted: `red`, `doubt` and so on, each of `sessions` or of `losing` tests."""
+    machine = Machine(situation, random.Random(seed))
+    rows = record_baselines(machine)
+    past: dict[Key, list[PastSession]] = {key: [] for key in machine.keys}
+    counts: Counter[str] = Counter(losing=situation.losing)
+    for number in range(situation.before):
+        run_session(machine, rows, past, rule, number)
+    machine.lose()
+    caught: set[Key] = set()
+    for number in range(situation.before, situation.before + situation.sessions):
+        session = run_session(machine, rows, past, rule, number)
+        red = {key for key, verdict in session.verdicts.items() if verdict.outcome is Outcome.REGRESSED}
+        caught |= red & machine.lost.keys()
+        outcomes = [verdict.outcome for verdict in session.verdicts.values()]
+        software = session.software.outcome if session.software else None
+        judged = session.machine.outcome if session.machine else None
+        counts.update(
+            sessions=1,
+            tests=len(outcomes),
+            fresh_runs=session.fresh_runs,
+            spiked=len(red & set(machine.keys[:5])) if situation.slow_first_run else 0,
+            red_tests=bool(red),
+            false_tests=bool(red - machine.lost.keys()),
+            red_software=software is Outcome.REGRESSED,
+            red_machine=judged is Outcome.REGRESSED,
+            red=bool(red) or Outcome.REGRESSED in (software, judged),
+            doubt=Outcome.INCONCLUSIVE in (*outcomes, software, judged),
+        )
+    counts["caught"] = len(caught)
+    return counts
 
 
 def share(count: int, of: int) -> str:
-    """ "99.2 % (98.7 to 99.5)", Wilson's interval."""
+    """ "99.2 (98.7 to 99.5): 992 of 1,000", in percent, with Wilson's interval."""
     if not of:
         return "-"
     p, z = count / of, 1.96
     middle, half = p + z * z / (2 * of), z * math.sqrt(p * (1 - p) / of + z * z / (4 * of * of))
     low, high = (middle - half) / (1 + z * z / of), (middle + half) / (1 + z * z / of)
-    return f"{p:.1%} ({max(low, 0):.1%} to {min(high, 1):.1%})"
+    return f"{p:.1%} ({max(low, 0):.1%} to {min(high, 1):.1%}): {count:,} of {of:,}".replace("%", "")
 
 
-def smallest_caught(pool: ProcessPoolExecutor, spread: float, seeds: range) -> float:
-    """The least loss, in steps of 0.2 %, that is caught 95 times in 100 on the first night."""
-    low, high = 0.02, 0.60
-    while high - low > 0.002:
-        middle = (low + high) / 2
-        n = len(seeds)
-        found = total(list(pool.map(first_night, seeds, [spread] * n, [middle] * n, [RunLevelBench] * n, chunksize=8)))
-        count, of = found["caught"]
-        low, high = (low, middle) if count >= 0.95 * of else (middle, high)
-    return high
+class Simulation:
+    """Runs cells, in this process or in several."""
+
+    def __init__(self, sessions: int, seed: int, processes: int) -> None:
+        self._sessions, self._seed = sessions, seed
+        self._pool = ProcessPoolExecutor(processes) if processes > 1 else None
+
+    def cell(self, situation: Situation, rule: Rule) -> Counter[str]:
+        """The counts of one situation under one rule: about as many sessions as asked for, four a baseline at most."""
+        baselines = math.ceil(self._sessions / situation.sessions) if not situation.losing else self._sessions
+        baselines = max(1, math.ceil(baselines / (1 + situation.before / 3)))
+        seeds = range(self._seed * 1_000_000, self._seed * 1_000_000 + baselines)
+        found = self._map([situation] * baselines, [rule] * baselines, seeds)
+        return sum(found, Counter())
+
+    def _map(self, *lists: Sequence[object]) -> Iterable[Counter[str]]:
+        if self._pool is None:
+            return map(simulate, *lists)
+        return self._pool.map(simulate, *lists, chunksize=max(1, len(lists[0]) // 40))
+
+
+RULES = (Rule.REFERENCE_ENVIRONMENT, Rule.BASELINE)
+
+
+def quiet_table(simulation: Simulation, situations: Sequence[Situation]) -> None:
+    """False alarms and their price."""
+    print("\n| nothing is lost | rule | red sessions, % | INCONCLUSIVE sessions, % | fresh runs a test |")
+    print("| --- | --- | --- | --- | --- |")
+    for situation, number, counts in _cells(simulation, situations):
+        figures = [share(counts[what], counts["sessions"]) for what in ("red", "doubt")]
+        runs = counts["fresh_runs"] / counts["tests"]
+        print(f"| {situation.name} | {number} | {' | '.join(figures)} | {runs:.2f} |", flush=True)
+
+
+def losing_table(simulation: Simulation, situations: Sequence[Situation]) -> None:
+    """Losses of some tests."""
+    print("\n| some tests lose | rule | detected, % | sessions with a false REGRESSED, % | fresh runs a test |")
+    print("| --- | --- | --- | --- | --- |")
+    for situation, number, counts in _cells(simulation, situations):
+        detected = share(counts["caught"], counts["losing"])
+        if situation.slow_first_run:
+            detected = share(counts["spiked"], 5 * counts["sessions"])
+        false = share(counts["false_tests"], counts["sessions"])
+        runs = counts["fresh_runs"] / counts["tests"]
+        print(f"| {situation.name} | {number} | {detected} | {false} | {runs:.2f} |", flush=True)
+
+
+def shared_table(simulation: Simulation, situations: Sequence[Situation]) -> None:
+    """Losses of all tests: whose are they."""
+    print("\n| first session | rule | red: software, % | red: machine, % | red: any test, % | red at all, % |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for situation, number, counts in _cells(simulation, situations):
+        what = ("red_software", "red_machine", "red_tests", "red")
+        figures = " | ".join(share(counts[name], counts["sessions"]) for name in what)
+        print(f"| {situation.name} | {number} | {figures} |", flush=True)
+
+
+def detectable_table(simulation: Simulation) -> None:
+    """The smallest loss that is detected 95 times in 100 on the first session, and what the verdicts state."""
+    print("\n| sb, % | rule | detected 95 times in 100, % | stated as minimum detectable slowdown, % |")
+    print("| --- | --- | --- | --- |")
+    for sb, (number, rule) in itertools.product((0.005, 0.01, 0.02), enumerate(RULES, 1)):
+        low, high = 0.02, 0.15
+        while high - low > 0.001:
+            middle = (low + high) / 2
+            counts = simulation.cell(Situation(name="", between_runs=sb, losing=5, loss=middle), rule)
+            low, high = (low, middle) if counts["caught"] >= 0.95 * counts["losing"] else (middle, high)
+        print(f"| {sb:.1%} | {number} | {high:.1%} | {_stated(sb, rule):.1%} |".replace("%", ""), flush=True)
+
+
+def _stated(sb: float, rule: Rule) -> float:
+    machine = Machine(Situation(name="", between_runs=sb), random.Random(1))
+    session = run_session(machine, record_baselines(machine), {key: [] for key in machine.keys}, rule, 0)
+    return statistics.median(verdict.min_detectable_slowdown or 0.0 for verdict in session.verdicts.values())
+
+
+def _cells(simulation: Simulation, situations: Sequence[Situation]) -> Iterator[tuple[Situation, int, Counter[str]]]:
+    for situation in situations:
+        for number, rule in enumerate(RULES, 1):
+            yield situation, number, simulation.cell(situation, rule)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nights", type=int, default=400, help="nights for each cell of the run-level tables")
-    parser.add_argument("--windows", type=int, default=40, help="nights through windows and early stopping")
+    """The tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sessions", type=int, default=400, help="simulated sessions of each cell, at least")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--live", type=int, default=0, metavar="N", help="real comparisons for each loss")
-    parser.add_argument("--situations", action="store_true", help="only where it does worse; about six minutes")
-    parser.add_argument("--spreads", type=float, nargs="+", default=[0.005, 0.01, 0.02, 0.05, 0.10])
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--only", nargs="+", default=[""], metavar="WORD", help="situations whose name holds a word")
+    parser.add_argument("--detectable", action="store_true", help="also search for the smallest detectable loss")
     options = parser.parse_args()
-    if options.situations:
-        import situations  # it builds upon this file
-
-        situations.main(options.seed)
-        return
-    seeds = range(options.seed * 1_000_000, options.seed * 1_000_000 + options.nights)
-    n = options.nights
-    print(f"{TESTS} tests a night, {n} nights a cell, seed {options.seed}")
-    with ProcessPoolExecutor() as pool:
-        for spread in options.spreads:
-            s = [spread] * n
-            five = total(list(pool.map(first_night, seeds, s, [0.05] * n, [RunLevelBench] * n, chunksize=8)))
-            fresh = total(list(pool.map(three_nights, seeds, s, [0.03] * n, [0] * n, chunksize=8)))
-            later = total(list(pool.map(three_nights, seeds[: n // 4], s, [0.03] * n, [10] * n, chunksize=4)))
-            spike = total(list(pool.map(one_slow_run, seeds, s, chunksize=8)))
-            shared = total(list(pool.map(shared_loss, seeds[: n // 4], s, [0.05] * n, chunksize=4)))
-            plain = total(list(pool.map(plain_rules, seeds, s, [0.05] * n, chunksize=8)))
-            least = smallest_caught(pool, spread, seeds[: max(40, n // 10)])
-            print(f"\nsb {spread:.1%}")
-            print(f"  nights with a false REGRESSED    {share(*five['false nights'])}")
-            print(f"  the same over ten nights         {share(*later['false nights'])}")
-            print(f"  5 % loss, first night            {share(*five['caught'])}")
-            print(f"  3 % loss within three nights     {share(*fresh['caught'])}")
-            print(f"  the same after ten nights        {share(*later['caught'])}")
-            print(f"  one slow run (8 %) fails         {share(*spike['failed'])}")
-            print(f"  5 % loss of all tests: red       {share(*shared['red'])}")
-            print(f"  tests in doubt                   {share(*five['in doubt'])}")
-            print(f"  runs a test                      {five['runs'][0] / five['runs'][1]:.2f}")
-            print(f"  smallest loss caught 95 in 100   {least:.1%}")
-            for rule in ("plain", "pytest-benchmark"):
-                false, caught = plain[f"{rule} false"], plain[f"{rule} caught"]
-                print(f"  {rule:<17} false nights {share(*false)}, 5 % caught {share(*caught)}")
-        m = options.windows
-        print(f"\nthrough windows, with early stopping, {m} nights a cell")
-        for spread in options.spreads[:3]:
-            found = total(list(pool.map(first_night, seeds[:m], [spread] * m, [0.05] * m, [Bench] * m, chunksize=2)))
-            windows = found["median windows"][0] / found["median windows"][1]
-            print(
-                f"  sb {spread:.1%}: median windows of a good first run {windows:.0f} of 100, "
-                f"false nights {share(*found['false nights'])}, 5 % caught {share(*found['caught'])}"
-            )
-    recorded(TRIALS)
-    if options.live:
-        print("\nlive")
-        turns.main(["--live", str(options.live)])
-
-
-def recorded(trials: Path) -> None:
-    """Real measurements, quiet and busy, whole and slowed on purpose, on their way to the exit status.
-
-    They are held against their machine's rows, because most were recorded before there were any.
-    """
-    rows = f"--baselines={trials / 'baselines'}"
-    for folder in sorted(folder for folder in trials.iterdir() if folder.name in ("quiet", "busy", "slowed")):
-        print(f"\nrecorded trials, {folder.name}", flush=True)
-        print(f"exit status {cli.main(['replay', str(folder), rows])}")
+    started, simulation = time.monotonic(), Simulation(options.sessions, options.seed, options.processes)
+    for table, situations in ((quiet_table, QUIET), (losing_table, LOSING), (shared_table, SHARED)):
+        if chosen := [one for one in situations if any(word in one.name for word in options.only)]:
+            table(simulation, chosen)
+    if options.detectable:
+        detectable_table(simulation)
+    print(f"\nseed {options.seed}, {options.sessions} sessions a cell, {time.monotonic() - started:.0f} s")
 
 
 if __name__ == "__main__":

@@ -67,7 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     replay.set_defaults(run=_replay)
     history = commands.add_parser("history", help="show or export what was measured here")
-    history.add_argument("--dir", type=Path, default=Path(".tfperf"), metavar="DIR", help="default: .tfperf/")
+    history.add_argument(
+        "--dir", type=Path, default=Path(".tfperf"), metavar="DIR", help="folder of the history (default: .tfperf/)"
+    )
     history.add_argument("--csv", action="store_true", help="print every measurement as CSV")
     history.add_argument("--comparisons", action="store_true", help="show comparisons only; with --csv each one")
     history.add_argument("--export", action="store_true", help="write whole measurements as JSON, for `tfperf replay`")
@@ -77,22 +79,38 @@ def _parser() -> argparse.ArgumentParser:
     history.set_defaults(run=_history)
     make = commands.add_parser("make-imagenet", help="write a small data set of real photographs, of ImageNet's schema")
     make.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
-    make.add_argument("--images", type=int, default=512, metavar="N", help="default: 512, about 60 MB")
-    make.add_argument("--shards", type=int, default=8, metavar="N", help="default: 8")
-    make.add_argument("--seed", type=int, default=1, metavar="N", help="the same seed gives the same files")
+    make.add_argument(
+        "--images", type=int, default=512, metavar="N", help="number of photographs (default: 512, about 50 MB)"
+    )
+    make.add_argument("--shards", type=int, default=8, metavar="N", help="number of files (default: 8)")
+    make.add_argument(
+        "--seed",
+        type=int,
+        default=1,
+        metavar="N",
+        help="seed of all random choices; the same seed gives the same files",
+    )
     make.set_defaults(run=_make_imagenet)
     _add_reference(commands)
     return parser
 
 
 def _add_reference(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    reference = commands.add_parser("reference", help="build, list and remove what baselines were recorded with")
+    reference = commands.add_parser(
+        "reference", help="build, list and remove the environments in which baselines were recorded"
+    )
     actions = reference.add_subparsers(required=True, metavar="ACTION")
     folders = argparse.ArgumentParser(add_help=False)
     folders.add_argument(
         "--dir", type=Path, default=Path(".tfperf"), metavar="DIR", help="where environments lie (default: .tfperf/)"
     )
-    folders.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="DIR", help="default: baselines/")
+    folders.add_argument(
+        "--baselines",
+        type=Path,
+        default=Path("baselines"),
+        metavar="DIR",
+        help="folder of the baselines (default: baselines/)",
+    )
     create = actions.add_parser("create", parents=[folders], help="build the environments of a machine's baselines")
     create.add_argument(
         "--machine", metavar="NAME", help="the baselines' file name without .csv (default: this machine)"
@@ -132,14 +150,13 @@ def _replay(arguments: argparse.Namespace) -> int:
     measurements = []
     for file in arguments.files:
         if of is not None and file in logs:
-            replayed, used = [replay_log(file, of, store, tolerance=tolerance, tests=len(logs))], store
+            measurements.append(replay_log(file, of, store, tolerance=tolerance, tests=len(logs)))
         else:
-            replayed = replay_export(file, of_exports, machine=arguments.machine or "", tolerance=tolerance)
-            used = of_exports
-        for measurement in replayed:
-            if measurement.verdict is not None:
-                _print(message(measurement, hint=next_step(measurement, used)) + "\n")
-        measurements += replayed
+            measurements += replay_export(file, of_exports, machine=arguments.machine or "", tolerance=tolerance)
+    for measurement in measurements:
+        if measurement.verdict is not None:
+            hint = next_step(measurement, store if Path(measurement.file) in logs else of_exports)
+            _print(message(measurement, hint=hint) + "\n")
     _print("\n".join([*measurement_table(measurements), "", counts(measurements)]))
     if logs or of_exports:
         for fault in store.unreadable(*(measurement.machine for measurement in measurements)):
@@ -203,11 +220,13 @@ def _export(history: History, arguments: argparse.Namespace) -> int:
 
 
 def _make_imagenet(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.training.make_imagenet import make_imagenet
+    import subprocess
 
-    made = make_imagenet(arguments.folder, arguments.images, arguments.shards, arguments.seed)
-    print(f"{made}\nuse it: pytest perf_tests --tfperf-data-dir={arguments.folder.resolve()}")
-    return EXIT_GREEN
+    # A process of its own, because TensorFlow writes the records.
+    command = [sys.executable, "-P", "-m", "pytest_tfperf.training.make_imagenet", str(arguments.folder)]
+    for name in ("images", "shards", "seed"):
+        command += [f"--{name}", str(getattr(arguments, name))]
+    return subprocess.run(command, check=False).returncode
 
 
 def _reference_create(arguments: argparse.Namespace) -> int:
@@ -227,13 +246,17 @@ def _reference_create(arguments: argparse.Namespace) -> int:
     status = EXIT_GREEN
     for row in {(row.lock, row.commit): row for row in rows}.values():
         try:
-            environment = store.create(row, lambda text: print(text, flush=True))
+            environment = store.create(row, _print)
         except TfperfError as error:
             print(f"tfperf: {error}", file=sys.stderr)
             status = _USAGE
             continue
         checked = check(environment, [], Path.cwd())
-        print(checked.problem or f"{environment.name}: ready at {row.commit}, TensorFlow {checked.tensorflow}")
+        _print(
+            str(checked.problem)
+            if checked.problem
+            else f"{environment.name}: ready at {row.commit}, TensorFlow {checked.tensorflow}"
+        )
         status = max(status, EXIT_NOT_MEASURED if checked.problem else status)
     return status
 
@@ -250,9 +273,9 @@ def _reference_list(arguments: argparse.Namespace) -> int:
         facts = [f"Python {made.python}", f"TensorFlow {made.tensorflow}"] if made else []
         facts += [f"commit {', '.join(entry.commits) or 'none'}", f"serves {entry.rows} baselines"]
         facts += [f"{made.bytes / 1e9:.1f} GB", f"created {made.created}"] if made else []
-        print(f"{entry.name}  {entry.state}  {', '.join(facts)}" + (f"\n  {entry.fault}" if entry.fault else ""))
+        _print(f"{entry.name}  {entry.state}  {', '.join(facts)}" + (f"\n  {entry.fault}" if entry.fault else ""))
     if not entries:
-        print("there are no reference environments; `tfperf reference create` builds them")
+        _print("there are no reference environments; `tfperf reference create` builds them")
     return EXIT_GREEN
 
 
@@ -261,8 +284,8 @@ def _reference_remove(arguments: argparse.Namespace) -> int:
 
     store = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd())
     for name in [entry.name for entry in store.entries([])] if arguments.all else [arguments.name]:
-        store.remove(name, print)
-        print(f"{name}: removed")
+        store.remove(name, _print)
+        _print(f"{name}: removed")
     return EXIT_GREEN
 
 

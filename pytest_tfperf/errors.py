@@ -52,10 +52,6 @@ class Hung(MeasurementError):
     """A worker said nothing for longer than it may, and was killed."""
 
 
-class OutOfTime(MeasurementError):
-    """A worker was not through when its job's time was, and was killed."""
-
-
 class OutOfMemory(MeasurementError):
     """A worker ran out of memory: its devices', the host's, or what a limit leaves of it."""
 

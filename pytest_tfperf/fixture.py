@@ -19,10 +19,9 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, NoBaseline, TfperfError, ThroughputRegression
-from pytest_tfperf.judging.new_baseline import baseline_of
 from pytest_tfperf.judging.published_ratios import published_ratio
 from pytest_tfperf.reports import comparisons, ratios
-from pytest_tfperf.reports.message import message, not_measured
+from pytest_tfperf.reports.message import headline, message, not_measured
 from pytest_tfperf.session import Session
 
 AnyTolerance = float | tuple[float | None, float | None] | Tolerance
@@ -92,8 +91,9 @@ class ThroughputFixture:
         accepted = None if tolerance is None else Tolerance.of(tolerance)
         plan = self._plan(steps, warmup_steps)
         if settings.against is not None:
+            ours = self._ours(workload)
             other = Side(workload=workload, launcher=self._session.other_launcher)
-            return self._compare(other, self._ours(workload), on, accepted, plan).b.throughput
+            return self._compare(other, ours, on, accepted, plan).b.throughput
         task, bench = self._session.task(self._test, workload, on, accepted, plan), self._session.bench
         if settings.smoke:
             return self._result(task, lambda _: bench.smoke(task)).throughput
@@ -227,7 +227,7 @@ class ThroughputFixture:
             raise MeasurementError(self._messages(invalid))
         self._record()
         if unknown := found[Consequence.SKIPS]:
-            raise NoBaseline(self._messages(unknown))
+            raise NoBaseline("\n".join(headline(one) for one in unknown if isinstance(one, Measurement)))
 
     @property
     def results(self) -> Sequence[Measurement | Comparison]:
@@ -254,7 +254,7 @@ class ThroughputFixture:
         refused: list[MeasurementError] = []
         for measurement in self._to_record:
             try:
-                self._session.record(baseline_of(measurement))
+                self._session.record(measurement)
             except MeasurementError as error:
                 refused.append(error)
         if refused:

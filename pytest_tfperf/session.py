@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_tfperf.bench.rerun_queue import RerunQueue
@@ -39,8 +40,10 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.plan import Plan
     from pytest_tfperf.core.workload import Workload
     from pytest_tfperf.workers.launcher import Launcher
+    from pytest_tfperf.workers.reference_launchers import ReferenceLaunchers
 
 _GUESSED_SECONDS = 15.0  # for a test that was never timed on this machine
+_NOTHING_MOVED: Mapping[Path, Path] = MappingProxyType({})
 _SMOKE_SECONDS = 3.0  # a worker, a compilation, a window: 2.6 s on average over the CPU tests on two slow cores
 
 
@@ -83,6 +86,8 @@ class Session:
         self._machines: dict[str, MachineSession] = {}
         self._verdicts: dict[str, tuple[SoftwareVerdict | None, MachineVerdict | None]] = {}
         self._past_fault = ""
+        self._reference_remarks: list[str] = []
+        self._reference_warnings: dict[str, None] = {}
         self._machine_failures = 0
         self._open = ExitStack()
 
@@ -116,9 +121,11 @@ class Session:
         if not self.selection or self.collects_only:
             return
         self.history.prepare()
-        if self.settings.against is None:
-            for machine in self._machine_names:
-                self.baselines.load(machine)
+        if self.settings.against is not None:
+            return
+        rows = [row for machine in self._machine_names for row in self.baselines.load(machine).values()]
+        if not (self.settings.smoke or self.settings.update_baselines):
+            self._reference_remarks = self.references.check(row for row in rows if row.is_measured)
 
     def note_nothing_to_record(self, why: str) -> None:
         """Say why `--update-baselines=failed` selects no test."""
@@ -149,6 +156,7 @@ class Session:
         if self.settings.against is None:
             unreadable = self.baselines.unreadable(*self._machine_names)
             lines += [f"tfperf: ignored, the file of another machine: {fault}" for fault in unreadable]
+            lines += [f"tfperf: {remark}" for remark in self._reference_remarks]
         return [*lines, *summary.refused(self.selection.faulty, len(self.selection), "will be reported as errors")]
 
     # The machine
@@ -204,11 +212,13 @@ class Session:
         key = Key(workload.id, topology.shape)
         rows, published = self.baselines.load(topology.machine), self.baselines.published_like(key)
         reference = reference_for(rows, published, topology.machine, key, gpu_fp32_tflops=floor_rate(topology))
+        other = None if reference.is_floor else self.references.launcher_for(reference.baseline, workload)
         return Task(
             test=test,
             topology=topology,
             plan=plan,
             side=Side(workload=workload, launcher=self.launcher, slowdown=self.settings.inject_slowdown),
+            reference_side=None if other is None else Side(workload=workload, launcher=other),
             reference=reference,
             tolerance=reference.tolerance(tolerance, Tolerance.of(self.settings.tolerance)),
         )
@@ -218,7 +228,13 @@ class Session:
         """Made when the first test measures, so that a session that only collects pays nothing."""
         from pytest_tfperf.bench.bench import Bench
 
-        return Bench(self.engine, self._machine_session, session=self.id, root=self.settings.root)
+        return Bench(self.engine, self._machine_session, session=self.id, commit=self._commit)
+
+    @cached_property
+    def _commit(self) -> str:
+        from pytest_tfperf.workers.git_worktree import commit_of
+
+        return commit_of(self.settings.root, besides=self.settings.baselines)
 
     @cached_property
     def engine(self) -> RunEngine:
@@ -241,7 +257,21 @@ class Session:
         assert self.settings.against is not None, "asked only with --tfperf-against"
         return self._launcher(self.settings.against)
 
-    def _launcher(self, python: Path) -> Launcher:
+    @cached_property
+    def references(self) -> ReferenceLaunchers:
+        """The reference environments that suspected slowdowns are confirmed in."""
+        from pytest_tfperf.workers.reference_launchers import ReferenceLaunchers
+        from pytest_tfperf.workers.reference_store import ReferenceStore
+
+        settings, named = self.settings, self.settings.reference
+        store = ReferenceStore(settings.dir, baselines=settings.baselines, root=settings.root)
+        return ReferenceLaunchers(
+            store.find if named is None else lambda _: named,
+            lambda environment: self._launcher(environment.python, environment.moved(settings.root)),
+            settings.root,
+        )
+
+    def _launcher(self, python: Path, moved: Mapping[Path, Path] = _NOTHING_MOVED) -> Launcher:
         from pytest_tfperf.workers.local import LocalLauncher
 
         launcher = LocalLauncher(
@@ -249,6 +279,7 @@ class Session:
             silence_seconds=self.settings.timeout,
             fresh=self.settings.worker is WorkerStart.FRESH,
             python=str(python),
+            moved=moved,
         )
         self._open.callback(launcher.close)
         return launcher
@@ -298,16 +329,30 @@ class Session:
 
     # What came of it
 
-    def record(self, row: Baseline) -> None:
-        """Write a baseline; bounds that someone wrote into the old row by hand are kept.
+    def record(self, measurement: Measurement) -> None:
+        """Make a measurement its machine's baseline; bounds that someone wrote into the old row by hand are kept.
+
+        The packages that it was measured with are written beside it, so that its reference environment can be built.
 
         Raises:
+            MeasurementError: its runs differ too much, or there is only one.
             BaselineError: the file can't be read whole or written.
         """
-        old = self.baselines.load(row.machine).get(row.key)
+        from pytest_tfperf.judging.new_baseline import baseline_of
+        from pytest_tfperf.workers.reference_environment import unrepeatable
+        from pytest_tfperf.workers.reference_lock import forget_locks, read_lock, write_lock
+
+        folder, machine = self.settings.baselines, measurement.machine
+        row = baseline_of(measurement)
+        row = replace(row, lock=write_lock(folder, machine, root=self.settings.root))
+        old = self.baselines.load(machine).get(row.key)
         if old is not None and old.is_measured:
             row = replace(row, lower=old.lower, upper=old.upper)
-        self._changes += self.baselines.update(row.machine, {row.key: row})
+        self._changes += self.baselines.update(machine, {row.key: row})
+        forget_locks(folder, machine, {one.lock for one in self.baselines.load(machine).values()})
+        if missing := unrepeatable(row):
+            self._reference_warnings[str(missing)] = None
+        self._reference_warnings |= dict.fromkeys(read_lock(folder / row.lock).warnings)
 
     def note_skip(self, reason: str) -> None:
         """A test was skipped because it can't be measured here."""
@@ -339,11 +384,12 @@ class Session:
                 measured_nothing=self._measured_nothing,
                 history_error=self.queue.history_fault or self._past_fault,
             ),
+            [f"reference environment: {warning}" for warning in self._reference_warnings],
             summary.refused(errors, len(self.selection), "were reported as errors"),
             summary.skips(self._skipped) if skips else [],
         ]
         between = [""] if sections[0] and sections[1] else []
-        return [*sections[0], *between, *sections[1], *sections[2], *sections[3]]
+        return [*sections[0], *between, *(line for section in sections[1:] for line in section)]
 
     def exit_status(self, status: int, *, failures: int) -> int:
         """pytest's status, or our own where nothing failed and something could not be measured."""

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 
-from pytest_tfperf.bench.environment import commit_of, environment
+from pytest_tfperf.bench.environment import environment
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.one_run import TRIES, AlwaysDisturbed, RunEngine, undisturbed
 from pytest_tfperf.bench.pairs import PairSource
@@ -24,11 +23,12 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.judging.judge import judge, may_stop
-from pytest_tfperf.judging.loss import is_diverged
 from pytest_tfperf.judging.new_baseline import runs_wanted
 from pytest_tfperf.judging.reference import floor_rate, refuse_other_devices
 from pytest_tfperf.reports.advice import loss_advice
 from pytest_tfperf.reports.message import loss_fact
+
+REFERENCE_PAIR_LABELS = ("reference environment", "current environment")
 
 MAX_SECONDS_DISTURBED = 600.0
 """What the tests of a machine may spend in a session on runs that were all disturbed; from then on each gets one try.
@@ -47,16 +47,16 @@ class Bench:
         engine: takes the runs.
         machine: the shared evidence of a topology's machine.
         session: the session's id.
-        root: the project's folder, for its commit.
+        commit: git commit of the tests' repository; "" outside of one.
     """
 
     def __init__(
-        self, engine: RunEngine, machine: Callable[[Topology], MachineSession], *, session: str = "", root: Path
+        self, engine: RunEngine, machine: Callable[[Topology], MachineSession], *, session: str = "", commit: str = ""
     ) -> None:
         self._engine = engine
         self._machine = machine
         self._session = session
-        self._root = root
+        self._commit = commit
 
     def smoke(self, task: Task) -> Measurement:
         """One window, nothing judged: does the test start at all?"""
@@ -95,7 +95,7 @@ class Bench:
             as `measure`.
         """
         started = time.monotonic()
-        run, discarded = self._good_run(task, "run for the baseline")
+        run, discarded = self._good_run(task, "baseline run")
         done = [*(earlier.runs if earlier else ()), run]
         result = self._measurement(
             task,
@@ -187,7 +187,10 @@ class Bench:
         reference = task.reference_side
         assert reference is not None, "only a task with a reference environment is asked for pairs"
         source = machine.pair_source(
-            task, lambda: PairSource(self._engine, reference, task.side, task.topology, task.plan)
+            task,
+            lambda: PairSource(
+                self._engine, reference, task.side, task.topology, task.plan, labels=REFERENCE_PAIR_LABELS
+            ),
         )
         try:
             pair, discarded = undisturbed(source.take)
@@ -225,7 +228,7 @@ class Bench:
         discarded_pairs: Sequence[Pair] = (),
         seconds: float,
     ) -> Measurement:
-        topology, throughput, commit = task.topology, summarise(runs), commit_of(self._root)
+        topology, throughput = task.topology, summarise(runs)
         return Measurement(
             test=task.test,
             session=self._session,
@@ -241,8 +244,8 @@ class Bench:
             gpu=topology.gpus[0].name if topology.gpus else "",
             gpu_fp32_tflops=floor_rate(topology),
             breakdown=breakdown(runs, throughput.images_per_sec, task.workload),
-            environment=environment(runs[-1].environment, topology, task.side.slowdown, commit),
-            commit=commit,
+            environment=environment(runs[-1].environment, topology, task.side.slowdown, self._commit),
+            commit=self._commit,
             time=datetime.now().astimezone().isoformat(timespec="seconds"),
             seconds=seconds,
         )
@@ -259,7 +262,7 @@ def _always_disturbed(task: Task, runs: Sequence[Run]) -> AlwaysDisturbed:
 
 
 def _require_finite_loss(result: Measurement) -> None:
-    if is_diverged(result.throughput):
+    if result.throughput.is_diverged:
         raise MeasurementError(
             f"{result.workload.id} on {result.devices}: INVALID: {loss_fact(result.throughput)}\n"
             f"  next        {loss_advice(result.workload)}"

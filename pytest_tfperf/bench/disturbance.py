@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind, DisturbanceLimits
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle
@@ -23,20 +22,6 @@ _SLOWDOWNS = {
     Throttle.HW_POWER_BRAKE: "slowed down by the power brake, which the power supply triggered",
     Throttle.HW_SLOWDOWN: "slowed down by its hardware because of heat or power",
 }
-
-
-class Sampling(Protocol):
-    """What the guard needs of a sampler."""
-
-    hung: bool
-
-    def start(self) -> None:
-        """Begin."""
-        ...
-
-    def stop(self) -> Telemetry | None:
-        """End; what was sampled since `start`."""
-        ...
 
 
 @dataclass(slots=True)
@@ -62,7 +47,7 @@ class DisturbanceGuard:
         sampler: makes the sampler for these GPU UUIDs.
     """
 
-    def __init__(self, limits: DisturbanceLimits, sampler: Callable[[Sequence[str]], Sampling] = Sampler) -> None:
+    def __init__(self, limits: DisturbanceLimits, sampler: Callable[[Sequence[str]], Sampler] = Sampler) -> None:
         self._limits = limits
         self._sampler = sampler
 
@@ -80,15 +65,15 @@ class DisturbanceGuard:
             observation.disturbance = disturbance_in(observation.telemetry, self._limits)
             observation.environment = power_facts(observation.telemetry, self._limits)
         if observation.disturbance is None and sampler.hung:
-            observation.disturbance = _silent(uuids)
+            who = "the GPU driver" if uuids else "the kernel"
+            fact = f"{who} stopped answering during the run; dmesg may show why (for a GPU: NVRM: Xid)"
+            observation.disturbance = Disturbance(DisturbanceKind.DRIVER_SILENT, fact)
 
 
 def disturbance_in(telemetry: Telemetry, limits: DisturbanceLimits) -> Disturbance | None:
     """The first disturbance above its limit: of a GPU, then of the host; None where there is none."""
-    for gpu in telemetry.gpus:
-        if found := _gpu_slowed_down(gpu, limits) or _gpu_shared(gpu, limits):
-            return found
-    return _other_processes(telemetry, limits) or _steal(telemetry, limits) or _swapping(telemetry, limits)
+    on_gpus = [_gpu_disturbance(gpu, limits) for gpu in telemetry.gpus]
+    return next(filter(None, on_gpus), None) or _host_disturbance(telemetry, limits)
 
 
 def power_facts(telemetry: Telemetry, limits: DisturbanceLimits) -> dict[str, str]:
@@ -110,63 +95,41 @@ def power_facts(telemetry: Telemetry, limits: DisturbanceLimits) -> dict[str, st
     return facts
 
 
-def _gpu_slowed_down(gpu: GpuTelemetry, limits: DisturbanceLimits) -> Disturbance | None:
-    held = gpu.throttled_fractions or {}
+def _gpu_disturbance(gpu: GpuTelemetry, limits: DisturbanceLimits) -> Disturbance | None:
+    name = _short(gpu.uuid)
     for reason, text in _SLOWDOWNS.items():
-        if held.get(reason, 0.0) > limits.gpu_samples_fraction:
-            hottest = gpu.temperature_celsius_max
-            heat = "" if hottest is None else f" ({hottest} C)"
-            return Disturbance(DisturbanceKind.GPU_SLOWED_DOWN, f"{_short(gpu.uuid)} was {text}{heat}")
+        if (gpu.throttled_fractions or {}).get(reason, 0.0) > limits.gpu_samples_fraction:
+            hottest = "" if gpu.temperature_celsius_max is None else f" ({gpu.temperature_celsius_max} C)"
+            return Disturbance(DisturbanceKind.GPU_SLOWED_DOWN, f"{name} was {text}{hottest}")
+    process, used = _busiest(gpu.other_processes)
+    if used > limits.gpu_utilisation_fraction:
+        fact = f"{process} also ran on {name} and used up to {_percent(used)} of it"
+        return Disturbance(DisturbanceKind.GPU_SHARED, fact)
     return None
 
 
-def _gpu_shared(gpu: GpuTelemetry, limits: DisturbanceLimits) -> Disturbance | None:
-    process, used = _largest(gpu.other_processes)
-    if used <= limits.gpu_utilisation_fraction:
-        return None
-    fact = f"{process} also ran on {_short(gpu.uuid)} and used up to {_percent(used)} of it"
-    return Disturbance(DisturbanceKind.GPU_SHARED, fact)
-
-
-def _other_processes(telemetry: Telemetry, limits: DisturbanceLimits) -> Disturbance | None:
-    used = telemetry.other_cpu_fraction_mean or 0.0
+def _host_disturbance(host: Telemetry, limits: DisturbanceLimits) -> Disturbance | None:
+    cores = "1 core" if host.usable_cores == 1 else f"{host.usable_cores} cores"
+    others, idle = host.other_cpu_fraction_mean or 0.0, host.idle_fraction_mean or 0.0
     # Other processes that only take idle cores take nothing from us.
-    if used <= limits.other_cpu_fraction or (telemetry.idle_fraction_mean or 0.0) > limits.idle_fraction:
-        return None
-    process, _ = _largest(telemetry.other_processes)
-    most = f", the busiest was {process}" if process else ""
-    fact = f"other processes used {_percent(used)} of {_cores(telemetry)}{most}"
-    return Disturbance(DisturbanceKind.OTHER_PROCESSES, fact)
+    if others > limits.other_cpu_fraction and idle <= limits.idle_fraction:
+        process, _ = _busiest(host.other_processes)
+        culprit = f", the busiest was {process}" if process else ""
+        fact = f"other processes used {_percent(others)} of {cores}{culprit}"
+        return Disturbance(DisturbanceKind.OTHER_PROCESSES, fact)
+    stolen = host.steal_fraction_mean or 0.0
+    if stolen > limits.steal_fraction:
+        fact = f"the hypervisor gave {_percent(stolen)} of {cores} to other virtual machines (steal time)"
+        return Disturbance(DisturbanceKind.STEAL, fact)
+    swapped, free = host.swap_bytes_per_sec_mean or 0.0, host.memory_available_bytes_min
+    if swapped > limits.swap_bytes_per_sec:
+        left = "" if free is None else f", with {free / _MIB:,.0f} MiB of memory available"
+        return Disturbance(DisturbanceKind.SWAPPING, f"the machine swapped {swapped / _MIB:.0f} MiB/s{left}")
+    return None
 
 
-def _steal(telemetry: Telemetry, limits: DisturbanceLimits) -> Disturbance | None:
-    stolen = telemetry.steal_fraction_mean or 0.0
-    if stolen <= limits.steal_fraction:
-        return None
-    fact = f"the hypervisor gave {_percent(stolen)} of {_cores(telemetry)} to other virtual machines (steal time)"
-    return Disturbance(DisturbanceKind.STEAL, fact)
-
-
-def _swapping(telemetry: Telemetry, limits: DisturbanceLimits) -> Disturbance | None:
-    rate, free = telemetry.swap_bytes_per_sec_mean or 0.0, telemetry.memory_available_bytes_min
-    if rate <= limits.swap_bytes_per_sec:
-        return None
-    left = "" if free is None else f", with {free / _MIB:,.0f} MiB of memory available"
-    return Disturbance(DisturbanceKind.SWAPPING, f"the machine swapped {rate / _MIB:.0f} MiB/s{left}")
-
-
-def _silent(gpu_uuids: Sequence[str]) -> Disturbance:
-    who = "the GPU driver" if gpu_uuids else "the kernel"
-    fact = f"{who} stopped answering during the run; dmesg may show why (for a GPU: NVRM: Xid)"
-    return Disturbance(DisturbanceKind.DRIVER_SILENT, fact)
-
-
-def _largest(shares: Mapping[str, float] | None) -> tuple[str, float]:
+def _busiest(shares: Mapping[str, float] | None) -> tuple[str, float]:
     return max((shares or {}).items(), key=lambda item: item[1], default=("", 0.0))
-
-
-def _cores(telemetry: Telemetry) -> str:
-    return "1 core" if telemetry.usable_cores == 1 else f"{telemetry.usable_cores} cores"
 
 
 def _percent(fraction: float) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from pytest_tfperf.bench import out_of_memory
 from pytest_tfperf.bench.disturbance import DisturbanceGuard
 from pytest_tfperf.bench.interleaved import interleave
 from pytest_tfperf.bench.step_profile import StepProfiler
@@ -21,7 +22,7 @@ from pytest_tfperf.core.supported import require_supported
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.errors import MeasurementError, OutOfMemory
 from pytest_tfperf.workers.launcher import Launcher, TrainingRun
 
 TRIES = 3
@@ -99,7 +100,15 @@ class RunEngine:
             return replace(run, disturbance=run.disturbance or seen.disturbance)
 
     def pair(
-        self, a: Side, b: Side, topology: Topology, plan: Plan, *, b_first: bool = False, profiled: bool = False
+        self,
+        a: Side,
+        b: Side,
+        topology: Topology,
+        plan: Plan,
+        *,
+        labels: Mapping[str, str],
+        b_first: bool = False,
+        profiled: bool = False,
     ) -> Pair:
         """A run of each side in two workers at once, their windows interleaved; the ratio is b / a.
 
@@ -109,6 +118,7 @@ class RunEngine:
             a, b: the two sides.
             topology: what both run on.
             plan: the steps of each worker.
+            labels: what the observer is told of the runs of "a" and "b".
             b_first: b takes the first window.
             profiled: ask each worker what its step spends its time on.
 
@@ -120,7 +130,7 @@ class RunEngine:
         training: dict[str, TrainingRun] = {}
         with self._named(topology, a.workload, b.workload), ExitStack() as workers:
             for name in ("b", "a") if b_first else ("a", "b"):
-                self._observer.begin(name)
+                self._observer.begin(labels[name])
                 started = sides[name].launcher.start(jobs[name], self._observer.phase)
                 training[name] = workers.enter_context(closing(started))
             self._observer.begin("pair")
@@ -133,7 +143,7 @@ class RunEngine:
             return replace(pair, a=runs["a"], b=runs["b"])
 
     def _job(self, side: Side, topology: Topology) -> Job:
-        assert topology.devices is not None, "the fixture has refused a topology of which nothing is taken"
+        assert topology.devices is not None, "the fixture has refused a topology without devices taken"
         catalogue.check(side.workload)
         require_supported(side.workload, topology.devices)
         if catalogue.reads_data(side.workload):
@@ -161,6 +171,8 @@ class RunEngine:
         except MeasurementError as error:
             ids = " against ".join(dict.fromkeys(workload.id for workload in workloads))
             text = str(error).removeprefix(f"{ids}: ")  # a strategy names the workload that it can't serve
+            if isinstance(error, OutOfMemory):
+                text = out_of_memory.explained(text, topology, *workloads)
             raise type(error)(f"{ids} on {topology.describe()}: {text}") from error
         finally:
             self._observer.done()

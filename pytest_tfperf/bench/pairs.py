@@ -14,6 +14,12 @@ from pytest_tfperf.errors import MeasurementError
 class PairSource:
     """Takes pairs of the same two sides; the order within a pair alternates.
 
+    Args:
+        engine: takes the runs.
+        a, b: the two sides; the ratio is b / a.
+        topology, plan: what both run on, and how many steps.
+        labels: what the observer is told of a's and b's runs.
+
     Attributes:
         interleaving: by windows where the pipelines allow it; by runs otherwise, and from the first pair on that could
             not be had with two workers at once.
@@ -21,11 +27,21 @@ class PairSource:
         failed_side: "a" or "b", the side whose worker failed last, where that is known; else "".
     """
 
-    def __init__(self, engine: RunEngine, a: Side, b: Side, topology: Topology, plan: Plan) -> None:
+    def __init__(
+        self,
+        engine: RunEngine,
+        a: Side,
+        b: Side,
+        topology: Topology,
+        plan: Plan,
+        *,
+        labels: tuple[str, str] = ("a", "b"),
+    ) -> None:
         self._engine = engine
         self._sides = {"a": a, "b": b}
         self._topology = topology
         self._plan = plan
+        self._labels = dict(zip("ab", labels, strict=True))
         self._taken = 0
         by_windows = can_interleave_windows(a.workload, b.workload)
         self.interleaving = Interleaving.WINDOWS if by_windows else Interleaving.RUNS
@@ -47,7 +63,9 @@ class PairSource:
             return self._runs(b_first)
         a, b = self._sides.values()
         try:
-            return self._engine.pair(a, b, self._topology, self._plan, b_first=b_first, profiled=profiled)
+            return self._engine.pair(
+                a, b, self._topology, self._plan, labels=self._labels, b_first=b_first, profiled=profiled
+            )
         except MeasurementError as error:
             if self._taken > 1:
                 raise
@@ -60,7 +78,8 @@ class PairSource:
         runs = {}
         for name in ("b", "a") if b_first else ("a", "b"):
             try:
-                runs[name] = self._engine.run(self._sides[name], self._topology, self._plan, label=name)
+                label = self._labels[name]
+                runs[name] = self._engine.run(self._sides[name], self._topology, self._plan, label=label)
             except MeasurementError:
                 self.failed_side = name
                 raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytest_tfperf.bench.bench import REFERENCE_PAIR_LABELS
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.one_run import RunEngine, undisturbed
 from pytest_tfperf.bench.pairs import PairSource
@@ -74,7 +75,9 @@ class _Sentinel:
         assert task.reference_side is not None, "only such tasks are chosen"
         self.task = task
         self.pairs: list[Pair] = []
-        self._source = PairSource(engine, task.reference_side, task.side, task.topology, task.plan)
+        self._source = PairSource(
+            engine, task.reference_side, task.side, task.topology, task.plan, labels=REFERENCE_PAIR_LABELS
+        )
 
     def take(self, wanted: int) -> bool:
         """Take pairs up to this many; False where that fails: the other sentinels decide without this one."""

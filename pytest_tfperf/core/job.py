@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +24,6 @@ class Job:
         data_dir: folder of the TFRecords that imagenet pipelines read; "" where none was named.
         cores: that affinity and quota leave; None: as many as the affinity says.
         names: users' own models and pipelines, kind -> name -> "package.module:function" (`catalogue.registered`).
-        max_seconds: the worker is ended after so long, whatever it does.
     """
 
     workload: Workload
@@ -35,7 +33,6 @@ class Job:
     data_dir: str = ""
     cores: int | None = None
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    max_seconds: float = math.inf
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for the wire."""

@@ -1,18 +1,14 @@
-"""How two GPUs are linked, and which set of GPUs is linked best: the nouns behind `nvidia-smi topo -m`."""
+"""How two GPUs are linked, and which GPUs are linked best: the nouns behind `nvidia-smi topo -m`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import combinations
-from math import comb
-from typing import TYPE_CHECKING, Self
+from itertools import combinations, islice
 
 from pytest_tfperf.errors import TfperfError, one_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 
 class LinkKind(StrEnum):
@@ -44,7 +40,7 @@ class Link:
 
     def __post_init__(self) -> None:
         if (self.kind is LinkKind.NVLINK) != (self.nvlinks > 0):
-            raise TfperfError(f"{self.nvlinks} NVLinks on a link of kind {self.kind.name}: NVLINK, and only it, counts")
+            raise TfperfError(f"a link of kind {self.kind.name} has {self.nvlinks} NVLinks: only NVLINK has any")
 
     @property
     def quality(self) -> int:
@@ -54,18 +50,18 @@ class Link:
         return len(LinkKind) - 1 - list(LinkKind).index(self.kind)
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, text: str) -> Link:
         """The link that prints as this text.
 
         Raises:
-            TfperfError: no such link; lists those that there are.
+            TfperfError: no such link; lists the known ones.
         """
-        nvlink = re.fullmatch(r"NV([1-9]\d{0,3})", text)
-        if nvlink:
+        if nvlink := re.fullmatch(r"NV([1-9]\d{0,3})", text):
             return cls(LinkKind.NVLINK, int(nvlink[1]))
-        if text in set(LinkKind) - {LinkKind.NVLINK}:
-            return cls(LinkKind(text))
-        raise TfperfError(one_of("link", text, ["X", "NV1", "NV2", *(set(LinkKind) - {LinkKind.NVLINK})]))
+        pcie = set(LinkKind) - {LinkKind.NVLINK}
+        if text not in pcie:
+            raise TfperfError(one_of("link", text, ["NV1", "NV2", *pcie]))
+        return cls(LinkKind(text))
 
     def __str__(self) -> str:
         return f"NV{self.nvlinks}" if self.kind is LinkKind.NVLINK else self.kind.value
@@ -74,18 +70,23 @@ class Link:
 # Row i, column j: the link between GPUs i and j; None on the diagonal.
 Matrix = tuple[tuple[Link | None, ...], ...]
 
-# DGX-2's 16 GPUs have at most 12,870 sets of one size; beyond this many, a greedy search must do.
-_EXACT_UP_TO_SETS = 20_000
+# The 16 GPUs of a DGX-2 have at most 12,870 sets of one size; those of 40 GPUs would take years.
+_MOST_SETS = 20_000
 
 
 def best_linked(links: Matrix, groups: Iterable[Sequence[int]], count: int) -> tuple[int, ...] | None:
-    """The `count` GPUs out of one group whose worst pair is linked best, then whose links are best in total.
+    """The `count` GPUs of one group with the best worst link, then the best links in total; None if no group has them.
 
-    Ties go to the lowest indices. Exact up to 20,000 sets a group; greedy from each GPU beyond.
-    None where no group is large enough.
+    Ties go to the lowest indices. Of each group only the first 20,000 sets are tried.
     """
-    sets = (found for group in groups if len(group) >= count for found in _sets(links, sorted(group), count))
-    return max(sets, key=lambda found: (_quality(links, found), [-i for i in found]), default=None)
+    quality = [[0 if link is None else link.quality for link in row] for row in links]
+
+    def rank(gpus: Sequence[int]) -> tuple[int, int, list[int]]:
+        pairs = [quality[i][j] for i, j in combinations(gpus, 2)]
+        return min(pairs, default=0), sum(pairs), [-i for i in gpus]
+
+    sets = (gpus for group in groups for gpus in islice(combinations(sorted(group), count), _MOST_SETS))
+    return max(sets, key=rank, default=None)
 
 
 def link_class(links: Matrix) -> str:
@@ -96,8 +97,8 @@ def link_class(links: Matrix) -> str:
     if _connected_by_nvlink(links):
         return "nvlink"
     worst = min(pairs, key=lambda link: link.quality).kind
-    bridged = "nvlink-" if any(link.kind is LinkKind.NVLINK for link in pairs) else ""
-    return f"{bridged}{worst.lower()}" if worst is not LinkKind.UNKNOWN else bridged.strip("-")
+    words = ["nvlink"] if any(link.kind is LinkKind.NVLINK for link in pairs) else []
+    return "-".join([*words, worst.lower()] if worst is not LinkKind.UNKNOWN else words)
 
 
 def _connected_by_nvlink(links: Matrix) -> bool:
@@ -109,22 +110,3 @@ def _connected_by_nvlink(links: Matrix) -> bool:
         reached |= new
         edge += new
     return len(reached) == len(links)
-
-
-def _sets(links: Matrix, group: Sequence[int], count: int) -> Iterable[tuple[int, ...]]:
-    if comb(len(group), count) <= _EXACT_UP_TO_SETS:
-        return combinations(group, count)
-    return (_grown(links, seed, group, count) for seed in group)
-
-
-def _grown(links: Matrix, seed: int, group: Sequence[int], count: int) -> tuple[int, ...]:
-    chosen: tuple[int, ...] = (seed,)
-    while len(chosen) < count:
-        rest = [i for i in group if i not in chosen]
-        chosen += (max(rest, key=lambda i: (_quality(links, (*chosen, i)), -i)),)
-    return tuple(sorted(chosen))
-
-
-def _quality(links: Matrix, gpus: tuple[int, ...]) -> tuple[int, int]:
-    pairs = [link.quality for i, j in combinations(gpus, 2) if (link := links[i][j]) is not None]
-    return min(pairs, default=0), sum(pairs)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
 
 from pytest_tfperf.errors import BaselineError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-# File systems allow 255 bytes; the baselines' suffix, lock and temporary names need some of them.
+# File systems allow 255 bytes; the suffix of baselines, locks and temporary files needs some of them.
 _LONGEST = 180
 
-# Words of a CPU's model that say nothing about its speed, or say it twice.
+# Words of a CPU's model that say nothing about its speed, or repeat what another part of the key says.
 _CPU_NOISE = re.compile(
     r"""\((?:R|TM|C)\)              # trade marks
       | \b\d+(?:st|nd|rd|th)\ Gen\b  # "13th Gen Intel(R) Core(TM) i9-13900K"
@@ -26,7 +24,6 @@ _CPU_NOISE = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 
-
 # A machine's name is a file's name and an option's value on three systems: no separators, no leading dot or dash.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}")
 
@@ -37,10 +34,10 @@ def is_name(machine: str) -> bool:
 
 
 def check_name(machine: str) -> None:
-    """Raise BaselineError where `machine` can't name a file of baselines."""
+    """Raise BaselineError where `machine` cannot name a file of baselines."""
     if not is_name(machine):
         raise BaselineError(
-            f"{machine!r} can't be a machine's name, because a file is named after it: use letters, digits, "
+            f"{machine!r} cannot be a machine's name, because a file is named after it. Use letters, digits, "
             "'.', '_', '+' and '-', starting with a letter or digit, 200 characters at most"
         )
 
@@ -67,7 +64,7 @@ def gpu_part(names: Sequence[str], link_class: str) -> str:
 
 
 def gpu_model(name: str) -> str:
-    """One name for one model, whatever the driver: from R465 on they write "NVIDIA GeForce", older ones "GeForce".
+    """One name for one model: drivers from R465 on write "NVIDIA GeForce", older ones "GeForce".
 
     >>> gpu_model("NVIDIA GeForce RTX 2080 Ti")
     'geforce-rtx-2080-ti'
@@ -76,9 +73,7 @@ def gpu_model(name: str) -> str:
 
 
 def joined(parts: Iterable[str]) -> str:
-    """The parts that say something, with dashes; what is too long for a file name ends in a digest of all of it."""
-    from hashlib import sha256
-
+    """The parts that are not empty, with dashes; a key too long for a file name ends in a digest of all of it."""
     key = "-".join(filter(None, parts))
     return key if len(key) <= _LONGEST else f"{key[: _LONGEST - 9]}-{sha256(key.encode()).hexdigest()[:8]}"
 

@@ -48,9 +48,11 @@ def discover(environ: Mapping[str, str] = os.environ, root: Path = ROOT, nvml: A
         notes=tuple(notes) if gpus else (),
     )
     shown = [gpus.index(gpu) for gpu in visible_gpus(cards, environ)]
-    hidden = len(shown) < len(gpus)
+    if shown == list(range(len(gpus))):
+        return whole
+    hidden = len(gpus) - len(shown)
     why = f"{VARIABLE}={environ[VARIABLE]!r} shows {len(shown)} of {len(gpus)} GPUs" if hidden else ""
-    return whole.showing(shown, why) if gpus else whole
+    return whole.showing(shown, why)
 
 
 def _links_of_usable(cards: Sequence[Card], links: Matrix) -> Matrix:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -82,7 +81,8 @@ def _mig_devices(nvml: Any, handle: Any, parent: Gpu) -> Iterator[Gpu]:
             continue
         memory = ask(nvml, "nvmlDeviceGetMemoryInfo", device)
         attributes = ask(nvml, "nvmlDeviceGetAttributes_v2", device)
-        profile = _mig_profile(ask(nvml, "nvmlDeviceGetName", device) or "", attributes, parent)
+        # "NVIDIA H200 MIG 1g.18gb", from drivers as new as MIG devices that TensorFlow can use.
+        profile = (ask(nvml, "nvmlDeviceGetName", device) or "").partition(" MIG ")[2] or "unknown profile"
         # FP32 lanes of a multiprocessor: CUDA C++ Programming Guide, "Arithmetic Instructions".
         lanes = 64 if parent.compute_capability == (8, 0) else 128
         yield replace(
@@ -93,16 +93,3 @@ def _mig_devices(nvml: Any, handle: Any, parent: Gpu) -> Iterator[Gpu]:
             cores=attributes.multiprocessorCount * lanes if attributes else None,
             mig_profile=profile,
         )
-
-
-def _mig_profile(name: str, attributes: Any, parent: Gpu) -> str:
-    """ "1g.18gb": from the name where the driver writes it there, else computed as NVIDIA's go-nvlib does."""
-    if " MIG " in name:
-        return name.rpartition(" MIG ")[2]
-    if attributes is None or not parent.memory_bytes:
-        return "unknown profile"
-    eighths = math.ceil(attributes.memorySizeMB * 2**20 / parent.memory_bytes * 8)
-    gb = round(eighths / 8 * math.ceil(parent.memory_bytes / 2**30))
-    gpu_slices, compute_slices = attributes.gpuInstanceSliceCount, attributes.computeInstanceSliceCount
-    shared = "" if gpu_slices == compute_slices else f"{compute_slices}c."
-    return f"{shared}{gpu_slices}g.{gb}gb"

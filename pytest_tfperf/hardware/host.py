@@ -19,7 +19,7 @@ def read_host(root: Path = ROOT, affinity: Collection[int] | None = None) -> Hos
 
     Args:
         root: the folder above proc and sys.
-        affinity: the CPUs that this process may run on; asked for where None.
+        affinity: the CPUs that this process may run on; None asks the kernel.
     """
     import psutil  # costs 20 ms, and collecting tests needs no host
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import psutil
 
@@ -17,149 +17,141 @@ from pytest_tfperf.hardware.host import cpu_quota
 
 T = TypeVar("T")
 
-_MOST_NAMED = 3  # processes in one poll
+_MOST_NAMED = 5  # processes in one poll
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessTimes:
-    """CPU seconds of a process, and of its children that ended and that it waited for."""
+class CpuSeconds(NamedTuple):
+    """Since boot, summed over the CPUs that we may run on."""
 
-    own_seconds: float
-    reaped_seconds: float = 0.0
+    busy: float
+    idle: float
+    stolen: float
+
+
+class ProcessSeconds(NamedTuple):
+    """CPU time of a process, and of its children that ended and that it waited for."""
+
+    own: float
+    reaped: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """Counters since boot of the CPUs that we may run on; None where the kernel does not report them.
+    """The kernel's counters at one moment.
 
     Args:
         monotonic_seconds: when they were read.
-        busy_seconds, idle_seconds, stolen_seconds: summed over these CPUs.
-        swapped_bytes: in and out of swap, of the whole machine.
-        processes: pid -> times, of every process that we may see.
+        cpu: None where the kernel does not report it.
+        swapped_bytes: in and out of swap since boot, of the whole machine; None where the kernel does not report it.
+        processes: by pid, every process that we may see.
         ours: pids of this process and of all that it started.
     """
 
     monotonic_seconds: float
-    busy_seconds: float | None = None
-    idle_seconds: float | None = None
-    stolen_seconds: float | None = None
+    cpu: CpuSeconds | None = None
     swapped_bytes: int | None = None
-    processes: Mapping[int, ProcessTimes]
-    ours: frozenset[int] = frozenset()
+    processes: Mapping[int, ProcessSeconds]
+    ours: frozenset[int]
 
 
 class HostUsage:
-    """Polls the host; each poll covers the time since the one before."""
+    """Polls the host; each poll covers the time since the one before.
 
-    def __init__(self) -> None:
+    Args:
+        root: pid of the process that counts as ours with all that it started; None: this process.
+    """
+
+    def __init__(self, root: int | None = None) -> None:
+        self._root = os.getpid() if root is None else root
         self._cpus = frozenset(os.sched_getaffinity(0))
         self._quota = cpu_quota()
-        self._ours: frozenset[int] = frozenset()
-        self._last = self._count()
+        self._last = read_counters(self._cpus, our_processes(self._root))
 
     def poll(self) -> Telemetry:
         """The host since the last poll, without GPUs."""
-        before, self._last = self._last, self._count()
-        return usage_between(before, self._last, len(self._cpus), self._quota, process_name)
+        before = self._last
+        self._last = read_counters(self._cpus, our_processes(self._root, before.ours))
+        return usage_between(before, self._last, len(self._cpus), self._quota)
 
     def other_process(self, pid: int) -> str:
-        """The name of a process that is not ours; "" for ours and where we cannot see it."""
+        """The name of a process that is not ours; "" for ours, and for one that we cannot see."""
         return "" if pid in self._last.ours else process_name(pid)
 
-    def _count(self) -> Counters:
-        self._ours = our_processes(os.getpid(), self._ours)
-        return read_counters(self._cpus, self._ours)
 
-
-def usage_between(
-    before: Counters, after: Counters, cpus: int, quota: float | None, name_of: Callable[[int], str]
-) -> Telemetry:
+def usage_between(before: Counters, after: Counters, cpus: int, quota: float | None = None) -> Telemetry:
     """What happened between two readings, with the present load, clock and memory.
 
     Args:
         before, after: the readings.
         cpus: CPUs that we may run on.
         quota: the cores' worth of time that we may use of them; None for all.
-        name_of: the name of a process by its pid; "" where it has gone.
     """
     seconds = max(after.monotonic_seconds - before.monotonic_seconds, 1e-3)
-    usable = min(float(cpus), quota or cpus)
-    cpu_seconds = seconds * usable
-
-    def fraction(now: float | None, last: float | None) -> float | None:
-        # The kernel's idle count has been seen to step back.
-        return None if now is None or last is None else min(1.0, max(0.0, now - last) / cpu_seconds)
-
-    other = None
-    if after.busy_seconds is not None and before.busy_seconds is not None:
-        # Under a quota, others take from us only what is beyond the cores that we may not use at the same time.
-        spare = seconds * cpus - cpu_seconds
-        busy = after.busy_seconds - before.busy_seconds
-        other = fraction(busy - our_cpu_seconds(before, after) - spare, 0.0)
-    swapped = None
-    if after.swapped_bytes is not None and before.swapped_bytes is not None:
+    usable = min(cpus, quota or cpus)
+    others = idle = stolen = swapped = None
+    if before.cpu is not None and after.cpu is not None:
+        # Under a quota, others take from us only what is beyond the cores that we may not use.
+        beyond_quota = seconds * (cpus - usable)
+        used = after.cpu.busy - before.cpu.busy - our_cpu_seconds(before, after) - beyond_quota
+        counted = (used, after.cpu.idle - before.cpu.idle, after.cpu.stolen - before.cpu.stolen)
+        # Counters are read one after the other, and the kernel's idle count has been seen to step back.
+        others, idle, stolen = (min(1.0, max(0.0, count / (seconds * usable))) for count in counted)
+    if before.swapped_bytes is not None and after.swapped_bytes is not None:
         swapped = (after.swapped_bytes - before.swapped_bytes) / seconds
+    grown = {pid: _grown(before, after, pid) for pid in after.processes.keys() - after.ours}
+    busiest = [pid for pid in sorted(grown, key=lambda pid: -grown[pid])[:_MOST_NAMED] if grown[pid] > 0]
     return Telemetry(
         seconds=seconds,
         usable_cores=max(1, math.ceil(usable)),
         load_average_mean=known(lambda: os.getloadavg()[0]),
         cpu_mhz_median=known(lambda: psutil.cpu_freq().current) or None,
-        other_cpu_fraction_mean=other,
-        idle_fraction_mean=fraction(after.idle_seconds, before.idle_seconds),
-        steal_fraction_mean=fraction(after.stolen_seconds, before.stolen_seconds),
+        other_cpu_fraction_mean=others,
+        idle_fraction_mean=idle,
+        steal_fraction_mean=stolen,
         swap_bytes_per_sec_mean=swapped,
         memory_available_bytes_min=known(lambda: psutil.virtual_memory().available),
-        other_processes=_busiest_others(before, after, cpu_seconds, name_of),
+        other_processes={name: grown[pid] / (seconds * usable) for pid in busiest if (name := process_name(pid))},
     )
 
 
 def our_cpu_seconds(before: Counters, after: Counters) -> float:
     """CPU time that we used: the growth of our sum, which holds when a child ends and its parent waits for it.
 
-    A child that nobody waited for takes its time away from the sum. The growth of those that are left is then closer.
+    A child that nobody waited for takes its time out of the sum; the growth of the others is then the better estimate.
     """
 
     def total(counters: Counters) -> float:
-        times = [times for pid, times in counters.processes.items() if pid in counters.ours]
-        return sum(one.own_seconds + one.reaped_seconds for one in times)
+        return sum(sum(seconds) for pid, seconds in counters.processes.items() if pid in counters.ours)
 
-    grown = _grown(before, after, after.ours & before.processes.keys())
-    return max(total(after) - total(before), sum(grown.values()))
-
-
-def _busiest_others(
-    before: Counters, after: Counters, cpu_seconds: float, name_of: Callable[[int], str]
-) -> Mapping[str, float]:
-    used = _grown(before, after, after.processes.keys() - after.ours)
-    busiest = sorted(used, key=lambda pid: used[pid], reverse=True)[:_MOST_NAMED]
-    return {name: used[pid] / cpu_seconds for pid in busiest if used[pid] > 0 and (name := name_of(pid))}
+    survivors = after.ours & after.processes.keys() & before.processes.keys()
+    return max(total(after) - total(before), sum(_grown(before, after, pid) for pid in survivors))
 
 
-def _grown(before: Counters, after: Counters, pids: Iterable[int]) -> dict[int, float]:
-    """Pid to the CPU seconds used between the readings; a process that is new counts from its start."""
-    new = ProcessTimes(0.0)
-    return {pid: after.processes[pid].own_seconds - before.processes.get(pid, new).own_seconds for pid in pids}
+def _grown(before: Counters, after: Counters, pid: int) -> float:
+    """CPU seconds that a process used; one that is new counts from its start."""
+    return after.processes[pid].own - before.processes.get(pid, ProcessSeconds(0.0)).own
 
 
 def read_counters(cpus: Collection[int], ours: frozenset[int]) -> Counters:
-    """The counters now; about 0.02 ms for each process on the machine."""
+    """The counters now; takes about 0.02 ms for each process on the machine."""
+    monotonic_seconds = time.monotonic()
     times = psutil.cpu_times(percpu=True)
     # A container's /proc/stat may number its CPUs anew: then all that it shows are ours.
     times = [times[cpu] for cpu in cpus if cpu < len(times)] or times
-    told = any(sum(cpu) for cpu in times)  # gVisor, for one, writes zeros
-    now = time.monotonic()
     processes = {}
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             used = process.cpu_times()
-            processes[process.pid] = ProcessTimes(used.user + used.system, used.children_user + used.children_system)
+            processes[process.pid] = ProcessSeconds(used.user + used.system, used.children_user + used.children_system)
+    cpu = CpuSeconds(
+        busy=sum(one.user + one.nice + one.system + one.irq + one.softirq for one in times),
+        idle=sum(one.idle + one.iowait for one in times),
+        stolen=sum(one.steal for one in times),
+    )
     swap = known(psutil.swap_memory)
     return Counters(
-        monotonic_seconds=now,
-        busy_seconds=sum(cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq for cpu in times) if told else None,
-        idle_seconds=sum(cpu.idle + cpu.iowait for cpu in times) if told else None,
-        stolen_seconds=sum(cpu.steal for cpu in times) if told else None,
+        monotonic_seconds=monotonic_seconds,
+        cpu=cpu if any(cpu) else None,  # gVisor, for one, writes zeros
         swapped_bytes=None if swap is None else swap.sin + swap.sout,
         processes=processes,
         ours=ours,

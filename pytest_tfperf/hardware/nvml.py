@@ -5,6 +5,7 @@ NVML opens no CUDA context, so asking leaves the GPUs as they are.
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,11 +49,10 @@ def session(nvml: Any = None) -> Iterator[Any]:
     Raises:
         NvmlError: no nvidia-ml-py, library, driver or permission; says which.
     """
-    if nvml is None:
-        try:
-            import pynvml as nvml
-        except ImportError:
-            raise NvmlError("the package nvidia-ml-py is not installed: pip install nvidia-ml-py") from None
+    try:
+        nvml = nvml or importlib.import_module("pynvml")
+    except ImportError:
+        raise NvmlError("the package nvidia-ml-py is not installed: pip install nvidia-ml-py") from None
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
@@ -96,10 +96,7 @@ def driver_hangs(root: Path = ROOT, answer_seconds: float = 60.0) -> bool:
         process.wait(answer_seconds)
     except subprocess.TimeoutExpired:
         process.kill()
-        _abandoned.append(process)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(1.0)  # no longer: inside a hung driver it may never end
         return True
     return False
-
-
-# Not waited for: inside a hung driver they may never end.
-_abandoned: list[subprocess.Popen[bytes]] = []

@@ -19,7 +19,7 @@ from pytest_tfperf.hardware.nvml import NvmlError, session
 
 _INTERVAL_SECONDS = 1.0
 # The sampler must not be the disturbance. With thousands of processes, or a slow driver, polls get rarer.
-_MOST_OF_A_CORE = 0.01
+_MOST_OF_A_CORE = 0.005
 _LONGEST_INTERVAL_SECONDS = 10.0
 # The kernel counts CPU time in ticks of 10 ms: less than ten of them say nothing.
 _SHORTEST_SECONDS = 0.1

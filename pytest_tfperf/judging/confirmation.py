@@ -12,8 +12,8 @@ from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
 from pytest_tfperf.core.verdict import Rule
 from pytest_tfperf.judging.common_drift import CommonDrift
-from pytest_tfperf.judging.session_variance import GRID, LearntReference, SessionVariance
-from pytest_tfperf.judging.thresholds import explained_by_noise, suspicion
+from pytest_tfperf.judging.session_variance import LearntReference, SessionVariance
+from pytest_tfperf.judging.thresholds import quantile, suspicion
 
 PAIR_STAGES = (2, 4, 8, 12)
 """Pairs after which a suspect may be cleared; the last stage decides."""
@@ -40,7 +40,8 @@ class Confirmation:
         own_variance_today: the same, or more where today's windows are more restless than the baseline's runs were. It
             widens the threshold, never the suspicion.
         shared_variance: what all changes share, because they are held against one baseline.
-        session_variances, weights: what sessions add to that, as far as it is known: a mixture.
+        session_variance: what sessions add to that, as expected.
+        most_session_variance: the most that sessions are likely to add; it is what the threshold allows for.
         degrees_of_freedom: how well the noise is known.
         tests: among how many tests the session's false alarms are shared.
     """
@@ -53,8 +54,8 @@ class Confirmation:
     own_variance: float
     own_variance_today: float
     shared_variance: float
-    session_variances: tuple[float, ...]
-    weights: tuple[float, ...]
+    session_variance: float
+    most_session_variance: float
     degrees_of_freedom: float
     tests: int
 
@@ -80,20 +81,19 @@ class Confirmation:
 
     def threshold(self, false_alarms: float) -> float:
         """The slowdown beyond the tolerance, and beyond what noise exceeds in a share `false_alarms` of sessions."""
-        fixed = self.own_variance_today / self._last + self.shared_variance
-        errors = [math.sqrt(fixed + variance) for variance in self.session_variances]
+        error = math.sqrt(self.own_variance_today / self._last + self.shared_variance + self.most_session_variance)
         share = false_alarms / max(self.tests, 1)
-        return max(self.accepted, explained_by_noise(errors, self.weights, self.degrees_of_freedom, share))
+        return max(self.accepted, quantile(self.degrees_of_freedom, share) * error)
 
-    def agree(self, slowdown: float) -> bool:
-        """Whether enough changes show at least half of this slowdown."""
-        showing = sum(change < -slowdown / 2 for change in self.changes)
-        return showing >= math.ceil(self.agreement * len(self.changes))
+    def shows(self, false_alarms: float) -> bool:
+        """Whether the middle is beyond the threshold, and enough changes are beyond half of it."""
+        threshold = self.threshold(false_alarms)
+        showing = sum(change < -threshold / 2 for change in self.changes)
+        return self.middle < -threshold and showing >= math.ceil(self.agreement * len(self.changes))
 
     def error(self, count: int) -> float:
         """The standard error of the middle of so many changes, with what sessions add."""
-        sessions = math.fsum(w * v for w, v in zip(self.weights, self.session_variances, strict=True))
-        return math.sqrt(self.own_variance / count + self.shared_variance + sessions)
+        return math.sqrt(self.own_variance / count + self.shared_variance + self.session_variance)
 
     @property
     def decision_error(self) -> float:
@@ -119,8 +119,8 @@ def by_pairs(
         own_variance=own,
         own_variance_today=max(own, _mean_square(pair.error for pair in pairs)),
         shared_variance=0.0,
-        session_variances=(0.0,),
-        weights=(1.0,),
+        session_variance=0.0,
+        most_session_variance=0.0,
         degrees_of_freedom=noise.degrees_of_freedom,
         tests=suspects,
     )
@@ -143,7 +143,10 @@ def by_runs(
     shared = own * learnt.runs_variance
     # The drift is a median over the tests' first runs, so its own error is pi / 2 of a mean's variance.
     of_drift = math.pi / 2 / drift.tests if drift.is_known else 0.0
-    sessions = [(1 + learnt.sessions_variance) * sigma**2 + of_drift * (own + shared + 2 * sigma**2) for sigma in GRID]
+
+    def of_sessions(sigma: float) -> float:
+        return (1 + learnt.sessions_variance) * sigma**2 + of_drift * (own + shared + 2 * sigma**2)
+
     return Confirmation(
         rule=Rule.BASELINE,
         changes=tuple(changes),
@@ -153,8 +156,8 @@ def by_runs(
         own_variance=own,
         own_variance_today=max(own, _mean_square(run.error for run in runs)),
         shared_variance=shared,
-        session_variances=tuple(sessions),
-        weights=variance.weights,
+        session_variance=of_sessions(variance.mean),
+        most_session_variance=of_sessions(variance.upper),
         degrees_of_freedom=noise.degrees_of_freedom,
         tests=tests,
     )

@@ -18,7 +18,6 @@ from pytest_tfperf.core.throughput import RunValue, Throughput
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.confirmation import Confirmation, by_pairs, by_runs
-from pytest_tfperf.judging.loss import is_diverged
 from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.session_variance import LearntReference, SessionVariance, learnt_reference, session_variance
 from pytest_tfperf.judging.thresholds import (
@@ -49,7 +48,7 @@ class Evidence:
         variance: what a session does to one test by itself, learnt from history.
         past: earlier sessions judged against the same row, oldest first.
         tests: tests of the session that have a baseline; rule 2 shares the false alarms among them.
-        suspects: tests that their first run made suspect; rule 1 shares the false alarms among them.
+        suspects: tests that their first run left undecided; rule 1 shares the false alarms among them.
         has_reference_environment: whether pairs can be had, so that rule 1 applies.
         max_runs: runs that can be had at all, one for a log; then no further pair can be had either. None: no limit.
         hold: fail only what one of the two sessions before did not pass either.
@@ -78,7 +77,7 @@ def judge(evidence: Evidence) -> Verdict:
     and cleared at the first stage that doesn't show it. The last stage is REGRESSED where the middle is beyond the
     threshold and nearly all pairs or runs show at least half of it. So one slow run fails no test.
     """
-    if is_diverged(evidence.throughput):
+    if evidence.throughput.is_diverged:
         return Verdict(outcome=Outcome.INVALID, reason=Reason.DIVERGED)
     baseline, noise = evidence.reference.baseline, evidence.reference.noise
     if baseline is None or noise is None:
@@ -89,14 +88,6 @@ def judge(evidence: Evidence) -> Verdict:
     if not case.is_suspected:
         return case.good()
     return case.confirmed()
-
-
-def is_suspected(evidence: Evidence) -> bool:
-    """Whether the runs alone raise suspicion, once the common drift is known; what `Evidence.suspects` counts."""
-    baseline, noise = evidence.reference.baseline, evidence.reference.noise
-    if baseline is None or noise is None or evidence.reference.is_floor:
-        return False
-    return _Case.of(evidence, baseline, noise).is_suspected
 
 
 def may_stop(run: RunValue, reference: Reference, tolerance: Tolerance) -> bool:
@@ -176,12 +167,12 @@ class _Case:
             return self.verdict(Outcome.INCONCLUSIVE, Reason.SUSPECTED, wanted=found.next_stage)
         if found.middle >= -found.accepted:
             return self.verdict(Outcome.PASS, Reason.WITHIN_TOLERANCE)
-        if found.middle >= -found.threshold(DOUBTS):
-            return self.verdict(Outcome.PASS, Reason.WITHIN_NOISE)
-        if found.middle >= -found.threshold(FALSE_ALARMS):
-            return self.verdict(Outcome.INCONCLUSIVE, Reason.WITHIN_NOISE)
-        if not found.agree(found.threshold(FALSE_ALARMS)):
-            return self.verdict(Outcome.INCONCLUSIVE, Reason.RUNS_DISAGREE)
+        if not found.shows(DOUBTS):
+            disagree = found.middle < -found.threshold(DOUBTS)
+            return self.verdict(Outcome.PASS, Reason.RUNS_DISAGREE if disagree else Reason.WITHIN_NOISE)
+        if not found.shows(FALSE_ALARMS):
+            disagree = found.middle < -found.threshold(FALSE_ALARMS)
+            return self.verdict(Outcome.INCONCLUSIVE, Reason.RUNS_DISAGREE if disagree else Reason.WITHIN_NOISE)
         if self.evidence.hold and not self.was_slow_before:
             return self.verdict(Outcome.INCONCLUSIVE, Reason.HELD)
         return self.verdict(Outcome.REGRESSED, Reason.SINGLE_RUN if len(found.changes) == 1 else Reason.CONFIRMED)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.noise import Noise
@@ -50,7 +51,7 @@ def noise_of(baseline: Baseline, rows: Iterable[Baseline]) -> Noise:
     }
     if not known:
         return Noise(between_runs=ASSUMED_BETWEEN_RUNS, degrees_of_freedom=math.inf)
-    prior_freedom, prior_variance = _prior(list(known.values()))
+    prior_freedom, prior_variance = _prior(tuple(known.values()))
     # All runs together are the most that can be known (limma's eBayes caps it so too).
     most = float(sum(freedom for _, freedom in known.values()))
     if math.isinf(prior_freedom) or len(known) == 1:
@@ -61,7 +62,8 @@ def noise_of(baseline: Baseline, rows: Iterable[Baseline]) -> Noise:
     return Noise(between_runs=math.sqrt(pooled), degrees_of_freedom=degrees, rows=len(known))
 
 
-def _prior(rows: Sequence[tuple[float, int]]) -> tuple[float, float]:
+@cache  # each of a session's tests asks with the same rows
+def _prior(rows: tuple[tuple[float, int], ...]) -> tuple[float, float]:
     """Degrees of freedom and variance that the machine's rows have in common (Smyth 2004, method of moments)."""
     from scipy.special import digamma, polygamma
 

@@ -23,7 +23,9 @@ _DEGREES_OF_FEW_TESTS = 4
 _LOST_SOMETHING = 0.1  # share of the measurements that may hold a real loss or gain,
 _LOSS = 0.05  # of about this size
 
-_WEIGHT = 0.7  # sessions judged against one row share that row's error, so they say less than independent ones
+# How much of the posterior lies below what a threshold allows for. That of few tests has a long upper tail.
+_UPPER = 0.95
+_UPPER_OF_FEW_TESTS = 0.5
 
 _SESSIONS_NOT_LEARNT = 3  # the latest may hold the very loss that is looked for
 _SESSIONS_LEARNT = 10  # then the reference is frozen: one that followed for ever would follow a slow decline
@@ -35,14 +37,26 @@ class SessionVariance:
 
     Args:
         weights: of each standard deviation in `GRID`; they add up to 1.
+        below_upper: how much of them lies below `upper`.
     """
 
     weights: tuple[float, ...]
+    below_upper: float = _UPPER
 
     @property
     def mean(self) -> float:
         """Its expected value, in log throughput."""
         return math.fsum(weight * sigma for weight, sigma in zip(self.weights, GRID, strict=True))
+
+    @property
+    def upper(self) -> float:
+        """The most that a threshold allows for: a quantile, between two points of the grid."""
+        below = 0.0
+        for index, weight in enumerate(self.weights):
+            if weight > 0 and below + weight >= self.below_upper:
+                return max(0.0, GRID[index] - GRID[1] * (below + weight - self.below_upper) / weight)
+            below += weight
+        return GRID[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +77,24 @@ class LearntReference:
 def session_variance(
     rows: Iterable[tuple[Noise, int, Sequence[PastSession]]] = (), *, tests: int = MIN_TESTS
 ) -> SessionVariance:
-    """The posterior on `GRID`, given each baseline's noise, its runs, and the earlier sessions judged against it.
+    """The posterior on `GRID`.
 
-    `tests` is how many the session has: where they are fewer than `MIN_TESTS`, the drift common to all of them can't be
-    taken out and is part of what a session does to each.
+    Args:
+        rows: each baseline's noise, its runs, and the earlier sessions judged against it, oldest first.
+        tests: how many the session has; where they are fewer than `MIN_TESTS`, the drift common to all of them can't be
+            taken out, and is part of what a session does to each.
     """
     log_weights = [_log_prior(sigma, tests) for sigma in GRID]
-    for noise, runs, past in rows:
-        for session in past:
-            if not session.changes:
-                continue
-            change = hodges_lehmann(session.changes)
-            runs_part = noise.between_runs**2 * (1 / len(session.changes) + reference_variance(runs))
-            for index, sigma in enumerate(GRID):
-                log_weights[index] += _WEIGHT * _log_likelihood(change, runs_part + 2 * sigma**2)
+    for noise, baseline_runs, past in rows:
+        seen = [(hodges_lehmann(session.changes), len(session.changes)) for session in past if session.changes]
+        for index, sigma in enumerate(GRID):
+            log_weights[index] += _log_likelihood(seen, sigma, noise.between_runs, baseline_runs)
     most = max(log_weights)
     weights = [math.exp(log_weight - most) for log_weight in log_weights]
-    return SessionVariance(tuple(weight / math.fsum(weights) for weight in weights))
+    return SessionVariance(
+        tuple(weight / math.fsum(weights) for weight in weights),
+        below_upper=_UPPER if tests >= MIN_TESTS else _UPPER_OF_FEW_TESTS,
+    )
 
 
 def learnt_reference(noise: Noise, baseline_runs: int, past: Sequence[PastSession], sigma: float) -> LearntReference:
@@ -110,11 +125,19 @@ def _log_prior(sigma: float, tests: int) -> float:
     return (_DEGREES_OF_FEW_TESTS + 1) * math.log(ratio) - _DEGREES_OF_FEW_TESTS * ratio**2 / 2
 
 
-def _log_likelihood(change: float, variance: float) -> float:
+def _log_likelihood(seen: Sequence[tuple[float, int]], sigma: float, between_runs: float, baseline_runs: int) -> float:
+    """Of one row's sessions, each given those before it: all of them share the row's error, which they make known."""
+    row, uncertain = 0.0, between_runs**2 * reference_variance(baseline_runs) + sigma**2
+    total = 0.0
+    for change, runs in seen:
+        own = between_runs**2 / runs + sigma**2
+        total += _log_density(change - row, uncertain + own)
+        known = uncertain / (uncertain + own)
+        row, uncertain = row + known * (change - row), uncertain * (1 - known)
+    return total
+
+
+def _log_density(change: float, variance: float) -> float:
     """Of a mixture: most tests lost nothing, a few may have."""
-    same, lost = _density(change, variance), _density(change, variance + _LOSS**2)
+    same, lost = (math.exp(-(change**2) / (2 * v)) / math.sqrt(v) for v in (variance, variance + _LOSS**2))
     return math.log((1 - _LOST_SOMETHING) * same + _LOST_SOMETHING * lost + 1e-300)
-
-
-def _density(change: float, variance: float) -> float:
-    return math.exp(-(change**2) / (2 * variance)) / math.sqrt(variance)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import cache
 
 from pytest_tfperf.core.verdict import Tolerance
@@ -51,26 +50,6 @@ def detectable_by_one_run(between_runs: float, baseline_runs: int, tolerance: To
     """The slowdown, as a positive fraction, that one run against such a baseline shows with 98 % power."""
     error = screen_error(between_runs, 1, baseline_runs)
     return -math.expm1(-(suspicion(accepted_slowdown(tolerance), error) + DETECTION * error))
-
-
-def explained_by_noise(
-    errors: Sequence[float], weights: Sequence[float], degrees_of_freedom: float, false_alarms: float
-) -> float:
-    """The slowdown that noise exceeds with the probability `false_alarms`.
-
-    The standard error is one of `errors`, with the probabilities `weights`; the noise is t distributed around 0.
-    """
-    ends = sorted(quantile(degrees_of_freedom, false_alarms) * error for error in (min(errors), max(errors)))
-    if len(errors) == 1:
-        return ends[0]
-    from scipy.special import stdtr
-
-    low, high = ends
-    for _ in range(20):
-        middle = (low + high) / 2
-        tails = stdtr(min(degrees_of_freedom, _MANY), [-middle / error for error in errors])
-        low, high = (middle, high) if float(tails @ weights) > false_alarms else (low, middle)
-    return high
 
 
 @cache

@@ -11,7 +11,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.advice import advice, loss_advice
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.message import Line, labelled
-from pytest_tfperf.reports.numbers import change, duration, percent, rate
+from pytest_tfperf.reports.numbers import change, compared, duration, percent, rate
 from pytest_tfperf.reports.table import Column, table
 
 _DISTINGUISHING = ("tensorflow", "python")
@@ -64,12 +64,9 @@ def headline(comparison: Comparison) -> str:
     a, b = sides(c)
     what = "" if c.a.workload != c.b.workload else f"{c.a.workload.id}, "
     if c.outcome is Outcome.INVALID:  # its ratio would be taken for a result
-        return f"{what}{b} against {a} on {c.devices} ({c.machine}): INVALID: {c.reason}"
-    if abs(c.ratio - 1) < 0.0005:
-        word = "is level with"
-    else:
-        word = f"is {percent(c.ratio - 1)} {'slower' if c.ratio < 1 else 'faster'} than"
-    return f"{what}{b} {word} {a} on {c.devices} ({c.machine}): ratio {c.ratio:.3f}, 95 % CI {_interval(c)}"
+        return f"{what}{b} against {a} on {c.devices} ({c.machine}): {c.reason}"
+    ratio = f"ratio {c.ratio:.3f}, 95 % CI {_interval(c)}"
+    return f"{what}{b} is {compared(c.ratio - 1)} {a} on {c.devices} ({c.machine}): {ratio}"
 
 
 def _lines(c: Comparison, rerun: RerunCommand) -> Iterator[Line]:

@@ -15,7 +15,7 @@ from pytest_tfperf.core.throughput import Throughput, run_value
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
 from pytest_tfperf.reports.advice import advice, loss_advice
 from pytest_tfperf.reports.breakdown import breakdown_lines
-from pytest_tfperf.reports.numbers import change, duration, percent, rate
+from pytest_tfperf.reports.numbers import change, compared, duration, percent, rate
 from pytest_tfperf.reports.telemetry import telemetry_lines
 
 _WORTH_SHOWING = 0.001
@@ -78,9 +78,9 @@ def headline(measurement: Measurement) -> str:
     if verdict.baseline is None or verdict.change is None:
         return f"{text}; {verdict.reason}"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
-        text += f", {_compared(verdict.confirmed_change)} the reference environment"
+        text += f", {compared(verdict.confirmed_change)} the reference environment"
     floor = "the floor of " if verdict.is_floor else ""
-    return f"{text}, {_compared(verdict.change)} {floor}{rate(verdict.baseline.reference)}"
+    return f"{text}, {compared(verdict.change)} {floor}{rate(verdict.baseline.reference)}"
 
 
 def loss_fact(throughput: Throughput) -> str:
@@ -92,12 +92,6 @@ def loss_fact(throughput: Throughput) -> str:
     window = f"window {since.window}" if since.window else "the warm-up"
     run = f" of run {since.run}" if len(throughput.runs) > 1 else ""
     return f"{text} by step {since.step:,}, in {window}{run}"
-
-
-def _compared(fraction: float) -> str:
-    if abs(fraction) < 0.0005:
-        return "level with"
-    return f"{percent(fraction)} {'slower' if fraction < 0 else 'faster'} than"
 
 
 def _why_invalid(m: Measurement, verdict: Verdict) -> str:
@@ -115,19 +109,20 @@ def _last_disturbance(m: Measurement) -> Disturbance | None:
 def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
     row = verdict.baseline
     if verdict.outcome is Outcome.INVALID:
-        yield from _discarded(m)
+        yield from _disturbed(m)
     elif row is None:
         yield "time", _time(m)
         yield from breakdown_lines(m.breakdown, m.workload, m.throughput.images_per_sec)
         if m.document is not None:
             yield "document", f"{rate(m.document.reference)} images/s on {m.document.machine}: {m.document.source}"
     else:
-        yield "threshold", _threshold(verdict, row)
+        expected = _expected(m, verdict, row)
+        yield "threshold", _threshold(verdict, row, expected)
         yield "baseline", _baseline(verdict, row)
-        yield _runs(m, verdict, row)
+        yield _runs(m, verdict, expected)
         if abs(verdict.common_drift) >= _WORTH_SHOWING:
             yield "drift", _drift(verdict)
-        yield from _discarded(m)
+        yield from _disturbed(m)
         yield "time", _time(m)
         slower_than = _slower_than(m, verdict, row) if verdict.outcome is Outcome.REGRESSED else None
         yield from breakdown_lines(m.breakdown, m.workload, m.throughput.images_per_sec, slower_than)
@@ -159,7 +154,14 @@ def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str
         yield "accept", f"{record}    (if the slowdown is intended; commit the row)"
 
 
-def _threshold(verdict: Verdict, row: Baseline) -> str:
+def _expected(m: Measurement, verdict: Verdict, row: Baseline) -> float:
+    """What rule 2 holds the runs against: the baseline with the common drift, and what earlier sessions taught."""
+    if verdict.rule is Rule.BASELINE and verdict.confirmed_change is not None:
+        return m.throughput.images_per_sec / (1 + verdict.confirmed_change)
+    return row.reference * math.exp(verdict.common_drift)
+
+
+def _threshold(verdict: Verdict, row: Baseline, expected: float) -> str:
     tolerance, threshold = verdict.tolerance, verdict.threshold
     if threshold is None or tolerance is None or tolerance.lower is None:
         return "none: any slowdown is accepted"
@@ -168,9 +170,10 @@ def _threshold(verdict: Verdict, row: Baseline) -> str:
         accepted += f", widened to {percent(threshold)} by noise"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT:
         return f"fails from {percent(threshold)} slower than the reference environment    ({accepted})"
-    fails_below = row.reference * math.exp(verdict.common_drift) * (1 - threshold)
     reference = f"{'floor' if verdict.is_floor else 'baseline'} {rate(row.reference)}"
-    return f"fails below {rate(fails_below)}    ({reference}, {accepted})"
+    if rate(expected) != rate(row.reference):
+        reference += f", expected in this session {rate(expected)}"
+    return f"fails below {rate(expected * (1 - threshold))}    ({reference}, {accepted})"
 
 
 def _baseline(verdict: Verdict, row: Baseline) -> str:
@@ -182,7 +185,7 @@ def _baseline(verdict: Verdict, row: Baseline) -> str:
     return f"{text}; a floor: measured on the weaker {row.gpu or row.machine}" if verdict.is_floor else text
 
 
-def _runs(m: Measurement, verdict: Verdict, row: Baseline) -> Line:
+def _runs(m: Measurement, verdict: Verdict, expected: float) -> Line:
     """The figures that decided, and which rule did; or why nothing is confirmed."""
     regressed = verdict.outcome is Outcome.REGRESSED
     # A run or pair shows the slowdown if it lost more than half of the threshold.
@@ -192,8 +195,7 @@ def _runs(m: Measurement, verdict: Verdict, row: Baseline) -> Line:
         figures = "  ".join(change(math.expm1(log)) for log in logs)
         what = "interleaved pairs with the reference environment"
     else:
-        level = math.log(row.reference) + verdict.common_drift
-        logs = [run.log_rate - level for run in m.throughput.runs]
+        logs = [run.log_rate - math.log(expected) for run in m.throughput.runs]
         figures = "  ".join(rate(run.images_per_sec) for run in m.throughput.runs)
         what = "fresh runs"
     if regressed and len(logs) > 1:
@@ -205,12 +207,14 @@ def _runs(m: Measurement, verdict: Verdict, row: Baseline) -> Line:
 
 def _drift(verdict: Verdict) -> str:
     text = f"{change(math.expm1(verdict.common_drift))} is common to all tests of this session"
-    return f"{text}, and taken out before the threshold applies" if verdict.rule is Rule.BASELINE else text
+    return f"{text}, and is not held against it" if verdict.rule is Rule.BASELINE else text
 
 
-def _discarded(m: Measurement) -> Iterator[Line]:
-    for run in m.discarded:
-        yield "discarded", f"{rate(run_value(run).images_per_sec)}: {run.disturbance}"
+def _disturbed(m: Measurement) -> Iterator[Line]:
+    for label, runs in (("discarded", m.discarded), ("disturbed", m.runs)):
+        for run in runs:
+            if run.disturbance:
+                yield label, f"{rate(run_value(run).images_per_sec)}: {run.disturbance}"
     for pair in m.discarded_pairs:
         yield "discarded", f"pair at {change(math.expm1(pair.log_ratio))}: {pair.disturbance}"
 

@@ -26,6 +26,13 @@ def change(fraction: float) -> str:
     return f"{fraction * 100:+z.1f} %"
 
 
+def compared(fraction: float) -> str:
+    """A change in words: "13.0 % slower than", "level with"."""
+    if abs(fraction) < 0.0005:
+        return "level with"
+    return f"{percent(fraction)} {'slower' if fraction < 0 else 'faster'} than"
+
+
 def duration(seconds: float) -> str:
     """A duration as people say it: "45 s", "2 min 10 s", "1 h 5 min"."""
     whole = round(seconds)

@@ -14,7 +14,7 @@ from pytest_tfperf.reports.numbers import duration, rate
 from pytest_tfperf.reports.tf_cnn_lines import crosses_display_step, footer, header, step_line, steps
 
 OWN_RUN = "run"
-"""The label of a test's own runs, which are numbered."""
+"""The last word of the labels of a test's own runs, which are counted: "run 1", "confirmation run 2"."""
 
 _SAVE, _RESTORE, _CLEAR_TO_END = "\x1b7", "\x1b8", "\x1b[K"
 
@@ -35,15 +35,15 @@ class ProgressLine:
     room: Callable[[], int] = lambda: 0
     test: str = ""
     _own_runs: Counter[str] = field(default_factory=Counter, init=False)
-    _label: str = field(default=OWN_RUN, init=False)
+    _label: str = field(default="", init=False)
     _timed: Run | None = field(default=None, init=False)
     _printed_steps: int = field(default=0, init=False)
 
     def begin(self, label: str) -> None:
-        """A run begins; a label other than `OWN_RUN` says what it is and is shown as given."""
-        if label == OWN_RUN:
+        """A run begins; `label` says what it is, and is numbered where it ends in `OWN_RUN`."""
+        if label.endswith(OWN_RUN):
             self._own_runs[self.test] += 1
-            label = f"{OWN_RUN} {self._own_runs[self.test]}"
+            label = f"{label} {self._own_runs[self.test]}"
         self._label, self._timed, self._printed_steps = label, None, 0
 
     def phase(self, name: str) -> None:
@@ -75,9 +75,10 @@ class ProgressLine:
         if self.write is None:
             return
         room = self.room() - 3  # a line that wraps can't be taken back
-        name = self.test.rpartition("::")[2]
-        candidates = (f"{name}  {self._label}  {text}", f"{self._label}  {text}", text, "")
-        shown = next((line for line in candidates if len(line) <= room), "")
+        parts = [part for part in (self.test.rpartition("::")[2], self._label, text) if part]
+        while parts and len("  ".join(parts)) > room:
+            parts.pop(0)
+        shown = "  ".join(parts)
         self.write(f"{_SAVE}  {shown}{_CLEAR_TO_END}{_RESTORE}")
 
     def _print_step(self, run: Run) -> None:

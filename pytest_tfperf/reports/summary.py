@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pytest_tfperf.core.baseline import Change
@@ -12,14 +12,15 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import OUTSIDE, Measurement, changed_since
 from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.reports import comparisons as compared
+from pytest_tfperf.reports import comparisons as interleaved
 from pytest_tfperf.reports.measurement_table import counts, measurement_table
 from pytest_tfperf.reports.message import headline
-from pytest_tfperf.reports.numbers import change as signed
-from pytest_tfperf.reports.numbers import duration, percent, rate
+from pytest_tfperf.reports.numbers import change, compared, duration, percent, rate
 from pytest_tfperf.reports.table import Column, table
 
 _DRIFT_WORTH_SHOWING = 0.01
+
+_NO_REFERENCE_ENVIRONMENT = "Only a reference environment tells the machine from the software: tfperf reference create"
 
 _RECORDED: Sequence[Column[Change]] = (
     Column("file", lambda c: f"{c.new.machine}.csv"),
@@ -27,7 +28,7 @@ _RECORDED: Sequence[Column[Change]] = (
     Column("topology", lambda c: c.new.key.topology),
     Column("old", lambda c: rate(c.old.reference) if c.old else "new", right=True),
     Column("new", lambda c: rate(c.new.reference), right=True),
-    Column("change", lambda c: signed(c.new.reference / c.old.reference - 1) if c.old else "", right=True),
+    Column("change", lambda c: change(c.new.reference / c.old.reference - 1) if c.old else "", right=True),
     Column("between runs", lambda c: "" if c.new.between_runs is None else percent(c.new.between_runs), right=True),
 )
 
@@ -107,7 +108,7 @@ def summary(
         measurements: all of the session's.
         baselines: the folder of the baselines, as it is shown.
         changes: rows that were recorded.
-        machine: what `drift_line` and `machine_line` say.
+        machine: what `drift_line`, `machine_line` and `software_line` say.
         not_measured: tests that could not be measured, each with the first line of its error.
         measured_nothing: --tfperf-require-baseline was given and no test was measured.
         history_error: why the history lacks some of this session; "" where it is complete.
@@ -131,78 +132,69 @@ def comparison_summary(comparisons: Sequence[Comparison]) -> list[str]:
     """The table of comparisons, their counts and what is in doubt; nothing where nothing was compared."""
     if not comparisons:
         return []
-    words = ", ".join(f"{count} {word}" for word, count in Counter(map(compared.outcome, comparisons)).items())
+    words = ", ".join(f"{count} {word}" for word, count in Counter(map(interleaved.outcome, comparisons)).items())
     spent = duration(sum(c.seconds for c in comparisons))
     doubts = [c for c in comparisons if c.outcome is Outcome.INCONCLUSIVE]
-    lines = [*compared.comparison_table(comparisons), "", f"{comparisons[0].machine}: {words} in {spent}"]
-    return lines + [f"INCONCLUSIVE: {compared.headline(c)}; {c.reason}" for c in doubts]
+    lines = [*interleaved.comparison_table(comparisons), "", f"{comparisons[0].machine}: {words} in {spent}"]
+    return lines + [f"INCONCLUSIVE: {interleaved.headline(c)}; {c.reason}" for c in doubts]
 
 
 def drift_line(machine: str, common_drift: float, tests: int, measurements: Iterable[Measurement]) -> str:
     """The drift common to all tests of a machine without a verdict of its own; "" below 1 %.
 
-    `common_drift` is in log throughput, from so many `tests`; `measurements` tell what changed since their baselines.
+    `common_drift` is in log throughput, from so many `tests`; `measurements` show what changed since their baselines.
     """
     if abs(common_drift) < _DRIFT_WORTH_SHOWING:
         return ""
-    changed = _changed([m for m in measurements if m.machine == machine], outside=False)
-    drift = math.expm1(common_drift)
+    of_machine = [m for m in measurements if m.machine == machine]
     return (
-        f"common drift of {machine}: {tests} tests together are {percent(drift)} "
-        f"{'slower' if drift < 0 else 'faster'} than their baselines. "
-        f"Changed since: {changed}. "
-        "Only a reference environment tells the machine from the software: tfperf reference create"
+        f"common drift of {machine}: {tests} tests together are {compared(math.expm1(common_drift))} their baselines. "
+        f"Changed since: {_changed(of_machine)}. {_NO_REFERENCE_ENVIRONMENT}"
     )
 
 
 def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable[Measurement]) -> str:
-    """The verdict about the software: the current environment against the reference environment, both measured today.
+    """The verdict about the software: the current environment against the reference environment, interleaved.
 
-    `measurements` tell what changed since their baselines.
+    `measurements` show what changed since their baselines.
     """
     text = (
-        f"software on {machine}: {verdict.outcome.value}: {verdict.tests} tests in {verdict.pairs} interleaved pairs "
-        f"are {signed(verdict.change)} against the reference environment "
-        f"(95 % CI {signed(verdict.low)} to {signed(verdict.high)}"
+        f"software on {machine}: {verdict.outcome.value}: the current environment is {compared(verdict.change)} the "
+        f"reference environment{_interval(verdict)} in {verdict.pairs} interleaved pairs of {verdict.tests} tests"
     )
-    text += ")" if verdict.threshold is None else f", fails from {signed(-verdict.threshold)})"
     if verdict.outcome is Outcome.REGRESSED:
-        text += f". Changed since the baselines: {_changed(measurements, outside=False)}"
+        text += f". Changed since the baselines: {_changed(measurements)}"
     return text
 
 
 def machine_line(machine: str, verdict: MachineVerdict, measurements: Iterable[Measurement]) -> str:
     """The verdict about the machine: its reference environment in this session against the committed baselines.
 
-    Without a reference environment it is about machine and software together. `measurements` tell what changed.
+    Without a reference environment it is about machine and software together. `measurements` show what changed.
     """
-    alone = verdict.software_change is not None
-    what = "the reference environment is" if alone else f"{verdict.tests} tests together are"
-    text = (
-        f"{'machine' if alone else 'machine and software on'} {machine}: {verdict.outcome.value}: {what} "
-        f"{signed(verdict.change)} against the baselines "
-        f"(95 % CI {signed(verdict.low)} to {signed(verdict.high)}, fails from {signed(-verdict.threshold)})"
+    change = f"{compared(verdict.change)} the baselines{_interval(verdict)}"
+    if verdict.software_change is None:
+        text = f"machine and software on {machine}: {verdict.outcome.value}: all tests together are {change}"
+        advice = f"Changed since: {_changed(measurements)}. {_NO_REFERENCE_ENVIRONMENT}"
+        return text if verdict.outcome is Outcome.PASS else f"{text}. {advice}"
+    text = f"machine {machine}: {verdict.outcome.value}: the reference environment is {change}"
+    advice = (
+        f"Changed outside of it: {_changed(measurements, OUTSIDE)}. "
+        "Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
     )
-    if verdict.outcome is Outcome.PASS:
-        return text
-    if not alone:
-        text += (
-            f". Changed since: {_changed(measurements, outside=False)}. Only a reference environment tells the machine "
-            "from the software: tfperf reference create"
-        )
-    elif verdict.outcome is Outcome.REGRESSED:
-        text += (
-            f". Changed outside of it: {_changed(measurements, outside=True)}. Check clocks, cooling and other work on "
-            "the machine, or record new baselines with --update-baselines"
-        )
-    return text
+    return f"{text}. {advice}" if verdict.outcome is Outcome.REGRESSED else text
 
 
-def _changed(measurements: Iterable[Measurement], *, outside: bool) -> str:
-    """What changed since the baselines; only what belongs to the machine where `outside`."""
+def _interval(verdict: MachineVerdict | SoftwareVerdict) -> str:
+    fails = "" if verdict.threshold is None else f", fails from {change(-verdict.threshold)}"
+    return f" (95 % CI {change(verdict.low)} to {change(verdict.high)}{fails})"
+
+
+def _changed(measurements: Iterable[Measurement], names: Collection[str] = ()) -> str:
+    """What changed since the baselines; only facts of these names where some are given."""
     judged = [(m, m.verdict.baseline) for m in measurements if m.verdict]
     changed = dict.fromkeys(text for m, row in judged if row for text in changed_since(row, m.environment))
-    return ", ".join(c for c in changed if not outside or c.split(" ")[0] in OUTSIDE) or "nothing that is recorded"
+    return ", ".join(c for c in changed if not names or c.split(" ")[0] in names) or "nothing that is recorded"
 
 
 def _next_steps(measurements: Sequence[Measurement], changes: Sequence[Change], baselines: str) -> Iterator[str]:

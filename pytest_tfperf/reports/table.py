@@ -11,7 +11,7 @@ T = TypeVar("T")
 _NO_VALUE = "-"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: a generic class with slots can't be called as Column[T](...)
 class Column(Generic[T]):
     """One column of a table.
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pytest_tfperf.core.run import Run
-from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, merged
+from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle, merged
 from pytest_tfperf.reports.numbers import whole_percent
 
 _GIB = 2**30
 _MIB = 2**20
-_HARMLESS = "idle"  # a GPU that waits for its input
 
 
 def telemetry_lines(runs: Iterable[Run]) -> Iterator[tuple[str, str]]:
@@ -31,7 +30,9 @@ def _host(host: Telemetry) -> Iterator[str]:
     if host.load_average_mean is not None:
         yield f"load {host.load_average_mean:.1f}"
     if host.other_cpu_fraction_mean is not None:
-        yield f"other processes {whole_percent(host.other_cpu_fraction_mean)} of the CPU"
+        busiest = max(host.other_processes, key=host.other_processes.__getitem__) if host.other_processes else ""
+        most = f" (most of it {busiest})" if busiest and host.other_cpu_fraction_mean >= 0.01 else ""
+        yield f"other processes {whole_percent(host.other_cpu_fraction_mean)} of the CPU{most}"
     if host.steal_fraction_mean is not None and host.steal_fraction_mean >= 0.005:
         yield f"steal {whole_percent(host.steal_fraction_mean)}"
     if host.swap_bytes_per_sec_mean is not None and host.swap_bytes_per_sec_mean >= _MIB / 2:
@@ -53,8 +54,8 @@ def _gpu(gpu: GpuTelemetry) -> Iterator[str]:
         yield f"used {whole_percent(gpu.utilisation_fraction_mean)} of the time"
     if gpu.memory_used_bytes_max is not None:
         yield f"{gpu.memory_used_bytes_max / _GIB:.1f} GiB used"
-    for reason, fraction in gpu.throttled_fractions.items():
-        if reason != _HARMLESS:
+    for reason, fraction in (gpu.throttled_fractions or {}).items():
+        if reason != Throttle.IDLE:  # a GPU that waits for its input
             yield f"{reason.replace('_', ' ')} {whole_percent(fraction)} of the time"
     if gpu.other_processes:
         yield f"shared with {', '.join(gpu.other_processes)}"

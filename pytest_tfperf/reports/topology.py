@@ -1,15 +1,12 @@
-"""A topology as text: the matrix that people know from `nvidia-smi topo -m`, below what it belongs to."""
+"""A topology as text: machine, host and GPUs, then the link matrix as `nvidia-smi topo -m` prints it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Sequence
 
 from pytest_tfperf.core.gpu import gib
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pytest_tfperf.core.topology import Gpu, Topology
+from pytest_tfperf.core.topology import Gpu, Topology
 
 # nvidia-smi's words and order, worst path first.
 _LEGEND = (
@@ -20,12 +17,12 @@ _LEGEND = (
     ("PXB", "several PCIe bridges, no host bridge"),
     ("PIX", "at most one PCIe bridge"),
     ("NV#", "# NVLinks together"),
-    ("?", "the driver does not tell, or CUDA can't use it (MIG)"),
+    ("?", "not reported by the driver, or not usable by CUDA (MIG)"),
 )
 
 
 def render(topology: Topology) -> str:
-    """Head, GPUs, matrix with CPU and NUMA affinity, legend; without GPUs, the reason in their place."""
+    """Machine and host, GPUs, matrix with CPU and NUMA affinity, legend; without GPUs, the reason for it."""
     blocks = [_head(topology)]
     if topology.gpus:
         blocks += [_gpus(topology.gpus), _matrix(topology), _legend()]
@@ -34,7 +31,7 @@ def render(topology: Topology) -> str:
 
 def _head(topology: Topology) -> str:
     host = topology.host
-    where = f"{host.hostname}: " if host.hostname else ""
+    name = f"{host.hostname}: " if host.hostname else ""
     physical = f" ({host.physical_cores} physical)" if host.physical_cores else ""
     memory = f", {gib(host.memory_bytes)}" if host.memory_bytes is not None else ""
     cuda = f", CUDA {topology.cuda_version}" if topology.cuda_version else ""
@@ -42,9 +39,12 @@ def _head(topology: Topology) -> str:
     cores = f"{host.usable_cores} of {host.total_cores} cores usable{physical}"
     lines = [
         ("machine", topology.machine),
-        ("host", f"{where}{host.cpu_model}, {cores}{memory}{kernel}"),
+        ("host", f"{name}{host.cpu_model}, {cores}{memory}{kernel}"),
         ("driver", f"{topology.driver_version}{cuda}" if topology.driver_version else "none"),
-        ("GPUs", topology.describe() if topology.gpus else f"none: {topology.why_no_gpus or 'no reason is known'}"),
+        (
+            "GPUs",
+            topology.describe() if topology.gpus else f"none: {topology.why_no_gpus or 'the reason is not known'}",
+        ),
         *(("note", note) for note in topology.notes),
     ]
     return "\n".join(f"{label:<8} {text}" for label, text in lines)
@@ -71,12 +71,12 @@ def _matrix(topology: Topology) -> str:
 
 
 def _labels(gpus: Sequence[Gpu]) -> list[str]:
-    """GPU and NVML's index; MIG devices of one GPU are counted behind a point."""
-    seen: dict[int, int] = {}
+    """ "GPU0" with NVML's index; MIG devices of one GPU are numbered, "GPU0.1"."""
+    counts: Counter[int] = Counter()
     labels = []
     for gpu in gpus:
-        slice = seen[gpu.index] = seen.get(gpu.index, -1) + 1
-        labels.append(f"GPU{gpu.index}.{slice}" if gpu.mig else f"GPU{gpu.index}")
+        labels.append(f"GPU{gpu.index}.{counts[gpu.index]}" if gpu.mig else f"GPU{gpu.index}")
+        counts[gpu.index] += 1
     return labels
 
 

@@ -1,1 +1,1 @@
-"""What is kept on disk: baselines, history, documents, logs."""
+"""What is kept on disk: baselines, the history, exported measurements, and logs that others wrote."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.workload import Workload
@@ -20,25 +20,11 @@ if TYPE_CHECKING:
 
 UNIT: Final = "images/s"
 COLUMNS: Final = (
-    "workload",
-    "topology",
-    "reference",
-    "lower",
-    "upper",
-    "unit",
-    "runs",
-    "between_runs",
-    "provenance",
-    "source",
-    "date",
-    "gpu",
-    "gpu_fp32_tflops",
-    "lock",
-    "commit",
-    "environment",
-    "note",
+    *("workload", "topology", "reference", "lower", "upper", "unit", "runs", "between_runs", "provenance", "source"),
+    *("date", "gpu", "gpu_fp32_tflops", "lock", "commit", "environment", "note"),
 )
 _NUMBERS: Final = ("reference", "lower", "upper", "runs", "between_runs", "gpu_fp32_tflops")
+_TEXTS: Final = ("source", "date", "gpu", "lock", "commit", "environment", "note")
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf", re.ASCII)
 _TOPOLOGY = re.compile(r"[1-9]\d{0,5}x[1-9]\d{0,5}", re.ASCII)
@@ -150,26 +136,16 @@ def _row(cell: Mapping[str, str], machine: str) -> Baseline:
         raise BaselineError(f"no reference: write {UNIT}, or delete the row where nothing was measured")
     if not re.fullmatch(r"[0-9]{1,9}", cell["runs"]):
         raise BaselineError(f"runs {cell['runs']!r} is not a count: write how many runs the reference rests on")
-    peak = _number(cell, "gpu_fp32_tflops")
+    numbers = {column: _number(cell, column) for column in _NUMBERS}
+    peak = numbers["gpu_fp32_tflops"]
     if peak is not None and not 0 < peak < float("inf"):
         raise BaselineError(f"gpu_fp32_tflops {cell['gpu_fp32_tflops']} is not a rate: leave it empty if not known")
+    values: dict[str, Any] = numbers | {column: cell[column] for column in _TEXTS}
     return Baseline(
         machine=machine,
         key=_key(cell["workload"], cell["topology"]),
-        reference=_number(cell, "reference") or 0.0,
-        lower=_number(cell, "lower"),
-        upper=_number(cell, "upper"),
         provenance=Provenance(cell["provenance"]),
-        source=cell["source"],
-        date=cell["date"],
-        runs=int(cell["runs"]),
-        between_runs=_number(cell, "between_runs"),
-        gpu=cell["gpu"],
-        gpu_fp32_tflops=peak,
-        lock=cell["lock"],
-        commit=cell["commit"],
-        environment=cell["environment"],
-        note=cell["note"],
+        **values | {"runs": int(cell["runs"])},
     )
 
 

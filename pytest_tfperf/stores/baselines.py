@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, final
 
-from pytest_tfperf.core.baseline import Baseline, Change, Key, Provenance
+from pytest_tfperf.core.baseline import Baseline, Change, Key
 from pytest_tfperf.core.machine_key import check_name, is_name
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.stores import atomic, baseline_file
@@ -40,7 +40,7 @@ class BaselineStore:
         self.folder = folder
         self._published = published
         self._locked = False
-        self._read: dict[Path, tuple[os.stat_result, dict[Key, Baseline]]] = {}
+        self._read: dict[Path, tuple[tuple[int, ...], dict[Key, Baseline]]] = {}
 
     def load(self, machine: str) -> dict[Key, Baseline]:
         """All rows of a machine; the user's row wins over the shipped one of the same key. Unknown machine: none.
@@ -59,20 +59,23 @@ class BaselineStore:
         names = {file.stem for folder in self._folders() if folder.is_dir() for file in folder.glob("*.csv")}
         return sorted(filter(is_name, names), key=baseline_file.natural)
 
-    def published_like(self, key: Key) -> list[Baseline]:
-        """The published rows with this key, of every machine; a measured row hides none of them.
+    def published(self) -> list[Baseline]:
+        """Every published row of every machine; a measured row hides none of them.
 
-        Files that can't be read are passed over: another machine's must not cost this machine its verdict.
-        `unreadable` reports them.
+        Files that can't be read are ignored: another machine's must not cost this machine its verdict. `unreadable`
+        reports them.
         """
-        found: dict[str, Baseline] = {}
+        found: dict[tuple[str, Key], Baseline] = {}
         for machine in self.machines():
             for folder in self._folders():
                 with suppress(BaselineError):
-                    row = self._rows(folder, machine).get(key)
-                    if row is not None and row.provenance is Provenance.PUBLISHED:
-                        found[machine] = row
+                    rows = self._rows(folder, machine).values()
+                    found |= {(machine, row.key): row for row in rows if not row.is_measured}
         return list(found.values())
+
+    def published_like(self, key: Key) -> list[Baseline]:
+        """The rows of `published` with this key."""
+        return [row for row in self.published() if row.key == key]
 
     def unreadable(self, *but: str) -> list[str]:
         """What is wrong with each file that can't be read, those of the machines in `but` left out."""
@@ -133,8 +136,9 @@ class BaselineStore:
         path = folder / f"{machine}.csv"
         try:
             status = path.stat()
-            if path not in self._read or not _is_same(self._read[path][0], status):
-                self._read[path] = (status, baseline_file.parse(path.read_bytes(), machine, str(path)))
+            version = (status.st_ino, status.st_size, status.st_mtime_ns)
+            if path not in self._read or self._read[path][0] != version:
+                self._read[path] = (version, baseline_file.parse(path.read_bytes(), machine, str(path)))
         except FileNotFoundError:
             return {}
         except OSError as error:
@@ -142,11 +146,7 @@ class BaselineStore:
         rows = self._read[path][1]
         if folder == self.folder:
             return rows
-        return {key: row for key, row in rows.items() if row.provenance is Provenance.PUBLISHED}
-
-
-def _is_same(one: os.stat_result, other: os.stat_result) -> bool:
-    return os.path.samestat(one, other) and (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
+        return {key: row for key, row in rows.items() if not row.is_measured}
 
 
 def _open(path: Path) -> IO[str]:

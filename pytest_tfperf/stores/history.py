@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import time
 import zlib
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -104,9 +103,8 @@ class History:
 
     def prepare(self) -> None:
         """Make the file and take its write lock once, so that a fault shows before the first measurement."""
-        with self._open() as database:
-            database.execute("begin immediate")
-            database.rollback()
+        with self._write():
+            pass
 
     def append(self, measurement: Measurement, replaces: int | None = None) -> int:
         """Add a measurement and return its number; it is on disk when this returns.
@@ -115,13 +113,13 @@ class History:
             measurement: whole or still undecided; an undecided one counts for no later verdict.
             replaces: number of the same test's measurement before its latest run, which is deleted.
         """
-        with self._open() as database, database:
+        with self._write() as database:
             database.execute("delete from measurements where id = ?", (replaces,))
             return _insert(database, "measurements", _measurement_row(measurement))
 
     def append_comparison(self, comparison: Comparison) -> int:
         """Add a comparison and return its number; it is on disk when this returns."""
-        with self._open() as database, database:
+        with self._write() as database:
             return _insert(database, "comparisons", _comparison_row(comparison))
 
     def seconds_of(self, tests: Iterable[str]) -> dict[str, float]:
@@ -133,11 +131,6 @@ class History:
             compared = database.execute("select test, seconds, max(id) from comparisons group by test")
             known = {test: seconds for test, seconds, _ in [*compared, *measured]}
         return {test: known[test] for test in tests if test in known}
-
-    def past_sessions(self, baseline: Baseline, *, before: str, least_tests: int) -> tuple[PastSession, ...]:
-        """Earlier sessions that measured this baseline's workload, oldest first; see `past_sessions_of_machine`."""
-        found = self.past_sessions_of_machine([baseline], before=before, least_tests=least_tests)
-        return found.get(baseline.key, ())
 
     def past_sessions_of_machine(
         self, rows: Iterable[Baseline], *, before: str, least_tests: int
@@ -216,13 +209,22 @@ class History:
             yield database
 
     @contextmanager
+    def _write(self) -> Iterator[sqlite3.Connection]:
+        with self._open() as database:
+            database.execute("begin immediate")
+            yield database
+            database.commit()
+
+    @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
+        """A connection; SQLite's rollback journal, unlike its write-ahead log, also works on network file systems."""
         import sqlite3
 
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(sqlite3.connect(self._path, timeout=_LOCK_SECONDS)) as database:
-                _set_up(database, self._path)
+            with closing(sqlite3.connect(self._path, timeout=_LOCK_SECONDS, isolation_level=None)) as database:
+                if _schema(database) != SCHEMA:
+                    _make_tables(database, self._path)
                 yield database
         except (OSError, sqlite3.Error) as error:  # SQLite finds a damaged page only when it reads it
             raise TfperfError(
@@ -233,54 +235,37 @@ class History:
 
 def _measurement_row(m: Measurement) -> dict[str, Any]:
     decided = m.verdict if m.verdict and m.verdict.is_decided else None
-    judged_against: dict[str, Any] = {}
-    if decided and decided.baseline and not decided.is_floor and "injected_slowdown" not in m.environment:
-        level = math.log(decided.baseline.reference) + decided.common_drift
-        judged_against = {
-            "reference": decided.baseline.reference,
-            "reference_date": decided.baseline.date,
-            "changes": json.dumps([run.log_rate - level for run in m.throughput.runs]),
-        }
-    return {
-        "session": m.session,
-        "time": m.time,
-        "test": m.test,
-        "machine": m.machine,
+    row = {name: getattr(m, name) for name in ("session", "time", "test", "machine", "topology", "seconds")} | {
         "workload": m.workload.id,
-        "topology": m.topology,
         "images_per_sec": m.throughput.images_per_sec,
         "outcome": decided.outcome.value if decided else None,
         "runs": len(m.runs),
         "workers": max(1, len(m.runs) + len(m.discarded) + 2 * (len(m.pairs) + len(m.discarded_pairs))),
-        "seconds": m.seconds,
         "whole": _packed(m.to_json()),
-    } | judged_against
+    }
+    if decided and decided.baseline and not decided.is_floor and "injected_slowdown" not in m.environment:
+        expected = math.log(decided.baseline.reference) + decided.common_drift
+        row |= {
+            "reference": decided.baseline.reference,
+            "reference_date": decided.baseline.date,
+            "changes": json.dumps([run.log_rate - expected for run in m.throughput.runs]),
+        }
+    return row
 
 
 def _comparison_row(c: Comparison) -> dict[str, Any]:
-    sides = {
-        f"{fact}_{name}": value
-        for name, side in (("a", c.a), ("b", c.b))
-        for fact, value in (
-            ("workload", side.workload.id),
-            ("tensorflow", side.environment.get("tensorflow")),
-            ("images_per_sec", side.throughput.images_per_sec),
-        )
-    }
-    return sides | {
-        "session": c.session,
-        "time": c.time,
-        "test": c.test,
-        "machine": c.machine,
-        "topology": c.topology,
-        "ratio": c.ratio,
-        "low": c.low,
+    names = ("session", "time", "test", "machine", "topology", "ratio", "low", "seconds")
+    row = {name: getattr(c, name) for name in names} | {
         "high": c.high if math.isfinite(c.high) else None,
         "outcome": c.outcome.value if c.outcome else None,
         "pairs": len(c.pairs),
-        "seconds": c.seconds,
         "whole": _packed(c.to_json()),
     }
+    for name, side in (("a", c.a), ("b", c.b)):
+        row[f"workload_{name}"] = side.workload.id
+        row[f"tensorflow_{name}"] = side.environment.get("tensorflow")
+        row[f"images_per_sec_{name}"] = side.throughput.images_per_sec
+    return row
 
 
 def _insert(database: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> int:
@@ -299,24 +284,6 @@ def _unpacked(whole: bytes, path: Path, number: int) -> object:
         raise TfperfError(f"{path}: measurement {number} is damaged: {error}") from None
 
 
-def _set_up(database: sqlite3.Connection, path: Path) -> None:
-    """Write-ahead log and tables; SQLite's time-out does not cover the change of mode, for which new sessions race."""
-    import sqlite3
-
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            database.execute("pragma journal_mode = wal")
-            if _schema(database) != SCHEMA:
-                _make_tables(database, path)
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-        else:
-            return
-
-
 def _schema(database: sqlite3.Connection) -> int:
     (version,) = database.execute("pragma user_version").fetchone()
     return int(version)
@@ -325,18 +292,14 @@ def _schema(database: sqlite3.Connection) -> int:
 def _make_tables(database: sqlite3.Connection, path: Path) -> None:
     """Make the tables of a new file in one transaction: a killed session leaves all of them or none."""
     database.execute("begin immediate")
-    try:
-        found = _schema(database)  # another session may have been faster
-        if found > SCHEMA:
-            raise TfperfError(
-                f"{path}: a newer pytest-tfperf made this history (schema {found}; this version reads schema {SCHEMA}):"
-                " upgrade pytest-tfperf, or give another folder: --tfperf-dir DIR"
-            )
-        if found == 0:
-            for statement in _TABLES:
-                database.execute(statement)
-            database.execute(f"pragma user_version = {SCHEMA}")
-    except BaseException:
-        database.rollback()
-        raise
+    found = _schema(database)  # another session may have been faster
+    if found > SCHEMA:
+        raise TfperfError(
+            f"{path}: another version of pytest-tfperf made this history (schema {found}; this version reads schema "
+            f"{SCHEMA}): move the file away, or give another folder: --tfperf-dir DIR"
+        )
+    if found == 0:
+        for statement in _TABLES:
+            database.execute(statement)
+        database.execute(f"pragma user_version = {SCHEMA}")
     database.commit()

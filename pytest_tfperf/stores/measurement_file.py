@@ -69,7 +69,7 @@ def parse(data: bytes, name: str) -> tuple[Measurement, ...]:
     """`read` for a file's bytes; `name` is the file, for messages."""
     whole = _json(data, name)
     version = whole.get("version")
-    if type(version) is int and version > VERSION:
+    if isinstance(version, int) and version > VERSION:
         raise TfperfError(f"{name}: a newer pytest-tfperf wrote this file (version {version}): upgrade pytest-tfperf")
     if version != VERSION or not isinstance(whole.get("measurements"), list) or len(whole) != 2:
         raise TfperfError(f'{name}: not an export of pytest-tfperf ("version": 1 and "measurements"): {_NEXT}')

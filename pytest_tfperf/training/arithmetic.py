@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 
 import keras
 import tensorflow as tf
 
 _WINDOWS = 5
 _MIN_SECONDS = 0.01  # of one product
+_SMALLEST_SIDE, _LARGEST_SIDE = 512, 8192
 
 
 def forward_multiply_adds(model: keras.Model) -> int:
@@ -50,36 +52,37 @@ def _of_operation(operation: tf.Operation) -> int:
 
 
 def matrix_product_rate(
-    device: str, dtype: str, seconds: float = 0.5, *, smallest: int = 512, largest: int = 8192
+    device: str, dtype: str, seconds: float = 0.5, *, timed: Callable[[str, str, int, int], float] | None = None
 ) -> float:
     """Multiply-adds a second in products of square matrices of random numbers: the fastest of some windows.
 
-    The fastest counts, because other processes can only slow a window down. The side doubles from `smallest` until one
-    product takes 10 ms, or memory is short, or it is `largest`; beyond that a larger product is not faster.
+    The fastest counts, because other processes can only slow a window down. The side doubles from 512 until one product
+    takes 10 ms, or memory is short, or it is 8192; beyond that a larger product is not faster.
 
     Args:
         device: "GPU:0".
         dtype: of the factors: "float32", "float16", "bfloat16".
         seconds: about how long this may take.
-        smallest, largest: sides of the matrices.
+        timed: gives the seconds of one product, of this device, type and side, over so many products.
     """
+    timed = timed or _seconds_of_product
     ends = time.perf_counter() + seconds
-    side = smallest
-    taken = _seconds_of_product(device, dtype, side)
-    while taken < _MIN_SECONDS and side < largest:
+    side = _SMALLEST_SIDE
+    taken = timed(device, dtype, side, 1)
+    while taken < _MIN_SECONDS and side < _LARGEST_SIDE:
         try:
-            taken = _seconds_of_product(device, dtype, 2 * side)
+            taken = timed(device, dtype, 2 * side, 1)
         except tf.errors.ResourceExhaustedError:
             break
         side *= 2
     products = max(1, round(seconds / 2 / _WINDOWS / taken))
     windows: list[float] = []
     while len(windows) < 2 or time.perf_counter() < ends:
-        windows.append(_seconds_of_product(device, dtype, side, products))
+        windows.append(timed(device, dtype, side, products))
     return float(side**3 / min(windows))
 
 
-def _seconds_of_product(device: str, dtype: str, side: int, products: int = 1) -> float:
+def _seconds_of_product(device: str, dtype: str, side: int, products: int) -> float:
     """Seconds of one product, after another in which the device's libraries choose their algorithm."""
     with tf.device(device):
         factor = tf.cast(tf.random.normal((side, side)), dtype)

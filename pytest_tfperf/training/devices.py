@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -33,11 +33,15 @@ def max_threads() -> int:
     return tf.config.threading.get_intra_op_parallelism_threads() or len(os.sched_getaffinity(0))
 
 
-def configure(devices: Devices) -> list[str]:
+def configure(devices: Devices, free_mib: Callable[[Devices], int] | None = None) -> list[str]:
     """Make `devices.count` logical devices; returns their names, such as "CPU:0", one for each replica.
 
     Call it before any device is touched. The launcher decides which GPUs the process sees: CUDA_VISIBLE_DEVICES lists
     `devices.gpu_uuids` in their order.
+
+    Args:
+        devices: what to configure.
+        free_mib: gives the free memory of the GPU that is split; None: NVML does.
 
     Raises:
         NotEnoughDevices: TensorFlow sees fewer devices than `devices` needs.
@@ -46,7 +50,10 @@ def configure(devices: Devices) -> list[str]:
     if devices.count < 1:
         raise WorkloadError(f"count={devices.count}: a run needs at least 1 device")
     try:
-        _configure_cpus(devices) if devices.kind is DeviceKind.CPU else _configure_gpus(devices)
+        if devices.kind is DeviceKind.CPU:
+            _configure_cpus(devices)
+        else:
+            _configure_gpus(devices, free_mib or _free_mib)
     except RuntimeError as e:
         raise WorkloadError(
             f"devices can't be configured any more: {e}. "
@@ -89,24 +96,21 @@ def _configure_cpus(devices: Devices) -> None:
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * devices.count)
 
 
-def _configure_gpus(devices: Devices) -> None:
+def _configure_gpus(devices: Devices, free_mib: Callable[[Devices], int]) -> None:
     physical = tf.config.list_physical_devices("GPU")
     needed = 1 if devices.split else devices.count
     if len(physical) < needed:
         raise NotEnoughDevices(_too_few(devices, needed, len(physical)))
     tf.config.set_visible_devices(physical[:needed], "GPU")
     if devices.split:
-        part = tf.config.LogicalDeviceConfiguration(memory_limit=_mib_for_each(devices))
+        free = free_mib(devices)
+        reserved = max(_RESERVED_MIB, int(free * _RESERVED_FRACTION))
+        part = tf.config.LogicalDeviceConfiguration(memory_limit=max(256, (free - reserved) // devices.count))
         tf.config.set_logical_device_configuration(physical[0], [part] * devices.count)
         return
     for gpu in physical[:needed]:
         # Without growth TensorFlow takes all of the memory, and a second worker on the same GPU dies.
         tf.config.experimental.set_memory_growth(gpu, True)
-
-
-def _mib_for_each(devices: Devices) -> int:
-    free = _free_mib(devices)
-    return max(256, (free - max(_RESERVED_MIB, int(free * _RESERVED_FRACTION))) // devices.count)
 
 
 def _free_mib(devices: Devices) -> int:
@@ -132,19 +136,10 @@ def _too_few(devices: Devices, needed: int, seen: int) -> str:
     fact = f"TensorFlow {tf.__version__} sees {seen} {devices.kind.value} device(s), and {needed} are needed{named}. "
     if devices.kind is DeviceKind.CPU:
         return fact + "Were virtual devices configured earlier in this process?"
+    built_for = ", ".join(_built_for()) or "no GPU"
     return (
-        f"{fact}Is this TensorFlow built for CUDA (pip install 'tensorflow[and-cuda]'), and does its log say that the "
-        f"driver or a CUDA library is missing?{_ignored_gpus()}"
-    )
-
-
-def _ignored_gpus() -> str:
-    built_for = _built_for()
-    if not built_for:
-        return ""
-    return (
-        f" It was built for {', '.join(built_for)}, and ignores older GPUs without an error. A driver too old for its "
-        f"CUDA {tf.sysconfig.get_build_info().get('cuda_version', '')} hides every GPU"
+        f"{fact}It was built for {built_for}, and ignores older GPUs without an error. Is it built for CUDA "
+        "(pip install 'tensorflow[and-cuda]'), and does its log say that the driver or a CUDA library is missing?"
     )
 
 

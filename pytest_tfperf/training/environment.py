@@ -5,10 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -60,6 +58,16 @@ def speed_variables(variables: Mapping[str, str]) -> str:
     return ",".join(f"{name}={'_'.join(value.split())}" for name, value in sorted(found.items())) or "none"
 
 
+# The start of a library's file name -> its name in the environment, and the function that gives its version.
+_LIBRARIES = {
+    "libcudart": ("cuda_loaded", "cudaRuntimeGetVersion"),
+    "libcudnn": ("cudnn_loaded", "cudnnGetVersion"),
+    "libcublasLt": ("cublas_loaded", "cublasLtGetVersion"),
+    "libnccl": ("nccl_loaded", "ncclGetVersion"),
+}
+_RETURNS_VERSION = ("cudnnGetVersion", "cublasLtGetVersion")  # the others write it where their argument points
+
+
 def loaded_libraries(maps: Path = Path("/proc/self/maps")) -> dict[str, str]:
     """Name -> version, such as "cudnn_loaded", of the CUDA libraries in memory; loads none itself.
 
@@ -72,56 +80,28 @@ def loaded_libraries(maps: Path = Path("/proc/self/maps")) -> dict[str, str]:
     paths = {columns[5] for line in lines if len(columns := line.split(None, 5)) == 6}  # names may contain blanks
     found = {}
     for path in sorted(paths):
-        for stem, (name, version) in _LIBRARIES.items():
-            if re.match(rf"{stem}\.so\b", Path(path).name):
-                found[name] = _version(path, version)
-    return {name: version for name, version in sorted(found.items()) if version}
+        name, function = _LIBRARIES.get(Path(path).name.partition(".so")[0], ("", ""))
+        if name and (version := _version(path, function)):
+            found[name] = version
+    return dict(sorted(found.items()))
 
 
-def _version(path: str, ask: Callable[[Any], str]) -> str:
+def _version(path: str, function: str) -> str:
+    number = ctypes.c_int()
     try:
-        return ask(ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY))
+        call = getattr(ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY), function)
     except (OSError, AttributeError):  # the file was replaced since, or lacks the function
         return ""
+    if function in _RETURNS_VERSION:
+        number.value = call()
+    elif call(ctypes.byref(number)):  # an error's number
+        return ""
+    return _dotted(number.value, cuda=function.startswith("cuda"))
 
 
-def _returned_by(function: str) -> Callable[[Any], str]:
-    """For a library whose function returns the version number."""
-
-    def ask(library: Any) -> str:
-        call = getattr(library, function)
-        call.restype = ctypes.c_size_t
-        return _dotted(call())
-
-    return ask
-
-
-def _written_by(function: str, dotted: Callable[[int], str]) -> Callable[[Any], str]:
-    """For a library whose function writes the version number to its argument, and returns 0."""
-
-    def ask(library: Any) -> str:
-        number = ctypes.c_int()
-        failed = getattr(library, function)(ctypes.byref(number))
-        return "" if failed else dotted(number.value)
-
-    return ask
-
-
-def _cuda(number: int) -> str:
-    """12050 is 12.5."""
-    return f"{number // 1000}.{number % 1000 // 10}"
-
-
-def _dotted(number: int) -> str:
-    """90300 is 9.3.0; before cuDNN 9 and NCCL 2.9 the major version counts thousands, and 8907 is 8.9.7."""
+def _dotted(number: int, *, cuda: bool) -> str:
+    """CUDA's 12050 is 12.5; the others' 90300 is 9.3.0, and before cuDNN 9 and NCCL 2.9 8907 is 8.9.7."""
+    if cuda:
+        return f"{number // 1000}.{number % 1000 // 10}"
     major = 10_000 if number >= 10_000 else 1_000
     return f"{number // major}.{number % major // 100}.{number % 100}"
-
-
-# The start of a library's file name -> its name in the environment, and how to ask for its version.
-_LIBRARIES = {
-    "libcudart": ("cuda_loaded", _written_by("cudaRuntimeGetVersion", _cuda)),
-    "libcudnn": ("cudnn_loaded", _returned_by("cudnnGetVersion")),
-    "libcublasLt": ("cublas_loaded", _returned_by("cublasLtGetVersion")),
-    "libnccl": ("nccl_loaded", _written_by("ncclGetVersion", _dotted)),
-}

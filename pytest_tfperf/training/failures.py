@@ -1,4 +1,4 @@
-"""What the driver is told of an exception in a worker: its text, whether memory was short, and a likely cause."""
+"""The message to the driver about an exception in a worker: its text, whether memory was short, and a likely cause."""
 
 from __future__ import annotations
 

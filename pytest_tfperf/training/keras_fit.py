@@ -35,11 +35,7 @@ class FitLoop:
     """
 
     def __init__(
-        self,
-        strategy: tf.distribute.Strategy,
-        model: keras.Model,
-        inputs: tf.data.Dataset | Batch,
-        workload: Workload,
+        self, strategy: tf.distribute.Strategy, model: keras.Model, inputs: tf.data.Dataset | Batch, workload: Workload
     ) -> None:
         self.images_per_step = workload.batch_size * strategy.num_replicas_in_sync
         self._model = model

@@ -35,14 +35,13 @@ class TrainingLoop:
         model: made by `loading.load_model` for that strategy.
         inputs: made by `loading.load_pipeline`: a dataset of endless batches, or one batch for every step.
         workload: what the three were made for.
+
+    Attributes:
+        window: the compiled window, from a number of steps to the last one's loss.
     """
 
     def __init__(
-        self,
-        strategy: tf.distribute.Strategy,
-        model: keras.Model,
-        inputs: tf.data.Dataset | Batch,
-        workload: Workload,
+        self, strategy: tf.distribute.Strategy, model: keras.Model, inputs: tf.data.Dataset | Batch, workload: Workload
     ) -> None:
         self.images_per_step = workload.batch_size * strategy.num_replicas_in_sync
         self._strategy = strategy
@@ -53,11 +52,7 @@ class TrainingLoop:
         # Independent replicas have weights of their own, and each adds its own penalty to its loss.
         self._shares_penalty = bool(self._variables) and not (workload.forward_only or self._independent)
         self._descent = GradientDescent(
-            strategy,
-            self._variables,
-            workload.optimizer,
-            loss_scale(workload.precision),
-            independent=self._independent,
+            strategy, self._variables, workload.optimizer, loss_scale(workload.precision), independent=self._independent
         )
         self._next_batch = feed(strategy, inputs)
         self.fetch: Callable[[], Any] | None = self._next_batch if isinstance(inputs, tf.data.Dataset) else None
@@ -66,7 +61,7 @@ class TrainingLoop:
             # Not the update: replicas can't exchange gradients inside XLA. tf_cnn_benchmarks' xla_compile compiles the
             # same part.
             self._compute = tf.function(self._compute, jit_compile=True)
-        self._window = tf.function(self._steps, autograph=False)
+        self.window = tf.function(self._steps, autograph=False)
 
     def run(self, steps: int) -> float:
         """Take `steps` steps and return the last one's loss, the mean over replicas.
@@ -79,7 +74,7 @@ class TrainingLoop:
         """
         _require_steps(steps)
         with naming_its_end(self._workload):
-            loss = float(self._window(tf.constant(steps)))
+            loss = float(self.window(tf.constant(steps)))
         # The loss is known before the last update is done.
         tf.test.experimental.sync_devices()
         return loss

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import random
 import shutil
 import sys
@@ -24,6 +25,8 @@ from pytest_tfperf.errors import TfperfError
 if TYPE_CHECKING:
     import tensorflow as tf
     from PIL.Image import Image
+
+    Photograph = tuple[str, Image]
 
 LABELS = 1000
 MEAN_BYTES = 110_000
@@ -78,6 +81,7 @@ def make_imagenet(folder: Path, images: int = 512, shards: int = 8, seed: int = 
 
 
 def _tensorflow() -> Any:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no device is used, so nothing that it logs matters
     try:
         import tensorflow
     except ImportError as error:
@@ -85,7 +89,7 @@ def _tensorflow() -> Any:
     return tensorflow
 
 
-def _photographs() -> list[tuple[str, Image]]:
+def _photographs() -> list[Photograph]:
     """Name and picture, RGB; each is large enough for one of the sizes."""
     try:
         from PIL import Image
@@ -107,12 +111,7 @@ def _photographs() -> list[tuple[str, Image]]:
 
 
 def _write(
-    tensorflow: Any,
-    folder: Path,
-    photographs: Sequence[tuple[str, Image]],
-    images: int,
-    shards: int,
-    rng: random.Random,
+    tensorflow: Any, folder: Path, photographs: Sequence[Photograph], images: int, shards: int, rng: random.Random
 ) -> int:
     """Write all shards; returns the bytes of all JPEGs."""
     jpeg_bytes = 0
@@ -127,12 +126,13 @@ def _write(
 
 
 def _example(
-    train: Any, photographs: Sequence[tuple[str, Image]], number: int, rng: random.Random
+    train: Any, photographs: Sequence[Photograph], number: int, rng: random.Random
 ) -> tuple[tf.train.Example, int]:
     """A random crop as an Example, and its JPEG's bytes; each label has one photograph, and several crops of it."""
     label = rng.randint(1, LABELS)
     name, photograph = photographs[label % len(photographs)]
-    width, height = rng.choice([size for size in _SIZES if _contains(photograph.size, size)])
+    fitting = [size for size in _SIZES if size[0] <= photograph.width and size[1] <= photograph.height]
+    width, height = rng.choice(fitting)
     jpeg = _encoded(_crop(photograph, width, height, rng), MEAN_BYTES * rng.lognormvariate(0, _BYTES_SPREAD))
     features: dict[str, bytes | int | float] = {
         IMAGE: jpeg,
@@ -158,10 +158,6 @@ def _example(
         else:
             feature.int64_list.value.append(value)
     return example, len(jpeg)
-
-
-def _contains(whole: tuple[int, int], size: tuple[int, int]) -> bool:
-    return whole[0] >= size[0] and whole[1] >= size[1]
 
 
 def _crop(photograph: Image, width: int, height: int, rng: random.Random) -> Image:

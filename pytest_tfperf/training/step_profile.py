@@ -78,8 +78,8 @@ class Clocks(NamedTuple):
 def pipeline_rate(loop: InputLoop, seconds: float, clocks: Clocks = Clocks()) -> PipelineRate:  # noqa: B008  # immutable
     """Fetch batches for about `seconds`, and return the pipeline's rate.
 
-    The first half of the time only empties the buffers. Of the rest counts what lies between two of the longest waits,
-    so that a pipeline that gives a file's batches at once is measured over whole files.
+    The first half of the time only empties the buffers. The second half is measured from one of its longest waits to
+    another, so that a pipeline that gives a file's batches at once is measured over whole files.
     """
     loop.run(1)  # traces
     steps, fetched, spent = 1, 0, 0.0

@@ -62,7 +62,7 @@ class _Ready(NamedTuple):
 
 
 def _prepare(channel: Channel, job: Job) -> _Ready:
-    """Everything before the first timed step; the driver is told each phase, so that it can name the one that fails."""
+    """Everything before the first timed step; sends each phase's name, so that the driver knows which one fails."""
 
     def phase(name: str) -> None:
         channel.send({"phase": name})

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, OutOfTime
+from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
 
 _PACKAGE = Path(__file__).parent.parent
 
@@ -90,24 +90,19 @@ class Failures:
         return kind(f"{self._worker} {how} in phase {phase!r}\n{self._log_end()}")
 
     def hung(self, seconds: float, phase: str, stacks: str) -> Hung:
-        """The worker sent nothing for `seconds`; `stacks` is what faulthandler wrote of its threads."""
-        frames = user_frames(stacks)
-        where = ["its threads were in these lines of your code:", *(f"  {frame}" for frame in frames)] if frames else []
-        text = (
+        """The worker sent nothing for `seconds`; `stacks` is what faulthandler added to its log, for every thread."""
+        lines = [
             f"{self._worker} said nothing for {seconds:g} s in phase {phase!r} and was killed; "
-            "ini option tfperf_timeout sets a longer limit"
-        )
-        return Hung("\n".join([text, *where, self._log_end()]))
-
-    def out_of_time(self, seconds: float, phase: str) -> OutOfTime:
-        """The job's `max_seconds` are over."""
-        return OutOfTime(
-            f"{self._worker} did not finish within {seconds:.0f} s and was killed in phase {phase!r}; its log: "
-            f"{self._log}"
-        )
+            "ini value tfperf_timeout sets a longer limit"
+        ]
+        if frames := user_frames(stacks):
+            lines += ["its threads were in these lines of your code:", *(f"  {frame}" for frame in frames)]
+        before = f"the end of its log ({self._log}){', before its threads wrote their stacks' if stacks else ''}:"
+        text = read_end(self._log).removesuffix(stacks)
+        return Hung("\n".join([*lines, before, last_lines(text, on_cpus=self._on_cpus)]))
 
     def _log_end(self) -> str:
-        return f"the end of its log ({self._log}):\n{last_lines(self._log, on_cpus=self._on_cpus)}"
+        return f"the end of its log ({self._log}):\n{last_lines(read_end(self._log), on_cpus=self._on_cpus)}"
 
 
 def first_line(text: str) -> str:
@@ -122,24 +117,22 @@ def first_line(text: str) -> str:
     return _shortened(next(found, lines[-1]).strip())
 
 
-def last_lines(log: Path, *, on_cpus: bool = False) -> str:
-    """The last 20 lines of a log, each set off; says so where there is none.
+def last_lines(text: str, *, on_cpus: bool = False) -> str:
+    """The last 20 lines of a log's text, each set off.
 
     Args:
-        log: the file.
+        text: of the log, or of its end.
         on_cpus: leave out what TensorFlow writes about GPUs.
     """
-    if not log.exists():
-        return "  | (no log)"
-    lines = [line for line in read_end(log).splitlines() if line.strip() and not (on_cpus and _ABOUT_GPUS.match(line))]
+    lines = [line for line in text.splitlines() if line.strip() and not (on_cpus and _ABOUT_GPUS.match(line))]
     return "\n".join(f"  | {_shortened(line)}" for line in lines[-_LINES:]) or "  | (empty)"
 
 
-def read_end(log: Path) -> str:
-    """The last 256 KiB of a log; "" where it cannot be read."""
+def read_end(log: Path, begin: int = 0) -> str:
+    """The text of a log from this byte on, at most its last 256 KiB; "" where it cannot be read."""
     try:
         with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _MOST_BYTES))
+            file.seek(max(begin, log.stat().st_size - _MOST_BYTES))
             return file.read().decode(errors="replace")
     except OSError:
         return ""

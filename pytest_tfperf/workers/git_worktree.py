@@ -6,8 +6,12 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Final
 
 from pytest_tfperf.errors import TfperfError
+
+DIRTY: Final = "-dirty"
+"""What a commit ends in where files that git knows differed from it."""
 
 # Set where a git hook runs pytest, and then they mean the hook's repository wherever git is called.
 _OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
@@ -17,6 +21,22 @@ def repository_of(folder: Path) -> Path | None:
     """The root of the repository that the folder is in; None for none, or where there is no git."""
     done = _git(folder, "rev-parse", "--show-toplevel")
     return Path(done.stdout.rstrip("\n")) if done.returncode == 0 else None
+
+
+def commit_of(folder: Path, *, besides: Path) -> str:
+    """Hash of the commit of the repository that `folder` is in, 12 digits; "" in none.
+
+    "-dirty" follows where files that git knows differ from it, other than those below `besides`: baselines that were
+    just recorded are no change of the code.
+    """
+    head, repository = _git(folder, "rev-parse", "--short=12", "HEAD"), repository_of(folder)
+    if head.returncode or repository is None:
+        return ""
+    but = []
+    if besides.resolve().is_relative_to(repository):
+        but = [f":(top,exclude,literal){besides.resolve().relative_to(repository)}"]
+    changed = _git(folder, "diff", "--quiet", "HEAD", "--", ":/", *but).returncode != 0
+    return head.stdout.strip() + (DIRTY if changed else "")
 
 
 def require_commit(repository: Path, commit: str) -> None:
@@ -39,15 +59,15 @@ def require_commit(repository: Path, commit: str) -> None:
 
 
 def add_worktree(repository: Path, commit: str, folder: Path) -> None:
-    """Check the commit out into a new `folder`, with its submodules; a failure leaves no folder.
+    """Check the commit out, with its submodules, in place of what is in `folder`; a failure leaves no folder.
 
     Raises:
         TfperfError: git can't; shows what it said.
     """
+    remove_worktree(repository, folder)
     quiet = ("-c", "core.hooksPath=/dev/null")  # the user's hooks are for the user's own check-outs
     try:
-        # --force: git may still know a worktree of this folder, which was deleted by hand.
-        done = _git(repository, *quiet, "worktree", "add", "--force", "--detach", str(folder), commit)
+        done = _git(repository, *quiet, "worktree", "add", "--detach", str(folder), commit)
         if done.returncode == 0 and (folder / ".gitmodules").exists():
             done = _git(folder, *quiet, "submodule", "update", "--init", "--recursive")
         if done.returncode:
@@ -60,8 +80,8 @@ def add_worktree(repository: Path, commit: str, folder: Path) -> None:
 
 def remove_worktree(repository: Path, folder: Path) -> None:
     """Delete the folder with all changes in it, and have git forget it; nothing happens where it is gone."""
+    shutil.rmtree(folder, ignore_errors=True)  # git removes neither one that is broken nor another clone's
     _git(repository, "worktree", "remove", "--force", "--force", str(folder))
-    shutil.rmtree(folder, ignore_errors=True)  # also one that belongs to another clone
 
 
 def commit_in(folder: Path) -> str:

@@ -24,6 +24,12 @@ def import_paths(moved: Mapping[Path, Path]) -> list[str]:
     return [_move(path, moved) for path in (str(Path.cwd()), *ours)]
 
 
+def working_folder(moved: Mapping[Path, Path]) -> Path:
+    """The folder in which workers run: pytest's, or the same of the other checkout; its top where it has no such."""
+    here = Path(_move(str(Path.cwd()), moved))
+    return here if here.is_dir() else next(new for new in moved.values() if here.is_relative_to(new))
+
+
 def python_path(moved: Mapping[Path, Path]) -> str:
     """The value of PYTHONPATH for a worker."""
     folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)

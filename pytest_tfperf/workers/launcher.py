@@ -3,7 +3,7 @@
 To add a launcher (mpirun, Slurm, Ray, ...), write one class that meets `Launcher`, in a file of its own here, and name
 it in `session.py`. It needs three parts, of which `local.py` is the example:
 
-1. Start the process or processes. Give each the listener's address and the job's JSON (`training/fresh.py` reads both).
+1. Start the processes. Give each the listener's address and the job's JSON (`training/process.py` reads both).
 2. Wrap them in a class that meets `worker_run.WorkerProcess`: it waits for them, and kills all that they started.
 3. Pass it to `worker_run.WorkerRun`, which speaks the protocol below and explains how a worker failed.
 
@@ -61,7 +61,7 @@ class TrainingRun(Protocol):
 
         Raises:
             MeasurementError: the worker raised, died or hung; names the phase and the cause, and shows the log's end.
-                `OutOfMemory` where memory was short, `OutOfTime` after the job's `max_seconds`.
+                `OutOfMemory` where memory was short.
         """
 
     def profile_step(self, *, matrix_products: bool, multiply_adds: bool) -> StepProfile:

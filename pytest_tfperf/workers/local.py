@@ -16,7 +16,7 @@ from typing import Any
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.workers.import_paths import import_paths, python_path
+from pytest_tfperf.workers.import_paths import import_paths, python_path, working_folder
 from pytest_tfperf.workers.launcher import Progress
 from pytest_tfperf.workers.processes import ForkServer, Interpreter, LocalProcess, start_fresh
 from pytest_tfperf.workers.unresponsive import PROBE, UnresponsiveDevices
@@ -51,12 +51,14 @@ class LocalLauncher:
         python: str = sys.executable,
         moved: Mapping[Path, Path] = _NOTHING_MOVED,
     ) -> None:
-        self._files = WorkerFiles(logs)
+        self._files = WorkerFiles(logs.absolute())  # workers may run in another folder
         self._files.remove_old()
         self._silence_seconds = silence_seconds
         self._fresh = fresh
         self._moved = moved
-        self._interpreter = Interpreter(python, {"PYTHONPATH": python_path(moved)} if moved else {})
+        self._interpreter = Interpreter(python)
+        if moved:
+            self._interpreter = Interpreter(python, {"PYTHONPATH": python_path(moved)}, working_folder(moved))
         self._listener: Listener | None = None
         self._server: ForkServer | None = None
         self._imported_under: dict[str, str] = {}

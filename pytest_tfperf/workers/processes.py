@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.workers.failures import describe_exit, last_lines
+from pytest_tfperf.workers.failures import describe_exit, last_lines, read_end
 from pytest_tfperf.workers.interpreters import require_usable_import
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
 
@@ -63,10 +63,12 @@ class Interpreter:
     Args:
         python: the interpreter.
         environment: variables that differ from this process's own.
+        folder: where it runs; None: where this process does.
     """
 
     python: str
     environment: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None
 
     def start(self, module: str, listener: Listener, log: Path, stdin: str = "") -> subprocess.Popen[bytes]:
         """The module as a process in a session of its own, so that Ctrl-C in the terminal is pytest's to handle."""
@@ -83,6 +85,7 @@ class Interpreter:
                 stdout=output,
                 stderr=output,
                 env=environment,
+                cwd=self.folder,
                 start_new_session=True,
             )
 
@@ -199,11 +202,11 @@ class ForkServer:
 
     def _gone(self) -> MeasurementError:
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(0.5)  # it closes its connection just before it ends
+            self._process.wait(_KILL_SECONDS)  # its connection closes before it has ended
         status = self._process.poll()
         state = "does not answer" if status is None else describe_exit(status)
         return MeasurementError(
-            f"the fork server {state}; the end of its log ({self._log}):\n{last_lines(self._log)}\n"
+            f"the fork server {state}; the end of its log ({self._log}):\n{last_lines(read_end(self._log))}\n"
             "To start workers without it, use --tfperf-worker=fresh"
         )
 

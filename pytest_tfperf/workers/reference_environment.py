@@ -8,21 +8,19 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
-from typing import Final
 
-import pytest_tfperf
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.workers.git_worktree import DIRTY
+from pytest_tfperf.workers.import_paths import import_paths, python_path, working_folder
 from pytest_tfperf.workers.interpreters import find_python, require_tensorflow
-from pytest_tfperf.workers.local import session_import_paths
 from pytest_tfperf.workers.reference_lock import SUFFIX
 
-DIRTY: Final = "-dirty"
-"""What a commit ends in where files that git knows differed from it."""
-
+_PACKAGE = str(Path(__file__).parents[1] / "__init__.py")
 _RECORD = "Record them again: pytest --update-baselines"
 _IMPORT_SECONDS = 300  # a cold network disk
 
@@ -69,6 +67,18 @@ class ReferenceEnvironment:
     lock: str = ""
     commit: str = ""
 
+    def moved(self, root: Path) -> dict[Path, Path]:
+        """What `LocalLauncher` takes as `moved`; `root` is pytest's rootdir."""
+        return {self.replaces or root: self.source} if self.source else {}
+
+
+class State(StrEnum):
+    """Whether an environment can be used: it is whole and unchanged, something is missing, or something changed."""
+
+    OK = "ok"
+    BROKEN = "broken"
+    STALE = "stale"
+
 
 @dataclass(frozen=True, slots=True)
 class Missing:
@@ -77,10 +87,12 @@ class Missing:
     Args:
         fact: what is missing, broken or changed; a sentence without its full stop.
         mend: the command, or what else to do, that gives one.
+        state: broken, or stale where something changed.
     """
 
     fact: str
     mend: str
+    state: State = State.BROKEN
 
     def __str__(self) -> str:
         return f"{self.fact}. {self.mend}"
@@ -137,30 +149,7 @@ def unrepeatable(row: Baseline) -> Missing | None:
     return None
 
 
-def import_paths(
-    environment: ReferenceEnvironment, root: Path, session_paths: Sequence[str] | None = None
-) -> list[str]:
-    """Where workers in the environment find the user's modules, the folder that they run in first.
-
-    Args:
-        environment: whose source takes the place of what it replaces.
-        root: pytest's rootdir.
-        session_paths: where this session finds them, its current folder first; None: as `LocalLauncher` does.
-    """
-    paths = session_import_paths() if session_paths is None else session_paths
-    if environment.source is None:
-        return list(paths)
-    replaced = (environment.replaces or root).resolve()
-    current, *others = (_in_place(Path(path), replaced, environment.source) for path in paths)
-    return [str(current if current.is_dir() else environment.source), *map(str, others)]
-
-
-def check(
-    environment: ReferenceEnvironment,
-    workloads: Iterable[Workload],
-    root: Path,
-    session_paths: Sequence[str] | None = None,
-) -> Checked:
+def check(environment: ReferenceEnvironment, workloads: Iterable[Workload], root: Path) -> Checked:
     """Try it: does its Python import TensorFlow, and does its code have the workloads' models and pipelines?
 
     Takes as long as importing TensorFlow, twice where a model or pipeline is the user's own. Trains nothing.
@@ -169,13 +158,12 @@ def check(
         environment: to be tried.
         workloads: known to `catalogue.check`.
         root: pytest's rootdir.
-        session_paths: as for `import_paths`.
     """
     targets = {workload.id: _own_functions(workload) for workload in workloads}
     try:
         tensorflow = require_tensorflow(environment.python)
-        paths = import_paths(environment, root, session_paths)
-        faults = _faults(environment.python, paths, sorted({target for own in targets.values() for target in own}))
+        wanted = sorted({target for own in targets.values() for target in own})
+        faults = _faults(environment.python, environment.moved(root), wanted)
     except TfperfError as error:
         fact, _, advice = str(error).partition("\n")
         if environment.lock:  # a package more or another version would no longer be what was recorded with
@@ -185,19 +173,13 @@ def check(
     return Checked(tensorflow=tensorflow, unknown={id: why for id, why in unknown.items() if why})
 
 
-def _in_place(path: Path, replaced: Path, source: Path) -> Path:
-    """The path below `source` that stands for one below `replaced`; any other path as it is."""
-    resolved = path.resolve()
-    return source / resolved.relative_to(replaced) if resolved.is_relative_to(replaced) else path
-
-
 def _own_functions(workload: Workload) -> list[str]:
     """The user's own "package.module:function" that a workload needs; pytest_tfperf's come with the driver."""
     targets = (catalogue.resolve_model(workload.model), catalogue.resolve_pipeline(workload.input_pipeline))
     return [target for target in targets if not target.startswith("pytest_tfperf.")]
 
 
-def _faults(python: Path, paths: Sequence[str], targets: Sequence[str]) -> dict[str, str]:
+def _faults(python: Path, moved: Mapping[Path, Path], targets: Sequence[str]) -> dict[str, str]:
     """Why functions can't be imported under `python`, by target; those that can are left out.
 
     Raises:
@@ -205,18 +187,13 @@ def _faults(python: Path, paths: Sequence[str], targets: Sequence[str]) -> dict[
     """
     if not targets:
         return {}
-    environment = os.environ | {
-        "CUDA_VISIBLE_DEVICES": "-1",
-        "KERAS_BACKEND": "tensorflow",
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-    }
-    environment.pop("PYTHONPATH", None)  # `paths` has its folders, in their old state
+    hidden = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
     try:
         done = subprocess.run(
             [str(python), "-P", "-c", _IMPORTS],
-            input=json.dumps([pytest_tfperf.__file__, paths, targets]),
-            cwd=paths[0],
-            env=environment,
+            input=json.dumps([_PACKAGE, import_paths(moved), targets]),
+            cwd=working_folder(moved),
+            env={**os.environ, **hidden, "PYTHONPATH": python_path(moved)},
             capture_output=True,
             text=True,
             errors="replace",

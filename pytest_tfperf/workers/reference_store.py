@@ -10,16 +10,22 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, final
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.errors import TfperfError, one_of
-from pytest_tfperf.workers.git_worktree import add_worktree, commit_in, remove_worktree, repository_of, require_commit
-from pytest_tfperf.workers.reference_environment import DIRTY, Missing, ReferenceEnvironment, unrepeatable
+from pytest_tfperf.workers.git_worktree import (
+    DIRTY,
+    add_worktree,
+    commit_in,
+    remove_worktree,
+    repository_of,
+    require_commit,
+)
+from pytest_tfperf.workers.reference_environment import Missing, ReferenceEnvironment, State, unrepeatable
 from pytest_tfperf.workers.reference_lock import SUFFIX, Lock, read_lock
 from pytest_tfperf.workers.virtual_environment import NAME_ONE, installed, make_virtual_environment, minor
 
@@ -27,14 +33,6 @@ Progress = Callable[[str], object]
 """Is told what may take minutes, before it begins."""
 
 _MANIFEST: Final = "reference.json"
-
-
-class State(StrEnum):
-    """Whether an environment can be used: it is whole and unchanged, something is missing, or something changed."""
-
-    OK = "ok"
-    BROKEN = "broken"
-    STALE = "stale"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +46,7 @@ class Manifest:
         created: ISO date and time, local.
         bytes: what the folder takes on disk.
         packages: name -> version of all that was installed.
+        commits: whose code is checked out.
     """
 
     digest: str
@@ -56,6 +55,7 @@ class Manifest:
     created: str
     bytes: int
     packages: Mapping[str, str]
+    commits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,22 +64,22 @@ class Entry:
 
     Args:
         name: what `tfperf reference remove` takes.
-        state: whether it can be used.
-        fault: why not, and what mends it; None where it is ok.
+        fault: why it can't be used, and what mends it; None where it is ok.
         manifest: what it is; None where its creation was interrupted.
         commits: whose code it has.
         rows: number of baselines that it serves.
     """
 
     name: str
-    state: State
     fault: Missing | None
     manifest: Manifest | None
     commits: tuple[str, ...]
     rows: int
 
-
-_Fault = tuple[State, Missing]
+    @property
+    def state(self) -> State:
+        """Whether it can be used."""
+        return self.fault.state if self.fault else State.OK
 
 
 @final
@@ -104,7 +104,6 @@ class ReferenceStore:
         if key not in self._found:
             home = self._home(row)
             missing = unrepeatable(row) or self._venv_fault(home) or self._source_fault(home, row.commit)
-            missing = missing[1] if isinstance(missing, tuple) else missing
             self._found[key] = missing or self._environment(row, repository_of(self._root) or self._root)
         return self._found[key]
 
@@ -131,16 +130,15 @@ class ReferenceStore:
                 progress(
                     f"{home.name}: installing its packages with Python {minor(lock.python)}; this can take minutes"
                 )
-                (home / _MANIFEST).unlink(missing_ok=True)
-                _delete(home / "venv")
+                _begin(home)
                 make_virtual_environment(home / "venv", lock, path, held)
-                _write_manifest(home, lock)
+                _complete(home, lock)
             if fault := self._source_fault(home, row.commit):
-                if fault[0] is State.STALE:  # somebody's changes, which are theirs to throw away
-                    raise TfperfError(str(fault[1]))
+                if fault.state is State.STALE:  # somebody's changes, which are theirs to throw away
+                    raise TfperfError(str(fault))
                 progress(f"{home.name}: checking out {row.commit}")
                 add_worktree(repository, row.commit, _source(home, row.commit))
-                _write_manifest(home, lock)
+                _complete(home, lock, row.commit)
         return self._environment(row, repository)
 
     def entries(self, rows: Iterable[Baseline]) -> list[Entry]:
@@ -161,16 +159,16 @@ class ReferenceStore:
         if name not in homes:
             raise TfperfError(one_of("reference environment", name, homes))
         with self._alone(progress):
-            for source in _sources(homes[name]):
+            for source in (homes[name] / "source").glob("*"):
                 remove_worktree(self._root, source)
-            _delete(homes[name])
+            shutil.rmtree(homes[name])
 
     def _home(self, row: Baseline) -> Path:
         return self._folder / row.lock.removesuffix(SUFFIX)
 
     def _homes(self) -> list[Path]:
         with suppress(OSError):
-            return sorted(home for home in self._folder.iterdir() if home.is_dir())
+            return sorted(home for home in self._folder.iterdir() if home.is_dir() and any(home.iterdir()))
         return []
 
     def _environment(self, row: Baseline, repository: Path) -> ReferenceEnvironment:
@@ -185,47 +183,45 @@ class ReferenceStore:
         )
 
     def _entry(self, home: Path, wanted: list[str]) -> Entry:
-        commits = tuple(source.name for source in _sources(home))
+        manifest = _manifest(home)
+        commits = manifest.commits if manifest else ()
         faults = [self._venv_fault(home), *(self._source_fault(home, commit) for commit in commits)]
         rows = sum(commit in commits for commit in wanted)
         if not rows:
-            unused = Missing(f"no baseline needs {home.name}", f"Delete it: {self._command('remove', home.name)}")
-            faults.append((State.STALE, unused))
-        state, fault = next((fault for fault in faults if fault is not None), (State.OK, None))
-        return Entry(name=home.name, state=state, fault=fault, manifest=_manifest(home), commits=commits, rows=rows)
+            delete = f"Delete it: {self._command('remove', home.name)}"
+            faults.append(Missing(f"no baseline needs {home.name}", delete, State.STALE))
+        fault = next((fault for fault in faults if fault is not None), None)
+        return Entry(name=home.name, fault=fault, manifest=manifest, commits=commits, rows=rows)
 
-    def _venv_fault(self, home: Path) -> _Fault | None:
-        create = f"Build it: {self._command('create')}"
+    def _venv_fault(self, home: Path) -> Missing | None:
+        create = f"Build it: {self._create_command(home)}"
         manifest = _manifest(home)
         if manifest is None:
             was = "was interrupted when it was created" if (home / "venv").exists() else "is not there"
-            return State.BROKEN, Missing(f"the reference environment {home.name} {was}", create)
+            return Missing(f"the reference environment {home.name} {was}", create)
         if not os.access(_python(home), os.X_OK):
-            return State.BROKEN, Missing(f"{_python(home)} is gone, or the Python that it leads to", create)
+            return Missing(f"{_python(home)} is gone, or the Python that it leads to", create)
         try:
             lock = read_lock(self._baselines / (home.name + SUFFIX))
         except TfperfError as error:
             fact, _, mend = str(error).rpartition(". ")
-            return State.STALE, Missing(fact, mend)
+            return Missing(fact, mend, State.STALE)
         if lock.digest != manifest.digest:
-            return State.STALE, Missing(f"{home.name}{SUFFIX} has changed since {home} was created", create)
-        now = installed(home / "venv")
-        changed = [
-            name for name in sorted({**manifest.packages, **now}) if now.get(name) != manifest.packages.get(name)
-        ]
-        if changed:
-            return State.STALE, Missing(f"packages have changed in {home}: {', '.join(changed)}", create)
+            return Missing(f"{home.name}{SUFFIX} has changed since {home} was created", create, State.STALE)
+        before, now = dict(manifest.packages), installed(home / "venv")
+        if changed := [name for name in sorted({**before, **now}) if now.get(name) != before.get(name)]:
+            return Missing(f"packages have changed in {home}: {', '.join(changed)}", create, State.STALE)
         return None
 
-    def _source_fault(self, home: Path, commit: str) -> _Fault | None:
+    def _source_fault(self, home: Path, commit: str) -> Missing | None:
         source = _source(home, commit)
-        found = commit_in(source)
-        if not found:
+        found, manifest = commit_in(source), _manifest(home)
+        if not found or manifest is None or commit not in manifest.commits:
             fact = f"the reference environment {home.name} has no code of the commit {commit}"
-            return State.BROKEN, Missing(fact, f"Check it out: {self._command('create')}")
+            return Missing(fact, f"Check it out: {self._create_command(home)}")
         if not found.startswith(commit) or found.endswith(DIRTY):
             mend = f"Undo that: git -C {shlex.quote(str(source))} checkout --force --detach {commit}"
-            return State.STALE, Missing(f"the code in {source} is not that of {commit} any more", mend)
+            return Missing(f"the code in {source} is not that of {commit} any more", mend, State.STALE)
         return None
 
     @contextmanager
@@ -248,7 +244,10 @@ class ReferenceStore:
                 "or name another folder with --dir"
             ) from None
 
-    def _command(self, action: str, name: str = "") -> str:
+    def _create_command(self, home: Path) -> str:
+        return self._command("create", f"--machine={home.name.rpartition('-')[0]}")
+
+    def _command(self, action: str, what: str) -> str:
         """What to type in the current folder."""
         ours = {"--dir": (self._folder.parent, ".tfperf"), "--baselines": (self._baselines, "baselines")}
         options = [
@@ -256,7 +255,7 @@ class ReferenceStore:
             for option, (path, default) in ours.items()
             if path != Path(default).absolute()
         ]
-        return " ".join(["tfperf", "reference", action, *options, *filter(None, [name])])
+        return " ".join(["tfperf", "reference", action, *options, what])
 
 
 def _python(home: Path) -> Path:
@@ -267,10 +266,6 @@ def _source(home: Path, commit: str) -> Path:
     return home / "source" / commit
 
 
-def _sources(home: Path) -> list[Path]:
-    return sorted((home / "source").glob("*"))
-
-
 def _manifest(home: Path) -> Manifest | None:
     """None where there is none, or none that can be read."""
     try:
@@ -279,7 +274,17 @@ def _manifest(home: Path) -> Manifest | None:
         return None
 
 
-def _write_manifest(home: Path, lock: Lock) -> None:
+def _begin(home: Path) -> None:
+    """Delete the virtual environment; nothing that is put there counts before `_complete`."""
+    if (manifest := _manifest(home)) is not None:
+        _write(home, replace(manifest, digest=""))
+    with suppress(FileNotFoundError):
+        shutil.rmtree(home / "venv")
+
+
+def _complete(home: Path, lock: Lock, *commits: str) -> None:
+    """Note that the lock's packages, and the code of these commits, are all there."""
+    before = _manifest(home)
     files = (Path(parent) / name for parent, _, names in os.walk(home) for name in names)
     manifest = Manifest(
         digest=lock.digest,
@@ -288,12 +293,12 @@ def _write_manifest(home: Path, lock: Lock) -> None:
         created=time.strftime("%Y-%m-%dT%H:%M:%S"),
         bytes=sum(file.lstat().st_blocks * 512 for file in files),
         packages=installed(home / "venv"),
+        commits=tuple(sorted({*(before.commits if before else ()), *commits})),
     )
+    _write(home, manifest)
+
+
+def _write(home: Path, manifest: Manifest) -> None:
     temporary = home / f".{_MANIFEST}"
     temporary.write_text(json.dumps(asdict(manifest), indent=1) + "\n", "utf-8")
     temporary.replace(home / _MANIFEST)
-
-
-def _delete(folder: Path) -> None:
-    with suppress(FileNotFoundError):
-        shutil.rmtree(folder)

@@ -23,7 +23,7 @@ _DIGEST_BYTES = 32
 _MAX_BYTES = 64 * 1024 * 1024  # a frame longer than any message of ours is noise; no memory is allocated for it
 
 _HELLO_SECONDS = 5.0  # a worker says who it is as soon as it is connected
-_ACCEPT_SECONDS = 0.2  # between looks at whether the awaited process still runs
+_ACCEPT_SECONDS = 0.2  # how often to check that the awaited process still runs
 
 
 class ConnectionLost(Exception):
@@ -151,17 +151,12 @@ class Listener:
         return Channel(sock, self._key, ours=b"driver", theirs=b"worker")
 
     def wait_for(
-        self,
-        caller: Mapping[str, Any],
-        timeout_seconds: float,
-        gone: Callable[[], bool] = lambda: False,
-        *,
-        hello_seconds: float = _HELLO_SECONDS,
+        self, caller: Mapping[str, Any], timeout_seconds: float, gone: Callable[[], bool] = lambda: False
     ) -> Channel:
         """The channel of the caller whose first message holds these items.
 
-        Other callers' connections are closed: a worker that was given up, or one that does not know the key or sends
-        nothing within `hello_seconds`.
+        Other callers' connections are closed: a worker that was given up, or a caller that does not know the key or
+        sends nothing.
 
         Raises:
             Silence: it did not call in time.
@@ -178,7 +173,7 @@ class Listener:
             with ExitStack() as undo:
                 undo.callback(channel.close)
                 with suppress(Silence, ConnectionLost):
-                    hello = channel.receive(hello_seconds)
+                    hello = channel.receive(min(timeout_seconds, _HELLO_SECONDS))
                     if all(hello.get(name) == value for name, value in caller.items()):
                         undo.pop_all()
                         return channel

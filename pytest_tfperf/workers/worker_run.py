@@ -71,7 +71,7 @@ class WorkerRun:
         silence_seconds: float,
         on_hang: Callable[[], None] = lambda: None,
     ) -> None:
-        self._process = process
+        self.process = process
         self.job = job
         self._log = log
         self._scratch = scratch
@@ -80,7 +80,6 @@ class WorkerRun:
         self._on_hang = on_hang
         self._on_cpus = job.devices.kind is DeviceKind.CPU
         self._failures = Failures(process.pid, log, on_cpus=self._on_cpus)
-        self._ends = time.monotonic() + job.max_seconds
         self._connection: Channel | None = None
         self.phase = "start"
         self.images_per_step = 0
@@ -137,9 +136,9 @@ class WorkerRun:
         """See `TrainingRun.close`."""
         if self._connection is not None:
             self._connection.close()
-        self._process.end()
+        self.process.end()
         if not self._on_cpus:
-            self._process.exit_status(_GPU_FREED_SECONDS)
+            self.process.exit_status(_GPU_FREED_SECONDS)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     @property
@@ -151,13 +150,13 @@ class WorkerRun:
         try:
             return listener.wait_for(
                 {"hello": "worker", "number": number},
-                self._seconds_left(),
-                lambda: self._process.exit_status(0.001) is not None,
+                self.silence_seconds,
+                lambda: self.process.exit_status(0.001) is not None,
             )
         except Silence:
             raise self._silent() from None
         except ConnectionLost:
-            raise self._failures.died(self._process.exit_status(0.001), self.phase) from None
+            raise self._failures.died(self.process.exit_status(0.001), self.phase) from None
 
     def _send(self, message: dict[str, Any]) -> None:
         with suppress(ConnectionLost):  # the next `receive` explains why
@@ -165,37 +164,30 @@ class WorkerRun:
 
     def _next(self) -> dict[str, Any]:
         try:
-            message = self._channel.receive(self._seconds_left())
+            message = self._channel.receive(self.silence_seconds)
         except Silence:
             raise self._silent() from None
         except ConnectionLost:
-            raise self._failures.died(self._process.exit_status(5), self.phase) from None
+            raise self._failures.died(self.process.exit_status(5), self.phase) from None
         require_usable_import(message, self._python)
         if "error" in message:
             raise self._failures.raised(message["error"], self.phase)
         return message
 
-    def _seconds_left(self) -> float:
-        """How long the next message may take."""
-        return max(0.001, min(self.silence_seconds, self._ends - time.monotonic()))
-
     def _silent(self) -> MeasurementError:
-        if time.monotonic() >= self._ends:
-            return self._failures.out_of_time(self.job.max_seconds, self.phase)
-        stacks = self._stacks() if self._process.exit_status(0.001) is None else ""
+        stacks = self._stacks() if self.process.exit_status(0.001) is None else ""
         self._on_hang()
         return self._failures.hung(self.silence_seconds, self.phase, stacks)
 
     def _stacks(self) -> str:
-        """Has faulthandler write every thread's stack to the log; returns what was written once no more comes."""
-        before = last = read_end(self._log)
+        """Has faulthandler add every thread's stack to the log; returns what it added once no more comes."""
+        begin = self._log.stat().st_size if self._log.exists() else 0
         with suppress(ProcessLookupError, PermissionError):
-            os.kill(self._process.pid, signal.SIGUSR1)
-        deadline = time.monotonic() + _STACKS_SECONDS
+            os.kill(self.process.pid, signal.SIGUSR1)
+        stacks, deadline = "", time.monotonic() + _STACKS_SECONDS
         while time.monotonic() < deadline:
             time.sleep(0.1)
-            now = read_end(self._log)
-            if now != before and now == last:
+            before, stacks = stacks, read_end(self._log, begin)
+            if stacks and stacks == before:
                 break
-            last = now
-        return last.removeprefix(before)
+        return stacks

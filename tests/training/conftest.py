@@ -1,4 +1,4 @@
-"""Real training on this machine's CPU, as four devices: they can be configured once in a process only."""
+"""Real training on this machine's CPU, as four devices; a process can configure them only once."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def cpus() -> list[str]:
+    """Autouse, because a test that touches a device first would keep all later ones from configuring it."""
     from pytest_tfperf.core.topology import DeviceKind, Devices
     from pytest_tfperf.training.devices import configure
 
@@ -20,8 +21,8 @@ def cpus() -> list[str]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def what_stays_is_left_out_of_collections() -> None:
-    """TensorFlow's million objects would be walked over after each test: that took a third of the time."""
+def permanent_objects_are_not_collected() -> None:
+    """Walking over TensorFlow's million objects after each test took a third of the time."""
     gc.collect()
     gc.freeze()
 

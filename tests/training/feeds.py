@@ -1,4 +1,4 @@
-"""Small input pipelines, as a user would write them: right ones, and one for each fault."""
+"""Small input pipelines, as a user would write them: some that work, and one for each fault."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf.training.inputs import Alone, InputSpec
+from pytest_tfperf import InputSpec, PipelineOnly
 
 
 def sliced(spec: InputSpec) -> tf.data.Dataset:
-    """One batch for all replicas together, dealt out in slices: n replicas see what one sees with n times the batch."""
+    """One batch for all replicas together, in slices: n replicas see what one sees with n times the batch."""
     rng = np.random.default_rng(spec.seed)
     together = spec.batch_size * spec.replicas
     images = rng.normal(size=(together, *spec.image_shape)).astype(np.float32)
@@ -22,17 +22,17 @@ def sliced(spec: InputSpec) -> tf.data.Dataset:
 
 
 SHARE = (0, 1)
-"""Which replica of how many `share` gives the batches of."""
+"""The replica whose batches `share` gives, and the number of replicas."""
 
 
 def share(spec: InputSpec) -> tf.data.Dataset:
-    """Of `sliced` for several replicas, the batches that fall to one of them."""
+    """The batches of `sliced` that one of several replicas gets."""
     replica, replicas = SHARE
     return sliced(replace(spec, replicas=replicas)).skip(replica).take(1).repeat()
 
 
 def numbered(spec: InputSpec) -> tf.data.Dataset:
-    """The n-th batch is all n: how far the images are tells how many batches were taken."""
+    """The n-th batch is all n, so that a batch tells how many were taken before."""
     images = tf.data.Dataset.counter(1).map(
         lambda n: tf.fill((spec.batch_size, *spec.image_shape), tf.cast(n, tf.float32))
     )
@@ -61,8 +61,12 @@ def generated(spec: InputSpec) -> tf.data.Dataset:
     return tf.data.Dataset.from_generator(batches, output_signature=spec.signature)
 
 
-def generated_alone(spec: InputSpec) -> Alone:
-    return Alone(generated(spec))
+def generated_only(spec: InputSpec) -> PipelineOnly:
+    return PipelineOnly(generated(spec))
+
+
+def sliced_only(spec: InputSpec) -> PipelineOnly:
+    return PipelineOnly(sliced(spec))
 
 
 def images_alone(spec: InputSpec) -> tf.data.Dataset:

@@ -1,4 +1,4 @@
-"""Small models, as a user would write them: right ones, and one for each fault."""
+"""Small models, as a user would write them: some that work, and one for each fault."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 from keras import layers
 
-from pytest_tfperf.training.layers import FusedBatchNormalization
+from pytest_tfperf import FusedBatchNormalization
 
 SHAPE = (8, 8, 3)
 CLASSES = 4
@@ -95,7 +95,7 @@ def failing() -> keras.Model:
     return _model(_Failing())
 
 
-class _Idle(layers.Layer):
+class _Unused(layers.Layer):
     """Has a weight, and does nothing with it."""
 
     def build(self, _: Any) -> None:
@@ -105,8 +105,8 @@ class _Idle(layers.Layer):
         return inputs
 
 
-def with_an_idle_weight() -> keras.Model:
-    return _model(_Idle())
+def with_an_unused_weight() -> keras.Model:
+    return _model(_Unused())
 
 
 number = 7

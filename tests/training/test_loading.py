@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
-from building import build
+import tensorflow as tf
+from building import build, workload_of
 
 from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.training.inputs import PipelineOnly
+from pytest_tfperf.training.loading import loop_for
 
 
 @pytest.mark.parametrize("pipeline", ["feeds:sliced", "feeds:learnable", "feeds:of_unknown_shape"])
@@ -26,7 +29,7 @@ def test_a_users_pipeline_feeds_a_users_model(cpus: list[str], pipeline: str, re
         ("nets:not_a_model", "returned str; it must return a keras.Model"),
         ("nets:unbuilt", "isn't built: give it a keras.Input"),
         ("nets:feature_map", r"maps \(None, 8, 8, 3\) to \(None, 6, 6, 6\)"),
-        ("nets:any_size", "all but the batch known"),
+        ("nets:any_size", "only the batch may be of unknown size"),
     ],
 )
 def test_a_model_that_cannot_be_used_says_why(cpus: list[str], model: str, message: str) -> None:
@@ -50,14 +53,26 @@ def test_a_pipeline_that_cannot_be_used_says_why(cpus: list[str], pipeline: str,
         build(cpus[:1], input_pipeline=pipeline)
 
 
-@pytest.mark.parametrize("pipeline", ["feeds:generated", "feeds:generated_alone"])
+def test_a_pipeline_without_training_gives_images_and_no_loss(cpus: list[str]) -> None:
+    loop, _ = build(cpus[:2], input_pipeline="feeds:sliced_only")
+    assert (loop.run(2), loop.images_per_step) == (None, 8)
+
+
+def test_a_users_pipeline_without_training_takes_no_optimizer(cpus: list[str]) -> None:
+    alone = PipelineOnly((tf.zeros((1, 1, 1, 1)), tf.zeros(1, tf.int32)))
+    workload = workload_of(input_pipeline="mine:alone", optimizer="momentum")
+    with pytest.raises(WorkloadError, match="measured without training: leave out optimizer"):
+        loop_for(workload, tf.distribute.OneDeviceStrategy(cpus[0]), None, alone)
+
+
+@pytest.mark.parametrize("pipeline", ["feeds:generated", "feeds:generated_only"])
 def test_a_dataset_that_ends_in_mid_run_says_so(cpus: list[str], pipeline: str) -> None:
     loop, _ = build(cpus[:1], input_pipeline=pipeline)
     with pytest.raises(WorkloadError, match=rf"'{pipeline}': its dataset ended.*add .repeat\(\)"):
         loop.run(4)
 
 
-def test_a_weight_without_influence_is_named(cpus: list[str]) -> None:
-    loop, _ = build(cpus[:1], model="nets:with_an_idle_weight")
+def test_a_weight_that_the_logits_do_not_depend_on_is_named(cpus: list[str]) -> None:
+    loop, _ = build(cpus[:1], model="nets:with_an_unused_weight")
     with pytest.raises(WorkloadError, match=r"do not depend on these.*unused.*make them trainable=False"):
         loop.run(1)

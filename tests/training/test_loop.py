@@ -1,14 +1,20 @@
-"""A window is its steps, in one call; what can't be trained says so."""
+"""A window of our loop: its steps in one call, the loss and the update by the formulas, dropout only in training."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import pytest
-from building import assert_same, build, weights
+import tensorflow as tf
+from building import assert_same, build, first_batch, weights, whole_gradient
 
 from pytest_tfperf.core.workload import Precision
 from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.training.optimizer import LEARNING_RATE, cross_entropy, weight_penalty
+
+LEARNABLE = {"input_pipeline": "feeds:learnable"}
 
 
 @pytest.mark.parametrize("pipeline", ["device", "host", "python"])
@@ -22,10 +28,17 @@ def test_a_window_of_three_steps_is_three_windows_of_one(cpus: list[str], pipeli
 
 
 def test_windows_of_any_length_share_one_trace(cpus: list[str]) -> None:
-    loop, _ = build(cpus[:1])
-    for steps in (1, 5, 2):
-        loop.run(steps)
-    assert loop._window.experimental_get_tracing_count() == 1
+    loop, model = build(cpus[:1], model="nets:counting_traces")
+    loop.run(1)
+    traces = model.layers[0].traces
+    loop.run(5)
+    loop.run(2)
+    assert model.layers[0].traces == traces
+
+
+def test_a_window_of_no_steps_is_refused(cpus: list[str]) -> None:
+    with pytest.raises(WorkloadError, match="at least 1 step"):
+        build(cpus[:1])[0].run(0)
 
 
 def test_the_seed_sets_the_weights_and_the_images(cpus: list[str]) -> None:
@@ -49,14 +62,102 @@ def test_forward_only_leaves_the_weights_alone(cpus: list[str]) -> None:
 
 
 @pytest.mark.parametrize("precision", Precision)
-@pytest.mark.parametrize("model", ["resnet20", "nets:dropping"])
-def test_forward_only_and_training_work_in_every_precision(cpus: list[str], model: str, precision: Precision) -> None:
-    only, _ = build(cpus[:1], model=model, precision=precision, forward_only=True)
-    training, _ = build(cpus[:1], model=model, precision=precision)
-    assert math.isfinite(only.run(1))
-    assert math.isfinite(training.run(2))
+@pytest.mark.parametrize("forward_only", [False, True])
+def test_training_and_forward_only_work_in_every_precision(
+    cpus: list[str], precision: Precision, forward_only: bool
+) -> None:
+    loop, _ = build(cpus[:1], model="nets:dropping", precision=precision, forward_only=forward_only)
+    assert math.isfinite(loop.run(2))
 
 
-def test_a_window_of_no_steps_is_refused(cpus: list[str]) -> None:
-    with pytest.raises(WorkloadError, match="at least 1 step"):
-        build(cpus[:1])[0].run(0)
+def cross_entropy_by_hand(logits: np.ndarray, labels: np.ndarray) -> float:
+    exponents = np.exp(logits - logits.max(axis=1, keepdims=True))
+    chosen = (exponents / exponents.sum(axis=1, keepdims=True))[np.arange(len(labels)), labels]
+    return float(-np.log(chosen).mean())
+
+
+def test_cross_entropy_is_the_mean_over_the_batch(cpus: list[str]) -> None:
+    logits, labels = np.random.default_rng(1).normal(0, 3, (5, 7)).astype(np.float32), np.array([0, 6, 3, 3, 1])
+    found = float(cross_entropy(tf.constant(logits), tf.constant(labels)))
+    assert found == pytest.approx(cross_entropy_by_hand(logits, labels), 1e-6)
+
+
+def test_the_penalty_is_half_the_square_of_every_weight(cpus: list[str]) -> None:
+    variables = [tf.Variable([[1.0, 2.0]]), tf.Variable([3.0])]
+    assert float(weight_penalty(variables)) == pytest.approx(4e-5 * 0.5 * (1 + 4 + 9))
+
+
+def test_the_loss_is_cross_entropy_and_penalty_and_a_step_goes_down_its_gradient(cpus: list[str]) -> None:
+    loop, model = build(cpus[:1], **LEARNABLE)
+    images, labels = first_batch(cpus[:1], model, **LEARNABLE)
+    squares = sum(float((w**2).sum()) for w in weights(model))
+    loss = cross_entropy_by_hand(model(images).numpy(), labels.numpy()) + 4e-5 * 0.5 * squares
+    after = [
+        v.value.numpy() - LEARNING_RATE * gradient
+        for v, gradient in zip(model.trainable_variables, whole_gradient(model, images, labels), strict=True)
+    ]
+    assert loop.run(1) == pytest.approx(loss, rel=1e-5)
+    assert_same([v.value.numpy() for v in model.trainable_variables], after, rtol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["float32", "mixed_float16"])
+def test_momentum_keeps_nine_tenths_of_its_velocity(cpus: list[str], precision: str) -> None:
+    choices = {**LEARNABLE, "optimizer": "momentum", "precision": precision}
+    loop, model = build(cpus[:1], **choices)
+    twin = build(cpus[:1], **choices)[1]
+    batch, variables = first_batch(cpus[:1], twin, **choices), [v.value for v in twin.trainable_variables]
+    velocities: list[Any] = [0.0] * len(variables)
+    for _ in range(3):
+        gradients = whole_gradient(twin, *batch)
+        velocities = [0.9 * v + g for v, g in zip(velocities, gradients, strict=True)]
+        for variable, velocity, gradient in zip(variables, velocities, gradients, strict=True):
+            variable.assign_sub(LEARNING_RATE * (gradient + 0.9 * velocity))  # Nesterov looks one step ahead
+    loop.run(3)
+    trained = [v.value.numpy() for v in model.trainable_variables]
+    assert_same(trained, [v.numpy() for v in variables], rtol=1e-4 if precision == "float32" else 1e-2)
+
+
+def test_the_loss_falls_on_learnable_data(cpus: list[str]) -> None:
+    loop, _ = build(cpus[:1], model="nets:normalised", batch_size=16, **LEARNABLE)
+    first = loop.run(1)
+    assert loop.run(60) < 0.5 * first
+
+
+def test_moving_statistics_follow_the_batches(cpus: list[str]) -> None:
+    loop, model = build(cpus[:1], model="nets:normalised", **LEARNABLE)
+    convolution, normalisation = model.layers[:2]
+    seen = convolution(first_batch(cpus[:1], model, **LEARNABLE)[0]).numpy().reshape(-1, 6)
+    loop.run(1)
+    assert_same(
+        [normalisation.moving_mean.numpy(), normalisation.moving_variance.numpy()],
+        [0.1 * seen.mean(axis=0), 0.9 + 0.1 * seen.var(axis=0, ddof=1)],
+    )
+
+
+def generator_states(model: Any) -> list[Any]:
+    return [v.numpy().tolist() for v in model.non_trainable_variables]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "update", "xla"),
+    [
+        (1, "replicated", False),
+        (1, "replicated", True),
+        (2, "replicated", False),
+        (2, "replicated", True),
+        (2, "parameter_server", False),
+    ],
+)
+def test_dropout_draws_anew_in_each_step_of_training(cpus: list[str], replicas: int, update: str, xla: bool) -> None:
+    loop, model = build(cpus[:replicas], model="nets:dropping", variable_update=update, xla=xla)
+    before = generator_states(model)
+    assert all(math.isfinite(loop.run(1)) for _ in range(2))
+    assert generator_states(model) != before
+
+
+def test_a_forward_pass_drops_nothing(cpus: list[str]) -> None:
+    loop, model = build(cpus[:1], model="nets:dropping", forward_only=True)
+    before = generator_states(model)
+    images, labels = first_batch(cpus[:1], model)
+    assert loop.run(2) == pytest.approx(float(cross_entropy(model(images, training=False), labels)), rel=1e-6)
+    assert generator_states(model) == before

@@ -1,4 +1,4 @@
-"""Pythons that are played: scripts that a launcher takes for its interpreter, and that import no TensorFlow."""
+"""Fake Pythons: scripts that a launcher runs as its interpreter, and that import no TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from pytest_tfperf.workers.wire import Address, connect
 def call():
     return connect(Address.parse(os.environ["TFPERF_ADDRESS"]))
 
+READY = {{"ready": {{"images_per_step": 2, "compile_seconds": 1.5, "fetches": True, "environment": {{"tf": "2.21"}}}}}}
+
 """
 
 _SERVER = """
@@ -32,14 +34,14 @@ server.main()
 """
 
 
-def played(folder: Path, script: str) -> str:
-    """One that runs this script, whatever it is asked to run; `call()` is its channel to the driver."""
+def fake_python(folder: Path, script: str) -> str:
+    """Runs this script whatever it is asked to run; `call()` is its channel to the driver."""
     path = folder.absolute() / "python"
     path.write_text(_BEGIN + textwrap.dedent(script))
     path.chmod(0o755)
     return str(path)
 
 
-def serving(folder: Path, script: str) -> str:
-    """One that runs the true fork server; the script defines `work(channel, job)`, what its workers do."""
-    return played(folder, textwrap.dedent(script) + _SERVER)
+def fake_server(folder: Path, script: str) -> str:
+    """Runs the true fork server; the script defines `work(channel, message)`, what its workers do."""
+    return fake_python(folder, textwrap.dedent(script) + _SERVER)

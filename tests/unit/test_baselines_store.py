@@ -1,23 +1,24 @@
+"""The store of baselines: which rows count, what an update writes, and who may write."""
+
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE_SECONDS, running
+from patience import running
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.stores.baselines import BaselineStore, published_folder
 
 HEADER = (
-    "workload,topology,reference,lower,upper,unit,runs,spread,prefix,provenance,source,date,gpu,gpu_fp32_tflops,"
-    "canaries,environment,note"
+    "workload,topology,reference,lower,upper,unit,runs,between_runs,provenance,source,date,gpu,gpu_fp32_tflops,lock,"
+    "commit,environment,note"
 )
 ROW = (
-    'resnet50-b64-replicated-device,1x8,1612,-0.05,0.05,images/s,1,,,published,"a.md, row 1",2017,Tesla P100,10.6,,'
+    'resnet50-b64-replicated-device,1x8,1612,-0.05,0.05,images/s,1,,published,"a.md, row 1",2017,Tesla P100,10.6,,,'
     "tensorflow=1.3.0,"
 )
 KEY = Key("resnet50-b64-replicated-device", "1x8")
@@ -41,9 +42,9 @@ def test_an_unknown_machine_has_no_baselines(tmp_path: Path) -> None:
     assert store(tmp_path / "not-there").load("box") == {}
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../box", "-x", ".hidden", "a b", "a\nb", "x" * 201, "a\0b"])
+@pytest.mark.parametrize("name", ["", "../box", "a\0b"])
 def test_a_name_that_can_not_be_a_file_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(BaselineError, match="can't be a machine's name"):
+    with pytest.raises(BaselineError, match="cannot be a machine's name"):
         store(tmp_path).load(name)
 
 
@@ -54,17 +55,12 @@ def test_an_update_touches_only_its_rows(tmp_path: Path) -> None:
     assert {key: found.reference for key, found in store(tmp_path).load("box").items()} == {KEY: 1700, other: 800}
 
 
-def test_an_update_says_old_and_new(tmp_path: Path) -> None:
-    store(tmp_path).update("box", {KEY: row(1612)})
-    (change,) = store(tmp_path).update("box", {KEY: row(1700)})
-    assert (change.old, change.new) == (row(1612), row(1700))
-
-
-def test_the_old_row_of_an_update_may_be_a_published_one(tmp_path: Path) -> None:
+def test_an_update_returns_old_and_new_where_the_old_row_may_be_a_published_one(tmp_path: Path) -> None:
     store(tmp_path / "shipped").update("box", {KEY: row(provenance=Provenance.PUBLISHED)})
-    (change,) = store(tmp_path / "mine", tmp_path / "shipped").update("box", {KEY: row(1700)})
-    assert change.old is not None
-    assert change.old.reference == 1612
+    mine = store(tmp_path / "mine", tmp_path / "shipped")
+    (first,), (second,) = (mine.update("box", {KEY: row(reference)}) for reference in (1700, 1800))
+    assert [change.old and change.old.reference for change in (first, second)] == [1612, 1700]
+    assert (first.new, second.new) == (row(1700), row(1800))
 
 
 def test_a_reader_sees_what_another_session_wrote(tmp_path: Path) -> None:
@@ -121,24 +117,21 @@ def test_a_measured_row_of_the_shipped_folder_is_nobody_elses_baseline(tmp_path:
     assert store(tmp_path / "mine", tmp_path / "shipped").load("box") == {}
 
 
-def test_published_rows_with_a_key_are_found_on_every_machine(tmp_path: Path) -> None:
+def test_published_rows_are_found_on_every_machine_and_hidden_by_no_measured_one(tmp_path: Path) -> None:
     for machine, reference in (("p100", 1612), ("k80", 400)):
         published = row(reference, machine=machine, provenance=Provenance.PUBLISHED)
         store(tmp_path / "shipped").update(machine, {KEY: published})
-    found = store(tmp_path / "mine", tmp_path / "shipped").published_like(KEY)
-    assert [(baseline.machine, baseline.reference) for baseline in found] == [("k80", 400), ("p100", 1612)]
+    mine = store(tmp_path / "mine", tmp_path / "shipped")
+    mine.update("k80", {KEY: row(1700, machine="k80")})
+    assert [(found.machine, found.reference) for found in mine.published_like(KEY)] == [("k80", 400), ("p100", 1612)]
+    assert mine.published_like(Key(KEY.workload, "1x4")) == []
 
 
-def test_a_measured_row_does_not_hide_the_documents_figure(tmp_path: Path) -> None:
-    store(tmp_path / "shipped").update("box", {KEY: row(provenance=Provenance.PUBLISHED)})
-    store(tmp_path / "mine").update("box", {KEY: row(1700)})
-    (found,) = store(tmp_path / "mine", tmp_path / "shipped").published_like(KEY)
-    assert found.reference == 1612
-
-
-def test_files_that_can_not_be_read_are_told_but_for_those_that_are_asked_for(tmp_path: Path) -> None:
-    for machine in ("mine", "yours", "theirs"):
-        (tmp_path / f"{machine}.csv").write_text("" if machine != "theirs" else f"{HEADER}\n")
+def test_another_machines_broken_file_is_ignored_and_reported(tmp_path: Path) -> None:
+    store(tmp_path).update("box", {KEY: row(provenance=Provenance.PUBLISHED)})
+    for machine in ("mine", "yours"):
+        (tmp_path / f"{machine}.csv").write_text("")
+    assert [found.machine for found in store(tmp_path).published()] == ["box"]
     (fault,) = store(tmp_path).unreadable("mine")
     assert fault.startswith(f"{tmp_path / 'yours.csv'}, line 1: the file is empty")
 
@@ -150,30 +143,11 @@ def test_machines_are_those_with_a_file_in_either_folder(tmp_path: Path) -> None
     assert store(tmp_path / "mine", tmp_path / "shipped").machines() == ["gpus-9", "gpus-10"]
 
 
-def test_publishing_again_drops_published_rows_and_keeps_measured_ones(tmp_path: Path) -> None:
-    keys = [Key("resnet50-b64-replicated-device", f"1x{n}") for n in (1, 2, 4)]
-    store(tmp_path).update(
-        "box",
-        {
-            keys[0]: row(1, keys[0]),
-            keys[1]: row(2, keys[1], provenance=Provenance.PUBLISHED),
-        },
-    )
-    published = {key: row(9, key, provenance=Provenance.PUBLISHED) for key in (keys[0], keys[2])}
-    store(tmp_path).publish("box", published)
-    assert {key: found.reference for key, found in store(tmp_path).load("box").items()} == {keys[0]: 1, keys[2]: 9}
-
-
 def test_the_checkouts_own_baselines_are_the_published_ones() -> None:
     assert published_folder() == Path(__file__).parents[2] / "baselines"
 
 
 # Unwritable folders and two sessions
-
-
-def test_a_folder_that_can_be_made_is_writable_and_left_empty(tmp_path: Path) -> None:
-    store(tmp_path / "a" / "b").check_writable()
-    assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
 def _unwritable(tmp_path: Path, kind: str) -> Path:
@@ -183,22 +157,18 @@ def _unwritable(tmp_path: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["file", "below-a-file", "no-new-files"])
-def test_an_unwritable_folder_is_found_before_the_run(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(BaselineError, match=r"can't be written: .*name another folder"):
-        store(_unwritable(tmp_path, kind)).check_writable()
+def test_an_unwritable_folder_is_found_before_anything_is_measured(tmp_path: Path, kind: str) -> None:
+    with (
+        pytest.raises(BaselineError, match=r"can't be written: .*name another folder"),
+        store(_unwritable(tmp_path, kind)).lock(),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("kind", ["file", "below-a-file", "no-new-files"])
 def test_an_update_in_an_unwritable_folder_is_a_clear_error(tmp_path: Path, kind: str) -> None:
     with pytest.raises(BaselineError, match=r"can't be (written|read): "):
         store(_unwritable(tmp_path, kind)).update("box", {KEY: row()})
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_without_write_permission_is_found_before_the_run(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(BaselineError, match="Permission denied"):
-        store(tmp_path).check_writable()
 
 
 def test_a_machines_file_that_is_a_folder_is_a_clear_error(tmp_path: Path) -> None:
@@ -208,17 +178,16 @@ def test_a_machines_file_that_is_a_folder_is_a_clear_error(tmp_path: Path) -> No
 
 
 def test_a_second_session_is_refused_and_told_who_holds_the_lock(tmp_path: Path) -> None:
-    with (
-        store(tmp_path).lock(),
-        pytest.raises(BaselineError, match=rf"pid {os.getpid()} on {os.uname().nodename} since \d{{4}}-"),
-        store(tmp_path).lock(),
-    ):
-        pass
-
-
-def test_a_second_session_can_not_update_meanwhile(tmp_path: Path) -> None:
-    with store(tmp_path).lock(), pytest.raises(BaselineError, match="another session"):
+    refused = pytest.raises(BaselineError, match=rf"pid {os.getpid()} on {os.uname().nodename} since \d{{4}}-")
+    with store(tmp_path).lock(), refused:
         store(tmp_path).update("box", {KEY: row()})
+
+
+def test_a_lock_that_is_not_signed_yet_is_refused_all_the_same(tmp_path: Path) -> None:
+    with store(tmp_path).lock():
+        (tmp_path / ".lock").write_text("")  # taken a moment ago, and not yet signed
+        with pytest.raises(BaselineError, match="it has just begun"), store(tmp_path).lock():
+            pass
 
 
 def test_a_session_updates_under_its_own_lock(tmp_path: Path) -> None:
@@ -228,17 +197,10 @@ def test_a_session_updates_under_its_own_lock(tmp_path: Path) -> None:
     assert mine.load("box") == {KEY: row()}
 
 
-def test_the_lock_leaves_nothing_behind(tmp_path: Path) -> None:
-    with store(tmp_path).lock():
+def test_the_lock_makes_the_folder_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    with store(tmp_path / "a" / "b").lock():
         pass
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_unsigned_lock_is_refused_all_the_same(tmp_path: Path) -> None:
-    with store(tmp_path).lock():
-        (tmp_path / ".lock").write_text("?")
-        with pytest.raises(BaselineError, match="has not said who it is"), store(tmp_path).lock():
-            pass
+    assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
 def test_the_lock_of_a_killed_session_is_free(tmp_path: Path) -> None:
@@ -252,13 +214,3 @@ def test_the_lock_of_a_killed_session_is_free(tmp_path: Path) -> None:
         assert holder.stdout.readline() == "held\n"
     with store(tmp_path).lock():
         pass
-
-
-def test_the_store_can_be_imported_without_any_heavy_package() -> None:
-    code = (
-        "import sys, pytest_tfperf.stores.baselines; print(sorted({'numpy', 'pandas', 'tensorflow'} & {*sys.modules}))"
-    )
-    shown = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
-    )
-    assert shown.stdout == "[]\n"

@@ -1,8 +1,11 @@
+"""The signed connection between driver and workers: what arrives, what is refused, and who is let in."""
+
 from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +17,7 @@ from patience import PATIENCE_SECONDS
 from pytest_tfperf.workers.wire import Address, Channel, ConnectionLost, Listener, Silence, connect
 
 SOON = 0.01
+HTTP = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n...."
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -38,19 +42,15 @@ class Raw:
         self.socket = socket.create_connection((listener.address.host, listener.address.port))
         self.driver = listener.accept(PATIENCE_SECONDS)
 
-    def frames(self, *messages: dict[str, Any], key: str | None = None, ours: bytes = b"worker") -> list[bytes]:
+    def frames(self, *messages: Any, ours: bytes = b"worker") -> list[bytes]:
         with socket.create_server(("127.0.0.1", 0)) as server:
-            sender = Channel(
-                socket.create_connection(server.getsockname()), key or self._key, ours=ours, theirs=b"driver"
-            )
+            sender = Channel(socket.create_connection(server.getsockname()), self._key, ours=ours, theirs=b"driver")
             reader, _ = server.accept()
-        sent = []
         with reader:
             for message in messages:
                 sender.send(message)
-                sent.append(_frame(reader))
-        sender.close()
-        return sent
+            sender.close()
+            return [_frame(reader) for _ in messages]
 
     def close(self) -> None:
         self.socket.close()
@@ -79,104 +79,25 @@ def ends(listener: Listener) -> Iterator[tuple[Channel, Channel]]:
     driver.close()
 
 
-@given(message=messages)
-def test_a_message_arrives_as_it_was_sent(ends: tuple[Channel, Channel], message: dict[str, Any]) -> None:
-    driver, worker = ends
-    worker.send(message)
-    assert driver.receive(PATIENCE_SECONDS) == message
+# What arrives
 
 
 @given(sent=st.lists(messages, max_size=5))
-def test_messages_arrive_in_their_order(ends: tuple[Channel, Channel], sent: list[dict[str, Any]]) -> None:
-    driver, worker = ends
-    for message in sent:
-        driver.send(message)
-    assert [worker.receive(PATIENCE_SECONDS) for _ in sent] == sent
+def test_messages_arrive_as_they_were_sent_and_in_order(ends: tuple[Channel, Channel], sent: list[Any]) -> None:
+    for one, other in (ends, ends[::-1]):
+        for message in sent:
+            one.send(message)
+        assert [other.receive(PATIENCE_SECONDS) for _ in sent] == sent
 
 
-def test_a_loss_that_is_no_number_arrives(ends: tuple[Channel, Channel]) -> None:
+def test_a_nan_arrives(ends: tuple[Channel, Channel]) -> None:
     driver, worker = ends
     worker.send({"loss": float("nan")})
     assert str(driver.receive(PATIENCE_SECONDS)["loss"]) == "nan"
 
 
-def test_a_wrong_key_is_refused(listener: Listener) -> None:
-    stranger = connect(replace(listener.address, key="00" * 32))
-    driver = listener.accept(PATIENCE_SECONDS)
-    stranger.send({"a": 1})
-    with pytest.raises(ConnectionLost, match="not signed with this session's key"):
-        driver.receive(PATIENCE_SECONDS)
-    stranger.close()
-    driver.close()
-
-
-def test_a_true_frame_is_accepted(raw: Raw) -> None:
-    raw.socket.sendall(raw.frames({"a": 1})[0])
-    assert raw.driver.receive(PATIENCE_SECONDS) == {"a": 1}
-
-
-def test_a_replayed_frame_is_refused(raw: Raw) -> None:
-    (frame,) = raw.frames({"a": 1})
-    raw.socket.sendall(frame * 2)
-    raw.driver.receive(PATIENCE_SECONDS)
-    with pytest.raises(ConnectionLost, match="not signed"):
-        raw.driver.receive(PATIENCE_SECONDS)
-
-
-def test_a_frame_out_of_its_order_is_refused(raw: Raw) -> None:
-    raw.socket.sendall(raw.frames({"a": 1}, {"a": 2})[1])
-    with pytest.raises(ConnectionLost, match="not signed"):
-        raw.driver.receive(PATIENCE_SECONDS)
-
-
-def test_our_own_frame_sent_back_is_refused(raw: Raw) -> None:
-    raw.socket.sendall(raw.frames({"a": 1}, ours=b"driver")[0])
-    with pytest.raises(ConnectionLost, match="not signed"):
-        raw.driver.receive(PATIENCE_SECONDS)
-
-
-@pytest.mark.parametrize("place", [4, 35, 36, -1])
-def test_a_frame_with_a_changed_byte_is_refused(raw: Raw, place: int) -> None:
-    frame = bytearray(raw.frames({"a": 1})[0])
-    frame[place] ^= 1
-    raw.socket.sendall(frame)
-    with pytest.raises(ConnectionLost, match="not signed"):
-        raw.driver.receive(PATIENCE_SECONDS)
-
-
-def test_a_shortened_frame_is_refused(raw: Raw) -> None:
-    frame = raw.frames({"a": 1})[0]
-    raw.socket.sendall(struct.pack(">I", len(frame) - 36 - 1) + frame[4:])
-    with pytest.raises(ConnectionLost, match="not signed"):
-        raw.driver.receive(PATIENCE_SECONDS)
-
-
-def test_a_frame_that_breaks_off_is_a_lost_connection(raw: Raw) -> None:
-    raw.socket.sendall(raw.frames({"a": 1})[0][:-1])
-    raw.socket.close()
-    with pytest.raises(ConnectionLost, match="closed the connection"):
-        raw.driver.receive(PATIENCE_SECONDS)
-
-
-def test_an_absurd_length_is_refused_before_it_is_waited_for(raw: Raw) -> None:
-    raw.socket.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n....")
-    with pytest.raises(ConnectionLost, match="is not one of ours"):
-        raw.driver.receive(PATIENCE_SECONDS)
-
-
-def test_a_signed_list_is_no_message(raw: Raw) -> None:
-    raw.socket.sendall(raw.frames([1, 2])[0])  # type: ignore[arg-type]
-    with pytest.raises(ConnectionLost, match="not a message"):
-        raw.driver.receive(PATIENCE_SECONDS)
-
-
-def test_silence_is_told_from_a_lost_connection(raw: Raw) -> None:
-    with pytest.raises(Silence, match=r"nothing within 0\.01 s"):
-        raw.driver.receive(SOON)
-
-
 @pytest.mark.parametrize("cut", [1, 4, 20, 36, 40])
-def test_a_part_of_a_frame_is_kept_over_silence(raw: Raw, cut: int) -> None:
+def test_a_part_of_a_frame_is_kept_until_the_rest_comes(raw: Raw, cut: int) -> None:
     frame = raw.frames({"a": 1})[0]
     raw.socket.sendall(frame[:cut])
     with pytest.raises(Silence):
@@ -186,23 +107,68 @@ def test_a_part_of_a_frame_is_kept_over_silence(raw: Raw, cut: int) -> None:
 
 
 def test_frames_that_arrive_together_are_kept_apart(raw: Raw) -> None:
-    raw.socket.sendall(b"".join(raw.frames({"a": 1}, {"a": 2})))
-    assert [raw.driver.receive(PATIENCE_SECONDS), raw.driver.receive(PATIENCE_SECONDS)] == [{"a": 1}, {"a": 2}]
+    raw.socket.sendall(b"".join(raw.frames({"a": 1}, {"a": "x" * 60_000})))
+    assert [raw.driver.receive(PATIENCE_SECONDS), raw.driver.receive(PATIENCE_SECONDS)] == [
+        {"a": 1},
+        {"a": "x" * 60_000},
+    ]
 
 
-def test_a_message_larger_than_any_buffer_arrives(raw: Raw) -> None:
-    (frame,) = raw.frames({"log": "x" * 60_000})
-    raw.socket.sendall(frame)
-    assert len(raw.driver.receive(PATIENCE_SECONDS)["log"]) == 60_000
+# What is refused
 
 
-def test_a_closed_end_is_a_lost_connection(listener: Listener) -> None:
-    worker = connect(listener.address)
-    driver = listener.accept(PATIENCE_SECONDS)
-    worker.close()
-    with pytest.raises(ConnectionLost):
-        driver.receive(PATIENCE_SECONDS)
-    driver.close()
+def changed(frame: bytes, place: int) -> bytes:
+    """The frame with one bit of this byte changed."""
+    text = bytearray(frame)
+    text[place] ^= 1
+    return bytes(text)
+
+
+def shortened(frame: bytes) -> bytes:
+    return struct.pack(">I", len(frame) - 36 - 1) + frame[4:]
+
+
+FORGED: dict[str, tuple[Callable[[Raw], bytes], str]] = {
+    "its length changed": (lambda raw: shortened(raw.frames({"a": 1})[0]), "not signed"),
+    "its signature changed": (lambda raw: changed(raw.frames({"a": 1})[0], 4), "not signed"),
+    "its end of the signature changed": (lambda raw: changed(raw.frames({"a": 1})[0], 35), "not signed"),
+    "its text changed": (lambda raw: changed(raw.frames({"a": 1})[0], -1), "not signed"),
+    "out of order": (lambda raw: raw.frames({"a": 1}, {"a": 2})[1], "not signed"),
+    "the driver's own, sent back": (lambda raw: raw.frames({"a": 1}, ours=b"driver")[0], "not signed"),
+    "a list": (lambda raw: raw.frames([1, 2])[0], "not a message"),
+    "of an absurd length": (lambda raw: HTTP, "is not one of ours"),
+}
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_a_frame_that_the_worker_did_not_send_so_is_refused(raw: Raw, forged: str) -> None:
+    make, message = FORGED[forged]
+    raw.socket.sendall(make(raw))
+    with pytest.raises(ConnectionLost, match=message):
+        raw.driver.receive(PATIENCE_SECONDS)
+
+
+def test_a_frame_that_comes_twice_is_refused(raw: Raw) -> None:
+    raw.socket.sendall(raw.frames({"a": 1})[0] * 2)
+    raw.driver.receive(PATIENCE_SECONDS)
+    with pytest.raises(ConnectionLost, match="not signed"):
+        raw.driver.receive(PATIENCE_SECONDS)
+
+
+# Silence, and lost connections
+
+
+def test_silence_is_no_lost_connection(raw: Raw) -> None:
+    with pytest.raises(Silence):
+        raw.driver.receive(SOON)
+
+
+@pytest.mark.parametrize("sent", [0, 20, -1])
+def test_a_closed_end_is_a_lost_connection(raw: Raw, sent: int) -> None:
+    raw.socket.sendall(raw.frames({"a": 1})[0][:sent])
+    raw.socket.close()
+    with pytest.raises(ConnectionLost, match="closed the connection"):
+        raw.driver.receive(PATIENCE_SECONDS)
 
 
 def test_sending_on_a_closed_channel_is_a_lost_connection(raw: Raw) -> None:
@@ -211,14 +177,7 @@ def test_sending_on_a_closed_channel_is_a_lost_connection(raw: Raw) -> None:
         raw.driver.send({})
 
 
-def test_nobody_calls_in_silence() -> None:
-    listener = Listener()
-    with pytest.raises(Silence, match=r"nobody called within 0\.01 s"):
-        listener.accept(SOON)
-    listener.close()
-
-
-def test_nobody_listens_at_a_closed_address() -> None:
+def test_calling_a_closed_address_is_a_lost_connection() -> None:
     listener = Listener()
     address = listener.address
     listener.close()
@@ -226,17 +185,58 @@ def test_nobody_listens_at_a_closed_address() -> None:
         connect(address)
 
 
-def test_only_this_machine_can_call() -> None:
-    listener = Listener()
+# Who is let in
+
+
+def worker(address: Address, number: int) -> Channel:
+    """One that has called and said who it is."""
+    channel = connect(address)
+    channel.send({"hello": "worker", "number": number})
+    return channel
+
+
+def test_the_awaited_worker_is_found_among_others_which_are_closed(listener: Listener) -> None:
+    late, awaited = worker(listener.address, 6), worker(listener.address, 7)
+    channel = listener.wait_for({"hello": "worker", "number": 7}, PATIENCE_SECONDS)
+    channel.send({"a": 1})
+    assert awaited.receive(PATIENCE_SECONDS) == {"a": 1}
+    with pytest.raises(ConnectionLost):
+        late.receive(PATIENCE_SECONDS)
+    for end in (late, awaited, channel):
+        end.close()
+
+
+@pytest.mark.parametrize("sent", [HTTP, b""], ids=["sends noise", "sends nothing"])
+def test_a_caller_without_the_key_is_closed(listener: Listener, sent: bytes) -> None:
+    with socket.create_connection((listener.address.host, listener.address.port)) as stranger:
+        stranger.settimeout(PATIENCE_SECONDS)
+        stranger.sendall(sent)
+        with pytest.raises(Silence):
+            listener.wait_for({"number": 7}, 0.1)
+        with suppress(ConnectionResetError):  # closed before all was read
+            assert stranger.recv(1) == b""
+
+
+def test_a_caller_with_another_key_is_not_let_in(listener: Listener) -> None:
+    stranger = worker(replace(listener.address, key="00" * 32), 7)
+    with pytest.raises(Silence, match=r"no call within 0\.1 s"):
+        listener.wait_for({"number": 7}, 0.1)
+    stranger.close()
+
+
+def test_waiting_ends_when_the_awaited_process_has_ended(listener: Listener) -> None:
+    with pytest.raises(ConnectionLost, match="ended before it called"):
+        listener.wait_for({"number": 7}, PATIENCE_SECONDS, lambda: True)
+
+
+def test_only_this_machine_can_call(listener: Listener) -> None:
     assert listener.address.host == "127.0.0.1"
-    listener.close()
 
 
-def test_each_listener_has_a_key_of_its_own() -> None:
-    one, two = Listener(), Listener()
-    assert one.address.key != two.address.key
-    one.close()
-    two.close()
+def test_each_listener_has_a_key_of_its_own(listener: Listener) -> None:
+    other = Listener()
+    assert other.address.key != listener.address.key
+    other.close()
 
 
 @given(st.builds(Address, st.sampled_from(["127.0.0.1", "node-3", "::1"]), st.integers(0, 65535), st.just("ab" * 32)))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from machines import load
 
-from pytest_tfperf.bench.environment import commit_of, environment
+from pytest_tfperf.bench.environment import environment
 
 H200 = load("h200")
 
@@ -31,7 +30,3 @@ def test_what_is_not_known_is_left_out() -> None:
 
 def test_values_hold_no_blanks() -> None:
     assert environment({}, replace(H200, driver_version="580 open"), 0.0, "")["driver"] == "580_open"
-
-
-def test_outside_of_a_checkout_there_is_no_commit(tmp_path: Path) -> None:
-    assert commit_of(tmp_path) == ""

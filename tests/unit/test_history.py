@@ -1,265 +1,107 @@
+"""The local history: what it keeps, what it answers, and what happens when something goes wrong."""
+
 from __future__ import annotations
 
-import json
 import math
 import signal
 import sqlite3
 import subprocess
 from contextlib import AbstractContextManager, closing
-from dataclasses import replace
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from measurements import WORKLOAD, baseline, comparison, record, throughput
+from measurements import KEY, WORKLOAD, baseline, comparison, measurement, pair, run, throughput, verdict
 from patience import running
 
-from pytest_tfperf import cli
-from pytest_tfperf.core.comparison import SetAside
+from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
+from pytest_tfperf.core.past_session import PastSession
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.judging.common_drift import Night, Shift
-from pytest_tfperf.judging.judge import judge
-from pytest_tfperf.judging.noise import Noise
-from pytest_tfperf.stores.history import SCHEMA, History
+from pytest_tfperf.stores.history import History
 
-# Appends without end (or COUNT times) and says of each record that it is kept.
+# Appends without end (or COUNT times) and prints the number of each measurement that is kept.
 WRITER = f"""
 import itertools, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from measurements import record
+from measurements import measurement
 from pytest_tfperf.stores.history import History
 history = History(Path(sys.argv[1]))
 for i in itertools.islice(itertools.count(), int(sys.argv[3]) if len(sys.argv) > 3 else None):
-    history.append(record(test=f"{{sys.argv[2]}}::{{i}}"))
+    history.append(measurement(test=f"{{sys.argv[2]}}::{{i}}"))
     print(i, flush=True)
 """
 
 
 @pytest.fixture
+def history(tmp_path: Path) -> History:
+    return History(tmp_path / "dir" / "history.sqlite")
+
+
+@pytest.fixture
 def path(tmp_path: Path) -> Path:
+    """The file of `history`."""
     return tmp_path / "dir" / "history.sqlite"
 
 
-def writer(path: Path, name: str, *count: str) -> AbstractContextManager[subprocess.Popen[str]]:
-    return running(WRITER, path, name, *count)
-
-
-def judged(now: float, days_ago: int = 0, **more: Any) -> Measurement:
+def judged(*rates: float, session: str = "monday", **more: Any) -> Measurement:
     """Judged against 1,000 images/s."""
-    noise = Noise(0.001, float("inf"), "")
-    when = datetime.now().astimezone() - timedelta(days=days_ago)
-    verdict = judge(throughput(now), baseline(), Tolerance(), noise)
-    return record(throughput(now), time=when.isoformat(timespec="seconds"), **{"verdict": verdict} | more)
+    return measurement(throughput(*rates or (1000.0,)), **{"verdict": verdict(), "session": session} | more)
 
 
-def drops(path: Path) -> list[list[float]]:
-    return [[pytest.approx(drop, abs=1e-7) for drop in night.drops] for night in History(path).nights(baseline())]
+# What is read back
 
 
-def test_a_record_is_read_back(path: Path) -> None:
-    History(path).append(judged(1500.0, seconds=12.0))
-    (row,) = History(path).frame().to_dict("records")
-    assert row | {"time": ""} == {
-        "time": "",
+def test_a_measurement_is_a_row(history: History) -> None:
+    history.append(judged(1500.0, seconds=12.0))
+    (row,) = history.frame().to_dict("records")
+    assert row == {
+        "session": "monday",
+        "time": "2026-01-02T03:04:05+00:00",
         "test": "perf_tests/test_a.py::test_b[1]",
         "machine": "box",
         "workload": WORKLOAD.id,
         "topology": "1x8",
         "images_per_sec": pytest.approx(1500.0),
-        "outcome": "IMPROVED",
+        "outcome": "PASS",
         "runs": 1,
         "seconds": 12.0,
     }
 
 
-def test_records_are_read_in_their_order(path: Path) -> None:
-    for name in ("b", "a", "c"):
-        History(path).append(record(test=name))
-    assert list(History(path).frame()["test"]) == ["b", "a", "c"]
-
-
-def test_what_was_not_judged_has_no_outcome(path: Path) -> None:
-    History(path).append(record(verdict=None))
-    assert History(path).frame()["outcome"].isna().all()
-
-
-def test_the_whole_record_is_kept(path: Path) -> None:
-    History(path).append(record(environment={"tensorflow": "2.21.0"}))
-    with closing(sqlite3.connect(path)) as database:
-        found = database.execute("select json_extract(record, '$.environment.tensorflow') from records").fetchone()
-    assert found == ("2.21.0",)
-
-
-def test_without_a_file_there_is_no_history_to_show(path: Path) -> None:
-    with pytest.raises(TfperfError, match="no history yet; run the suite first"):
-        History(path).frame()
-
-
-def test_asking_for_nothing_makes_no_file(path: Path) -> None:
-    History(path).seconds_of(["a"])
-    History(path).nights(baseline())
-    assert not path.parent.exists()
-
-
-# Before the first measurement
-
-
-def test_preparing_makes_the_file(path: Path) -> None:
-    History(path).prepare()
-    assert path.is_file()
-
-
-def test_preparing_leaves_what_is_there(path: Path) -> None:
-    History(path).append(record(test="a"))
-    History(path).prepare()
-    assert list(History(path).frame()["test"]) == ["a"]
-
-
-def test_preparing_finds_out_that_the_file_can_not_be_made(path: Path) -> None:
-    path.parent.touch()
-    with refused(path):
-        History(path).prepare()
-
-
-# Records of tests that wait for further runs
-
-
-def test_a_record_that_replaces_an_earlier_one_is_the_only_one(path: Path) -> None:
-    number = History(path).append(record(test="a", seconds=1.0))
-    History(path).append(record(test="b"))
-    History(path).append(record(test="a", seconds=2.0), replaces=number)
-    assert list(History(path).frame()["test"]) == ["b", "a"]
-
-
-def test_what_waits_for_the_other_tests_counts_for_no_night(path: Path) -> None:
-    waits = Verdict(outcome=Outcome.PASS, baseline=baseline(), shift=Shift(waits=True))
-    History(path).append(judged(990.0, days_ago=1, verdict=waits))
-    assert History(path).nights(baseline()) == ()
-    assert list(History(path).frame()["outcome"]) == [None]
-
-
-# How long tests take
-
-
-def test_a_test_takes_as_long_as_one_run_took_last(path: Path) -> None:
-    History(path).append(record(test="a", seconds=999.0))
-    History(path).append(record(throughput(1.0, 1.0, 1.0), test="a", seconds=30.0))
-    assert History(path).seconds_of(["a"]) == {"a": 10.0}
-
-
-def test_a_test_that_was_never_seen_is_left_out(path: Path) -> None:
-    History(path).append(record(test="a", seconds=5.0))
-    assert History(path).seconds_of(["a", "b"]) == {"a": 5.0}
-
-
-def test_a_test_that_was_not_asked_for_is_left_out(path: Path) -> None:
-    History(path).append(record(test="a", seconds=5.0))
-    assert History(path).seconds_of([]) == {}
-
-
-# Earlier nights
-
-
-def credited_night(shift: float) -> Measurement:
-    verdict = judge(throughput(990.0), baseline(), Tolerance(), Noise(0.01, 4, ""), shift=Shift(shift, tests=10))
-    return judged(990.0, days_ago=1, verdict=verdict)
-
-
-def test_earlier_days_are_nights_oldest_first(path: Path) -> None:
-    History(path).append(judged(990.0, days_ago=3))
-    History(path).append(judged(980.0, days_ago=1))
-    assert drops(path) == [[-0.01005034], [-0.02020271]]
-
-
-def test_today_is_no_earlier_night(path: Path) -> None:
-    History(path).append(judged(990.0))
-    assert drops(path) == []
-
-
-def test_a_nights_last_measurement_counts_for_it(path: Path) -> None:
-    History(path).append(judged(990.0, days_ago=1))
-    History(path).append(judged(980.0, days_ago=1))
-    assert drops(path) == [[-0.02020271]]
-
-
-def at(images_per_sec: float, days_ago: int, hour: int) -> Measurement:
-    """Judged at this hour by the clock on the wall."""
-    when = datetime.now().replace(hour=hour, minute=0) - timedelta(days=days_ago)
-    return replace(judged(images_per_sec), time=when.astimezone().isoformat(timespec="seconds"))
-
-
-def test_before_and_after_midnight_is_one_night(path: Path) -> None:
-    History(path).append(at(990.0, days_ago=3, hour=23))
-    History(path).append(at(980.0, days_ago=2, hour=1))
-    assert drops(path) == [[-0.02020271]]
-
-
-def test_before_and_after_noon_are_two_nights(path: Path) -> None:
-    History(path).append(at(990.0, days_ago=3, hour=11))
-    History(path).append(at(980.0, days_ago=3, hour=13))
-    assert drops(path) == [[-0.01005034], [-0.02020271]]
-
-
-def test_every_run_of_a_night_is_kept(path: Path) -> None:
-    History(path).append(judged(1.0, days_ago=1, throughput=throughput(990.0, 980.0)))
-    assert drops(path) == [[-0.01005034, -0.02020271]]
-
-
-def test_what_a_night_was_credited_with_is_taken_out(path: Path) -> None:
-    History(path).append(credited_night(-0.01))
-    assert drops(path) == [[-0.0000503]]
-
-
-@pytest.mark.parametrize("outcome", Outcome)
-def test_only_a_night_in_doubt_is_doubtful(path: Path, outcome: Outcome) -> None:
-    verdict = Verdict(outcome=outcome, baseline=baseline())
-    History(path).append(judged(990.0, days_ago=1, verdict=verdict))
-    assert [night.doubtful for night in History(path).nights(baseline())] == [outcome is Outcome.INCONCLUSIVE]
-
-
-@pytest.mark.parametrize("outcome", Outcome)
-def test_only_a_night_that_passed_is_good(path: Path, outcome: Outcome) -> None:
-    History(path).append(judged(990.0, days_ago=1, verdict=Verdict(outcome=outcome, baseline=baseline())))
-    assert [night.good for night in History(path).nights(baseline())] == [outcome is Outcome.PASS]
-
-
-@pytest.mark.parametrize("other", [{"machine": "b"}, {"topology": "1x4"}, {"workload": WORKLOAD.with_(batch_size=1)}])
-def test_another_machine_topology_or_workload_is_no_night_of_this(path: Path, other: dict[str, Any]) -> None:
-    History(path).append(judged(990.0, days_ago=1, **other))
-    assert drops(path) == []
-
-
-def test_nights_against_another_reference_do_not_count(path: Path) -> None:
-    History(path).append(judged(990.0, days_ago=1))
-    assert History(path).nights(baseline(1001.0)) == ()
-
-
-def test_a_night_that_was_only_measured_does_not_count(path: Path) -> None:
-    History(path).append(judged(990.0, days_ago=1, verdict=None))
-    assert drops(path) == []
-
-
-def test_a_night_that_lost_throughput_on_purpose_does_not_count(path: Path) -> None:
-    History(path).append(judged(990.0, days_ago=1, environment={"injected_slowdown": "0.1"}))
-    assert drops(path) == []
-
-
-def test_a_night_is_a_night(path: Path) -> None:
-    History(path).append(judged(1000.0, days_ago=1))
-    assert History(path).nights(baseline()) == (Night((pytest.approx(0.0),), good=True),)
-
-
-# Comparisons
-
-
-def test_a_comparison_is_read_back(path: Path) -> None:
-    History(path).append_comparison(comparison(time="2026-01-02T03:04:05+00:00"))
-    (row,) = History(path).comparisons().to_dict("records")
+@pytest.mark.parametrize("not_decided", [None, verdict(runs_wanted=3), verdict(waits_for_drift=True)])
+def test_what_is_not_judged_or_not_decided_has_no_outcome(history: History, not_decided: Any) -> None:
+    history.append(judged(verdict=not_decided))
+    assert history.frame()["outcome"].isna().all()
+
+
+def test_a_measurement_is_kept_whole(history: History) -> None:
+    whole = judged(
+        pairs=(pair(-0.1),), discarded=(run([0.1]),), environment={"tensorflow": "2.21.0"}, runs=(run([0.1, 0.2]),)
+    )
+    history.append(whole)
+    assert list(history.measurements()) == [whole]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [({}, "abc"), ({"session": "monday"}, "ac"), ({"test": "c"}, "c"), ({"session": "tuesday", "test": "c"}, "")],
+)
+def test_measurements_are_those_of_a_session_or_test_in_their_order(
+    history: History, wanted: dict[str, str], found: str
+) -> None:
+    for test, session in (("a", "monday"), ("b", "tuesday"), ("c", "monday")):
+        history.append(judged(test=test, session=session))
+    assert [one.test for one in history.measurements(**wanted)] == list(found)
+
+
+def test_a_comparison_is_a_row(history: History) -> None:
+    history.append_comparison(comparison(session="monday", time="2026-01-02T03:04:05+00:00"))
+    (row,) = history.comparisons().to_dict("records")
     assert row == {
+        "session": "monday",
         "time": "2026-01-02T03:04:05+00:00",
         "test": "perf_tests/test_a.py::test_b[1]",
         "machine": "box",
@@ -277,219 +119,180 @@ def test_a_comparison_is_read_back(path: Path) -> None:
         "pairs": 3,
         "seconds": 30.0,
     }
+    assert history.frame().empty
 
 
-def test_the_whole_comparison_is_kept_what_was_set_aside_too(path: Path) -> None:
-    History(path).append_comparison(comparison(set_aside=(SetAside(-0.3, "swapping 12 MiB/s"),)))
-    with closing(sqlite3.connect(path)) as database:
-        (text,) = database.execute("select comparison from comparisons").fetchone()
-    assert json.loads(text)["set_aside"] == [{"log_ratio": -0.3, "disturbance": "swapping 12 MiB/s"}]
-
-
-def test_an_interval_without_an_upper_end_is_kept(path: Path) -> None:
-    History(path).append_comparison(comparison(high=math.inf, outcome=None))
-    (row,) = History(path).comparisons().to_dict("records")
+def test_an_interval_without_an_upper_end_is_kept(history: History) -> None:
+    history.append_comparison(comparison(high=math.inf, outcome=None))
+    (row,) = history.comparisons().to_dict("records")
     assert (row["high"], row["outcome"]) == (None, None)
 
 
-def test_a_comparison_is_no_measurement(path: Path) -> None:
-    History(path).append_comparison(comparison())
-    assert History(path).frame().empty
+def test_a_measurement_that_replaces_an_earlier_one_is_the_only_one(history: History) -> None:
+    number = history.append(judged(test="a"))
+    history.append(judged(test="b"))
+    history.append(judged(test="a"), replaces=number)
+    assert list(history.frame()["test"]) == ["b", "a"]
 
 
-def test_a_test_that_compares_takes_as_long_as_it_took_last(path: Path) -> None:
-    History(path).append_comparison(comparison(test="a", seconds=30.0))
-    assert History(path).seconds_of(["a"]) == {"a": 30.0}
+# How long tests take
 
 
-# Files from before
+def test_a_test_takes_as_long_as_one_of_its_workers_took_last(history: History) -> None:
+    history.append(judged(test="a", seconds=999.0))
+    history.append(judged(test="a", seconds=60.0, runs=(run(),), discarded=(run(),), pairs=(pair(0.0), pair(0.0))))
+    history.append_comparison(comparison(test="b", seconds=30.0))
+    assert history.seconds_of(["a", "b", "never seen"]) == {"a": 10.0, "b": 30.0}
+    assert history.seconds_of([]) == {}
 
 
-FIRST_FORM = (
-    "create table records (id integer primary key, time text not null, test text not null, machine text not null,"
-    " workload text not null, topology text not null, images_per_sec real not null, outcome text,"
-    " seconds real not null, record text not null)"
+# Past sessions
+
+
+def past(history: History, before: str = "today", least_tests: int = 1, **row: Any) -> list[tuple[str, Any]]:
+    of_machine = history.past_sessions_of_machine([baseline(**row)], before=before, least_tests=least_tests)
+    found = of_machine.get(KEY, ())
+    return [(one.session, [pytest.approx(change, abs=1e-7) for change in one.changes]) for one in found]
+
+
+def test_earlier_sessions_come_oldest_first_with_the_changes_of_all_runs(history: History) -> None:
+    history.append(judged(990.0, 980.0, session="monday"))
+    history.append(judged(1000.0, session="tuesday"))
+    history.append(judged(970.0, session="today"))
+    assert past(history) == [("monday", [-0.01005034, -0.02020271]), ("tuesday", [0.0])]
+
+
+def test_a_sessions_last_measurement_counts_for_it(history: History) -> None:
+    history.append(judged(990.0))
+    history.append(judged(1000.0))
+    assert past(history) == [("monday", [0.0])]
+
+
+def test_the_common_drift_of_a_session_is_taken_out(history: History) -> None:
+    history.append(judged(990.0, verdict=verdict(common_drift=-0.01)))
+    assert past(history) == [("monday", [-0.0000503])]
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_a_session_has_the_outcome_that_it_decided(history: History, outcome: Outcome) -> None:
+    history.append(judged(verdict=verdict(outcome)))
+    found = history.past_sessions_of_machine([baseline()], before="", least_tests=1)
+    assert found == {KEY: (PastSession("monday", (0.0,), outcome),)}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"machine": "b"},
+        {"topology": "1x4"},
+        {"workload": WORKLOAD.with_(batch_size=1)},
+        {"environment": {"injected_slowdown": "0.1"}},
+        {"verdict": None},
+        {"verdict": verdict(baseline=None)},
+        {"verdict": verdict(runs_wanted=3)},
+        {"verdict": verdict(is_floor=True)},
+        {"verdict": verdict(baseline=baseline(1001.0))},
+        {"verdict": verdict(baseline=baseline(date="2025-01-01"))},
+    ],
+    ids=str,
 )
-FIRST_ROW = (
-    "insert into records values (1, '2026-01-01T00:00:00+00:00', 'a', 'box', 'w', '1x1', 100.0, 'PASS', 6.0,"
-    """ '{"throughput": {"runs": [1, 2, 3]}}')"""
-)
+def test_only_decided_measurements_against_this_very_row_count(history: History, other: dict[str, Any]) -> None:
+    history.append(judged(**other))
+    assert past(history) == []
 
 
-def old(path: Path, *statements: str) -> None:
+def test_a_rerun_of_one_test_is_not_a_session_of_the_suite(history: History) -> None:
+    history.append(judged(990.0, session="nightly"))
+    history.append(judged(session="nightly", test="another"))
+    history.append(judged(980.0, session="by hand"))
+    history.append(judged(980.0, session="by hand"))
+    assert [session for session, _ in past(history, least_tests=2)] == ["nightly"]
+
+
+def test_a_machines_rows_get_their_past_sessions_in_one_call(history: History) -> None:
+    other, unseen = Key(WORKLOAD.id, "1x4"), Key(WORKLOAD.id, "1x2")
+    rows = [baseline(), baseline(500.0, key=other), baseline(key=unseen)]
+    history.append(judged(1000.0))
+    history.append(judged(500.0, topology="1x4", verdict=verdict(baseline=rows[1])))
+    found = history.past_sessions_of_machine(rows, before="today", least_tests=1)
+    assert found == {key: (PastSession("monday", (0.0,), Outcome.PASS),) for key in (KEY, other)}
+
+
+# Files
+
+
+def test_preparing_makes_the_file_and_leaves_what_is_there(history: History, path: Path) -> None:
+    history.prepare()
+    assert path.is_file()
+    history.append(judged(test="a"))
+    history.prepare()
+    assert list(history.frame()["test"]) == ["a"]
+
+
+def test_asking_before_there_is_a_file_makes_none(history: History, path: Path) -> None:
+    assert (history.seconds_of(["a"]), past(history)) == ({}, [])
+    for ask in (history.frame, history.comparisons, lambda: list(history.measurements())):
+        with pytest.raises(TfperfError, match="no history yet; run the suite first"):
+            ask()
+    assert not path.parent.exists()
+
+
+def refused() -> Any:
+    return pytest.raises(TfperfError, match=r"history\.sqlite: the history can't be used: .*\. Move the file away")
+
+
+def test_a_folder_that_can_not_be_made_is_refused(history: History, path: Path) -> None:
+    path.parent.touch()
+    with refused():
+        history.prepare()
+
+
+def test_a_file_that_is_not_a_history_is_refused(history: History, path: Path) -> None:
     path.parent.mkdir()
+    path.write_text("workload,topology,reference\n" * 100)
+    with refused():
+        history.append(judged())
+
+
+def test_another_versions_file_is_refused_with_the_next_step(history: History, path: Path) -> None:
+    history.prepare()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("pragma user_version = 2")
+    with pytest.raises(TfperfError, match=r"history\.sqlite: another version .*schema 2; .* schema 1.*move the file"):
+        history.append(judged())
+
+
+def test_a_damaged_measurement_is_named(history: History, path: Path) -> None:
+    number = history.append(judged())
     with closing(sqlite3.connect(path)) as database, database:
-        for statement in statements:
-            database.execute(statement)
+        database.execute("update measurements set whole = 'x'")
+    with pytest.raises(TfperfError, match=rf"history\.sqlite: measurement {number} is damaged"):
+        list(history.measurements())
 
 
-def version(path: Path) -> int:
-    with closing(sqlite3.connect(path)) as database:
-        return database.execute("pragma user_version").fetchone()[0]
+# Several processes
 
 
-def test_a_file_of_the_first_form_keeps_its_rows_and_takes_new_ones(path: Path) -> None:
-    old(path, FIRST_FORM, FIRST_ROW)
-    History(path).append(record(test="b"))
-    assert list(History(path).frame()["test"]) == ["a", "b"]
+def writer(path: Path, name: str, *count: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    return running(WRITER, path, name, *count)
 
 
-def test_older_rows_learn_how_many_runs_they_were(path: Path) -> None:
-    old(path, FIRST_FORM, FIRST_ROW)
-    assert list(History(path).frame()["runs"]) == [3]
-
-
-def test_a_file_of_the_first_form_takes_comparisons(path: Path) -> None:
-    old(path, FIRST_FORM, FIRST_ROW)
-    History(path).append_comparison(comparison())
-    assert len(History(path).comparisons()) == 1
-
-
-def test_a_file_of_an_older_form_is_given_todays(path: Path) -> None:
-    old(path, FIRST_FORM)
-    History(path).frame()
-    assert version(path) == SCHEMA
-
-
-@pytest.mark.parametrize("columns", ["machine, workload, topology, reference", "test"])
-def test_a_verdicts_question_reads_no_more_than_it_needs(path: Path, columns: str) -> None:
-    old(path, FIRST_FORM, FIRST_ROW)
-    History(path).frame()
-    where = " and ".join(f"{column} = 1" for column in columns.split(", "))
-    with closing(sqlite3.connect(path)) as database:
-        (*_, plan), *_ = database.execute(f"explain query plan select id from records where {where}")
-    assert "USING COVERING INDEX" in plan
-
-
-def test_a_form_that_can_not_be_mended_is_left_as_it_was(path: Path) -> None:
-    old(path, "create table records (id integer primary key, speed real)")
-    with refused(path):
-        History(path).frame()
-    with closing(sqlite3.connect(path)) as database:
-        assert database.execute("select sql from sqlite_master").fetchall() == [
-            ("CREATE TABLE records (id integer primary key, speed real)",)
-        ]
-
-
-def test_a_newer_programs_file_is_refused_with_the_next_step(path: Path) -> None:
-    old(path, f"pragma user_version = {SCHEMA + 1}")
-    with pytest.raises(TfperfError, match=rf"history\.sqlite: a newer pytest-tfperf made .*form {SCHEMA + 1}.*upgrade"):
-        History(path).append(record())
-
-
-# What can go wrong
-
-
-def test_a_killed_writer_loses_nothing_that_it_had_finished(path: Path) -> None:
+def test_a_killed_writer_loses_nothing_that_it_had_finished_and_blocks_nobody(history: History, path: Path) -> None:
     with writer(path, "killed") as process:
         assert process.stdout is not None
         for _ in range(25):
             said = process.stdout.readline()
         process.send_signal(signal.SIGKILL)
         rest, _ = process.communicate()
-    finished = [said, *rest.splitlines()][-1]
-    kept = list(History(path).frame()["test"])
-    assert kept[: int(finished) + 1] == [f"killed::{i}" for i in range(int(finished) + 1)]
+    finished = int([said, *rest.splitlines()][-1])
+    assert list(history.frame()["test"])[: finished + 1] == [f"killed::{i}" for i in range(finished + 1)]
+    history.append(judged(test="next"))
+    assert history.frame()["test"].iloc[-1] == "next"
 
 
-def test_a_killed_writer_does_not_keep_the_next_from_writing(path: Path) -> None:
-    with writer(path, "killed") as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "0\n"
-        process.send_signal(signal.SIGKILL)
-    History(path).append(record(test="next"))
-    assert History(path).frame()["test"].iloc[-1] == "next"
-
-
-def test_writers_side_by_side_lose_nothing(path: Path) -> None:
+def test_writers_side_by_side_lose_nothing(history: History, path: Path) -> None:
     with writer(path, "one", "30") as one, writer(path, "two", "30") as two:
         for process in (one, two):
             process.communicate()
-    found = sorted(History(path).frame()["test"])
+    found = sorted(history.frame()["test"])
     assert found == sorted(f"{name}::{i}" for name in ("one", "two") for i in range(30))
-
-
-def refused(path: Path) -> Any:
-    return pytest.raises(TfperfError, match=r"history\.sqlite: the history can't be used: .*\. Move the file away")
-
-
-def test_a_file_that_is_no_history_is_refused(path: Path) -> None:
-    path.parent.mkdir()
-    path.write_text("workload,topology,reference\n" * 100)
-    with refused(path):
-        History(path).append(record())
-
-
-def test_a_file_that_is_no_history_is_left_as_it_is(path: Path) -> None:
-    path.parent.mkdir()
-    path.write_text("workload,topology,reference\n" * 100)
-    with refused(path):
-        History(path).seconds_of(["a"])
-    assert path.read_text() == "workload,topology,reference\n" * 100
-
-
-def test_a_file_that_breaks_off_is_refused(path: Path) -> None:
-    for i in range(20):
-        History(path).append(record(test=str(i)))
-    path.write_bytes(path.read_bytes()[:-4096])
-    with refused(path):
-        History(path).seconds_of(["0"])
-
-
-def test_a_damaged_page_is_refused_when_it_is_read(path: Path) -> None:
-    for i in range(20):
-        History(path).append(record(test=str(i)))
-    content = path.read_bytes()
-    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
-    with refused(path):
-        History(path).seconds_of(["0"])
-
-
-def test_a_table_of_another_form_is_refused_when_it_is_written(path: Path) -> None:
-    path.parent.mkdir()
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("create table records (id integer primary key, speed real)")
-    with refused(path):
-        History(path).append(record())
-
-
-def test_a_folder_in_the_files_place_is_refused(path: Path) -> None:
-    path.mkdir(parents=True)
-    with refused(path):
-        History(path).append(record())
-
-
-def test_a_file_in_the_folders_place_is_refused(path: Path) -> None:
-    path.parent.touch()
-    with refused(path):
-        History(path).append(record())
-
-
-# What `tfperf history` shows
-
-
-def shown(path: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
-    assert cli.main(["history", f"--dir={path.parent}", *more]) == 0
-    return capsys.readouterr().out
-
-
-def test_comparisons_are_shown_below_the_measurements(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    History(path).append(record())
-    History(path).append_comparison(comparison())
-    above, below = shown(path, capsys).split("\n\n")
-    assert "median" in above
-    assert f"{WORKLOAD.id} (tensorflow 2.16.2) {WORKLOAD.id} (tensorflow 2.21.0)" in below
-    assert "0.900 0.890 0.910 REGRESSED" in below
-
-
-def test_two_workloads_need_no_software_to_be_told_apart(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = comparison()
-    History(path).append_comparison(replace(other, b=replace(other.b, workload=WORKLOAD.with_(batch_size=1))))
-    assert "tensorflow" not in shown(path, capsys)
-
-
-def test_comparisons_alone_can_be_had_as_csv(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    History(path).append(record())
-    History(path).append_comparison(comparison())
-    lines = shown(path, capsys, "--comparisons", "--csv").splitlines()
-    assert (lines[0].split(",")[:3], len(lines)) == (["time", "test", "machine"], 2)

@@ -1,119 +1,158 @@
-"""Workers on this machine that can't be started, what their launcher tidies up, and where they look for modules."""
+"""Workers on this machine: what they are given, when their server starts anew, and what a failed start leaves."""
 
 from __future__ import annotations
 
+import json
 import os
-import site
-import sys
-import sysconfig
+import signal
 import tempfile
-import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
+from patience import wait_for
+from pythons import fake_python, fake_server
 
+from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.workers import local
-from pytest_tfperf.workers.launcher import Job
 from pytest_tfperf.workers.local import LocalLauncher
 
-JOB = Job(workload=Workload(model="trivial", batch_size=1), devices=Devices(kind=DeviceKind.CPU, count=1))
-DAY_SECONDS = 86_400
+CPU = Devices(kind=DeviceKind.CPU, count=1)
+GPUS = Devices(kind=DeviceKind.GPU, count=2, gpu_uuids=("GPU-1", "GPU-2"))
+JOB = Job(workload=Workload(model="trivial", batch_size=1), devices=CPU)
+
+# A fresh worker that keeps the message that it was given.
+KEEPS_ITS_MESSAGE = """
+    message = json.load(sys.stdin) | {"runs in": os.getcwd()}
+    with open(os.path.join(os.path.dirname(sys.argv[0]), "message"), "w") as file:
+        json.dump(message, file)
+    channel = call()
+    channel.send({"hello": "worker", "number": message["number"]})
+    channel.send(READY)
+    channel.receive()
+"""
+# A forked one whose environment says which server forked it.
+NAMES_ITS_SERVER = """
+    def work(channel, message):
+        READY["ready"]["environment"]["server"] = str(os.getppid())
+        channel.send(READY)
+        channel.receive()
+"""
 
 
-def start(logs: Path, *, fresh: bool = True) -> None:
-    """With an interpreter that isn't there."""
-    launcher = LocalLauncher(logs=logs, silence_seconds=1.0, fresh=fresh, python="/nonexistent/python")
-    try:
-        launcher.start(JOB, lambda phase: None)
-    finally:
-        launcher.close()
-
-
-def test_a_worker_that_the_system_refuses_to_start_is_no_measurement(tmp_path: Path) -> None:
-    with pytest.raises(MeasurementError, match=r"a worker could not be started: .*No such file or directory"):
-        start(tmp_path / "logs")
-
-
-def test_a_worker_that_did_not_start_leaves_no_temporary_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of temporary files."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    with pytest.raises(MeasurementError):
-        start(tmp_path / "logs")
-    assert list((tmp_path / "tmp").iterdir()) == []
+    return tmp_path / "tmp"
 
 
-def test_two_launchers_of_one_moment_write_to_logs_of_their_own(tmp_path: Path) -> None:
-    for _ in range(2):
-        with pytest.raises(MeasurementError):
-            start(tmp_path)
-    assert len(list(tmp_path.glob("worker-*-1.log"))) == 2
+def launching(folder: Path, **options: Any) -> closing[LocalLauncher]:
+    """A launcher until the end of its block."""
+    return closing(LocalLauncher(logs=folder / "logs", silence_seconds=60, **options))
 
 
-@pytest.mark.parametrize(("days", "kept"), [(3, False), (1, True)])
-def test_temporary_folders_of_killed_sessions_are_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, kept: bool
+def message_for(folder: Path, job: Job, **options: Any) -> dict[str, Any]:
+    """What the launcher sends to the worker of this job."""
+    python = fake_python(folder, KEEPS_ITS_MESSAGE)
+    with launching(folder, fresh=True, python=python, **options) as launcher:
+        launcher.start(job, lambda phase: None).close()
+    message: dict[str, Any] = json.loads((folder / "message").read_text())
+    return message
+
+
+def test_a_job_arrives_as_it_was_given(tmp_path: Path) -> None:
+    names = {"model": {"mine": "nets:tiny"}}
+    job = Job(workload=Workload(model="resnet50", batch_size=64), devices=GPUS, seed=3, data_dir="/d", names=names)
+    assert Job.from_json(message_for(tmp_path, job)["job"]) == job
+
+
+@pytest.mark.parametrize(("devices", "visible"), [(CPU, "-1"), (GPUS, "GPU-1,GPU-2")])
+def test_a_worker_sees_the_gpus_of_its_job_alone(tmp_path: Path, devices: Devices, visible: str) -> None:
+    message = message_for(tmp_path, Job(workload=JOB.workload, devices=devices))
+    assert message["environment"]["CUDA_VISIBLE_DEVICES"] == visible
+
+
+def test_workers_can_take_the_users_code_from_another_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, checkout = tmp_path / "project", tmp_path / "checkout"
+    for folder in (project, checkout):
+        folder.mkdir()
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("PYTHONPATH", str(project))
+    message = message_for(tmp_path, JOB, moved={project: checkout})
+    assert message["environment"]["PYTHONPATH"] == message["import_paths"][0] == message["runs in"] == str(checkout)
+
+
+def test_workers_leave_no_temporary_files(tmp_path: Path, temporary: Path) -> None:
+    assert Path(message_for(tmp_path, JOB)["environment"]["TMPDIR"]).parent == temporary
+    assert not list(temporary.iterdir())
+
+
+def server_of(launcher: LocalLauncher) -> str:
+    run = launcher.start(JOB, lambda phase: None)
+    run.close()
+    return run.environment["server"]
+
+
+@pytest.mark.parametrize(("variable", "restarts"), [("TF_NEW_SETTING", True), ("MY_SETTING", False)])
+def test_a_variable_that_tensorflow_reads_at_import_starts_a_new_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, restarts: bool
 ) -> None:
-    left = tmp_path / "tfperf-worker-abc"
-    left.mkdir()
-    then = time.time() - days * DAY_SECONDS
-    os.utime(left, (then, then))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(MeasurementError):
-        start(tmp_path / "logs")
-    assert left.exists() is kept
+    with launching(tmp_path, python=fake_server(tmp_path, NAMES_ITS_SERVER)) as launcher:
+        first = server_of(launcher)
+        monkeypatch.setenv(variable, "1")
+        second = server_of(launcher)
+    assert (first != second) is restarts
 
 
-def kept(folder: Path, name: str, days: int) -> bool:
-    """Whether a log of this name and age outlives the next session."""
-    (folder / name).touch()
-    then = time.time() - days * DAY_SECONDS
-    os.utime(folder / name, (then, then))
-    with pytest.raises(MeasurementError):
-        start(folder)
-    return (folder / name).exists()
+def test_a_server_that_was_killed_is_replaced(tmp_path: Path) -> None:
+    with launching(tmp_path, python=fake_server(tmp_path, NAMES_ITS_SERVER)) as launcher:
+        first = server_of(launcher)
+        os.kill(int(first), signal.SIGKILL)
+        assert wait_for(lambda: psutil.Process(int(first)).status() == psutil.STATUS_ZOMBIE)
+        second = server_of(launcher)
+    assert first != second
 
 
-@pytest.mark.parametrize("name", ["worker-20260102-030405-678-9abc-1.log", "server-20260102-030405-678-9abc.log"])
-@pytest.mark.parametrize(("days", "stays"), [(31, False), (29, True)])
-def test_our_logs_are_kept_for_a_month(tmp_path: Path, name: str, days: int, stays: bool) -> None:
-    assert kept(tmp_path, name, days) is stays
+# Starts that fail
 
 
-@pytest.mark.parametrize("fresh", [True, False], ids=["worker", "server"])
-def test_the_names_that_we_give_logs_are_known_as_ours(tmp_path: Path, fresh: bool) -> None:
-    with pytest.raises(MeasurementError):
-        start(tmp_path, fresh=fresh)
-    (log,) = tmp_path.glob("*.log")
-    assert not kept(tmp_path, log.name, 31)
+def open_sockets() -> set[str]:
+    """Of this process."""
+    return {name for name in _descriptors() if name.startswith("socket:")}
 
 
-@pytest.mark.parametrize("name", ["django.log", "worker-1.log", "worker-20260102.log", "server-access.log"])
-def test_a_projects_own_logs_are_left_alone(tmp_path: Path, name: str) -> None:
-    assert kept(tmp_path, name, 400)
+def _descriptors() -> Iterator[str]:
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            yield str(entry.readlink())
+        except OSError:  # that of the listing itself
+            continue
 
 
-# Where workers look for modules
-
-
-@pytest.mark.parametrize("library", [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib")])
-def test_a_folder_that_only_begins_like_a_librarys_is_the_tests_own(
-    library: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("fresh", "script", "message"),
+    [
+        (True, None, "a worker could not be started: .*No such file or directory"),
+        (False, None, "a worker could not be started: .*No such file or directory"),
+        (False, "sys.exit(3)", "the fork server exited with status 3"),
+        (False, "call().send({'hello': 'server'})", "the fork server exited with status 0"),
+        (True, "json.load(sys.stdin); sys.exit(3)", "exited with status 3 in phase 'start'"),
+    ],
+    ids=["no Python", "no Python for a server", "server ends", "server ends after its call", "worker ends"],
+)
+def test_a_start_that_fails_is_no_measurement_and_leaves_nothing(
+    tmp_path: Path, temporary: Path, fresh: bool, script: str | None, message: str
 ) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path, f"{library}-of-mine"])
-    assert f"{library}-of-mine" in local._import_paths()
-
-
-def test_what_is_installed_stays_with_this_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = [*site.getsitepackages(), sysconfig.get_path("stdlib"), sysconfig.get_path("stdlib") + "/lib-dynload"]
-    monkeypatch.setattr(sys, "path", [*sys.path, *installed])
-    assert not set(installed) & set(local._import_paths())
-
-
-def test_the_working_folder_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert local._import_paths()[0] == str(tmp_path)
+    before = open_sockets()
+    python = fake_python(tmp_path, script) if script else "/nonexistent/python"
+    with launching(tmp_path, fresh=fresh, python=python) as launcher, pytest.raises(MeasurementError, match=message):
+        launcher.start(JOB, lambda phase: None)
+    assert open_sockets() == before
+    assert not list(temporary.iterdir())

@@ -1,128 +1,64 @@
-"""The data set that `tfperf make-imagenet` writes."""
+"""The data set that `tfperf make-imagenet` writes; tests/training reads it with TensorFlow."""
 
 from __future__ import annotations
 
-import io
-import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from PIL import Image
-
-from pytest_tfperf.cli import main
-from pytest_tfperf.core.image_data import Data
-from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.training import make_imagenet as module
-from pytest_tfperf.training.make_imagenet import make_imagenet
-from pytest_tfperf.training.tfrecord import features, records
+from patience import SESSION_SECONDS
 
 
-def images(folder: Path) -> list[dict[str, list[bytes] | list[float] | list[int]]]:
-    found = []
-    for shard in Data(folder=str(folder)).shards():
-        with Path(shard).open("rb") as file:
-            found += [features(payload) for payload in records(file)]
-    return found
+def make(*arguments: object, preamble: str = "") -> subprocess.CompletedProcess[str]:
+    """`tfperf make-imagenet` in a process of its own."""
+    code = f"{preamble}\nimport sys; from pytest_tfperf.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "make-imagenet", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=SESSION_SECONDS, check=False)
 
 
-def test_the_shards_are_named_as_imagenets(photographs: Path) -> None:
+def test_shards_are_named_as_imagenets(photographs: Path) -> None:
     assert sorted(path.name for path in photographs.iterdir()) == [f"train-{i:05d}-of-00003" for i in range(3)]
 
 
-def test_all_images_are_there(photographs: Path) -> None:
-    assert len(images(photographs)) == 24
+def test_the_command_says_what_it_wrote_and_one_seed_gives_the_same_files(tmp_path: Path) -> None:
+    for name, seed in (("a", 5), ("b", 5), ("c", 6)):
+        done = make(tmp_path / name, "--images", 3, "--shards", 2, "--seed", seed)
+        assert done.returncode == 0, done.stderr
+        assert f"{tmp_path / name}: 3 images in 2 shard(s)" in done.stdout
+        assert f"pytest perf_tests --tfperf-data-dir={tmp_path / name}" in done.stdout
+    a, b, c = (sorted((path.name, path.read_bytes()) for path in (tmp_path / name).iterdir()) for name in "abc")
+    assert a == b != c
 
 
-def test_labels_leave_0_to_the_background(photographs: Path) -> None:
-    labels = [label for image in images(photographs) for label in image["image/class/label"]]
-    assert all(1 <= int(label) <= 1000 for label in labels)
-    assert len(set(labels)) > 12
-
-
-def test_boxes_lie_in_the_image(photographs: Path) -> None:
-    for image in images(photographs):
-        (ymin,), (ymax,), (xmin,), (xmax,) = (
-            image[f"image/object/bbox/{side}"] for side in ("ymin", "ymax", "xmin", "xmax")
-        )
-        assert 0 <= ymin < ymax <= 1
-        assert 0 <= xmin < xmax <= 1
-
-
-def test_images_are_of_imagenets_size_in_bytes(photographs: Path) -> None:
-    sizes = [len(image["image/encoded"][0]) for image in images(photographs)]
-    assert 90_000 < sum(sizes) / len(sizes) < 120_000
-
-
-@given(st.integers(500, 2000), st.integers(375, 2000), st.randoms(use_true_random=False))
-def test_no_part_is_enlarged_or_leaves_the_photograph(width: int, height: int, rng: random.Random) -> None:
-    left, top, right, bottom = module._part((width, height), (500, 375), rng)
-    assert 0 <= left <= right - 500 + 1e-6 <= width - 500 + 1e-6
-    assert 0 <= top <= bottom - 375 + 1e-6 <= height - 375 + 1e-6
-
-
-def test_every_photograph_holds_one_of_the_sizes() -> None:
-    assert all(any(module._holds(p.size, size) for size in module._SIZES) for _, p in module._photographs())
-
-
-def test_no_jpeg_is_of_a_quality_that_only_adds_bytes(photographs: Path) -> None:
-    best = Image.open(io.BytesIO(module._jpeg(Image.new("RGB", (8, 8)), 97))).quantization
-    for image in images(photographs):
-        jpeg = image["image/encoded"][0]
-        assert isinstance(jpeg, bytes)
-        steps = Image.open(io.BytesIO(jpeg)).quantization
-        assert all(ours >= finest for table in best for ours, finest in zip(steps[table], best[table], strict=True))
-
-
-def test_one_seed_gives_the_same_files(tmp_path: Path) -> None:
-    for name in "ab":
-        make_imagenet(tmp_path / name, images=3, shards=2, seed=5)
-    files = [sorted((path.name, path.read_bytes()) for path in (tmp_path / name).iterdir()) for name in "ab"]
-    assert files[0] == files[1]
-
-
-def test_another_seed_gives_other_images(tmp_path: Path) -> None:
-    for seed in (1, 2):
-        make_imagenet(tmp_path / str(seed), images=1, shards=1, seed=seed)
-    assert len({path.read_bytes() for path in tmp_path.glob("*/train*")}) == 2
-
-
-def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("folder", "counts", "message"),
+    [
+        (".", (1, 1), "not an empty folder: name a new one"),
+        ("new", (0, 0), "at least one image for each shard"),
+        ("new", (1, 2), "at least one image for each shard"),
+        ("new", (-1, -1), "at least one image for each shard"),
+        ("file/new", (1, 1), "can't be written: "),
+    ],
+)
+def test_what_can_not_be_written_is_refused(tmp_path: Path, folder: str, counts: tuple[int, int], message: str) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(TfperfError, match="not an empty folder: name a new one"):
-        make_imagenet(tmp_path, images=1, shards=1)
+    done = make(tmp_path / folder, "--images", counts[0], "--shards", counts[1])
+    assert done.returncode == 4
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize(("count", "shards"), [(0, 0), (1, 2), (1, 0), (-1, -1)])
-def test_counts_that_can_not_be_are_refused(tmp_path: Path, count: int, shards: int) -> None:
-    with pytest.raises(TfperfError, match="at least one image for each shard"):
-        make_imagenet(tmp_path / "new", images=count, shards=shards)
-
-
-def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> bytes:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(module, "framed", fail)
-    with pytest.raises(TfperfError, match="can't be written: No space left on device"):
-        make_imagenet(tmp_path / "new", images=1, shards=1)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "find_spec", lambda _: None)
-    named = r"pip install 'scikit-image>=\S+' 'pillow>=\S+', or in a checkout pip install -e '\.\[data\]'"
-    with pytest.raises(TfperfError, match=named):
-        make_imagenet(tmp_path / "new", images=1, shards=1)
-
-
-def test_the_command_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["make-imagenet", str(tmp_path / "set"), "--images", "2", "--shards", "1"]) == 0
-    said = capsys.readouterr().out
-    assert f"{tmp_path / 'set'}: 2 images in 1 shard(s)" in said
-    assert f"pytest perf_tests --tfperf-data-dir={tmp_path / 'set'}" in said
-
-
-def test_the_command_refuses_with_the_status_for_wrong_arguments(tmp_path: Path) -> None:
-    assert main(["make-imagenet", str(tmp_path / "set"), "--images", "0"]) == 4
+@pytest.mark.parametrize(
+    ("package", "message"),
+    [("PIL", "or in a checkout pip install -e '.[data]'"), ("tensorflow", "TensorFlow writes the records, and ")],
+)
+def test_a_missing_package_is_named(tmp_path: Path, package: str, message: str) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / f"{package}.py").write_text("raise ImportError('broken')")
+    preamble = (
+        f"import os; os.environ['PYTHONPATH'] = {str(tmp_path / 'broken')!r} + ':' + os.environ.get('PYTHONPATH', '')"
+    )
+    done = make(tmp_path / "new", "--images", 1, "--shards", 1, preamble=preamble)
+    assert (done.returncode, message in done.stderr) == (4, True), done.stderr

@@ -1,4 +1,4 @@
-"""Parameters that no workload could have, and those that are a test's own business."""
+"""Parameters that no workload can have are faults; those that only the test knows are not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_tfperf.core.workload import Workload
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("model", "resnet500", "unknown model 'resnet500'. Did you mean 'resnet50'?"),
         ("model", "ResNet 50", "model='ResNet 50' is not a name"),
@@ -26,15 +26,15 @@ from pytest_tfperf.core.workload import Workload
         ("batch_size", 64.0, "batch_size=64.0: images per replica"),
         ("num_packs", -1, "num_packs=-1 must be a whole number from 0"),
         ("steps", 0, "steps=0: at least one step"),
-        ("warmup_steps", -1, "warmup_steps=-1: a number of steps from 0"),
+        ("warmup_steps", -1, "warmup_steps=-1: give a whole number"),
         ("tolerance", 5, "tolerance=5: give a fraction between 0 and 1"),
         ("anything", Workload(model="resnet500", batch_size=1), "unknown model 'resnet500'."),
         ("anything", Workload(model="trivial", batch_size=1, input_pipeline="devise"), "unknown input_pipeline"),
     ],
 )
-def test_what_no_workload_could_have_is_a_fault(name: str, value: Any, said: str) -> None:
+def test_a_value_that_no_workload_can_have_is_a_fault(name: str, value: Any, message: str) -> None:
     (fault,) = faults({name: value})
-    assert fault.startswith(said)
+    assert fault.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,10 @@ def test_what_no_workload_could_have_is_a_fault(name: str, value: Any, said: str
         ("anything", Workload(model="trivial", batch_size=1, variable_update="horovod")),
     ],
 )
-def test_what_a_workload_could_have_or_a_test_may_mean_is_none(name: str, value: Any) -> None:
+def test_a_valid_value_or_one_of_the_tests_own_is_no_fault(name: str, value: Any) -> None:
     assert faults({name: value}) == []
 
 
-def test_each_fault_is_told() -> None:
+def test_each_fault_is_reported_and_values_that_do_not_suit_each_other_are_not() -> None:
     assert len(faults({"model": "resnet500", "trainer": "fit", "steps": 0})) == 3
-
-
-def test_values_that_do_not_suit_each_other_are_the_bodys_to_leave_out() -> None:
     assert faults({"variable_update": "parameter_server", "all_reduce": "nccl"}) == []

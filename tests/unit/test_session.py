@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from machines import load
-from measurements import baseline, measurement, verdict
+from measurements import baseline, measurement, run_at, throughput, verdict
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.selection import SelectedTest, Selection
@@ -145,7 +145,8 @@ def test_bounds_that_someone_wrote_into_a_measured_row_are_kept(tmp_path: Path, 
     store = BaselineStore(tmp_path / "baselines", published=None)
     old = baseline(lower=-0.1, upper=0.3, provenance=provenance, source="a document")
     store.update(old.machine, {old.key: old})
-    session(tmp_path).record(baseline())
+    five_runs = tuple(run_at(rate) for rate in (100.0, 101.0, 99.0, 100.5, 99.5))
+    session(tmp_path).record(measurement(throughput(100.0, 101.0, 99.0, 100.5, 99.5), runs=five_runs))
     row = BaselineStore(tmp_path / "baselines", published=None).load("box")[old.key]
     expected = (-0.1, 0.3) if provenance is Provenance.MEASURED else (None, None)
     assert (row.lower, row.upper) == expected

@@ -1,229 +1,229 @@
+"""What a session prints before its first test and after its last."""
+
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
-from measurements import baseline, record, throughput
+from measurements import baseline, measurement, throughput, verdict
 
-from pytest_tfperf.core.baseline import Baseline, Change
-from pytest_tfperf.core.canary import Moved
+from pytest_tfperf.core.baseline import Change
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.verdict import Outcome, Verdict
-from pytest_tfperf.judging.common_drift import Cause, Shift
-from pytest_tfperf.reports.summary import before, skips, summary
-from pytest_tfperf.settings import Settings, Update
-
-SETTINGS = Settings(root=Path("/home/u/project"), baselines=Path("/home/u/project/baselines"))
-
-
-def judged(kind: Outcome, change: float = 0.0, reference: Baseline | None = None) -> Measurement:
-    now = throughput(1000.0 * (1 + change))
-    return record(now, verdict=Verdict(outcome=kind, baseline=reference or baseline(), change=change))
-
-
-UNKNOWN = record(verdict=Verdict(outcome=Outcome.NO_BASELINE, reason="there is no baseline"))
+from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
+from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
+from pytest_tfperf.reports.summary import (
+    before,
+    drift_line,
+    machine_line,
+    refused,
+    skips,
+    software_line,
+    summary,
+    unused_data_dir,
+)
 
 
-def said(*records: Measurement, changes: tuple[Change, ...] = (), settings: Settings = SETTINGS) -> str:
-    return "\n".join(summary(records, changes, settings, measured_nothing=False))
+def judged(outcome: Outcome, change: float = 0.0, **more: Any) -> Measurement:
+    return measurement(throughput(1000.0 * (1 + change)), verdict=verdict(outcome, change, **more))
+
+
+UNKNOWN = measurement(verdict=Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE))
+PASSED = judged(Outcome.PASS)
+
+
+def after(*measurements: Measurement, **more: Any) -> list[str]:
+    return summary(measurements, baselines="baselines/", **more)
+
+
+# Before the first test
+
+
+def test_a_session_announces_machine_tests_and_time() -> None:
+    assert before("h200", 12, 130.0, 0) == ["tfperf: h200, 12 throughput tests, about 2 min 10 s"]
+
+
+def test_a_session_announces_what_is_special_about_it() -> None:
+    options: dict[str, Any] = {"smoke": True, "inject_slowdown": 0.15, "hold": True, "against": "/py"}
+    assert before("h200", 1, 5.0, 1, recording=7, baselines="baselines/", **options) == [
+        "tfperf: h200, 1 throughput test, about 5 s (1 never timed here)",
+        "tfperf: recording baselines, 7 fresh runs of each test, into baselines/",
+        "tfperf: smoke run: one window of each test, no verdicts",
+        "tfperf: workers lose 15.0 % of their throughput on purpose",
+        "tfperf: --tfperf-hold: the history has no earlier session of these tests, so none of them can fail",
+        "tfperf: each check compares this Python (b) with /py (a) instead of a baseline",
+    ]
+
+
+def test_hold_is_not_mentioned_where_the_history_has_some_of_the_tests() -> None:
+    assert len(before("h200", 2, 5.0, 1, hold=True)) == 1
+
+
+def test_invalid_parameters_are_listed_once_each_with_their_first_test() -> None:
+    faults = {"a.py::test[1]": ["unknown model"], "a.py::test[2]": ["unknown model", "steps=0"]}
+    assert refused(faults, 40, "will be reported as errors") == [
+        "tfperf: 2 of 40 throughput tests have invalid parameters and will be reported as errors:",
+        "  a.py::test[1] and 1 more: unknown model",
+        "  a.py::test[2]: steps=0",
+    ]
+
+
+def test_a_data_folder_that_nothing_reads_is_announced() -> None:
+    assert "reads /data/imagenet; perf_tests has some" in unused_data_dir(Path("/data/imagenet"))
+
+
+# After the last test
+
+
+def test_a_session_is_summarised() -> None:
+    doubtful = judged(Outcome.INCONCLUSIVE, -0.13, reason=Reason.RUNS_DISAGREE)
+    expected = dedent("""\
+        workload                        topology  images/s  +/-   baseline   change  fails at  detectable  outcome
+        resnet50-b64-replicated-device  1x8          1,000  1.50     1,000   +0.0 %       5 %       8.7 %  PASS
+        resnet50-b64-replicated-device  1x8          870.0  1.50     1,000  -13.0 %       5 %       8.7 %  INCONCLUSIVE
+        resnet50-b64-replicated-device  1x8          1,000  1.50         -        -         -           -  NO_BASELINE
+
+        box: 1 PASS, 1 INCONCLUSIVE, 1 NO_BASELINE in 36 s
+        machine box: PASS
+        INCONCLUSIVE: resnet50-b64-replicated-device on 8x Tesla P100 (box): 870.0 images/s (95 % CI 865.7 to 874.4), 13.0 % slower than 1,000; too few runs show the slowdown
+        1 without a baseline: record them with --update-baselines, then commit baselines/""")  # noqa: E501
+    assert "\n".join(after(PASSED, doubtful, UNKNOWN, machine=["machine box: PASS", ""])) == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "last"),
+    [
+        ([PASSED], "box: 1 PASS in 12 s"),
+        ([judged(Outcome.REGRESSED, -0.13)], "box: 1 REGRESSED in 12 s"),
+        (
+            [judged(Outcome.IMPROVED, 0.13)],
+            "1 IMPROVED: record them with --update-baselines, or a later loss of the gain will pass unnoticed",
+        ),
+        ([UNKNOWN] * 50, "50 without a baseline: record them with --update-baselines, then commit baselines/"),
+    ],
+)
+def test_a_summary_ends_with_what_to_do_next(found: list[Measurement], last: str) -> None:
+    assert after(*found)[-1] == last
+
+
+def test_a_machine_without_baselines_is_told_so_once() -> None:
+    assert len(after(*[UNKNOWN] * 50)) == 1 + 50 + 3
+
+
+def test_recorded_rows_are_shown_old_to_new() -> None:
+    changes = (
+        Change(baseline(1612.0), baseline(1402.0, between_runs=0.0123)),
+        Change(None, baseline(7.25, between_runs=None)),
+    )
+    assert after(measurement(), changes=changes)[-4:] == [
+        "recorded in baselines/: 1 new, 1 changed; check and commit them",
+        "  file     workload                        topology    old    new   change  between runs",
+        "  box.csv  resnet50-b64-replicated-device  1x8       1,612  1,402  -13.0 %         1.2 %",
+        "  box.csv  resnet50-b64-replicated-device  1x8         new   7.25        -             -",
+    ]
+
+
+NOT_MEASURED = [("a.py::test_b", "the worker died"), ("a.py::test_c", "busy"), ("a.py::test_d", "the worker died")]
+
+
+def test_tests_that_could_not_be_measured_are_grouped_by_their_reason() -> None:
+    assert after(PASSED, not_measured=NOT_MEASURED, history_error="the disk is full")[-3:] == [
+        "not measured: a.py::test_b and 1 more: the worker died",
+        "not measured: a.py::test_c: busy",
+        "not in the history: the disk is full",
+    ]
+
+
+def test_a_gate_that_measured_nothing_says_so_and_why() -> None:
+    lines = after(measured_nothing=True, not_measured=NOT_MEASURED)
+    assert lines[0].startswith("NOTHING WAS MEASURED: --tfperf-require-baseline was given")
+    assert lines[1:] == after(not_measured=NOT_MEASURED)
 
 
 def test_skips_are_counted_by_reason_the_most_frequent_first() -> None:
     assert skips({"needs 2 GPUs": 1, "needs 4 GPUs": 63}) == ["63 skipped: needs 4 GPUs", "1 skipped: needs 2 GPUs"]
 
 
-# Before
+# What all tests have in common
 
 
-def test_machine_tests_and_time_are_announced() -> None:
-    assert before("h200", 12, 130.0, 0, SETTINGS) == ["tfperf: h200, 12 throughput tests, about 2 min 10 s"]
-
-
-def test_one_test_is_one() -> None:
-    assert before("h200", 1, 5.0, 0, SETTINGS) == ["tfperf: h200, 1 throughput test, about 5 s"]
-
-
-def test_tests_that_were_never_timed_are_counted() -> None:
-    assert before("h200", 2, 30.0, 2, SETTINGS) == ["tfperf: h200, 2 throughput tests, about 30 s (2 never timed here)"]
-
-
-def test_recording_is_announced_with_its_place() -> None:
-    settings = Settings(root=SETTINGS.root, baselines=SETTINGS.baselines, update_baselines=Update.ALL, runs=7)
-    assert before("h200", 1, 5.0, 0, settings)[1:] == [
-        "tfperf: recording baselines, 7 fresh runs of each, into baselines/"
-    ]
-
-
-def test_a_place_outside_of_the_project_is_given_in_full() -> None:
-    settings = Settings(root=SETTINGS.root, baselines=Path("/srv/b"), update_baselines=Update.ALL)
-    assert before("h200", 1, 5.0, 0, settings)[1].endswith(" into /srv/b/")
-
-
-def test_a_smoke_run_is_announced() -> None:
-    assert before("h200", 1, 5.0, 0, Settings(smoke=True))[1:] == [
-        "tfperf: smoke: one window of each test, nothing judged"
-    ]
-
-
-@pytest.mark.parametrize(("unknown", "lines"), [(2, 1), (1, 0)])
-def test_holding_without_an_earlier_night_is_told(unknown: int, lines: int) -> None:
-    said = before("h200", 2, 5.0, unknown, Settings(hold=True))[1:]
-    assert len([line for line in said if "no earlier night of these tests" in line]) == lines
-
-
-def test_a_loss_on_purpose_is_announced() -> None:
-    assert before("h200", 1, 5.0, 0, Settings(inject_slowdown=0.1))[1:] == [
-        "tfperf: workers lose 10% of their throughput on purpose"
-    ]
-
-
-# After
-
-
-def test_a_night_is_summed_up() -> None:
-    assert said(judged(Outcome.PASS), judged(Outcome.INCONCLUSIVE, -0.13), UNKNOWN) == dedent("""\
-        workload                        topology  images/s  +/-   baseline   change  outcome
-        resnet50-b64-replicated-device  1x8          1,000  1.50     1,000   +0.0 %  PASS
-        resnet50-b64-replicated-device  1x8          870.0  1.50     1,000  -13.0 %  INCONCLUSIVE
-        resnet50-b64-replicated-device  1x8          1,000  1.50         -        -  NO_BASELINE
-
-        box: 1 PASS, 1 INCONCLUSIVE, 1 NO_BASELINE in 36 s
-        in doubt: resnet50-b64-replicated-device on 8x Tesla P100 (box): 870.0 images/s (95 % CI 865.7 to 874.4), 13.0 % slower than 1,000
-        1 without a baseline: record them with --update-baselines, then commit baselines/""")  # noqa: E501
-
-
-def test_what_is_faster_is_to_be_recorded() -> None:
-    assert said(judged(Outcome.IMPROVED)).splitlines()[-1] == (
-        "1 IMPROVED: record them with --update-baselines, or losing the gain again will pass"
-    )
-
-
-def test_a_good_night_has_nothing_more_to_say() -> None:
-    assert said(judged(Outcome.PASS)).splitlines()[-1] == "box: 1 PASS in 12 s"
-
-
-def test_a_session_without_measurements_says_nothing() -> None:
-    assert said() == ""
-
-
-def test_a_gate_that_measured_nothing_says_so_and_no_more() -> None:
-    assert summary([UNKNOWN], [], SETTINGS, measured_nothing=True) == [
-        "NOTHING WAS MEASURED: --tfperf-require-baseline was given, and no selected test came to a measurement: "
-        "see each one's reason. `tfperf topology` shows the devices"
-    ]
-
-
-def test_recorded_rows_are_shown_old_to_new() -> None:
-    changes = (Change(baseline(1612.0), baseline(1402.0, spread=0.0123)), Change(None, baseline(7.25, spread=None)))
-    assert said(record(), changes=changes).splitlines()[-3:] == [
-        "recorded in baselines/: 1 new, 1 changed; commit them when they are right",
-        "  box.csv  resnet50-b64-replicated-device 1x8  1,612 -> 1,402  -13.0 %  runs differ by 1.2 %",
-        "  box.csv  resnet50-b64-replicated-device 1x8  new 7.25",
-    ]
-
-
-def test_what_regressed_is_not_called_in_doubt() -> None:
-    assert "in doubt" not in said(judged(Outcome.REGRESSED, -0.13))
-
-
-# What moved all tests at once
-
-
-def common(records: tuple[Measurement, ...], **shifts: Shift) -> list[str]:
-    """What is said of the shift of each machine."""
-    lines = summary(records, [], SETTINGS, measured_nothing=False, shifts=shifts)
-    return [line for line in lines if line.startswith("together")]
-
-
-def together(change: float, *records: Measurement, **more: object) -> str:
-    moved = Shift(math.log1p(change), tests=13, **more)  # type: ignore[arg-type]
-    return "\n".join(common(records or (judged(Outcome.PASS),), box=moved))
-
-
-CANARIES = {"matrix product": Moved(math.log1p(-0.06), 0.01), "memory copy": Moved(0.0, 0.02)}
-
-
-def test_a_shift_that_is_next_to_nothing_is_not_said() -> None:
-    assert together(-0.004) == ""
-
-
-def test_a_nights_shift_is_said_and_excused() -> None:
-    assert together(-0.021) == (
-        "together: 13 tests are 2.1 % slower than their baselines: no more than nights differ by (3 %), and not held "
-        "against any of them"
-    )
-
-
-def test_a_slower_machine_is_named_with_its_evidence() -> None:
-    assert together(-0.08, cause=Cause.MACHINE, canaries=CANARIES) == (
-        "together: 13 tests are 8 % slower than their baselines, and so is the machine itself "
-        "(matrix product -6 +/- 1 %, memory copy +0 +/- 2 %, without TensorFlow): "
-        "not held against them. See to its clocks, cooling and neighbours"
-    )
-
-
-def test_slower_software_is_named_with_what_has_changed() -> None:
+def test_a_common_drift_without_reference_environment_lists_what_changed() -> None:
     then = baseline(environment="tensorflow=2.20.0 keras=3.1")
-    now = record(
-        environment={"tensorflow": "2.21.0", "keras": "3.1"}, verdict=Verdict(outcome=Outcome.REGRESSED, baseline=then)
-    )
-    assert together(-0.08, now, cause=Cause.SOFTWARE, canaries=CANARIES) == (
-        "together: 13 tests are 8 % slower than their baselines, and the machine itself is not "
-        "(matrix product -6 +/- 1 %, memory copy +0 +/- 2 %, without TensorFlow): "
-        "each is judged as it stands. Changed since: tensorflow 2.20.0 -> 2.21.0"
-    )
-
-
-def test_without_canaries_a_shift_has_no_culprit() -> None:
-    assert together(0.08, cause=Cause.UNKNOWN) == (
-        "together: 13 tests are 8 % faster than their baselines, "
-        "whether by the machine or the software is not known: each is judged as it stands. "
-        "Changed since: nothing that is recorded"
+    now = replace(judged(Outcome.PASS, -0.08, baseline=then), environment={"tensorflow": "2.21.0", "keras": "3.1"})
+    elsewhere = replace(now, machine="h200", environment={"keras": "3.2"})
+    assert drift_line("box", math.log(0.92), 13, [now, now, elsewhere, UNKNOWN]) == (
+        "common drift of box: 13 tests together are 8 % slower than their baselines. "
+        "Changed since: tensorflow 2.20.0 -> 2.21.0. "
+        "Only a reference environment tells the machine from the software: tfperf reference create"
     )
 
 
-def test_each_machine_is_told_with_its_own_changes() -> None:
-    tensorflow, driver = baseline(environment="tensorflow=2.20.0"), baseline(environment="driver=570")
-    records = (
-        replace(judged(Outcome.REGRESSED, -0.08, tensorflow), environment={"tensorflow": "2.21.0"}),
-        replace(judged(Outcome.PASS, 0.05, driver), environment={"driver": "580"}, machine="h200"),
+def test_a_common_rise_is_called_faster_and_a_small_one_is_not_mentioned() -> None:
+    assert drift_line("box", 0.004, 8, []) == ""
+    assert drift_line("box", math.log(1.05), 8, []).startswith(
+        "common drift of box: 8 tests together are 5 % faster than their baselines. Changed since: nothing that is"
     )
-    box, h200 = (Shift(math.log1p(change), tests=13, cause=Cause.UNKNOWN) for change in (-0.08, 0.05))
-    assert common(records, box=box, h200=h200) == [
-        "together: 13 tests are 8 % slower than their baselines, "
-        "whether by the machine or the software is not known: each is judged as it stands. "
-        "Changed since: tensorflow 2.20.0 -> 2.21.0",
-        "together: 13 tests are 5 % faster than their baselines, "
-        "whether by the machine or the software is not known: each is judged as it stands. "
-        "Changed since: driver 570 -> 580",
-    ]
 
 
-# What came to nothing
+THEN = baseline(environment="tensorflow=2.20.0 driver=570")
+NOW = replace(judged(Outcome.PASS, -0.08, baseline=THEN), environment={"tensorflow": "2.21.0", "driver": "580"})
 
 
-GONE = [("a.py::test_b", "the worker died"), ("a.py::test_c", "INVALID: others used 90 %")]
-GONE_SAID = ["not measured: a.py::test_b: the worker died", "not measured: a.py::test_c: INVALID: others used 90 %"]
+@pytest.mark.parametrize(
+    ("verdict", "line"),
+    [
+        (
+            {"outcome": Outcome.REGRESSED, "change": -0.081, "low": -0.09, "high": -0.072, "software_change": 0.001},
+            "machine box: REGRESSED: the reference environment is 8.1 % slower than the baselines (95 % CI -9.0 % to "
+            "-7.2 %, fails from -5.0 %). Changed outside of it: driver 570 -> 580. Check clocks, cooling and other "
+            "work on the machine, or record new baselines with --update-baselines",
+        ),
+        (
+            {"outcome": Outcome.REGRESSED, "change": -0.081, "low": -0.09, "high": -0.072},
+            "machine and software on box: REGRESSED: all tests together are 8.1 % slower than the baselines (95 % CI "
+            "-9.0 % to -7.2 %, fails from -5.0 %). Changed since: driver 570 -> 580, tensorflow 2.20.0 -> 2.21.0. Only "
+            "a reference environment tells the machine from the software: tfperf reference create",
+        ),
+        (
+            {"outcome": Outcome.PASS, "change": 0.002, "low": -0.01, "high": 0.014, "software_change": 0.001},
+            "machine box: PASS: the reference environment is 0.2 % faster than the baselines (95 % CI -1.0 % to "
+            "+1.4 %, fails from -5.0 %)",
+        ),
+        (
+            {"outcome": Outcome.PASS, "change": 0.0, "low": -0.01, "high": 0.01},
+            "machine and software on box: PASS: all tests together are level with the baselines (95 % CI -1.0 % to "
+            "+1.0 %, fails from -5.0 %)",
+        ),
+    ],
+    ids=["slower machine", "slower, and nobody knows which", "machine as before", "all as before"],
+)
+def test_the_machine_has_a_verdict_of_its_own(verdict: dict[str, Any], line: str) -> None:
+    assert machine_line("box", MachineVerdict(threshold=0.05, tests=13, **verdict), [NOW, UNKNOWN]) == line
 
 
-def test_what_could_not_be_measured_is_listed_with_its_reason() -> None:
-    lines = summary([judged(Outcome.PASS)], [], SETTINGS, not_measured=GONE, measured_nothing=False)
-    assert lines[-2:] == GONE_SAID
-
-
-def test_a_gate_that_measured_nothing_says_why() -> None:
-    lines = summary([], [], SETTINGS, not_measured=GONE, measured_nothing=True)
-    assert (lines[0].startswith("NOTHING WAS MEASURED"), lines[1:]) == (True, GONE_SAID)
-
-
-def test_what_the_trials_folder_lacks_is_said() -> None:
-    lines = summary([judged(Outcome.PASS)], [], SETTINGS, measured_nothing=False, not_saved="/t: no space left")
-    assert lines[-1] == "not in --tfperf-save-trials' folder: /t: no space left"
-
-
-def test_what_the_history_lacks_is_said() -> None:
-    lines = summary([judged(Outcome.PASS)], [], SETTINGS, measured_nothing=False, not_kept="the disk is full")
-    assert lines[-1] == "not in the history: the disk is full"
+@pytest.mark.parametrize(
+    ("outcome", "threshold", "line"),
+    [
+        (
+            Outcome.PASS,
+            None,
+            "software on box: PASS: the current environment is 3 % slower than the reference "
+            "environment (95 % CI -3.5 % to -2.5 %) in 16 interleaved pairs of 4 tests",
+        ),
+        (
+            Outcome.REGRESSED,
+            0.02,
+            "software on box: REGRESSED: the current environment is 3 % slower than the reference "
+            "environment (95 % CI -3.5 % to -2.5 %, fails from -2.0 %) in 16 interleaved pairs of 4 tests. "
+            "Changed since the baselines: driver 570 -> 580, tensorflow 2.20.0 -> 2.21.0",
+        ),
+    ],
+)
+def test_the_software_has_a_verdict_of_its_own(outcome: Outcome, threshold: float | None, line: str) -> None:
+    found = SoftwareVerdict(
+        outcome=outcome, change=-0.03, low=-0.035, high=-0.025, threshold=threshold, tests=4, pairs=16
+    )
+    assert software_line("box", found, [NOW]) == line

@@ -9,9 +9,9 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import attempt
+from measurements import run
 
-from pytest_tfperf.core.run import Run, Trial, Window
+from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.throughput import (
     DivergedAt,
     RunValue,
@@ -24,7 +24,7 @@ from pytest_tfperf.core.throughput import (
 
 seconds = st.floats(1e-4, 100, allow_nan=False)
 windows = st.lists(st.builds(Window, st.integers(1, 50), seconds), min_size=1, max_size=40)
-attempts = st.builds(Run, windows.map(tuple), st.integers(1, 100_000))
+runs_of_windows = st.builds(Run, windows.map(tuple), st.integers(1, 100_000))
 log_rates = st.lists(st.floats(-5, 15), min_size=1, max_size=8)
 
 
@@ -33,7 +33,7 @@ def speeds(some: list[Window] | tuple[Window, ...], images_per_step: int) -> np.
 
 
 def of(*runs: Run) -> Throughput:
-    return summarise(Trial(runs))
+    return summarise(runs)
 
 
 def slower(run: Run, factor: float) -> Run:
@@ -78,7 +78,7 @@ def test_a_worked_example_of_the_three() -> None:
 # One run
 
 
-@given(attempts)
+@given(runs_of_windows)
 def test_a_runs_value_is_the_trimmed_mean_of_its_log_rates(run: Run) -> None:
     expected = scipy.stats.trim_mean(np.log(speeds(run.windows, run.images_per_step)), 0.2)
     assert run_value(run).log_rate == pytest.approx(expected, abs=1e-9)
@@ -95,13 +95,13 @@ def yuen_error(values: np.ndarray) -> float:
 def test_the_error_is_yuens_where_windows_do_not_resemble_their_neighbours(count: int) -> None:
     # Alternating signs: the autocorrelation is negative, and counted as none.
     rates = np.array([(-1) ** i * (1 + i % 7) / 100 for i in range(count)])
-    found = run_value(attempt(np.exp(-rates).tolist(), images_per_step=1))
+    found = run_value(run(np.exp(-rates).tolist(), images_per_step=1))
     assert found.error == pytest.approx(yuen_error(rates))
 
 
 def test_the_error_of_untrimmed_windows_is_that_of_a_mean() -> None:
     rates = [0.01, -0.02, 0.03, -0.01]
-    found = run_value(attempt([math.exp(-rate) for rate in rates], images_per_step=1))
+    found = run_value(run([math.exp(-rate) for rate in rates], images_per_step=1))
     assert found.error == pytest.approx(scipy.stats.sem(rates))
 
 
@@ -110,23 +110,23 @@ def test_the_error_is_widened_for_windows_that_resemble_their_neighbours() -> No
     low, high = np.sort(rates)[12], np.sort(rates)[-13]
     centred = np.clip(rates, low, high) - np.clip(rates, low, high).mean()
     r = min((centred[1:] * centred[:-1]).sum() / (centred**2).sum() + 1 / 60, 0.8)
-    found = run_value(attempt(np.exp(-rates).tolist(), images_per_step=1))
+    found = run_value(run(np.exp(-rates).tolist(), images_per_step=1))
     assert found.error == pytest.approx(yuen_error(rates) * math.sqrt((1 + r) / (1 - r)))
 
 
 def test_the_widening_has_a_limit() -> None:
     rates = np.array([i / 1000 for i in range(100)])  # a drift: autocorrelation near 1
-    found = run_value(attempt(np.exp(-rates).tolist(), images_per_step=1))
+    found = run_value(run(np.exp(-rates).tolist(), images_per_step=1))
     assert found.error == pytest.approx(yuen_error(rates) * 3)
 
 
 @given(st.lists(seconds, min_size=1, max_size=2))
 def test_one_or_two_windows_have_no_known_error(step_seconds: list[float]) -> None:
-    assert run_value(attempt(step_seconds)).error == math.inf
+    assert run_value(run(step_seconds)).error == math.inf
 
 
 def test_equal_windows_have_no_error() -> None:
-    assert run_value(attempt([0.1] * 20)).error == 0
+    assert run_value(run([0.1] * 20)).error == 0
 
 
 @given(st.lists(seconds, min_size=5, max_size=40), st.data())
@@ -136,7 +136,7 @@ def test_a_burst_in_a_fifth_of_the_windows_moves_no_value_out_of_the_rest(
     spoiled = data.draw(st.sets(st.integers(0, len(step_seconds) - 1), max_size=len(step_seconds) // 5))
     rest = [-math.log(s) for i, s in enumerate(step_seconds) if i not in spoiled]
     burst = [s * (1e6 if i in spoiled else 1) for i, s in enumerate(step_seconds)]
-    value = run_value(attempt(burst, images_per_step=1)).log_rate
+    value = run_value(run(burst, images_per_step=1)).log_rate
     assert min(rest) - 1e-9 <= value <= max(rest) + 1e-9
 
 
@@ -169,32 +169,32 @@ def test_a_total_of_two_windows_has_no_known_error() -> None:
 
 
 def test_a_logs_own_total_is_its_value() -> None:
-    assert run_value(attempt([0.1, 0.2, 0.3], stated_images_per_sec=56.57)).images_per_sec == pytest.approx(56.57)
+    assert run_value(run([0.1, 0.2, 0.3], stated_images_per_sec=56.57)).images_per_sec == pytest.approx(56.57)
 
 
 def test_a_logs_error_is_that_of_its_windows() -> None:
-    stated = run_value(attempt([0.1, 0.2, 0.3], stated_images_per_sec=56.57))
-    assert stated.error == run_value(attempt([0.1, 0.2, 0.3])).error
+    stated = run_value(run([0.1, 0.2, 0.3], stated_images_per_sec=56.57))
+    assert stated.error == run_value(run([0.1, 0.2, 0.3])).error
 
 
-@given(attempts, st.randoms())
+@given(runs_of_windows, st.randoms())
 def test_the_order_of_windows_does_not_move_the_value(run: Run, shuffler: random.Random) -> None:
     mixed = list(run.windows)
     shuffler.shuffle(mixed)
     assert run_value(Run(tuple(mixed), run.images_per_step)).log_rate == pytest.approx(run_value(run).log_rate)
 
 
-@given(attempts, st.floats(0.5, 4))
+@given(runs_of_windows, st.floats(0.5, 4))
 def test_times_scaled_scale_rates_inversely(run: Run, factor: float) -> None:
     assert of(slower(run, factor)).images_per_sec == pytest.approx(of(run).images_per_sec / factor)
 
 
-@given(attempts, st.floats(0.5, 4))
+@given(runs_of_windows, st.floats(0.5, 4))
 def test_times_scaled_leave_the_relative_error_alone(run: Run, factor: float) -> None:
     assert run_value(slower(run, factor)).error == pytest.approx(run_value(run).error, abs=1e-7)
 
 
-@given(attempts)
+@given(runs_of_windows)
 def test_twice_the_images_make_twice_the_rate(run: Run) -> None:
     doubled = Run(run.windows, 2 * run.images_per_step)
     assert of(doubled).images_per_sec == pytest.approx(2 * of(run).images_per_sec)
@@ -202,8 +202,8 @@ def test_twice_the_images_make_twice_the_rate(run: Run) -> None:
 
 @given(st.lists(seconds, min_size=1, max_size=40))
 def test_warm_up_counts_for_nothing(step_seconds: list[float]) -> None:
-    warm = attempt(step_seconds, warmup=(Window(10, 1e6, loss=9.0),))
-    assert of(warm) == of(attempt(step_seconds))
+    warm = run(step_seconds, warmup=(Window(10, 1e6, loss=9.0),))
+    assert of(warm) == of(run(step_seconds))
 
 
 # Several runs
@@ -233,54 +233,54 @@ def test_one_run_of_five_does_not_move_the_middle_out_of_the_others(others: list
 
 
 def test_a_run_is_summarised_by_its_own_value() -> None:
-    run = attempt([0.1, 0.2, 0.4])
-    assert of(run).images_per_sec == pytest.approx(run_value(run).images_per_sec)
+    one = run([0.1, 0.2, 0.4])
+    assert of(one).images_per_sec == pytest.approx(run_value(one).images_per_sec)
 
 
 def test_runs_are_summarised_by_their_middle() -> None:
-    one, two, three = (attempt([s] * 5) for s in (0.1, 0.2, 0.4))
+    one, two, three = (run([s] * 5) for s in (0.1, 0.2, 0.4))
     logs = [math.log(64 / s) for s in (0.1, 0.2, 0.4)]
     assert of(one, two, three).images_per_sec == pytest.approx(math.exp(hodges_lehmann(logs)))
 
 
 def test_one_runs_interval_is_students_over_the_windows_that_are_kept() -> None:
-    run = attempt([0.1, 0.11, 0.1, 0.12, 0.1, 0.11, 0.1, 0.13])
-    half = scipy.stats.t.ppf(0.975, 8 - 2 * 1 - 1) * run_value(run).error
-    assert math.log(of(run).high / of(run).images_per_sec) == pytest.approx(half)
+    one = run([0.1, 0.11, 0.1, 0.12, 0.1, 0.11, 0.1, 0.13])
+    half = scipy.stats.t.ppf(0.975, 8 - 2 * 1 - 1) * run_value(one).error
+    assert math.log(of(one).high / of(one).images_per_sec) == pytest.approx(half)
 
 
 def test_several_runs_interval_covers_what_differs_between_them() -> None:
     logs = [7.0, 7.01, 7.03]
-    found = of(*(attempt([math.exp(-v)] * 5, images_per_step=1) for v in logs))
+    found = of(*(run([math.exp(-v)] * 5, images_per_step=1) for v in logs))
     half = scipy.stats.t.ppf(0.975, 2) * statistics.stdev(logs) / math.sqrt(3)
     assert math.log(found.images_per_sec / found.low) == pytest.approx(half)
 
 
 def test_several_runs_interval_is_never_below_what_their_windows_show() -> None:
-    run = attempt([0.1, 0.2, 0.1, 0.2, 0.1, 0.2])
-    two = of(run, run)  # equal runs: nothing differs between them
-    half = scipy.stats.t.ppf(0.975, 2 * (6 - 2 - 1)) * run_value(run).error / math.sqrt(2)
+    one = run([0.1, 0.2, 0.1, 0.2, 0.1, 0.2])
+    two = of(one, one)  # equal runs: nothing differs between them
+    half = scipy.stats.t.ppf(0.975, 2 * (6 - 2 - 1)) * run_value(one).error / math.sqrt(2)
     assert math.log(two.high / two.images_per_sec) == pytest.approx(half)
 
 
 @given(st.lists(st.lists(seconds, min_size=1, max_size=10), min_size=1, max_size=4))
 def test_the_value_lies_in_its_interval(runs: list[list[float]]) -> None:
-    found = of(*(attempt([s + 1 for s in run]) for run in runs))
+    found = of(*(run([s + 1 for s in each]) for each in runs))
     assert found.low <= found.images_per_sec <= found.high
 
 
 def test_too_few_windows_have_no_interval() -> None:
-    found = of(attempt([0.1]))
+    found = of(run([0.1]))
     assert (found.low, found.high) == (0, math.inf)
 
 
 def test_two_runs_of_one_window_still_have_an_interval() -> None:
-    assert math.isfinite(of(attempt([0.1]), attempt([0.11])).high)
+    assert math.isfinite(of(run([0.1]), run([0.11])).high)
 
 
 def test_the_interval_of_white_noise_holds_the_truth_19_times_in_20() -> None:
     draw = random.Random(1).gauss
-    found = [of(attempt([math.exp(draw(0, 0.03)) for _ in range(24)], images_per_step=1)) for _ in range(600)]
+    found = [of(run([math.exp(draw(0, 0.03)) for _ in range(24)], images_per_step=1)) for _ in range(600)]
     assert 0.93 <= sum(t.low <= 1 <= t.high for t in found) / 600 <= 0.98
 
 
@@ -289,7 +289,7 @@ def test_steps_are_counted_over_all_runs() -> None:
 
 
 def test_windows_are_counted_over_all_runs() -> None:
-    assert of(attempt([0.1, 0.1]), attempt([0.1])).windows == 3
+    assert of(run([0.1, 0.1]), run([0.1])).windows == 3
 
 
 def test_the_loss_is_that_of_the_last_window() -> None:
@@ -298,7 +298,7 @@ def test_the_loss_is_that_of_the_last_window() -> None:
 
 
 def test_compiling_is_that_of_the_first_run() -> None:
-    assert of(attempt([0.1], compile_seconds=9.0), attempt([0.1], compile_seconds=1.0)).compile_seconds == 9.0
+    assert of(run([0.1], compile_seconds=9.0), run([0.1], compile_seconds=1.0)).compile_seconds == 9.0
 
 
 def test_a_runs_value_reads_in_images_per_second() -> None:
@@ -324,4 +324,4 @@ def test_where_a_loss_stopped_to_be_a_number_is_known(
 
 def test_where_a_loss_stopped_to_be_a_number_is_known_over_several_runs() -> None:
     fine, lost = (Run((Window(5, 0.1, loss),), 64) for loss in (1.0, math.nan))
-    assert summarise(Trial((fine, lost, fine))).diverged == DivergedAt(run=2, window=1, step=5)
+    assert summarise((fine, lost, fine)).diverged == DivergedAt(run=2, window=1, step=5)

@@ -6,149 +6,104 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from machines import NAMES, linked, load, machines
 
 from pytest_tfperf.core.topology import DeviceKind, Devices, Gpu, Link, LinkKind, Topology
 from pytest_tfperf.errors import NotEnoughDevices, TfperfError
 
+DGX1, H200, MIXED, NO_GPU = load("dgx1-p100"), load("h200"), load("mixed"), load("no-gpu")
+
 
 def indices(topology: Topology) -> list[int]:
     return [gpu.index for gpu in topology.gpus]
 
 
-# take
-
-
-@settings(deadline=None)
-@given(machines(), st.integers(1, 6))
-def test_taken_gpus_are_as_many_as_asked_for_and_equal(machine, n):
+@given(machines(), st.integers(1, 6), st.booleans())
+def test_taken_gpus_are_as_many_as_wanted_and_best_linked(machine, n, unequal):
     try:
-        taken = machine.take(n)
+        taken = machine.take(n, unequal=unequal)
     except NotEnoughDevices:
         return
-    assert (len(taken.gpus), len({(gpu.name, gpu.memory_bytes) for gpu in taken.gpus})) == (n, 1)
-
-
-@settings(deadline=None)
-@given(machines(), st.integers(1, 6))
-def test_taken_links_are_the_machines(machine, n):
-    try:
-        taken = machine.take(n, unequal=True)
-    except NotEnoughDevices:
-        return
+    assert len(taken.gpus) == n
+    assert unequal or len({(gpu.name, gpu.memory_bytes) for gpu in taken.gpus}) == 1
+    assert taken.machine == machine.machine
     at = [machine.gpus.index(gpu) for gpu in taken.gpus]
     assert taken.links == tuple(tuple(machine.links[i][j] for j in at) for i in at)
+    if unequal and n > 1:
+        worst = min(machine.links[i][j].quality for i, j in combinations(at, 2))
+        others = combinations(range(len(machine.gpus)), n)
+        assert all(min(machine.links[i][j].quality for i, j in combinations(other, 2)) <= worst for other in others)
 
 
-@settings(deadline=None)
-@given(machines(), st.integers(2, 6))
-def test_no_other_set_has_a_better_worst_link(machine, n):
-    try:
-        taken = machine.take(n, unequal=True)
-    except NotEnoughDevices:
-        return
-    worst = min(link.quality for row in taken.links for link in row if link)
-    assert all(
-        min(machine.links[i][j].quality for i, j in combinations(places, 2)) <= worst
-        for places in combinations(range(len(machine.gpus)), n)
-    )
+@pytest.mark.parametrize(
+    ("machine", "n", "taken"),
+    [
+        (DGX1, 4, [0, 1, 2, 3]),  # one of its quads
+        (linked(4, {(0, 1): "PIX", (2, 3): "NV2", (1, 2): "NV1"}), 2, [2, 3]),
+        # The worst link counts before the total.
+        (
+            linked(6, {(0, 1): "NV4", (0, 2): "NV4", (3, 4): "PIX", (4, 5): "PIX", (3, 5): "PIX"}),
+            3,
+            [3, 4, 5],
+        ),
+        (linked(5, {}, rest="NV6"), 3, [0, 1, 2]),  # ties go to the lowest
+        (linked(40, {}), 20, list(range(20))),  # more sets than can be tried
+        (MIXED, 2, [1, 2]),  # the equal ones
+        (load("4x-gtx-1080-ti"), 4, [0, 1, 2, 3]),  # one has a few MiB less
+    ],
+)
+def test_the_best_linked_equal_gpus_are_taken(machine, n, taken):
+    assert indices(machine.take(n)) == taken
 
 
-@settings(deadline=None)
-@given(machines(), st.integers(1, 6))
-def test_taking_keeps_the_whole_machines_key(machine, n):
-    try:
-        assert machine.take(n).machine == machine.machine
-    except NotEnoughDevices:
-        return
-
-
-def test_four_of_a_dgx1_are_one_of_its_quads():
-    assert indices(load("dgx1-p100").take(4)) == [0, 1, 2, 3]
-
-
-def test_the_best_linked_pair_is_taken():
-    assert indices(linked(4, {(0, 1): "PIX", (2, 3): "NV2", (1, 2): "NV1"}).take(2)) == [2, 3]
-
-
-def test_the_worst_link_counts_before_the_total():
-    machine = linked(6, {(0, 1): "NV4", (0, 2): "NV4", (3, 4): "PIX", (4, 5): "PIX", (3, 5): "PIX"})
-    assert indices(machine.take(3)) == [3, 4, 5]
-
-
-def test_ties_go_to_the_lowest_indices():
-    assert indices(linked(5, {}, rest="NV6").take(3)) == [0, 1, 2]
-
-
-def test_more_sets_than_can_be_tried_are_searched_greedily():
-    island = {pair: "NV4" for pair in combinations(range(30, 40), 2)}  # noqa: C420  # reads as the links that it makes
-    assert indices(linked(40, island).take(10)) == list(range(30, 40))
-
-
-def test_the_equal_ones_of_a_mixed_machine_are_taken():
-    assert indices(load("mixed").take(2)) == [1, 2]
-
-
-def test_a_few_mib_less_make_no_other_gpu():
-    assert indices(load("4x-gtx-1080-ti").take(4)) == [0, 1, 2, 3]
-
-
-def test_unequal_gpus_are_refused_by_their_names():
+def test_unequal_gpus_are_refused_by_their_names_and_taken_where_allowed():
     with pytest.raises(
         NotEnoughDevices, match=r"1x NVIDIA GeForce GTX 1080 Ti \+ 2x NVIDIA GeForce RTX 3090\. At most 2"
     ):
-        load("mixed").take(3)
+        MIXED.take(3)
+    assert indices(MIXED.take(3, unequal=True)) == [0, 1, 2]
 
 
-def test_unequal_gpus_are_taken_when_asked_for():
-    assert indices(load("mixed").take(3, unequal=True)) == [0, 1, 2]
+@pytest.mark.parametrize(
+    ("machine", "n", "message"),
+    [
+        (DGX1, 9, r"needs 9 equal GPUs, and this machine has 8: 8x Tesla P100-SXM2-16GB"),
+        (NO_GPU, 1, r"needs 1 GPU, and this machine has none: there is no libnvidia-ml"),
+        (DGX1.showing([0, 1], "CUDA_VISIBLE_DEVICES='0,1' shows 2 of 8 GPUs"), 4, r"CUDA_VISIBLE_DEVICES='0,1'"),
+    ],
+)
+def test_too_few_gpus_say_what_is_needed_and_what_there_is(machine, n, message):
+    with pytest.raises(NotEnoughDevices, match=message) as caught:
+        machine.take(n)
+    assert caught.value.wanted == n
 
 
-def test_too_few_gpus_say_what_is_needed_and_what_there_is():
-    with pytest.raises(NotEnoughDevices, match=r"needs 9 equal GPUs, and this machine has 8: 8x Tesla P100-SXM2-16GB"):
-        load("dgx1-p100").take(9)
-
-
-def test_too_few_gpus_say_how_many_were_wanted():
-    with pytest.raises(NotEnoughDevices) as caught:
-        load("dgx1-p100").take(9)
-    assert caught.value.wanted == 9
-
-
-def test_too_few_nodes_are_no_want_of_gpus():
-    with pytest.raises(NotEnoughDevices) as caught:
-        load("dgx1-p100").take(1, nodes=2)
+def test_several_nodes_are_not_built_yet_and_no_lack_of_gpus():
+    with pytest.raises(NotEnoughDevices, match="needs 2 nodes, but training on several nodes is not") as caught:
+        DGX1.take(1, nodes=2)
     assert caught.value.wanted == 0
+    assert DGX1.take(2, nodes=1) == DGX1.take(2)
 
 
-def test_no_gpus_say_why():
-    with pytest.raises(NotEnoughDevices, match=r"needs 1 GPU, and this machine has none: there is no libnvidia-ml"):
-        load("no-gpu").take(1)
-
-
-def test_hidden_gpus_are_named_where_too_few_are_left():
-    with pytest.raises(NotEnoughDevices, match="CUDA_VISIBLE_DEVICES"):
-        load("dgx1-p100").showing([0, 1], "CUDA_VISIBLE_DEVICES='0,1' shows 2 of 8 GPUs").take(4)
-
-
-@pytest.mark.parametrize("n", [0, -1, 1.5, True, "2"])
-def test_a_count_that_is_none_is_an_error(n):
-    with pytest.raises(TfperfError, match="whole number"):
-        load("dgx1-p100").take(n)
-
-
-def test_a_worker_gets_the_taken_gpus_uuids():
-    taken = load("mixed").take(2)
-    assert taken.devices == Devices(kind=DeviceKind.GPU, count=2, gpu_uuids=tuple(gpu.uuid for gpu in taken.gpus))
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])
+@pytest.mark.parametrize("name", ["devices", "nodes"])
+def test_a_count_below_one_is_an_error(name, count):
+    with pytest.raises(TfperfError, match=f"{name} must be a whole number of at least 1"):
+        DGX1.take(1 if name == "nodes" else count, nodes=count if name == "nodes" else 1)
 
 
 def test_one_process_gets_one_mig_device_only():
-    machine = load("dgx1-p100")
-    slices = replace(machine, gpus=tuple(replace(gpu, mig_profile="1g.5gb") for gpu in machine.gpus))
+    mig = replace(DGX1, gpus=tuple(replace(gpu, mig_profile="1g.5gb") for gpu in DGX1.gpus))
     with pytest.raises(NotEnoughDevices, match="one MIG device"):
-        slices.take(2, unequal=True)
+        mig.take(2, unequal=True)
+
+
+def test_a_worker_gets_the_taken_gpus_uuids():
+    taken = MIXED.take(2)
+    uuids = tuple(gpu.uuid for gpu in taken.gpus)
+    assert taken.devices == Devices(kind=DeviceKind.GPU, count=2, gpu_uuids=uuids)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -157,67 +112,37 @@ def test_any_machine_gives_virtual_cpu_devices(name):
 
 
 def test_a_split_gpu_gives_logical_ones():
-    machine = load("h200")
-    devices = Devices(kind=DeviceKind.GPU, count=4, gpu_uuids=(machine.gpus[0].uuid,), split=True)
-    assert machine.split().take(4).devices == devices
-
-
-def test_no_gpu_can_not_be_split():
+    devices = Devices(kind=DeviceKind.GPU, count=4, gpu_uuids=(H200.gpus[0].uuid,), split=True)
+    assert H200.split().take(4).devices == devices
     with pytest.raises(NotEnoughDevices):
-        load("no-gpu").split()
+        NO_GPU.split()
 
 
 @pytest.mark.parametrize(
-    ("topology", "taken"),
+    ("topology", "shape", "text", "taken"),
     [
-        (load("h200"), False),
-        (load("h200").take(1), True),
-        (load("no-gpu").on_cpu(), False),
-        (load("no-gpu").on_cpu().take(1), True),
-        (load("h200").split(), False),
-        (load("h200").split().take(1), True),
+        (DGX1, "1x8", "8x Tesla P100-SXM2-16GB", False),
+        (DGX1.take(2), "1x2", "2x Tesla P100-SXM2-16GB", True),
+        (replace(DGX1.take(4), nodes=2), "2x4", "4x Tesla P100-SXM2-16GB", True),
+        (MIXED, "1x3", "1x NVIDIA GeForce GTX 1080 Ti + 2x NVIDIA GeForce RTX 3090", False),
+        (NO_GPU, "1x1", "2 of 2 cores of AMD EPYC", False),
+        (NO_GPU.on_cpu(), "1x1", "2 of 2 cores of AMD EPYC", False),
+        (NO_GPU.on_cpu().take(2), "1x2", "2 virtual CPU devices on 2 of 2 cores of AMD EPYC", True),
+        (H200.split(), "1x1", "1x NVIDIA H200", False),
+        (H200.split().take(4), "1x4", "1x NVIDIA H200, split into 4", True),
     ],
 )
-def test_only_take_says_how_many_devices(topology, taken):
-    assert topology.is_taken == taken
+def test_shape_and_description(topology, shape, text, taken):
+    assert (topology.shape, topology.describe(), topology.is_taken) == (shape, text, taken)
 
 
-# shape and description
-
-
-@pytest.mark.parametrize(
-    ("topology", "shape"),
-    [
-        (load("dgx1-p100").take(4), "1x4"),
-        (load("dgx1-p100"), "1x8"),
-        (replace(load("dgx1-p100").take(4), nodes=2), "2x4"),
-        (load("no-gpu").on_cpu().take(2), "1x2"),
-        (load("no-gpu"), "1x1"),
-        (load("no-gpu").on_cpu(), "1x1"),
-        (load("h200").split().take(3), "1x3"),
-    ],
-)
-def test_the_shape_is_nodes_by_devices(topology, shape):
-    assert topology.shape == shape
-
-
-@pytest.mark.parametrize(
-    ("topology", "text"),
-    [
-        (load("dgx1-p100"), "8x Tesla P100-SXM2-16GB"),
-        (load("dgx1-p100").take(2), "2x Tesla P100-SXM2-16GB"),
-        (load("mixed"), "1x NVIDIA GeForce GTX 1080 Ti + 2x NVIDIA GeForce RTX 3090"),
-        (load("no-gpu"), "2 of 2 cores of AMD EPYC"),
-        (load("no-gpu").on_cpu().take(2), "2 virtual CPU devices on 2 of 2 cores of AMD EPYC"),
-        (load("h200").split().take(4), "1x NVIDIA H200, split into 4"),
-        (load("h200").split(), "1x NVIDIA H200"),
-    ],
-)
-def test_the_description_is_a_short_line(topology, text):
-    assert topology.describe() == text
-
-
-# Facts of links and GPUs
+def test_equal_names_are_told_apart_by_their_memory():
+    small, large = (replace(H200.gpus[0], uuid=f"GPU-{gib}", memory_bytes=gib * 2**30) for gib in (80, 141))
+    links = ((None, Link(LinkKind.SYS)), (Link(LinkKind.SYS), None))
+    assert (
+        replace(H200, gpus=(small, large), links=links).describe()
+        == "1x NVIDIA H200 (80 GiB) + 1x NVIDIA H200 (141 GiB)"
+    )
 
 
 def test_links_are_ordered_by_quality():
@@ -238,23 +163,5 @@ def test_only_nvlinks_are_counted(kind, nvlinks):
 
 
 def test_the_peak_rate_of_a_p100_is_that_of_its_data_sheet():
-    assert load("dgx1-p100").gpus[0].fp32_tflops == pytest.approx(10.6, abs=0.05)
-
-
-def test_an_unknown_clock_gives_no_peak_rate():
+    assert DGX1.gpus[0].fp32_tflops == pytest.approx(10.6, abs=0.05)
     assert Gpu(index=0, uuid="GPU-0", name="A", cores=3584).fp32_tflops is None
-
-
-def test_one_node_is_what_is_taken_by_itself() -> None:
-    assert load("dgx1-p100").take(2, nodes=1) == load("dgx1-p100").take(2)
-
-
-def test_several_nodes_are_not_built_yet() -> None:
-    with pytest.raises(NotEnoughDevices, match="needs 2 nodes, and training over several is not built yet"):
-        load("dgx1-p100").take(1, nodes=2)
-
-
-@pytest.mark.parametrize("nodes", [0, -1, True, "2"])
-def test_nodes_are_a_whole_number_from_one(nodes: object) -> None:
-    with pytest.raises(TfperfError, match="whole number of nodes from 1"):
-        load("dgx1-p100").take(1, nodes=nodes)  # type: ignore[arg-type]

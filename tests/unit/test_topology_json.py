@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from machines import DATA, NAMES, load, machines
 
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.errors import TfperfError
 
+BARE_HOST = {"cpu_model": "A", "usable_cores": 1, "total_cores": 1}
 
-@settings(deadline=None)
+
 @given(machines())
 def test_json_gives_the_machine_again(machine):
     assert Topology.from_json(json.loads(json.dumps(machine.to_json()))) == machine
@@ -24,42 +25,47 @@ def test_json_gives_what_was_taken_again(topology):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_snapshot_is_what_is_written_today(name):
-    assert json.loads((DATA / f"{name}.json").read_text()) == load(name).to_json()
+def test_a_snapshot_names_its_machine(name):
+    assert json.loads((DATA / f"{name}.json").read_text())["machine"] == load(name).machine
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 2}, "version 2, and this pytest-tfperf reads version 1: upgrade"),
-        ({"version": None}, "no topology"),
+        ({"version": 2}, "version 2, but this pytest-tfperf reads version 1: upgrade"),
+        ({"version": None}, "not a topology"),
         ({"gpu": []}, "unknown field 'gpu'. Did you mean 'gpus'"),
         ({"host": None}, "expected an object with the fields of Host"),
         ({"host": {"cpu_model": "A", "usable_cores": 1}}, "'total_cores' is missing"),
-        (
-            {"host": {"cpu_model": "A", "usable_cores": True, "total_cores": 1}},
-            "usable_cores: expected int, found True",
-        ),
-        ({"host": {"cpu_model": "A", "usable_cores": 0, "total_cores": 1}}, "at least 1"),
+        ({"host": BARE_HOST | {"usable_cores": True}}, "usable_cores: expected int, found True"),
+        ({"host": BARE_HOST | {"usable_cores": 0}}, "at least 1"),
         ({"nodes": "2"}, "nodes: expected int, found '2'"),
         ({"nodes": 0}, "at least 1"),
         ({"gpus": {}}, "gpus: expected list"),
         ({"gpus": [1]}, r"gpus\[0\]: expected an object"),
-        ({"links": [["X"]]}, "0 GPUs need 0 rows"),
+        ({"links": [[None]]}, "0 GPUs need 0 rows"),
         ({"links": "X"}, "links: expected list"),
         ({"devices": {"kind": "TPU", "count": 1}}, "unknown DeviceKind 'TPU'"),
     ],
 )
-def test_a_faulty_snapshot_names_the_place(change, message):
+def test_a_faulty_snapshot_names_the_field(change, message):
     with pytest.raises(TfperfError, match=message):
         Topology.from_json(load("no-gpu").to_json() | change)
 
 
-@pytest.mark.parametrize("cell", ["X", "NVLINK", 4])
-def test_a_faulty_link_is_an_error(cell):
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        (None, "need the same link"),
+        ("SYS", "need the same link"),
+        ("NVLINK", "unknown link"),
+        (4, "fields of Link, found 4"),
+    ],
+)
+def test_a_faulty_link_is_an_error(cell, message):
     value = load("dgx1-p100").to_json()
     value["links"][0][1] = cell
-    with pytest.raises(TfperfError):
+    with pytest.raises(TfperfError, match=message):
         Topology.from_json(value)
 
 
@@ -72,18 +78,14 @@ def test_two_gpus_with_one_uuid_are_an_error():
 
 @pytest.mark.parametrize("value", [None, [], "text", 3, {}])
 def test_what_is_no_topology_is_an_error(value):
-    with pytest.raises(TfperfError, match="no topology"):
+    with pytest.raises(TfperfError, match="not a topology"):
         Topology.from_json(value)
 
 
-@pytest.mark.parametrize("text", [b"", b'{"version": 1', b"\xff\xfe", b"{}"])
-def test_a_file_that_is_no_snapshot_is_named(tmp_path, text):
+@pytest.mark.parametrize("text", [b"", b'{"version": 1', b"\xff\xfe", b"{}", None])
+def test_a_file_that_is_missing_or_no_snapshot_is_named(tmp_path, text):
     path = tmp_path / "machine.json"
-    path.write_bytes(text)
+    if text is not None:
+        path.write_bytes(text)
     with pytest.raises(TfperfError, match=r"machine\.json"):
         Topology.load(path)
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(TfperfError, match=r"machine\.json: No such file"):
-        Topology.load(tmp_path / "machine.json")

@@ -1,0 +1,35 @@
+"""What a test's author needs when memory runs out: the batch and the memory that there is."""
+
+from __future__ import annotations
+
+import resource
+
+from pytest_tfperf.core.gpu import gib
+from pytest_tfperf.core.topology import Topology
+from pytest_tfperf.core.workload import Workload
+
+
+def explained(text: str, topology: Topology, *workloads: Workload) -> str:
+    """A worker's out-of-memory error with the batch size and the memory before it.
+
+    Args:
+        text: the worker's error.
+        topology: what the workloads ran on.
+        workloads: the one that was measured, or both sides of a comparison.
+    """
+    batches = " and ".join(dict.fromkeys(str(workload.batch_size) for workload in workloads))
+    each = f" on each of {topology.devices.count} devices" if topology.devices and topology.devices.count > 1 else ""
+    lines = [f"out of memory with batch_size {batches}{each}", f"  memory      {_memory(topology)}"]
+    return "\n".join([*lines, "  next        use a smaller batch_size, or a machine with more memory", text])
+
+
+def _memory(topology: Topology) -> str:
+    """All memory there is, used or not: "16 GiB + 16 GiB of the GPUs; 64 GiB of the host"."""
+    host = f"{gib(topology.host.memory_bytes)} of the host"
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY:
+        host += f", limited to {gib(limit)} for each process (ulimit -v)"
+    if not topology.gpus:
+        return host
+    split = f", split into {topology.devices.count}" if topology.devices and topology.devices.split else ""
+    return " + ".join(gib(gpu.memory_bytes) for gpu in topology.gpus) + f" of the GPUs{split}; {host}"

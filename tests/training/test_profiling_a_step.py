@@ -1,0 +1,169 @@
+"""What a worker measures of its own step: its pipeline's rate, its model's arithmetic, its device's matrix products."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+from building import build, workload_of
+
+from pytest_tfperf.core.plain_json import build as build_from_json
+from pytest_tfperf.core.step_profile import Input, StepProfile
+from pytest_tfperf.training.arithmetic import forward_multiply_adds, matrix_product_rate
+from pytest_tfperf.training.loop import InputLoop
+from pytest_tfperf.training.step_profile import Clocks, pipeline_rate, profile_step
+
+layers = keras.layers
+
+
+def profiled(cpus: list[str], **choices: Any) -> StepProfile:
+    """Of a loop that has run."""
+    loop, model = build(cpus[:1], **choices)
+    loop.run(2)
+    return profile_step(
+        loop,
+        tf.distribute.OneDeviceStrategy(cpus[0]),
+        model,
+        workload_of(**choices),
+        matrix_products=True,
+        multiply_adds=True,
+        pipeline_seconds=0.01,
+        products_seconds=0.01,
+    )
+
+
+@pytest.mark.parametrize("trainer", ["loop", "keras"])
+@pytest.mark.parametrize("pipeline", ["host", "python", "feeds:sliced"])
+def test_a_pipeline_is_read_without_training(cpus: list[str], trainer: str, pipeline: str) -> None:
+    found = profiled(cpus, input_pipeline=pipeline, trainer=trainer)
+    assert found.input is Input.FETCHED
+    assert found.pipeline_images_per_sec is not None
+    assert found.pipeline_images_per_sec > 0
+
+
+def test_batches_come_from_the_loops_own_iterator_one_in_each_step(cpus: list[str]) -> None:
+    loop, _ = build(cpus[:1], input_pipeline="feeds:numbered")
+    loop.run(3)
+    InputLoop(tf.distribute.OneDeviceStrategy(cpus[0]), loop.fetch, workload_of()).run(5)
+    images, _ = loop.fetch()
+    assert float(images[0, 0, 0, 0]) == 9.0
+
+
+def test_a_batch_that_stays_on_the_devices_has_no_pipeline(cpus: list[str]) -> None:
+    found = profiled(cpus, input_pipeline="device")
+    assert (found.input, found.pipeline_images_per_sec) == (Input.RESIDENT, None)
+
+
+def test_a_pipeline_that_ends_leaves_only_its_own_figures_out(cpus: list[str]) -> None:
+    found = profiled(cpus, input_pipeline="feeds:generated")
+    assert found.pipeline_images_per_sec is None
+    assert found.forward_multiply_adds is not None
+
+
+def test_a_pipeline_without_training_has_no_model_to_profile(cpus: list[str]) -> None:
+    loop = InputLoop(tf.distribute.OneDeviceStrategy(cpus[0]), lambda: None, workload_of())
+    found = profile_step(
+        loop, tf.distribute.OneDeviceStrategy(cpus[0]), None, workload_of(), matrix_products=True, multiply_adds=True
+    )
+    assert found == StepProfile(input=Input.ALONE)
+
+
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16", "mixed_float16"])
+def test_matrix_products_are_timed_in_every_precision(cpus: list[str], precision: str) -> None:
+    rate = profiled(cpus, precision=precision).products_multiply_adds_per_sec
+    assert rate is not None
+    assert rate > 0
+
+
+def test_the_driver_can_read_the_profile(cpus: list[str]) -> None:
+    found = profiled(cpus, input_pipeline="host")
+    assert build_from_json(StepProfile, dataclasses.asdict(found), "") == found
+
+
+class Buffered:
+    """A fake loop and its clock: batches of 2 at 50 a second, after 16 that are ready."""
+
+    images_per_step = 2
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.taken = 0
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.taken += 1
+            self.seconds += 0.02 if self.taken > 16 else 1e-6
+
+
+class InFiles(Buffered):
+    """Reads a file of 40 batches of 2 in a second, and then gives them at once."""
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.seconds += 1.0 if self.taken % 40 == 0 else 1e-4
+            self.taken += 1
+
+
+def rate_of(loop: Any) -> Any:
+    return pipeline_rate(loop, 0.6, Clocks(wall=lambda: loop.seconds, cpu=lambda: loop.seconds / 4))
+
+
+def test_batches_that_were_ready_do_not_count() -> None:
+    assert rate_of(Buffered()) == (pytest.approx(100.0), pytest.approx(0.01 / 4))
+
+
+def test_a_pipeline_that_reads_whole_files_is_measured_over_whole_files() -> None:
+    assert rate_of(InFiles()).images_per_sec == pytest.approx(80.0, rel=0.1)
+
+
+class Products:
+    """A fake device of 10^12 multiply-adds a second, with room for matrices up to a side."""
+
+    def __init__(self, largest: int) -> None:
+        self.largest = largest
+        self.sides: list[int] = []
+
+    def seconds_of(self, device: str, dtype: str, side: int, products: int = 1) -> float:
+        if side > self.largest:
+            raise tf.errors.ResourceExhaustedError(None, None, "no room")
+        self.sides.append(side)
+        return side**3 / 1e12
+
+
+@pytest.mark.parametrize(("room", "largest"), [(8192, 4096), (1024, 1024)])
+def test_the_side_grows_until_a_product_takes_long_enough_or_memory_is_short(room: int, largest: int) -> None:
+    device = Products(room)
+    assert matrix_product_rate("GPU:0", "float32", 0.0, timed=device.seconds_of) == pytest.approx(1e12)
+    assert max(device.sides) == largest
+
+
+def test_only_the_fastest_window_counts() -> None:
+    seconds = iter([1.0, 3.0, 2.0])
+    assert matrix_product_rate("CPU:0", "float32", 0.0, timed=lambda *_: next(seconds)) == 512**3 / 2.0
+
+
+class Attended(layers.Layer):
+    """Each pixel's channels times each other pixel's."""
+
+    def call(self, images: Any) -> Any:
+        rows = keras.ops.reshape(images, (-1, 64, 3))
+        return keras.ops.matmul(rows, keras.ops.transpose(rows, (0, 2, 1)))
+
+
+@pytest.mark.parametrize(
+    ("layer", "wanted"),
+    [
+        pytest.param(layers.Conv2D(5, 3, padding="same"), 8 * 8 * 5 * 3 * 3 * 3, id="convolution"),
+        pytest.param(layers.Conv2D(6, 3, padding="same", groups=3), 8 * 8 * 6 * 3 * 3 * 1, id="in-groups"),
+        pytest.param(layers.DepthwiseConv2D(3, padding="same"), 8 * 8 * 3 * 3 * 3, id="depthwise"),
+        pytest.param(Attended(), 64 * 64 * 3, id="batches-of-products"),
+        pytest.param(layers.Dense(10), 64 * 3 * 10, id="dense"),
+        pytest.param(layers.MaxPooling2D(), 0, id="no-products"),
+    ],
+)
+def test_a_layers_multiply_adds_are_those_counted_by_hand(cpus: list[str], layer: Any, wanted: int) -> None:
+    images = keras.Input((8, 8, 3))
+    assert forward_multiply_adds(keras.Model(images, layer(images))) == wanted

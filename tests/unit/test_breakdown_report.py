@@ -1,0 +1,137 @@
+"""What messages say about the breakdown of a step's time, and about the machine's telemetry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from measurements import WORKLOAD, run
+
+from pytest_tfperf.core.breakdown import Bound, Breakdown
+from pytest_tfperf.core.step_profile import Input
+from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
+from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
+from pytest_tfperf.reports.telemetry import telemetry_lines
+
+HOST = Telemetry(
+    seconds=4.0, cpu_mhz_median=2893.0, load_average_mean=2.13, other_cpu_fraction_mean=0.031, steal_fraction_mean=0.001
+)
+TROUBLED_HOST = Telemetry(
+    seconds=1.0,
+    other_cpu_fraction_mean=0.4,
+    other_processes={"cron (pid 2)": 0.01, "make (pid 4711)": 0.38},
+    steal_fraction_mean=0.21,
+    swap_bytes_per_sec_mean=3 * 2**20,
+    memory_available_bytes_min=2**29,
+)
+GPU = GpuTelemetry(
+    uuid="GPU-1",
+    temperature_celsius_max=68,
+    sm_clock_mhz_median=1755.0,
+    memory_clock_mhz_median=3201.0,
+    power_watts_mean=290.4,
+    utilisation_fraction_mean=0.97,
+    memory_used_bytes_max=12 * 2**30,
+    throttled_fractions={"idle": 0.5, "power_cap": 0.4},
+    other_processes={"python (pid 4711)": 0.2},
+)
+
+
+def fetched(bound: Bound | None = Bound.COMPUTE, **more: Any) -> Breakdown:
+    return Breakdown(**{"input": Input.FETCHED, "bound": bound, "pipeline_images_per_sec": 9800.0} | more)
+
+
+ON_DEVICE_DATA = "on device data the same training gives 2,900 images/s"
+
+
+@pytest.mark.parametrize(
+    ("found", "label", "text"),
+    [
+        (fetched(), "input", "not the limit: the pipeline alone gives 9,800 images/s"),
+        (
+            fetched(Bound.INPUT, pipeline_images_per_sec=1010.0),
+            "input",
+            "the limit: the pipeline alone gives 1,010 images/s",
+        ),
+        (fetched(None), "input", None),
+        (Breakdown(input=Input.RESIDENT), "input", "not the limit: one batch stays on the devices"),
+        (Breakdown(input=Input.ALONE), "input", "measured alone: nothing is trained"),
+        (
+            fetched(multiply_adds_per_image=3 * 3_858_000_000, products_fraction=0.871),
+            "compute",
+            "87.1 % of the measured rate of matrix products (3 x 2 x 3.858 GMAC an image)",
+        ),
+        (
+            fetched(multiply_adds_per_image=3_000_000_000, products_fraction=1.4),
+            "compute",
+            "140.0 % of the measured rate of matrix products (3 x 2 x 1 GMAC an image); "
+            "above 100 % the machine was slower while those were timed",
+        ),
+        (
+            fetched(Bound.INPUT, pipeline_images_per_sec=1010.0, device_data_images_per_sec=2900.0),
+            "slower",
+            f"the input pipeline: {ON_DEVICE_DATA}",
+        ),
+        (
+            fetched(device_data_images_per_sec=2900.0),
+            "slower",
+            f"neither part by itself: {ON_DEVICE_DATA}, so pipeline and training compete for the machine",
+        ),
+        (fetched(), "slower", None),
+        (None, "input", None),
+    ],
+)
+def test_a_line_after_a_regression_from_2000_to_1000(found: Breakdown | None, label: str, text: str | None) -> None:
+    assert dict(breakdown_lines(found, WORKLOAD, 1000.0, slower_than=2000.0)).get(label) == text
+
+
+def test_without_a_regression_nothing_is_called_slower() -> None:
+    assert "slower" not in dict(breakdown_lines(fetched(device_data_images_per_sec=2900.0), WORKLOAD, 1000.0))
+
+
+def test_inference_counts_one_pass() -> None:
+    found = fetched(multiply_adds_per_image=3_858_000_000, products_fraction=0.5)
+    lines = dict(breakdown_lines(found, WORKLOAD.with_(forward_only=True), 1000.0))
+    assert lines["compute"].endswith("(2 x 3.858 GMAC an image)")
+
+
+@pytest.mark.parametrize(
+    ("found", "cell"),
+    [
+        (None, None),
+        (fetched(None), None),
+        (fetched(Bound.INPUT), "input"),
+        (fetched(products_fraction=0.869), "compute 87 %"),
+        (fetched(products_fraction=1.4), "compute >100 %"),
+    ],
+)
+def test_what_a_table_says_of_the_bound(found: Breakdown | None, cell: str | None) -> None:
+    assert bound_by(found) == cell
+
+
+@pytest.mark.parametrize(
+    ("telemetry", "lines"),
+    [
+        (None, {}),
+        (HOST, {"machine": "CPU 2.9 GHz, load 2.1, other processes 3 % of the CPU"}),
+        (
+            TROUBLED_HOST,
+            {
+                "machine": "other processes 40 % of the CPU (most of it make (pid 4711)), steal 21 %, "
+                "swapping 3 MiB/s, 0.5 GiB of memory free"
+            },
+        ),
+        (
+            Telemetry(seconds=1.0, gpus=(GpuTelemetry(uuid="GPU-0"), GPU)),
+            {
+                "GPU 1": "68 C, 1,755 MHz, memory 3,201 MHz, 290 W, used 97 % of the time, 12.0 GiB used, "
+                "power cap 40 % of the time, shared with python (pid 4711)"
+            },
+        ),
+    ],
+    ids=["nothing", "quiet host", "trouble", "a GPU beside one that tells nothing"],
+)
+def test_the_machine_is_told_in_a_line_for_the_host_and_each_gpu(
+    telemetry: Telemetry | None, lines: dict[str, str]
+) -> None:
+    assert dict(telemetry_lines([run(telemetry=telemetry)])) == lines

@@ -1,0 +1,39 @@
+"""What all tests of a session have in common."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from measurements import baseline, run
+
+from pytest_tfperf.judging.common_drift import FIRST_WINDOWS, MIN_TESTS, common_drift, first_windows_change
+
+
+def test_fewer_than_eight_tests_have_nothing_in_common() -> None:
+    found = common_drift([-0.1] * (MIN_TESTS - 1))
+    assert (found.log, found.tests, found.is_known) == (0.0, MIN_TESTS - 1, False)
+
+
+def test_the_drift_is_the_median_over_tests() -> None:
+    found = common_drift([-0.02] * 5 + [0.3] * 4)
+    assert (found.log, found.tests, found.is_known) == (-0.02, 9, True)
+
+
+@given(st.lists(st.floats(-0.3, 0.3), min_size=MIN_TESTS, max_size=30), st.floats(-0.2, 0.2))
+def test_what_happens_to_all_tests_moves_the_drift_by_as_much(changes: list[float], more: float) -> None:
+    before, after = common_drift(changes), common_drift([change + more for change in changes])
+    assert after.log == pytest.approx(before.log + more)
+    assert after.error == pytest.approx(before.error)
+
+
+@pytest.mark.parametrize("later", [0.5, 0.05])
+def test_a_run_counts_by_its_first_windows_however_long_it_went_on(later: float) -> None:
+    """A run stops early on good news only: its whole value would be better than the machine is."""
+    first = run([0.1] * FIRST_WINDOWS + [later] * 30, images_per_step=1)
+    assert first_windows_change(first, baseline(10.0)) == pytest.approx(0.0)
+
+
+def test_a_burst_that_slows_a_few_of_the_first_windows_is_no_drift() -> None:
+    first = run([0.1] * 17 + [0.3] * 3, images_per_step=1)
+    assert first_windows_change(first, baseline(10.0)) == pytest.approx(0.0)

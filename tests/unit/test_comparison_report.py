@@ -1,0 +1,133 @@
+"""The message and the table of interleaved comparisons, and the message about a documents' ratio."""
+
+from __future__ import annotations
+
+import math
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from measurements import BUSY, WORKLOAD, baseline, comparison, pair, throughput
+
+from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.breakdown import Bound, Breakdown
+from pytest_tfperf.core.comparison import ComparedSide, Comparison
+from pytest_tfperf.core.step_profile import Input
+from pytest_tfperf.core.throughput import DivergedAt
+from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.reports.comparisons import comparison_table, headline, message
+from pytest_tfperf.reports.ratios import message as ratio_message
+from pytest_tfperf.reports.summary import comparison_summary
+
+INPUT_BOUND = Breakdown(
+    input=Input.FETCHED, bound=Bound.INPUT, pipeline_images_per_sec=910.0, device_data_images_per_sec=2000.0
+)
+
+
+def side(images_per_sec: float = 1000.0, **more: Any) -> ComparedSide:
+    given: dict[str, Any] = {"workload": WORKLOAD, "throughput": throughput(images_per_sec), "environment": {}}
+    return ComparedSide(**given | more)
+
+
+def test_a_slower_side_b_fails_with_all_that_is_known() -> None:
+    found = comparison(
+        b=side(900.0, environment={"tensorflow": "2.21.0"}, breakdown=INPUT_BOUND),
+        discarded_pairs=(pair(-0.4, disturbance=BUSY),),
+    )
+    expected = dedent("""\
+        resnet50-b64-replicated-device, tensorflow 2.21.0 is 10 % slower than tensorflow 2.16.2 on 8x Tesla P100 (box): ratio 0.900, 95 % CI 0.890 to 0.910
+          a           1,000 images/s: tensorflow 2.16.2
+          b           900.0 images/s: tensorflow 2.21.0
+          tolerance   2 %: down to a ratio of 0.98
+          pairs       -10.0 %  -10.4 %  -9.6 %: slower by more than the tolerance in 3 fresh pairs
+          discarded   -40.0 %: other processes used 43 % of 2 cores, most of it make (pid 4711)
+          time        interleaved windows, 30 s
+          b's input   the limit: the pipeline alone gives 910.0 images/s
+          b's slower  the input pipeline: on device data the same training gives 2,000 images/s
+          environment tensorflow 2.16.2 -> 2.21.0
+          rerun       pytest 'perf_tests/test_a.py::test_b[1]'""")  # noqa: E501
+    assert message(found) == expected
+
+
+def test_a_pass_names_no_slower_part_and_no_rerun() -> None:
+    unbounded = Tolerance(None, 0.02)
+    text = message(comparison(b=side(900.0, breakdown=INPUT_BOUND), outcome=Outcome.PASS, tolerance=unbounded))
+    assert ("b's input" in text, "b's slower" in text, "rerun" in text) == (True, False, False)
+    assert "\n  tolerance   any slowdown\n" in text
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (comparison(ratio=1.0001), "tensorflow 2.21.0 is level with tensorflow 2.16.2 on 8x Tesla P100 (box)"),
+        (comparison(ratio=1.25), "tensorflow 2.21.0 is 25.0 % faster than tensorflow 2.16.2"),
+        (comparison(a=side(), b=side(900.0)), "resnet50-b64-replicated-device, b is 10 % slower than a on"),
+        (comparison(high=math.inf), "95 % CI unknown"),
+        (
+            comparison(b=side(workload=WORKLOAD.with_(xla=True))),
+            "resnet50-b64-replicated-device-xla is 10 % slower than resnet50-b64-replicated-device on",
+        ),
+        (
+            comparison(outcome=Outcome.INVALID, reason="INVALID: it was busy"),
+            "tensorflow 2.21.0 against tensorflow 2.16.2 on 8x Tesla P100 (box): INVALID: it was busy",
+        ),
+    ],
+    ids=["level", "faster", "same software", "no interval", "two workloads", "invalid"],
+)
+def test_the_headline_names_both_sides(found: Comparison, text: str) -> None:
+    assert text in headline(found)
+
+
+@pytest.mark.parametrize(
+    ("found", "advice"),
+    [
+        (
+            comparison(outcome=Outcome.INVALID, discarded_pairs=(pair(0.0, disturbance=BUSY),)),
+            "end the other processes",
+        ),
+        (
+            comparison(
+                outcome=Outcome.INVALID,
+                a=side(throughput=throughput(1.0, loss=math.nan, diverged=DivergedAt(1, 1, 1))),
+            ),
+            "look in the input pipeline for NaN",
+        ),
+    ],
+    ids=["disturbed", "diverged"],
+)
+def test_an_invalid_comparison_has_a_next_step(found: Comparison, advice: str) -> None:
+    assert f"\n  next        {advice}" in message(found)
+
+
+def test_the_table_has_each_sides_bound_beside_its_throughput() -> None:
+    rows = [
+        comparison(a=side(breakdown=INPUT_BOUND)),
+        comparison(b=side(workload=WORKLOAD.with_(xla=True)), outcome=Outcome.INVALID),
+    ]
+    expected = dedent("""\
+        workload                        topology  a                               images/s  bound  b                                   images/s  b / a  95 % CI         pairs  outcome
+        resnet50-b64-replicated-device  1x8       tensorflow ?                       1,000  input  tensorflow 2.21.0                      900.0  0.900  0.890 to 0.910      3  REGRESSED
+        -                               1x8       resnet50-b64-replicated-device     1,000  -      resnet50-b64-replicated-device-xla     1,000      -  -                   3  INVALID""")  # noqa: E501
+    assert "\n".join(comparison_table(rows)) == expected
+
+
+def test_the_summary_counts_comparisons_and_lists_those_in_doubt() -> None:
+    found = [comparison(outcome=None), comparison(outcome=Outcome.INCONCLUSIVE, reason="20 pairs do not decide")]
+    *_, empty, counts, doubt = comparison_summary(found)
+    assert (empty, counts) == ("", "box: 1 compared, 1 INCONCLUSIVE in 1 min")
+    assert doubt.startswith("INCONCLUSIVE: resnet50-b64-replicated-device, tensorflow 2.21.0 is 10 % slower")
+    assert doubt.endswith("; 20 pairs do not decide")
+
+
+def test_a_ratio_below_the_documents_reads_as_a_regression_does() -> None:
+    eight = baseline(1612.0, machine="dgx1-p100", source="dgx1.md")
+    one = baseline(228.0, machine="dgx1-p100", source="dgx1.md", key=Key(WORKLOAD.id, "1x1"))
+    pairs = [(6000.0, 1000.0), (5900.0, 1000.0), (6100.0, 1000.0)]
+    assert ratio_message(pairs, eight, one, 6.5, "pytest t.py::test_a").splitlines() == [
+        "resnet50-b64-replicated-device on 1x8 over resnet50-b64-replicated-device on 1x1: 6.000, "
+        "15.1 % below the documents' 7.070",
+        "  measured    6,000 / 1,000 = 6.000  5,900 / 1,000 = 5.900  6,100 / 1,000 = 6.100",
+        "  threshold   fails below 6.500    (7.070, tolerance 8.1 %)",
+        "  document    1,612 / 228.0 on dgx1-p100: dgx1.md; over dgx1.md",
+        "  rerun       pytest t.py::test_a",
+    ]

@@ -1,0 +1,209 @@
+"""What counts as a disturbance, and the fact that names it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_tfperf.bench.disturbance import DisturbanceGuard, disturbance_in, power_facts
+from pytest_tfperf.core.disturbance import DisturbanceKind, DisturbanceLimits
+from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle
+
+DEFAULTS = DisturbanceLimits()
+ALL_ALLOWED = DisturbanceLimits(
+    other_cpu_fraction=1,
+    steal_fraction=1,
+    swap_bytes_per_sec=math.inf,
+    gpu_utilisation_fraction=1,
+    gpu_samples_fraction=1,
+)
+
+
+def host(**facts: object) -> Telemetry:
+    return Telemetry(seconds=1.0, usable_cores=2, **facts)
+
+
+def gpu(**facts: object) -> GpuTelemetry:
+    return GpuTelemetry(uuid="GPU-3b1c7d20-aaaa-bbbb-cccc-0123456789ab", **facts)
+
+
+def throttled(*reasons: Throttle, fraction: float = 1.0, celsius: int | None = 87) -> Telemetry:
+    held = dict.fromkeys(reasons, fraction)
+    return host(gpus=(gpu(throttled_fractions=held, temperature_celsius_max=celsius),))
+
+
+def shared(use: float) -> Telemetry:
+    return host(gpus=(gpu(other_processes={"jupyter (pid 12)": 0.0, "python (pid 4711)": use}),))
+
+
+BUSY = host(
+    other_cpu_fraction_mean=0.83, idle_fraction_mean=0.0, other_processes={"cc1 (pid 8)": 0.1, "make (pid 4711)": 0.6}
+)
+DISTURBED = [
+    (BUSY, DisturbanceKind.OTHER_PROCESSES, "other processes used 83 % of 2 cores, the busiest was make (pid 4711)"),
+    (
+        Telemetry(seconds=1.0, usable_cores=1, other_cpu_fraction_mean=0.5),
+        DisturbanceKind.OTHER_PROCESSES,
+        "other processes used 50 % of 1 core",
+    ),
+    (
+        host(steal_fraction_mean=0.31),
+        DisturbanceKind.STEAL,
+        "the hypervisor gave 31 % of 2 cores to other virtual machines (steal time)",
+    ),
+    (
+        host(swap_bytes_per_sec_mean=12 * 2**20, memory_available_bytes_min=300 * 2**20),
+        DisturbanceKind.SWAPPING,
+        "the machine swapped 12 MiB/s, with 300 MiB of memory available",
+    ),
+    (
+        throttled(Throttle.SW_THERMAL),
+        DisturbanceKind.GPU_SLOWED_DOWN,
+        "GPU-3b1c… was slowed down because of heat (87 C)",
+    ),
+    (
+        throttled(Throttle.HW_SLOWDOWN, Throttle.HW_THERMAL, celsius=None),
+        DisturbanceKind.GPU_SLOWED_DOWN,
+        "GPU-3b1c… was slowed down because of heat",
+    ),
+    (
+        throttled(Throttle.HW_POWER_BRAKE),
+        DisturbanceKind.GPU_SLOWED_DOWN,
+        "GPU-3b1c… was slowed down by the power brake, which the power supply triggered (87 C)",
+    ),
+    (
+        throttled(Throttle.HW_SLOWDOWN),
+        DisturbanceKind.GPU_SLOWED_DOWN,
+        "GPU-3b1c… was slowed down by its hardware because of heat or power (87 C)",
+    ),
+    (
+        shared(0.62),
+        DisturbanceKind.GPU_SHARED,
+        "python (pid 4711) also ran on GPU-3b1c… and used up to 62 % of it",
+    ),
+]
+
+
+@pytest.mark.parametrize(("telemetry", "kind", "fact"), DISTURBED)
+def test_a_disturbance_has_a_kind_and_names_the_culprit(telemetry, kind, fact):
+    found = disturbance_in(telemetry, DEFAULTS)
+    assert (found.kind, str(found)) == (kind, fact)
+
+
+@pytest.mark.parametrize("telemetry", [telemetry for telemetry, _, _ in DISTURBED])
+def test_limits_of_everything_accept_any_disturbance(telemetry):
+    assert disturbance_in(telemetry, ALL_ALLOWED) is None
+
+
+@pytest.mark.parametrize(
+    "telemetry",
+    [
+        host(gpus=(gpu(),)),
+        host(other_cpu_fraction_mean=0.25, idle_fraction_mean=0.0),
+        host(other_cpu_fraction_mean=0.4, idle_fraction_mean=0.5),  # they take what is idle anyway
+        host(swap_bytes_per_sec_mean=100_000),
+        throttled(Throttle.POWER_CAP, Throttle.IDLE, Throttle.APPLICATION_CLOCKS, Throttle.SYNC_BOOST),
+        throttled(Throttle.SW_THERMAL, fraction=0.25),  # a GPU at its target temperature flickers
+        shared(0.05),  # an idle notebook
+    ],
+)
+def test_what_is_below_the_limits_or_not_known_is_no_disturbance(telemetry):
+    assert disturbance_in(telemetry, DEFAULTS) is None
+
+
+def test_idle_cores_excuse_nobody_where_the_limit_says_so():
+    telemetry = host(other_cpu_fraction_mean=0.4, idle_fraction_mean=0.5)
+    assert disturbance_in(telemetry, DisturbanceLimits(idle_fraction=1)) is not None
+
+
+def test_one_hot_gpu_of_many_is_found():
+    hot = throttled(Throttle.HW_THERMAL).gpus
+    cool = GpuTelemetry(uuid="GPU-0000", throttled_fractions={})
+    assert "GPU-3b1c…" in str(disturbance_in(host(gpus=(cool, *hot)), DEFAULTS))
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1e9), st.floats(0, 1), st.lists(st.floats(0, 0.5), max_size=3))
+def test_more_disturbance_is_never_judged_less(other, steal, swap, idle, more):
+    def at(added: float) -> Telemetry:
+        return host(
+            other_cpu_fraction_mean=other + added,
+            steal_fraction_mean=steal + added,
+            swap_bytes_per_sec_mean=swap + added,
+            idle_fraction_mean=max(0.0, idle - added),
+        )
+
+    assert bool(disturbance_in(at(sum(more)), DEFAULTS)) >= bool(disturbance_in(at(0), DEFAULTS))
+
+
+# Power
+
+
+@pytest.mark.parametrize(
+    ("gpus", "facts"),
+    [
+        (
+            [gpu(throttled_fractions={Throttle.POWER_CAP: 0.5}, power_limit_watts_max=250)],
+            {"gpu_power_limit": "250W", "gpu_power_capped": "yes"},
+        ),
+        ([gpu(throttled_fractions={Throttle.POWER_CAP: 0.25})], {"gpu_power_capped": "no"}),
+        (
+            [
+                GpuTelemetry(uuid="GPU-0000", throttled_fractions={}, power_limit_watts_max=300),
+                gpu(throttled_fractions={Throttle.POWER_CAP: 1.0}, power_limit_watts_max=250),
+            ],
+            {"gpu_power_limit": "250W+300W", "gpu_power_capped": "yes"},
+        ),
+        ([gpu()], {}),
+        ([], {}),
+    ],
+)
+def test_a_power_cap_is_recorded_as_far_as_the_driver_reports_it(gpus, facts):
+    assert power_facts(host(gpus=tuple(gpus)), DEFAULTS) == facts
+
+
+# The guard
+
+
+class PlayedSampler:
+    """Gives this telemetry."""
+
+    def __init__(self, telemetry: Telemetry | None, hung: bool = False) -> None:
+        self.telemetry, self.hung = telemetry, hung
+
+    def start(self) -> None: ...
+
+    def stop(self) -> Telemetry | None:
+        return self.telemetry
+
+
+def watched(telemetry: Telemetry | None, *uuids: str, hung: bool = False):
+    guard = DisturbanceGuard(DEFAULTS, lambda _: PlayedSampler(telemetry, hung))
+    with guard.watching(uuids) as observation:
+        pass
+    return observation
+
+
+def test_the_guard_gives_disturbance_environment_and_telemetry():
+    capped = host(other_cpu_fraction_mean=0.9, gpus=(gpu(power_limit_watts_max=250),))
+    found = watched(capped)
+    assert found.disturbance.kind is DisturbanceKind.OTHER_PROCESSES
+    assert (found.environment, found.telemetry) == ({"gpu_power_limit": "250W"}, capped)
+
+
+def test_a_run_too_short_to_sample_is_not_disturbed():
+    found = watched(None)
+    assert (found.disturbance, found.environment, found.telemetry) == (None, {}, None)
+
+
+@pytest.mark.parametrize(("uuids", "who"), [(["GPU-1"], "the GPU driver"), ([], "the kernel")])
+def test_a_driver_that_does_not_answer_is_a_disturbance(uuids, who):
+    found = watched(None, *uuids, hung=True).disturbance
+    assert found.kind is DisturbanceKind.DRIVER_SILENT
+    assert str(found).startswith(f"{who} stopped answering")
+
+
+def test_what_was_sampled_before_the_driver_hung_is_reported_first():
+    assert watched(BUSY, hung=True).disturbance.kind is DisturbanceKind.OTHER_PROCESSES

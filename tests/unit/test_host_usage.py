@@ -1,0 +1,143 @@
+"""What the host did between two readings: whose CPU time, steal and swapping; from plain values and from real ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+import pytest
+from patience import wait_for
+
+from pytest_tfperf.core.telemetry import Telemetry
+from pytest_tfperf.hardware.host_usage import (
+    Counters,
+    CpuSeconds,
+    HostUsage,
+    ProcessSeconds,
+    our_processes,
+    process_name,
+    usage_between,
+)
+
+OURS, NEIGHBOUR = os.getpid(), os.getppid()  # processes that have a name
+CHILD = 2**22 + 1  # larger than any pid
+
+
+def counters(
+    at: float, busy: float = 0.0, idle: float = 0.0, stolen: float = 0.0, swapped: int | None = 0, **processes: object
+) -> Counters:
+    pids = {"ours": OURS, "child": CHILD, "neighbour": NEIGHBOUR}
+    return Counters(
+        monotonic_seconds=at,
+        cpu=CpuSeconds(busy, idle, stolen),
+        swapped_bytes=swapped,
+        processes={pids[name]: ProcessSeconds(*value) for name, value in processes.items()},
+        ours=frozenset({OURS, CHILD}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "others"),
+    [
+        # We used it all.
+        ({"ours": (3,)}, {"busy": 1.6, "ours": (4.6,)}, 0.0),
+        # A neighbour used half of it.
+        ({"ours": (3,)}, {"busy": 2, "ours": (4,)}, 0.5),
+        # A child that started since then.
+        ({"ours": (3,)}, {"busy": 1.8, "ours": (3,), "child": (1.8,)}, 0.0),
+        # A child that started and ended since then.
+        ({"ours": (3,)}, {"busy": 1.0, "ours": (3, 1.0)}, 0.0),
+        # A child that its parent waited for does not count twice.
+        ({"ours": (3,), "child": (10,)}, {"busy": 1.0, "ours": (3, 10)}, 0.5),
+        # A child that nobody waited for takes its past along.
+        ({"ours": (3,), "child": (10,)}, {"busy": 1.0, "ours": (4,)}, 0.0),
+    ],
+)
+def test_cpu_time_that_is_not_ours_is_of_others(before, after, others):
+    usage = usage_between(counters(50, **before), counters(51, **after), cpus=2)
+    assert usage.other_cpu_fraction_mean == pytest.approx(others)
+
+
+def test_the_busiest_neighbour_is_named_with_its_share():
+    before, after = counters(50, ours=(3,), neighbour=(7,)), counters(52, busy=2, ours=(3,), neighbour=(9,))
+    assert usage_between(before, after, cpus=2).other_processes == {process_name(NEIGHBOUR): 0.5}
+
+
+def test_idle_stolen_and_swapped_are_rates():
+    usage = usage_between(counters(50), counters(52, idle=3, stolen=1, swapped=4096), cpus=2)
+    rates = (usage.idle_fraction_mean, usage.steal_fraction_mean, usage.swap_bytes_per_sec_mean)
+    assert rates == (0.75, 0.25, 2048)
+
+
+@pytest.mark.parametrize(("busy", "others"), [(6, 0.0), (7, 0.5)])
+def test_under_a_quota_others_may_use_the_rest_of_the_machine(busy, others):
+    usage = usage_between(counters(50), counters(51, busy=busy), cpus=8, quota=2)
+    assert (usage.usable_cores, usage.other_cpu_fraction_mean) == (2, others)
+
+
+def test_what_the_kernel_does_not_report_is_none():
+    silent = Counters(monotonic_seconds=50, processes={}, ours=frozenset())
+    usage = usage_between(silent, silent, cpus=1)
+    assert (usage.other_cpu_fraction_mean, usage.steal_fraction_mean, usage.swap_bytes_per_sec_mean) == (None,) * 3
+
+
+# This machine
+
+
+BUSY = ["sh", "-c", "while :; do :; done"]
+IDLE = ["sleep", "100"]
+
+
+@contextmanager
+def started(command: list[str], count: int = 1, **options: object) -> Iterator[list[subprocess.Popen[str]]]:
+    processes = [subprocess.Popen(command, **options) for _ in range(count)]
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def test_a_real_busy_process_of_others_is_named():
+    cores = len(os.sched_getaffinity(0))
+    with started(IDLE) as [ours], started(BUSY, cores) as busy:
+        usage = HostUsage(ours.pid)
+        names = {process_name(process.pid) for process in busy}
+        assert wait_for(lambda: names & (usage.poll().other_processes or {}).keys())
+        assert usage.other_process(busy[0].pid) in names
+
+
+def test_a_real_busy_child_is_ours():
+    with started(BUSY) as [child]:
+        usage = HostUsage()
+        assert wait_for(lambda: psutil.Process(child.pid).cpu_times().user > 0.1)
+        assert process_name(child.pid) not in (usage.poll().other_processes or {})
+        assert usage.other_process(child.pid) == ""
+
+
+def test_an_orphan_in_a_session_of_ours_is_ours():
+    command = ["sh", "-c", "(sleep 100 & echo $!); sleep 100"]
+    with started(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as [leader]:
+        orphan = int(leader.stdout.readline())
+        leader.stdout.close()
+        try:
+            assert wait_for(lambda: psutil.Process().pid not in {p.pid for p in psutil.Process(orphan).parents()})
+            assert {leader.pid, orphan} <= our_processes(os.getpid())
+        finally:
+            os.killpg(leader.pid, signal.SIGKILL)
+
+
+def test_a_process_that_has_gone_has_no_name():
+    assert process_name(CHILD) == ""
+
+
+def test_this_machine_gives_every_fact_that_a_report_shows():
+    poll: Telemetry = HostUsage().poll()
+    assert poll.usable_cores >= 1
+    assert poll.load_average_mean is not None
+    assert poll.memory_available_bytes_min > 0

@@ -1,0 +1,54 @@
+"""Where workers look for the user's modules: where pytest finds them, or in another checkout."""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from pytest_tfperf.workers.import_paths import import_paths, python_path, working_folder
+
+
+@pytest.mark.parametrize("library", [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib")])
+def test_a_folder_that_only_begins_like_a_librarys_is_the_tests_own(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, f"{library}-of-mine"])
+    assert f"{library}-of-mine" in import_paths({})
+
+
+def test_folders_of_installed_packages_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = [*site.getsitepackages(), sysconfig.get_path("stdlib"), sysconfig.get_path("stdlib") + "/lib-dynload"]
+    monkeypatch.setattr(sys, "path", [*sys.path, *installed])
+    assert not set(installed) & set(import_paths({}))
+
+
+def test_the_working_folder_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert import_paths({})[0] == str(tmp_path)
+
+
+def test_folders_of_a_project_are_those_of_its_other_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    project, checkout = tmp_path / "project", tmp_path / "checkout"
+    (project / "perf_tests").mkdir(parents=True)
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(sys, "path", [str(project / "perf_tests"), "/home/me/lib"])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(project), "/home/me/lib"]))
+    moved = {project: checkout}
+    assert import_paths(moved) == [str(checkout), str(checkout / "perf_tests"), "/home/me/lib"]
+    assert python_path(moved) == os.pathsep.join([str(checkout), "/home/me/lib"])
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["there", "not there"])
+def test_workers_run_in_the_same_folder_of_the_other_checkout_or_at_its_top(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: bool
+) -> None:
+    project, checkout = tmp_path / "project", tmp_path / "checkout"
+    (project / "perf_tests").mkdir(parents=True)
+    (checkout / "perf_tests" if there else checkout).mkdir(parents=True)
+    monkeypatch.chdir(project / "perf_tests")
+    assert working_folder({project: checkout}) == (checkout / "perf_tests" if there else checkout)

@@ -1,0 +1,78 @@
+"""A baseline from fresh runs: how many it takes, and what its row says."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from measurements import measurement, throughput
+
+from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.throughput import RunValue
+from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.judging.new_baseline import baseline_of, runs_wanted
+
+CALM = [1000.0, 1010.0, 990.0, 1005.0, 995.0]
+WILD = [1000.0, 700.0, 1300.0, 800.0, 1200.0]
+ONE_SLOW = [*CALM, 800.0]
+
+
+def values(rates: list[float]) -> list[RunValue]:
+    return [RunValue(math.log(rate), 0.001, 100) for rate in rates]
+
+
+def row(rates: list[float], *, lock: str = "", **more: Any) -> Baseline:
+    return baseline_of(measurement(throughput(*rates), **more), lock=lock)
+
+
+@pytest.mark.parametrize(
+    ("rates", "wanted"), [(CALM, 5), (CALM[:3], 5), ([*CALM[:4], 800.0], 6), (WILD, 6)],
+    ids=["they agree", "too few", "a slow run is replaced", "they differ too much"],
+)  # fmt: skip
+def test_runs_are_added_until_enough_of_them_agree(rates: list[float], wanted: int) -> None:
+    assert runs_wanted(values(rates), 5) == wanted
+
+
+@given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=20), st.integers(1, 10))
+def test_recording_ends_after_twice_as_many_runs(rates: list[float], least: int) -> None:
+    assert runs_wanted(values(rates), least) <= max(2 * least, len(rates))
+
+
+def test_the_row_holds_the_runs_middle_and_deviation() -> None:
+    made = row(CALM)
+    assert (made.reference, made.runs, made.is_measured) == (pytest.approx(1000.0, rel=1e-4), 5, True)
+    assert row([1000.0, 1000.0 * math.exp(0.02)]).between_runs == pytest.approx(0.02 / math.sqrt(2), rel=0.01)
+
+
+def test_a_slow_run_is_left_out_and_noted() -> None:
+    made = row(ONE_SLOW)
+    assert (made.runs, made.reference) == (5, row(CALM).reference)
+    assert made.note == "left out as slow runs: 800 images/s"
+
+
+def test_the_row_tells_where_it_comes_from() -> None:
+    made = row(
+        CALM,
+        lock="box.lock.txt",
+        commit="abc",
+        environment={"tensorflow": "2.21.0", "cuda": "12"},
+        gpu="Tesla P100",
+        gpu_fp32_tflops=10.6,
+    )
+    assert (made.lock, made.commit, made.environment) == ("box.lock.txt", "abc", "cuda=12 tensorflow=2.21.0")
+    assert (made.gpu, made.gpu_fp32_tflops, made.date) == ("Tesla P100", 10.6, "2026-01-02")
+
+
+def test_a_row_has_no_lock_unless_one_is_given() -> None:
+    assert row(CALM).lock == ""
+
+
+@pytest.mark.parametrize(
+    ("rates", "says"), [(WILD, "too noisy for a baseline, .*1,300.0"), ([1000.0], "one run is no")]
+)
+def test_runs_that_show_too_little_are_no_baseline(rates: list[float], says: str) -> None:
+    with pytest.raises(MeasurementError, match=says):
+        row(rates)

@@ -1,0 +1,25 @@
+"""An out-of-memory error says which batch was too large and how much memory there is."""
+
+from __future__ import annotations
+
+from machines import load
+
+from pytest_tfperf.bench.out_of_memory import explained
+from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
+from pytest_tfperf.core.workload import Workload
+
+XLA = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 5400000000 bytes."
+WORKLOAD = Workload(model="resnet50", batch_size=256)
+
+
+def test_the_message_has_batch_memory_allocation_and_error() -> None:
+    host = Host(cpu_model="a CPU", usable_cores=2, total_cores=2, memory_bytes=64 * 2**30)
+    machine = Topology(host=host, devices=Devices(kind=DeviceKind.CPU, count=2))
+    said = explained(XLA, machine, WORKLOAD)
+    for part in ("out of memory with batch_size 256 on each of 2 devices", "64 GiB of the host", XLA):
+        assert part in said
+
+
+def test_gpus_are_named_with_their_memory() -> None:
+    said = explained("killed", load("dgx1-p100").take(2), WORKLOAD, WORKLOAD.with_(batch_size=64))
+    assert "with batch_size 256 and 64 on each of 2 devices\n  memory      16 GiB + 16 GiB of the GPUs; " in said

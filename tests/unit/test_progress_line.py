@@ -1,0 +1,200 @@
+"""What a terminal shows while runs are made: the progress line, and with -v the lines that stay."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_tfperf.core.plan import Plan
+from pytest_tfperf.core.run import Run, Window
+from pytest_tfperf.core.throughput import window_statistics
+from pytest_tfperf.reports.progress_line import ProgressLine, connect
+from pytest_tfperf.stores.tf_cnn_log import parse
+
+SAVE, RESTORE, CLEAR = "\x1b7", "\x1b8", "\x1b[K"
+TEST = "perf_tests/test_a.py::test_b[1]"
+FIRST_LINES = ["Step\tImg/sec\ttotal_loss", "1\timages/sec: 640.0 +/- 0.0 (jitter = 0.0)\t7.500"]
+
+
+def run_of(*steps: int) -> Run:
+    """Windows of so many steps, 0.1 s a step."""
+    return Run(tuple(Window(s, s * 0.1, loss=7.5) for s in steps), images_per_step=64, compile_seconds=3.21)
+
+
+class Terminal:
+    """What a progress line writes; `lines` collects what stays, with -v only."""
+
+    def __init__(self, room: int = 80, *, verbose: bool = False) -> None:
+        self.written: list[str] = []
+        self.lines: list[str] = []
+        self.line = ProgressLine(write=self.written.append, room=lambda: room, test=TEST)
+        if verbose:
+            self.line.write_line = self.lines.append
+
+    def time(self, run: Run, label: str = "run") -> None:
+        """The calls for a run whose windows come in one by one."""
+        self.line.begin(label)
+        for count in range(1, len(run.windows) + 1):
+            self.line.window(replace(run, windows=run.windows[:count]), Plan())
+
+    def finish(self, run: Run, label: str = "run", result: Run | None = None) -> Sequence[str]:
+        """The lines of a whole run; `result` is what is left of it in the steady state."""
+        before = len(self.lines)
+        self.time(run, label)
+        self.line.ended(result or run)
+        return self.lines[before:]
+
+
+def test_a_phase_stands_beside_test_and_run_until_it_is_taken_away() -> None:
+    terminal = Terminal()
+    terminal.line.begin("run")
+    terminal.line.phase("compile")
+    terminal.line.done()
+    assert terminal.written == [f"{SAVE}  test_b[1]  run 1  compile ...{CLEAR}{RESTORE}", CLEAR]
+
+
+PROGRESS = "steps 40/100  640.0 images/s  6 s left"
+
+
+@pytest.mark.parametrize(
+    ("room", "shown"),
+    [(80, f"test_b[1]  run 1  {PROGRESS}"), (50, f"run 1  {PROGRESS}"), (43, PROGRESS), (20, ""), (0, ""), (-5, "")],
+)
+def test_where_room_is_short_the_figures_stay_longest(room: int, shown: str) -> None:
+    terminal = Terminal(room)
+    terminal.time(run_of(40))
+    assert terminal.written == [f"{SAVE}  {shown}{CLEAR}{RESTORE}"]
+
+
+@given(st.integers(3, 90))
+def test_the_line_never_reaches_the_right_edge(room: int) -> None:
+    terminal = Terminal(room)
+    terminal.time(run_of(40))
+    assert len(terminal.written[0]) - len(SAVE + CLEAR + RESTORE) < room
+
+
+def test_without_a_terminal_only_the_lines_that_stay_are_written() -> None:
+    terminal = Terminal(verbose=True)
+    terminal.line.write = None
+    terminal.line.phase("compile")
+    terminal.time(run_of(1))
+    terminal.line.done()
+    assert (terminal.written, terminal.lines[1:]) == ([], FIRST_LINES)
+
+
+def test_the_progress_line_makes_way_for_lines_that_stay() -> None:
+    terminal = Terminal()
+    terminal.line.write_line = terminal.written.append
+    terminal.time(run_of(1))
+    assert terminal.written[:3] == [CLEAR, "run 1: compiled in 3.2 s", FIRST_LINES[0]]
+
+
+@pytest.mark.parametrize(
+    ("windows", "steps"),
+    [([1] * 21, ["1", "10", "20"]), ([4] * 6, ["4", "12", "20"])],
+    ids=["every tenth step", "windows over a tenth step"],
+)
+def test_a_line_is_printed_at_every_tenth_step(windows: list[int], steps: list[str]) -> None:
+    terminal = Terminal(verbose=True)
+    terminal.time(run_of(*windows))
+    assert [line.partition("\t")[0] for line in terminal.lines[2:]] == steps
+
+
+def test_a_tests_own_runs_are_numbered_and_others_are_named() -> None:
+    terminal = Terminal(verbose=True)
+    labels = ["run", "reference environment", "confirmation run", "on device data"]
+    heads = [terminal.finish(run_of(1), label)[0] for label in labels]
+    terminal.line.test = "another"
+    heads.append(terminal.finish(run_of(1))[0])
+    assert [head.removesuffix(": compiled in 3.2 s") for head in heads] == [
+        "run 1",
+        "reference environment",
+        "confirmation run 2",
+        "on device data",
+        "run 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("run", "steps"),
+    [(run_of(5, 4, 4), ["5", "13"]), (run_of(5, 5), ["5", "10"])],
+    ids=["last step without a line", "last step with a line"],
+)
+def test_a_run_ends_with_its_last_step_and_its_total(run: Run, steps: list[str]) -> None:
+    _, _, *lines = Terminal(verbose=True).finish(run)
+    assert [line.partition("\t")[0] for line in lines[:-3]] == steps
+    assert lines[-3:] == ["-" * 64, "total images/sec: 640.00", "-" * 64]
+
+
+def test_a_run_that_broke_off_leaves_nothing_in_the_next_one() -> None:
+    terminal = Terminal(verbose=True)
+    terminal.time(run_of(5, 5, 5))
+    assert not any("total images" in line for line in terminal.lines)
+    assert terminal.finish(run_of(1))[1:3] == FIRST_LINES
+
+
+def test_steps_before_the_steady_state_are_said_to_be_left_out() -> None:
+    whole = run_of(5, 4, 4)
+    result = replace(whole, windows=whole.windows[1:])
+    assert Terminal(verbose=True).finish(whole, result=result)[-1] == (
+        "the first 5 steps came before the steady state: the result counts the other 8"
+    )
+
+
+windows = st.builds(Window, st.integers(1, 30), st.floats(0.001, 5.0), st.sampled_from([None, 7.5, math.nan]))
+
+
+@given(st.lists(windows, min_size=1, max_size=30), st.integers(30, 1000))
+def test_the_lines_of_a_run_are_a_log_that_replay_reads(timed: list[Window], images_per_step: int) -> None:
+    lines = Terminal(verbose=True).finish(Run(tuple(timed), images_per_step, compile_seconds=1.0))
+    read = parse("\n".join(lines), "a.log").run(images_per_step)
+    assert sum(w.steps for w in read.windows) == sum(w.steps for w in timed)
+    assert read.stated_images_per_sec == pytest.approx(window_statistics(timed, images_per_step)[0], abs=0.005)
+
+
+class Pytest:
+    """pytest's terminal reporter, its writer and its capture manager, as far as the progress line uses them."""
+
+    fullwidth = 80
+    width_of_current_line = 30
+
+    def __init__(self, *, terminal: bool, verbosity: int) -> None:
+        self.verbosity = verbosity
+        self.events: list[str] = []
+        self._tw = self
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+    def write_raw(self, text: str, *, flush: bool) -> None:
+        self.events.append(text)
+
+    def write_line(self, text: str) -> None:
+        self.events.append(text)
+
+    @contextmanager
+    def global_and_fixture_disabled(self) -> Iterator[None]:
+        self.events.append("capture off")
+        yield
+        self.events.append("capture on")
+
+
+def test_a_terminal_is_written_to_past_pytests_capture() -> None:
+    line, pytest_ = ProgressLine(), Pytest(terminal=True, verbosity=0)
+    connect(line, pytest_, pytest_)
+    line.phase("compile")
+    assert pytest_.events == ["capture off", f"{SAVE}  compile ...{CLEAR}{RESTORE}", "capture on"]
+
+
+@pytest.mark.parametrize(("terminal", "verbosity"), [(True, 0), (True, 1), (False, 0), (False, 1)])
+def test_without_a_terminal_or_verbosity_the_respective_lines_are_off(terminal: bool, verbosity: int) -> None:
+    line = ProgressLine()
+    connect(line, Pytest(terminal=terminal, verbosity=verbosity), None)
+    assert (line.write is not None, line.write_line is not None) == (terminal, verbosity > 0)

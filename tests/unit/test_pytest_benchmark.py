@@ -1,0 +1,78 @@
+"""Measured windows as the rounds of pytest-benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from measurements import WORKLOAD, measurement, run, throughput
+
+from pytest_tfperf.core.run import Run, Window
+from pytest_tfperf.reports.pytest_benchmark import feed, forget_clock_readings, window_clock
+
+
+class Benchmark:
+    """Times calls as pytest-benchmark's fixture does with the timer that it was given; `off` calls once, untimed."""
+
+    def __init__(self, off: bool = False) -> None:
+        self.extra_info: dict[str, Any] = {"mine": 1}
+        self.rounds: list[float] = []
+        self._off = off
+
+    def pedantic(self, target: Callable[[], Any], *, rounds: int, iterations: int) -> None:
+        assert iterations == 1
+        if self._off:
+            target()
+            return
+        for _ in range(rounds):
+            start = window_clock()
+            target()
+            self.rounds.append(window_clock() - start)
+
+
+def fed(*runs: Run, off: bool = False) -> Benchmark:
+    benchmark = Benchmark(off)
+    feed(benchmark, measurement(throughput(1402.0), runs=runs))
+    return benchmark
+
+
+@given(st.lists(st.builds(Window, st.integers(1, 100), st.floats(1e-3, 1e3)), min_size=1, max_size=30))
+def test_each_window_is_a_round_of_seconds_per_step(windows: list[Window]) -> None:
+    assert fed(Run(tuple(windows), 64)).rounds == pytest.approx([w.seconds / w.steps for w in windows], abs=1e-9)
+
+
+def test_only_the_first_run_is_handed_over() -> None:
+    assert fed(run([0.5]), run([0.25, 0.25])).rounds == pytest.approx([0.5])
+
+
+def test_a_benchmark_that_is_switched_off_calls_once() -> None:
+    assert fed(run([0.5]), off=True).rounds == []
+
+
+def test_what_was_measured_is_told_beside_what_was_there() -> None:
+    assert fed(run([0.5])).extra_info == {
+        "mine": 1,
+        "images_per_sec": pytest.approx(1402.0),
+        "workload": WORKLOAD.id,
+        "topology": "1x8",
+        "machine": "box",
+        "devices": "8x Tesla P100",
+        "unit": "seconds per step",
+        "compile_seconds": None,
+    }
+
+
+def test_clock_readings_are_forgotten_and_facts_kept() -> None:
+    info = {"node": "a", "cpu": {"brand_raw": "Xeon", "hz_actual": [1, 2], "hz_actual_friendly": "2 GHz", "count": 8}}
+    forget_clock_readings(info)
+    assert info == {"node": "a", "cpu": {"brand_raw": "Xeon", "count": 8}}
+
+
+@pytest.mark.parametrize("info", [{}, {"cpu": None}])
+def test_a_machine_without_cpu_facts_is_left_alone(info: dict[str, Any]) -> None:
+    before = info.copy()
+    forget_clock_readings(info)
+    assert info == before

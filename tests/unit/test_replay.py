@@ -1,0 +1,304 @@
+"""`tfperf replay`: logs and exported measurements judged without training, to message and exit status."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from measurements import BUSY, KEY, NOISE, baseline, measurement, pair, run_at, verdict
+from patience import PATIENCE_SECONDS
+
+from pytest_tfperf import cli
+from pytest_tfperf.bench.replay import replay_export
+from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.run import Run
+from pytest_tfperf.core.throughput import hodges_lehmann, summarise
+from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Tolerance, Verdict
+from pytest_tfperf.stores import measurement_file
+from pytest_tfperf.stores.baselines import BaselineStore
+
+REPOSITORY = Path(__file__).parents[2]
+LOGS = REPOSITORY / "tests" / "data" / "logs"
+REAL = REPOSITORY / "tests" / "data" / "measurements"
+GREEN, REGRESSED, USAGE, NOT_MEASURED = 0, 1, 4, 6
+
+# Logs
+
+WORKLOAD = "resnet50-b64-horovod-device"
+TESTS = {  # machine and topology of the Azure page's tests
+    "azure-test1": ("azure-nc6-dsvm", "1x1"),
+    "azure-test2": ("azure-nc12-dsvm", "1x2"),
+    "azure-test3": ("azure-nc6-dsvm", "2x1"),
+    "azure-test4": ("azure-nc12-dsvm", "2x2"),
+    "azure-test5": ("azure-nc12-batchai-lowpriority", "2x1"),
+    "azure-test6": ("azure-nc12-batchai-lowpriority", "2x2"),
+    "azure-test7": ("azure-nc12-batchai-dedicated", "2x2"),
+}
+LOG = LOGS / "azure-test1.log"
+
+
+def replay(log: Path, machine: str, topology: str, workload: str = WORKLOAD, *more: str) -> int:
+    """Further arguments may be further logs."""
+    of = (f"--machine={machine}", f"--topology={topology}", f"--workload={workload}")
+    return cli.main(["replay", *of, str(log), *more])
+
+
+def stretched(log: Path, folder: Path, factor: float) -> Path:
+    """The log of a run whose steps took `factor` times as long."""
+
+    def slower(match: re.Match[str]) -> str:
+        digits = len(match[2].partition(".")[2])
+        return f"{match[1]}{float(match[2]) / factor:.{digits}f}"
+
+    copy = folder / log.name
+    copy.write_text(re.sub(r"(images/sec: )(\d+\.\d+)", slower, log.read_text()))
+    return copy
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_an_azure_log_passes_against_its_own_document_and_fails_if_it_is_20_percent_slower(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = LOGS / f"{name}.log"
+    assert (replay(log, *TESTS[name]), "\n1 PASS\n" in capsys.readouterr().out) == (GREEN, True)
+    assert replay(stretched(log, tmp_path, 1.2), *TESTS[name]) == REGRESSED
+    said = capsys.readouterr().out
+    assert f"published, azure-k80-tensorflow-benchmark.md, test {name[-1]} (2018-10-16)" in said
+    assert "only one run is known" in said
+
+
+def test_of_several_logs_the_table_shows_which_regressed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slow = stretched(LOG, tmp_path, 1.2)
+    assert replay(slow, *TESTS["azure-test1"], WORKLOAD, str(LOG)) == REGRESSED
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("resnet50")]
+    assert [row[-1] for row in rows if "REGRESSED" in row] == [str(slow)]
+    assert [row[-1] for row in rows if "PASS" in row] == [str(LOG)]
+
+
+@pytest.mark.parametrize(
+    ("machine", "topology", "workload", "said"),
+    [
+        ("azure-nc6-dsvn", "1x1", WORKLOAD, "unknown machine 'azure-nc6-dsvn'. Did you mean 'azure-nc6-dsvm'? Known: "),
+        ("no-such-machine", "1x1", WORKLOAD, "Or name another folder with --baselines=DIR"),
+        ("azure-nc6-dsvm", "1x4", WORKLOAD, "has this workload on 1x1, 2x1: give one as --topology"),
+        ("azure-nc6-dsvm", "1x1", f"{WORKLOAD}-xla", f"none of this workload; the nearest are {WORKLOAD}: --workload"),
+        ("azure-nc6-dsvm", "1x1", WORKLOAD.replace("50", "5"), f"the nearest are {WORKLOAD}: --workload"),
+    ],
+    ids=["machine", "folder", "topology", "workload", "model"],
+)
+def test_a_log_without_a_baseline_could_not_be_judged_and_names_what_there_is(
+    machine: str, topology: str, workload: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert replay(LOG, machine, topology, workload) == NOT_MEASURED
+    assert said in capsys.readouterr().out
+
+
+def test_a_log_is_judged_against_a_folder_that_is_given_and_another_machines_broken_file_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    header, row, *_ = (REPOSITORY / "baselines" / "azure-nc6-dsvm.csv").read_text().splitlines()
+    (tmp_path / "mine.csv").write_text(f"{header}\n{row}\n")
+    (tmp_path / "dgx2.csv").write_text("garbage\n")
+    assert replay(LOG, "mine", "1x1", WORKLOAD, f"--baselines={tmp_path}") == GREEN
+    assert capsys.readouterr().err.count(f"another machine's file: {tmp_path}/dgx2.csv, line 1: ") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--nope"], "the following arguments are required: FILE"),
+        (
+            [LOG, "--machine=m"],
+            "azure-test1.log is a log, which does not name its workload: give --workload, --topology",
+        ),
+        (
+            [LOG, "--machine=m", f"--workload={WORKLOAD}", "--topology=4"],
+            "topology '4': write nodes x devices per node",
+        ),
+        ([LOG, "--machine=m", "--workload=resnet50", "--topology=1x1"], "'resnet50' is not a workload id"),
+        ([REAL / "quiet.json", "--topology=1x1"], "--workload and --topology describe logs"),
+        ([REAL / "quiet.json", "--tolerance=5"], "tolerance=5.0: give a fraction between 0 and 1"),
+        (
+            ["missing.log", "--machine=m", f"--workload={WORKLOAD}", "--topology=1x1"],
+            "missing.log can't be read: No such",
+        ),
+    ],
+)
+def test_a_bad_argument_is_a_usage_error(
+    arguments: list[str | Path], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (cli.main(["replay", *map(str, arguments)]), said in capsys.readouterr().err) == (USAGE, True)
+
+
+# Exported measurements
+
+
+def exported(folder: Path, runs: list[Run], recorded: Verdict | None = None, **more: Any) -> Path:
+    """A file with one measurement, judged against 1,000 images/s."""
+    given = {"verdict": recorded or verdict(tolerance=Tolerance(), tests=20)} | more
+    path = folder / "export.json"
+    measurement_file.write(path, [measurement(summarise(runs or [run_at(1.0)]), runs=tuple(runs), **given)])
+    return path
+
+
+def replayed(folder: Path, *rates: float, **more: Any) -> Measurement:
+    (found,) = replay_export(exported(folder, [run_at(rate) for rate in rates], **more))
+    return found
+
+
+def judged(found: Measurement) -> tuple[Outcome, Reason]:
+    assert found.verdict is not None
+    return found.verdict.outcome, found.verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("rates", "outcome"),
+    [
+        ([1000.0], Outcome.PASS),
+        ([970.0, 1000.0, 1000.0], Outcome.PASS),
+        ([900.0, 901.0, 899.0, 900.0, 902.0, 900.0, 900.0, 900.0], Outcome.REGRESSED),
+        ([700.0], Outcome.REGRESSED),
+        ([958.0, 961.0], Outcome.INCONCLUSIVE),
+    ],
+)
+def test_the_runs_that_were_made_decide(tmp_path: Path, rates: list[float], outcome: Outcome) -> None:
+    found = replayed(tmp_path, *rates)
+    assert (judged(found)[0], found.is_decided, len(found.runs)) == (outcome, True, len(rates))
+    assert found.throughput == summarise(found.runs)
+
+
+def test_a_disturbed_run_counts_only_if_it_passes(tmp_path: Path) -> None:
+    (good,) = replay_export(exported(tmp_path, [run_at(1000.0, disturbance=BUSY)]))
+    (slow,) = replay_export(exported(tmp_path, [run_at(500.0, disturbance=BUSY)]))
+    assert [judged(found) for found in (good, slow)] == [
+        (Outcome.PASS, Reason.WITHIN_TOLERANCE),
+        (Outcome.INVALID, Reason.DISTURBED),
+    ]
+
+
+def test_what_was_given_up_stays_invalid_unless_its_runs_pass(tmp_path: Path) -> None:
+    given_up = verdict(Outcome.INVALID, reason=Reason.DISTURBED, tolerance=Tolerance())
+    more = {"recorded": given_up, "discarded": (run_at(500.0, disturbance=BUSY),)}
+    assert judged(replayed(tmp_path, 900.0, **more)) == (Outcome.INVALID, Reason.DISTURBED)
+    assert judged(replayed(tmp_path, **more)) == (Outcome.INVALID, Reason.DISTURBED)
+    assert judged(replayed(tmp_path, 1000.0, **more))[0] is Outcome.PASS
+
+
+def test_the_common_drift_of_the_session_is_taken_out(tmp_path: Path) -> None:
+    drift = verdict(tolerance=Tolerance(), tests=20, common_drift=math.log(0.9))
+    assert judged(replayed(tmp_path, 900.0, recorded=drift))[0] is Outcome.PASS
+
+
+def test_pairs_with_the_reference_environment_decide_where_there_are_any(tmp_path: Path) -> None:
+    found = replayed(tmp_path, 900.0, pairs=tuple(pair(-0.1) for _ in range(12)))
+    assert found.verdict is not None
+    assert (judged(found)[0], found.verdict.rule) == (Outcome.REGRESSED, Rule.REFERENCE_ENVIRONMENT)
+
+
+def test_the_recorded_tolerance_holds_unless_another_is_given(tmp_path: Path) -> None:
+    recorded = verdict(tolerance=Tolerance.of(0.2))
+    assert judged(replayed(tmp_path, 900.0, recorded=recorded))[0] is Outcome.PASS
+    (found,) = replay_export(tmp_path / "export.json", tolerance=Tolerance.of(0.02))
+    assert judged(found)[0] is Outcome.REGRESSED
+
+
+def test_a_measurement_that_was_not_judged_is_shown_and_not_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "export.json"
+    measurement_file.write(path, [measurement(runs=(run_at(900.0),))])
+    assert (cli.main(["replay", str(path)]), capsys.readouterr().out.endswith("1 measured\n")) == (GREEN, True)
+
+
+def test_a_measurement_without_a_baseline_is_told_where_one_may_come_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = exported(tmp_path, [run_at(900.0)], Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE))
+    assert cli.main(["replay", str(path)]) == NOT_MEASURED
+    assert "it was measured without a baseline: name a folder that has one" in capsys.readouterr().out
+
+
+def rows(folder: Path, row: Baseline) -> str:
+    BaselineStore(folder, published=None).update(row.machine, {KEY: row})
+    return f"--baselines={folder}"
+
+
+def test_a_measurement_is_judged_against_a_folder_or_machine_that_is_given(tmp_path: Path) -> None:
+    path = str(exported(tmp_path, [run_at(900.0)] * 8, verdict(tolerance=Tolerance(), noise=NOISE)))
+    assert cli.main(["replay", path]) == REGRESSED
+    folder = tmp_path / "mine"
+    assert cli.main(["replay", path, rows(folder, baseline(900.0))]) == GREEN
+    assert cli.main(["replay", path, rows(folder, baseline(1000.0, machine="theirs")), "--machine=theirs"]) == REGRESSED
+    assert cli.main(["replay", path, rows(folder, baseline(1000.0, lower=-0.2))]) == GREEN
+
+
+def test_a_damaged_file_is_refused_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = exported(tmp_path, [run_at(900.0)])
+    path.write_bytes(path.read_bytes()[:-20])
+    assert (cli.main(["replay", str(path)]), f"tfperf: {path}, line 2: " in capsys.readouterr().err) == (USAGE, True)
+
+
+def test_a_reader_that_leaves_early_does_not_change_the_exit_status(tmp_path: Path) -> None:
+    path = exported(tmp_path, [run_at(900.0)] * 8)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as left:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest_tfperf.cli", "replay", path],
+            stdout=left,
+            stderr=subprocess.PIPE,
+            timeout=PATIENCE_SECONDS,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (REGRESSED, "")
+
+
+# Real measurements; tests/data/measurements/README.md describes them
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "outcomes"),
+    [
+        ("quiet", GREEN, ["PASS", "PASS", "PASS"]),
+        ("slowed", REGRESSED, ["INCONCLUSIVE", "REGRESSED"]),  # the row's runs differ by 7.5 %
+        ("busy", REGRESSED, ["INVALID", "INVALID", "INVALID", "REGRESSED", "REGRESSED", "PASS"]),
+    ],
+)
+def test_real_measurements_are_judged_from_their_windows(
+    name: str, status: int, outcomes: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["replay", str(REAL / f"{name}.json"), f"--baselines={REAL / 'baselines'}"]) == status
+    table = capsys.readouterr().out.rpartition("workload  ")[2]
+    assert re.findall(r" (PASS|INVALID|REGRESSED|INCONCLUSIVE)  ", table) == outcomes
+
+
+def test_a_real_loss_of_ten_percent_and_a_busy_machine_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["replay", str(REAL / "busy.json")])
+    said = capsys.readouterr().out
+    assert "other processes used 70 % of 2 cores, above all python (pid " in said
+    pytest.LineMatcher(said.splitlines()).fnmatch_lines(
+        [
+            "*busy.json: nets:sleeping-b4-replicated-device on * (recorded): *, 10.8 % slower than 177.8",
+            "  confirmed * 162.9  158.6  158.9  158.6  134.1",
+        ]
+    )
+
+
+def test_the_noisy_row_is_that_of_its_ten_runs() -> None:
+    ten_runs, *_ = measurement_file.read(REAL / "quiet.json")
+    log_rates = [run.log_rate for run in summarise(ten_runs.runs).runs]
+    row = BaselineStore(REAL / "baselines", published=None).load("recorded")[
+        Key("resnet20-b32-replicated-device", "1x1")
+    ]
+    assert row.runs == 10
+    assert row.reference == pytest.approx(math.exp(hodges_lehmann(log_rates)), rel=1e-4)
+    assert row.between_runs == pytest.approx(statistics.stdev(log_rates), rel=1e-2)

@@ -1,0 +1,101 @@
+"""What a session does to one test by itself, and the reference that good sessions make more exact."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_tfperf.core.noise import Noise
+from pytest_tfperf.core.past_session import PastSession
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.judging.session_variance import LearntReference, learnt_reference, session_variance
+
+NOISE = Noise(between_runs=0.005, degrees_of_freedom=200)
+RUNS = 5
+
+
+def sessions(*changes: float, outcome: Outcome = Outcome.PASS) -> list[PastSession]:
+    return [PastSession(str(number), (change,), outcome) for number, change in enumerate(changes)]
+
+
+def machine(sigma: float, rows: int = 30, of_each: int = 12) -> list[tuple[Noise, int, Sequence[PastSession]]]:
+    """Rows whose sessions differ by sigma beyond what their runs explain."""
+    draw = random.Random(1)
+    made: list[tuple[Noise, int, Sequence[PastSession]]] = []
+    for _ in range(rows):
+        row = draw.gauss(0, 0.005 / RUNS**0.5) + draw.gauss(0, sigma)
+        changes = [draw.gauss(0, 0.005) + draw.gauss(0, sigma) - row for _ in range(of_each)]
+        made.append((NOISE, RUNS, sessions(*changes)))
+    return made
+
+
+def test_without_a_history_little_is_assumed() -> None:
+    assert session_variance(tests=50).mean == pytest.approx(0.0024, abs=0.0005)
+
+
+def test_few_tests_assume_that_sessions_differ_by_a_per_cent() -> None:
+    """What happens to all of them can't be taken out."""
+    assert session_variance(tests=7).mean == pytest.approx(0.01, abs=0.003)
+
+
+@pytest.mark.parametrize("sigma", [0.004, 0.01])
+def test_a_history_shows_what_sessions_differ_by(sigma: float) -> None:
+    assert session_variance(machine(sigma), tests=50).mean == pytest.approx(sigma, rel=0.15)
+
+
+def test_a_few_tests_that_truly_lost_something_do_not_pass_for_variance() -> None:
+    quiet = machine(0.0)
+    lost = [(NOISE, RUNS, sessions(*[-0.08] * 12)) for _ in range(2)]
+    assert session_variance([*quiet, *lost], tests=50).mean < session_variance(tests=50).mean
+
+
+@given(st.lists(st.lists(st.floats(-0.3, 0.3), max_size=6), max_size=6), st.integers(1, 60))
+def test_the_posterior_is_a_distribution(changes: list[list[float]], tests: int) -> None:
+    found = session_variance([(NOISE, RUNS, sessions(*row)) for row in changes], tests=tests)
+    assert sum(found.weights) == pytest.approx(1)
+    assert 0 <= found.mean <= 0.02
+    assert 0 <= found.upper <= 0.02
+
+
+def test_a_threshold_allows_for_more_than_is_expected_and_less_the_more_is_known() -> None:
+    unknown, quiet = session_variance(tests=50), session_variance(machine(0.0), tests=50)
+    assert unknown.mean < unknown.upper
+    assert quiet.upper < unknown.upper
+
+
+LAST = sessions(-0.5, -0.5, -0.5)
+"""The last three sessions don't count: they may hold a loss that is not confirmed yet."""
+
+
+def test_without_good_sessions_the_committed_reference_holds() -> None:
+    committed = learnt_reference(NOISE, RUNS, [], 0.003)
+    assert (committed.offset, committed.runs_variance, committed.sessions_variance) == (0, pytest.approx(1.07 / 5), 1)
+    assert learnt_reference(NOISE, RUNS, LAST, 0.003) == committed
+    assert learnt_reference(NOISE, RUNS, [*sessions(-0.05, outcome=Outcome.REGRESSED), *LAST], 0.003) == committed
+
+
+def test_a_documents_figure_stays_as_it_is() -> None:
+    assert learnt_reference(NOISE, 1, [*sessions(0.01, 0.01), *LAST], 0.003) == LearntReference(0, 1, 1)
+
+
+def test_good_sessions_make_the_reference_more_exact() -> None:
+    found = learnt_reference(NOISE, RUNS, [*sessions(*[-0.01] * 10), *LAST], 0.003)
+    assert -0.01 < found.offset < -0.005
+    assert found.runs_variance < 1.07 / 5
+    assert found.sessions_variance < 0.2
+
+
+def test_the_reference_is_frozen_after_ten_good_sessions() -> None:
+    ten = sessions(*[0.01] * 10)
+    later = learnt_reference(NOISE, RUNS, [*ten, *sessions(-0.04, -0.04), *LAST], 0.003)
+    assert later == learnt_reference(NOISE, RUNS, [*ten, *LAST], 0.003)
+
+
+@given(st.lists(st.floats(-0.2, 0.2), min_size=1, max_size=20), st.floats(0, 0.02))
+def test_the_reference_stays_between_the_baseline_and_the_sessions(changes: list[float], sigma: float) -> None:
+    found = learnt_reference(NOISE, RUNS, [*sessions(*changes), *LAST], sigma)
+    assert min(*changes, 0.0) - 1e-12 <= found.offset <= max(*changes, 0.0) + 1e-12

@@ -1,0 +1,170 @@
+"""The session's two verdicts: is the software slower, is the machine?"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from measurements import baseline, run_at
+
+from pytest_tfperf.core.noise import Noise
+from pytest_tfperf.core.run import Pair
+from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
+from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
+from pytest_tfperf.judging.machine import (
+    SENTINELS,
+    ReferencePairs,
+    judge_machine,
+    judge_sentinels,
+    sentinels,
+    wants_sentinels,
+)
+
+NOISE = Noise(between_runs=0.01, degrees_of_freedom=200)
+TWO_PERCENT = Tolerance.of(0.02)
+WORST_FIRST = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.IMPROVED)
+KNOWN = CommonDrift(-0.03, 50, 0.001)
+
+
+def pairs(*software: float, machine: float = 0.0, noise: Noise = NOISE) -> ReferencePairs:
+    """A test's pairs: the current environment differs from the reference by `software`, the machine lost something."""
+    rate = 1000.0 * (1 + machine)
+    made = [Pair(run_at(rate), run_at(rate * (1 + s)), math.log1p(s), 0.001) for s in software]
+    return ReferencePairs(baseline(1000.0), noise, made)
+
+
+def software(*changes: float, count: int = 4, tolerance: Tolerance = TWO_PERCENT) -> SoftwareVerdict:
+    found = judge_sentinels([pairs(*[change] * count) for change in changes], tolerance)
+    assert found is not None
+    return found
+
+
+def machine(*changes: float, drift: CommonDrift = KNOWN) -> MachineVerdict:
+    found = judge_machine(drift, [pairs(0.0, 0.0, 0.0, 0.0, machine=change) for change in changes])
+    assert found is not None
+    return found
+
+
+# Which tests
+
+
+@pytest.mark.parametrize(("drift", "wanted"), [(-0.012, True), (0.012, True), (-0.008, False)])
+def test_a_common_drift_of_one_per_cent_asks_for_sentinels(drift: float, wanted: bool) -> None:
+    assert wants_sentinels(CommonDrift(drift, 8)) is wanted
+
+
+def test_too_few_tests_ask_for_none() -> None:
+    assert not wants_sentinels(common_drift([-0.1] * 7))
+
+
+@given(st.sets(st.text(min_size=1), max_size=12), st.sets(st.text(min_size=1), max_size=4), st.integers(0, 99))
+def test_sentinels_are_four_different_tests_without_suspects(names: set[str], suspects: set[str], turn: int) -> None:
+    chosen = sentinels(names, suspects, turn)
+    assert len(set(chosen)) == len(chosen) == min(SENTINELS, len(names - suspects))
+    assert not set(chosen) & suspects
+
+
+def test_every_test_gets_its_turn() -> None:
+    names = [f"test_{number}" for number in range(10)]
+    assert {name for turn in range(5) for name in sentinels(names, (), turn)} == set(names)
+
+
+# The software
+
+
+def test_without_pairs_nothing_is_said_of_the_software() -> None:
+    assert judge_sentinels([pairs(), pairs()], TWO_PERCENT) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome"),
+    [
+        ([0.0] * 4, Outcome.PASS),
+        ([-0.04] * 4, Outcome.REGRESSED),
+        ([-0.015] * 4, Outcome.PASS),
+        ([-0.2, 0.0, 0.0, 0.0], Outcome.PASS),
+        ([-0.2, -0.2, 0.0, 0.0], Outcome.INCONCLUSIVE),
+    ],
+    ids=["as fast", "slower", "inside the tolerance", "one test lost something by itself", "half of them slower"],
+)
+def test_the_software_is_slower_where_most_sentinels_are(changes: list[float], outcome: Outcome) -> None:
+    assert software(*changes).outcome is outcome
+
+
+def test_one_pair_of_each_clears_the_software_but_never_condemns_it() -> None:
+    assert (software(*[0.0] * 4, count=1).outcome, software(*[0.0] * 4, count=1).pairs_wanted) == (Outcome.PASS, 0)
+    slower = [software(*[-0.2] * 4, count=count) for count in (1, 2, 4)]
+    assert [found.pairs_wanted for found in slower] == [2, 4, 0]
+    assert [found.outcome for found in slower] == [Outcome.INCONCLUSIVE, Outcome.INCONCLUSIVE, Outcome.REGRESSED]
+
+
+def test_any_drop_may_be_accepted() -> None:
+    found = software(*[-0.5] * 4, tolerance=Tolerance(None, None))
+    assert (found.outcome, found.threshold) == (Outcome.PASS, None)
+
+
+@given(st.lists(st.floats(-0.3, 0.3), min_size=4, max_size=4), st.floats(0, 0.3))
+def test_slower_sentinels_never_make_a_better_verdict(changes: list[float], more: float) -> None:
+    now, slower = software(*changes), software(*((1 + change) * (1 - more) - 1 for change in changes))
+    assert WORST_FIRST.index(slower.outcome) <= WORST_FIRST.index(now.outcome)
+
+
+@given(st.lists(st.floats(-0.3, 0.3), min_size=1, max_size=6))
+def test_the_interval_holds_the_change_and_a_failure_lies_beyond_the_threshold(changes: list[float]) -> None:
+    found = software(*changes)
+    assert found.low < found.change < found.high
+    assert found.threshold is not None
+    assert found.threshold >= 0.02 - 1e-12
+    assert found.outcome is not Outcome.REGRESSED or found.change < -found.threshold
+
+
+# The machine
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome"),
+    [
+        ([0.0] * 4, Outcome.PASS),
+        ([-0.03] * 4, Outcome.PASS),
+        ([-0.08] * 4, Outcome.REGRESSED),
+        ([0.08] * 4, Outcome.IMPROVED),
+        ([-0.3, 0.0, 0.0, 0.0], Outcome.PASS),
+        ([-0.08] * 3, Outcome.INCONCLUSIVE),
+    ],
+    ids=["as fast", "as sessions differ", "slower", "faster", "one test only", "too few tests"],
+)
+def test_the_machine_is_slower_where_the_reference_environment_is(changes: list[float], outcome: Outcome) -> None:
+    assert machine(*changes).outcome is outcome
+
+
+def test_few_tests_in_a_session_never_fail_the_machine() -> None:
+    assert machine(*[-0.2] * 4, drift=common_drift([-0.2] * 7)).outcome is Outcome.INCONCLUSIVE
+
+
+def test_slower_software_is_not_laid_to_the_machine() -> None:
+    slower = [pairs(*[-0.2] * 4, machine=0.0) for _ in range(4)]
+    found = judge_machine(KNOWN, slower, judge_sentinels(slower, TWO_PERCENT))
+    assert found is not None
+    assert found.outcome is Outcome.PASS
+    assert found.software_change == pytest.approx(-0.2)
+
+
+def test_without_a_reference_environment_the_common_drift_is_all_that_is_known() -> None:
+    found = judge_machine(common_drift([-0.1, -0.11, -0.1, -0.09] * 3))
+    assert found is not None
+    assert (found.outcome, found.tests, found.software_change) == (Outcome.REGRESSED, 12, None)
+    assert found.change == pytest.approx(math.expm1(-0.1))
+
+
+def test_where_nothing_is_known_nothing_is_said_of_the_machine() -> None:
+    assert judge_machine(common_drift([-0.2] * 7)) is None
+
+
+@given(st.lists(st.floats(-0.3, 0.3), min_size=1, max_size=6), st.floats(0, 0.3))
+def test_a_slower_machine_never_makes_a_better_verdict(changes: list[float], more: float) -> None:
+    now, slower = machine(*changes), machine(*((1 + change) * (1 - more) - 1 for change in changes))
+    assert WORST_FIRST.index(slower.outcome) <= WORST_FIRST.index(now.outcome)
+    assert now.low < now.change < now.high

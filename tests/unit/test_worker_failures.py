@@ -1,0 +1,286 @@
+"""What a message says about a worker that failed: the fault, the phase, the cause and the end of its log."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pytest_tfperf
+from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
+from pytest_tfperf.workers.failures import Failures, describe_exit, first_line, last_lines, read_end, user_frames
+
+OURS = f"{Path(pytest_tfperf.__file__).parent}/training/worker.py"
+KERAS = "/venv/lib/python3.11/site-packages/keras/src/layer.py"
+USERS = '  File "/home/me/nets.py", line 7, in tiny'
+
+
+def no_oom_kills() -> int:
+    return 7
+
+
+def failures(
+    folder: Path, log: str = "", *, on_cpus: bool = True, oom_kills: Callable[[], int] = no_oom_kills
+) -> Failures:
+    (folder / "worker.log").write_text(log)
+    return Failures(4711, folder / "worker.log", on_cpus=on_cpus, oom_kills=oom_kills)
+
+
+def error(message: str, **more: Any) -> dict[str, Any]:
+    return {"type": "InternalError", "message": message, "hint": "", "ours": False, "out_of_memory": False} | more
+
+
+# Out of memory, or another fault
+
+BAD_ALLOC = "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"
+MKL = "W0000 op_kernel.cc:1858] OP_REQUIRES failed at mkl_util.h:848 : RESOURCE_EXHAUSTED: OOM when allocating tensor\n"
+CHECKED = "F0000 stream.cc:102] Non-OK-status: stream->Memset() Status: INTERNAL: CUDA_ERROR: Internal: out of memory\n"
+NCCL = "F0000 nccl_manager.cc:50] unhandled cuda error. Last NCCL warning log entry: 'Cuda failure 'out of memory''\n"
+ONLY_WARNED = """\
+W0000 bfc_allocator.cc:310] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.20GiB with freed_by_count=0. \
+The caller indicates that this is not a failure, but this may mean that there could be performance gains.
+"""
+STACKS = "Fatal Python error: Segmentation fault\n\n" + '  File "execute.py", line 53 in quick_execute\n' * 40
+
+
+@pytest.mark.parametrize("end", [signal.SIGABRT, signal.SIGSEGV])
+@pytest.mark.parametrize("log", [BAD_ALLOC, MKL, CHECKED, NCCL], ids=["bad_alloc", "mkl", "checked", "nccl"])
+def test_native_code_that_wrote_about_memory_before_it_crashed_ran_out_of_it(
+    tmp_path: Path, log: str, end: signal.Signals
+) -> None:
+    assert type(failures(tmp_path, log + STACKS).died(-end, "steps")) is OutOfMemory
+
+
+@pytest.mark.parametrize(
+    ("status", "log"),
+    [
+        (-signal.SIGSEGV, ONLY_WARNED + STACKS),
+        (-signal.SIGABRT, "check failed\n"),
+        (-signal.SIGKILL, BAD_ALLOC),
+        (1, BAD_ALLOC),
+        (None, ""),
+    ],
+    ids=["an allocator only warned", "aborted", "killed", "exited", "still runs"],
+)
+def test_any_other_end_is_not_out_of_memory(tmp_path: Path, status: int | None, log: str) -> None:
+    assert type(failures(tmp_path, log).died(status, "steps")) is MeasurementError
+
+
+@pytest.mark.parametrize(("end", "kind"), [(signal.SIGKILL, OutOfMemory), (signal.SIGSEGV, MeasurementError)])
+def test_a_kill_that_the_kernel_counted_is_out_of_memory(
+    tmp_path: Path, end: signal.Signals, kind: type[MeasurementError]
+) -> None:
+    assert type(failures(tmp_path, oom_kills=count().__next__).died(-end, "model")) is kind
+
+
+@pytest.mark.parametrize(("flag", "kind"), [(True, OutOfMemory), (False, MeasurementError)])
+def test_a_worker_that_raised_says_whether_memory_was_short(
+    tmp_path: Path, flag: bool, kind: type[MeasurementError]
+) -> None:
+    assert type(failures(tmp_path).raised(error("no", out_of_memory=flag), "steps")) is kind
+
+
+# Messages
+
+
+def test_a_death_names_process_exit_phase_and_log(tmp_path: Path) -> None:
+    assert str(failures(tmp_path, "one\n\ntwo\n").died(3, "compile")) == (
+        "the worker (pid 4711) exited with status 3 in phase 'compile'\n"
+        f"the end of its log ({tmp_path}/worker.log):\n  | one\n  | two"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "headline"),
+    [
+        (error("no room\nfor it"), "the worker raised InternalError in phase 'steps': no room"),
+        (error(""), "the worker raised InternalError in phase 'steps'"),
+        (error("no", hint=". See nvidia-smi"), "the worker raised InternalError in phase 'steps': no. See nvidia-smi"),
+    ],
+)
+def test_an_exception_is_named_with_its_phase_and_cause(tmp_path: Path, sent: dict[str, Any], headline: str) -> None:
+    assert str(failures(tmp_path).raised(sent, "steps")).splitlines()[0] == headline
+
+
+def test_an_error_of_this_package_is_shown_as_it_is(tmp_path: Path) -> None:
+    sent = error("model 'nets:absent': no such function\nKnown: tiny", ours=True)
+    assert str(failures(tmp_path, f'  File "{OURS}", line 3, in f\n').raised(sent, "model")) == (
+        f"model 'nets:absent': no such function (in phase 'model')\nKnown: tiny\nits log: {tmp_path}/worker.log"
+    )
+
+
+def test_an_error_of_this_package_shows_the_users_line_that_led_to_it(tmp_path: Path) -> None:
+    assert f"  | {USERS}" in str(failures(tmp_path, USERS).raised(error("it raised", ours=True), "model"))
+
+
+def test_a_hang_names_the_users_lines_the_option_and_what_the_worker_wrote_before(tmp_path: Path) -> None:
+    stacks = f'Thread 0x7f (most recent call first):\n  File "{KERAS}", line 198, in next\n{USERS}\n'
+    hung = failures(tmp_path, f"connecting to storage\n{stacks}").hung(3.0, "steps", stacks)
+    assert type(hung) is Hung
+    assert str(hung).splitlines() == [
+        "the worker (pid 4711) said nothing for 3 s in phase 'steps' and was killed; "
+        "ini value tfperf_timeout sets a longer limit",
+        "its threads were in these lines of your code:",
+        USERS,
+        f"the end of its log ({tmp_path}/worker.log), before its threads wrote their stacks:",
+        "  | connecting to storage",
+    ]
+
+
+def test_a_hang_without_stacks_shows_the_log_alone(tmp_path: Path) -> None:
+    hung = failures(tmp_path, "connecting to storage\n").hung(3.0, "steps", "")
+    assert str(hung).splitlines()[1:] == [f"the end of its log ({tmp_path}/worker.log):", "  | connecting to storage"]
+
+
+# The line that names the cause
+
+FRAMES = "\n\n".join(f'  File "{KERAS}", line {number}, in __call__' for number in range(30))
+ASSERTION = f"""\
+Graph execution error:
+
+Detected at node while/assert_1/Assert defined at (most recent call last):
+{FRAMES}
+
+assertion failed: [enough of it]
+\t [[{{{{node while/assert_1/Assert}}}}]] [Op:__inference__steps_135]"""
+
+PIPELINE = """\
+Graph execution error:
+
+Detected at node PyFunc defined at (most recent call last):
+<stack traces unavailable>
+ValueError: disk on fire
+Traceback (most recent call last):
+
+  File "/home/me/nets.py", line 20, in batches
+    raise ValueError("disk on fire")
+
+ValueError: disk on fire
+
+
+\t [[{{node PyFunc}}]]"""
+
+SEVERAL = """\
+2 root error(s) found.
+  (0) INVALID_ARGUMENT:  assertion failed: [enough of it]
+\t [[{{node assert_1/Assert}}]]
+  (1) CANCELLED:  RecvAsync is cancelled.
+0 successful operations.
+0 derived errors ignored. [Op:__inference__steps_150]"""
+
+IN_A_LAYER = """\
+Exception encountered when calling Odd.call().
+
+\x1b[1mCannot reshape a tensor with 3 elements to shape [2]\x1b[0m
+
+Arguments received by Odd.call():
+  • images=tf.Tensor(shape=(1, 8, 8, 3), dtype=float32)"""
+
+TRACED = """\
+in user code:
+
+    File "/home/me/nets.py", line 9, in call  *
+        return tf.reshape(images, [2])
+
+    ValueError: Cannot reshape a tensor with 3 elements to shape [2]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (ASSERTION, "assertion failed: [enough of it]"),
+        (PIPELINE, "ValueError: disk on fire"),
+        (SEVERAL, "(0) INVALID_ARGUMENT:  assertion failed: [enough of it]"),
+        (IN_A_LAYER, "Cannot reshape a tensor with 3 elements to shape [2]"),
+        (TRACED, "ValueError: Cannot reshape a tensor with 3 elements to shape [2]"),
+        ("the layers do not fit\nthey are 3 and 4 wide", "the layers do not fit"),
+        ("", ""),
+    ],
+    ids=["assertion", "pipeline", "several", "layer", "traced", "plain", "empty"],
+)
+def test_the_first_line_says_what_was_wrong(text: str, line: str) -> None:
+    assert first_line(text) == line
+
+
+@given(st.text())
+def test_a_first_line_is_one_short_line_whatever_the_text(text: str) -> None:
+    line = first_line(text)
+    assert len(line.splitlines()) <= 1
+    assert len(line) < 310
+
+
+# The end of the log
+
+
+def end_of(folder: Path, text: bytes, *, on_cpus: bool = False) -> str:
+    (folder / "a.log").write_bytes(text)
+    return last_lines(read_end(folder / "a.log"), on_cpus=on_cpus)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (b"", "  | (empty)"),
+        (b"CUDA_ERROR \xff\xfe\n", "  | CUDA_ERROR \ufffd\ufffd"),
+        (b"x" * 10_000_000 + b"\nthe last line", f"  | {'x' * 300} ...\n  | the last line"),
+        (b"x\n" * 500 + b"y", "  | x\n" * 19 + "  | y"),
+    ],
+    ids=["empty", "not text", "long lines", "many lines"],
+)
+def test_the_last_twenty_lines_are_shown_shortened(tmp_path: Path, text: bytes, shown: str) -> None:
+    assert end_of(tmp_path, text) == shown
+
+
+def test_a_missing_log_is_shown_as_empty(tmp_path: Path) -> None:
+    assert last_lines(read_end(tmp_path / "a.log")) == "  | (empty)"
+
+
+@pytest.mark.parametrize(("on_cpus", "shown"), [(True, 1), (False, 4)])
+def test_what_tensorflow_writes_about_gpus_is_left_out_on_cpus(tmp_path: Path, on_cpus: bool, shown: int) -> None:
+    about_gpus = b"""\
+E0000 00:00:1795300893.416588   11886 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error: UNKNOWN
+WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
+2024-03-05 10:00:00.123456: I external/local_tsl/tsl/cuda/cudart_stub.cc:31] Could not find cuda drivers
+"""
+    assert len(end_of(tmp_path, about_gpus + b"ValueError: no GPU\n", on_cpus=on_cpus).splitlines()) == shown
+
+
+@pytest.mark.parametrize(
+    ("file", "users"),
+    [
+        ("/home/me/nets.py", True),
+        (KERAS, False),
+        (OURS, False),
+        ("/usr/lib/python3.11/threading.py", False),
+        ("numpy/random/_generator.pyx", False),
+        ("<frozen runpy>", False),
+    ],
+)
+def test_the_users_code_is_distinguished_from_libraries(file: str, users: bool) -> None:
+    assert bool(user_frames(f'  File "{file}", line 3, in f\nValueError: no\n')) is users
+
+
+# Exit statuses
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (0, "exited with status 0"),
+        (3, "exited with status 3"),
+        (-9, "was ended by SIGKILL (somebody's kill -9, or the kernel's out-of-memory killer: see dmesg)"),
+        (-11, "was ended by SIGSEGV (a crash in native code)"),
+        (-6, "was ended by SIGABRT (native code gave up)"),
+        (-15, "was ended by SIGTERM"),
+        (-40, "was ended by signal 40"),
+    ],
+)
+def test_an_exit_status_is_described(status: int, text: str) -> None:
+    assert describe_exit(status) == text

@@ -1,0 +1,249 @@
+"""How worker processes end: with all that they started, and never at the cost of another process."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from patience import PATIENCE_SECONDS, wait_for
+from pythons import fake_python, fake_server
+
+from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.workers import processes
+from pytest_tfperf.workers.processes import ForkServer, Interpreter, LocalProcess, start_fresh
+from pytest_tfperf.workers.wire import Listener
+
+# A worker that starts a child, writes its pid, and ends with status 3 or not at all.
+WORK = """
+    def work(channel, message):
+        child = subprocess.Popen(["sleep", "3600"])
+        with open("child.new", "w") as file:
+            file.write(str(child.pid))
+        os.rename("child.new", "child")
+        if message["ends"]:
+            return 3
+        time.sleep(3600)
+"""
+FRESH = WORK + "    sys.exit(work(None, json.load(sys.stdin)))\n"
+
+# The server says that both of its workers have one pid, and that the first has ended.
+ONE_PID_FOR_ALL = """
+    channel = call()
+    channel.send({"hello": "server"})
+    channel.send({"ready": True})
+    message = channel.receive()
+    channel.send({"forked": 4711})
+    channel.send({"exited": message["number"], "status": 3})
+    channel.receive()
+    channel.send({"forked": 4711})
+    channel.receive()
+"""
+
+
+def runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+class Workers:
+    """Starts servers and workers in a folder, and ends them after the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._listener = Listener()
+        self._started: list[ForkServer | LocalProcess] = []
+        self._messages = 0
+
+    def server(self, python: str) -> ForkServer:
+        self._started.append(made := ForkServer(Interpreter(python), self._listener, self._folder / "server.log"))
+        return made
+
+    def forked(self, *, ends: bool, script: str = WORK) -> LocalProcess:
+        return self.server(fake_server(self._folder, script)).fork(self.message(ends=ends))
+
+    def fresh(self, *, ends: bool) -> LocalProcess:
+        interpreter = Interpreter(fake_python(self._folder, FRESH))
+        self._started.append(made := start_fresh(interpreter, self._listener, self.message(ends=ends)))
+        return made
+
+    def message(self, *, ends: bool = False) -> dict[str, Any]:
+        self._messages += 1
+        log = str(self._folder / "worker.log")
+        environment = dict(os.environ)
+        return {"number": self._messages, "log": log, "environment": environment, "import_paths": [], "ends": ends}
+
+    def child(self) -> int:
+        """The pid of a worker's child, once it is there."""
+        assert wait_for((self._folder / "child").exists)
+        return int((self._folder / "child").read_text())
+
+    def close(self) -> None:
+        for one in self._started:
+            one.close() if isinstance(one, ForkServer) else one.end()
+        self._listener.close()
+        if (self._folder / "child").exists() and runs(self.child()):
+            os.kill(self.child(), signal.SIGKILL)
+
+
+@pytest.fixture
+def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
+    monkeypatch.chdir(tmp_path)
+    made = Workers(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Whose groups the driver kills; they live on."""
+    found: list[int] = []
+    monkeypatch.setattr(processes, "kill_group", found.append)
+    return found
+
+
+START = pytest.mark.parametrize("start", [Workers.forked, Workers.fresh], ids=["forked", "fresh"])
+
+
+@START
+@pytest.mark.parametrize(("ends", "status"), [(True, 3), (False, -signal.SIGKILL)])
+def test_a_worker_ends_with_its_own_status_or_is_killed_and_its_children_with_it(
+    workers: Workers, start: Callable[..., LocalProcess], ends: bool, status: int
+) -> None:
+    worker = start(workers, ends=ends)
+    child = workers.child()
+    if not ends:
+        assert worker.exit_status(0.001) is None
+        worker.end()
+    assert worker.exit_status(PATIENCE_SECONDS) == status
+    assert wait_for(lambda: not runs(child))
+
+
+@START
+def test_the_pid_of_a_worker_that_ended_is_not_killed(
+    workers: Workers, killed: list[int], start: Callable[..., LocalProcess]
+) -> None:
+    worker = start(workers, ends=True)
+    assert worker.exit_status(PATIENCE_SECONDS) == 3
+    killed.clear()
+    worker.end()
+    assert killed == []
+
+
+def test_a_workers_children_end_after_the_server_was_killed(workers: Workers) -> None:
+    server = workers.server(fake_server(Path(), WORK))
+    worker = server.fork(workers.message())
+    child = workers.child()
+    os.kill(server.pid, signal.SIGKILL)
+    worker.end()
+    assert wait_for(lambda: not runs(child))
+
+
+def test_a_workers_children_end_though_the_drivers_death_interrupts_the_killing(workers: Workers) -> None:
+    """The driver's connection closes first, and then the kernel's signal comes."""
+    script = """
+    kill_group = os.killpg
+
+    def interrupted(pid, by):
+        os.kill(os.getpid(), signal.SIGHUP)
+        kill_group(pid, by)
+
+    os.killpg = interrupted
+    """
+    server = workers.server(fake_server(Path(), script + WORK))
+    server.fork(workers.message())
+    child = workers.child()
+    server.close()
+    assert wait_for(lambda: not runs(child))
+
+
+def test_a_server_kills_a_group_before_the_pid_of_its_leader_is_free(workers: Workers) -> None:
+    script = """
+    kill_group = os.killpg
+
+    def noting(pid, by):
+        with open("held", "a") as file:
+            file.write("yes" if os.path.exists(f"/proc/{pid}") else "no")
+        kill_group(pid, by)
+
+    os.killpg = noting
+    """
+    workers.forked(ends=True, script=script + WORK).exit_status(PATIENCE_SECONDS)
+    assert Path("held").read_text() == "yes"
+
+
+def test_a_server_whose_connection_closes_ends_without_exit_handlers(workers: Workers) -> None:
+    """TensorFlow's take seconds on a busy machine."""
+    script = WORK + "    import atexit\n    atexit.register(open, 'tidied', 'w')\n"
+    workers.server(fake_server(Path(), script)).close()
+    assert not Path("tidied").exists()
+
+
+def test_an_interpreter_that_never_reads_its_message_does_not_block_the_driver(tmp_path: Path) -> None:
+    interpreter, listener = Interpreter(fake_python(tmp_path, "time.sleep(60)")), Listener()
+    large = {"log": str(tmp_path / "worker.log"), "larger than a pipe": "x" * 1_000_000}
+    worker = start_fresh(interpreter, listener, large)
+    assert worker.exit_status(0.001) is None
+    worker.end()
+    listener.close()
+
+
+def test_workers_with_one_pid_are_kept_apart(workers: Workers, killed: list[int]) -> None:
+    server = workers.server(fake_python(Path(), ONE_PID_FOR_ALL))
+    first, second = (server.fork(workers.message()) for _ in range(2))
+    assert (first.exit_status(PATIENCE_SECONDS), second.exit_status(0.01)) == (3, None)
+    first.end()
+    assert killed == [], "the pid is the second's now"
+
+
+# Servers that fail
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("print('no disk'); sys.exit(3)", r"fork server exited with status 3; .*\n  \| no disk\n.*--tfperf-worker="),
+        ("call().send({'hello': 'server'})", "fork server exited with status 0"),
+        (
+            "c = call(); c.send({'hello': 'server'}); c.send({'failed': 'ImportError: no such library'}); c.receive()",
+            r"python can't import TensorFlow: ImportError: no such library\n.*-m pip install --upgrade tensorflow",
+        ),
+        (
+            "c = call(); c.send({'hello': 'server'}); c.send({'imported': {'keras': '2.15'}}); c.receive()",
+            "python has Keras 2.15; workers need TensorFlow 2.16 or newer, with Keras 3",
+        ),
+    ],
+    ids=["ends at once", "ends after its call", "no TensorFlow", "old Keras"],
+)
+def test_a_server_that_can_not_start_says_why(workers: Workers, script: str, message: str) -> None:
+    with pytest.raises(MeasurementError, match=f"(?s){message}"):
+        workers.server(fake_python(Path(), script))
+
+
+def test_a_server_that_refuses_to_fork_names_the_other_way(workers: Workers) -> None:
+    script = """
+    channel = call()
+    channel.send({'hello': 'server'})
+    channel.send({'ready': True})
+    channel.receive()
+    channel.send({'refused': 'the fork server has /dev/nvidia0 open'})
+    channel.receive()
+    """
+    server = workers.server(fake_python(Path(), script))
+    with pytest.raises(MeasurementError, match="/dev/nvidia0 open; use --tfperf-worker=fresh"):
+        server.fork(workers.message())
+
+
+def test_a_server_that_was_killed_is_gone(workers: Workers) -> None:
+    server = workers.server(fake_server(Path(), WORK))
+    assert not server.gone
+    os.kill(server.pid, signal.SIGKILL)
+    assert wait_for(lambda: server.gone)
+    with pytest.raises(MeasurementError, match="the fork server was ended by SIGKILL"):
+        server.fork(workers.message())

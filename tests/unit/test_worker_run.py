@@ -1,0 +1,192 @@
+"""A training run over its channel: what it gives, and which error each kind of end becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patience import PATIENCE_SECONDS, running
+
+from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.run import Window
+from pytest_tfperf.core.step_profile import Input, StepProfile
+from pytest_tfperf.core.topology import DeviceKind, Devices
+from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
+from pytest_tfperf.workers.wire import Channel, Listener, connect
+from pytest_tfperf.workers.worker_run import WorkerRun
+
+CPU = Devices(kind=DeviceKind.CPU, count=1)
+GPU = Devices(kind=DeviceKind.GPU, count=1, gpu_uuids=("GPU-1",))
+READY = {"images_per_step": 4, "compile_seconds": 1.5, "fetches": True, "environment": {"tensorflow": "2.21.0"}}
+NUMBER = 7
+
+
+@dataclass
+class Process:
+    """A worker's process that has ended, and what was done to it."""
+
+    status: int | None = 3
+    pid: int = 4711
+    done: list[str] = field(default_factory=list)
+
+    def exit_status(self, timeout_seconds: float, /) -> int | None:
+        self.done.append(f"waited {timeout_seconds:g} s")
+        return self.status
+
+    def end(self) -> None:
+        self.done.append("ended")
+
+
+class Started:
+    """A run, and its worker's end of the channel, to which a test sends what a worker would."""
+
+    def __init__(self, folder: Path, listener: Listener) -> None:
+        self._folder = folder
+        self.listener = listener
+        self.process = Process()
+        self.worker: Channel = connect(listener.address)
+        self.worker.send({"hello": "worker", "number": NUMBER})
+        self.phases: list[str] = []
+        self.hangs: list[str] = []
+        self._runs: list[WorkerRun] = []
+
+    def run(self, *sent: dict[str, Any], devices: Devices = CPU, silence: float = 60.0, **job: Any) -> WorkerRun:
+        scratch = self._folder / "scratch"
+        scratch.mkdir()
+        run = WorkerRun(
+            self.process,
+            Job(workload=Workload(model="trivial", batch_size=1), devices=devices, **job),
+            self._folder / "worker.log",
+            scratch,
+            "python",
+            silence_seconds=silence,
+            on_hang=lambda: self.hangs.append("hung"),
+        )
+        self._runs.append(run)
+        for message in sent:
+            self.worker.send(message)
+        return run
+
+    def ready(self, *sent: dict[str, Any], **more: Any) -> WorkerRun:
+        run = self.run({"phase": "model"}, {"phase": "compile"}, {"ready": READY}, *sent, **more)
+        self.prepare(run)
+        return run
+
+    def close(self) -> None:
+        for run in self._runs:
+            run.close()
+        self.worker.close()
+
+    def prepare(self, run: WorkerRun) -> None:
+        run.prepare(self.listener, NUMBER, self.phases.append)
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Started]:
+    listener = Listener()
+    made = Started(tmp_path, listener)
+    yield made
+    made.close()
+    listener.close()
+
+
+def window(steps: int) -> dict[str, Any]:
+    return {"window": {"steps": steps, "seconds": steps / 10, "loss": 0.5}}
+
+
+def test_a_run_that_is_ready_says_what_it_is(started: Started, tmp_path: Path) -> None:
+    run = started.ready()
+    assert (run.images_per_step, run.compile_seconds, run.fetches) == (4, 1.5, True)
+    assert (run.environment, run.log) == ({"tensorflow": "2.21.0"}, str(tmp_path / "worker.log"))
+    assert started.phases == ["model", "compile"]
+
+
+def test_windows_come_in_the_order_of_their_requests(started: Started) -> None:
+    run = started.ready(window(1), window(2))
+    for steps in (1, 2):
+        run.request(steps)
+    assert [run.receive() for _ in range(2)] == [Window(1, 0.1, 0.5), Window(2, 0.2, 0.5)]
+    assert [started.worker.receive(PATIENCE_SECONDS) for _ in range(2)] == [{"steps": 1}, {"steps": 2}]
+
+
+def test_a_step_profile_drops_the_window_that_is_still_queued(started: Started) -> None:
+    profile = StepProfile(input=Input.FETCHED, pipeline_images_per_sec=9.5)
+    run = started.ready(window(1), {"step_profile": asdict(profile)})
+    assert run.profile_step(matrix_products=True, multiply_adds=False) == profile
+    asked = {"matrix_products": True, "multiply_adds": False}
+    assert started.worker.receive(PATIENCE_SECONDS) == {"profile_step": asked}
+
+
+ERROR = {"type": "ValueError", "message": "no", "hint": "", "ours": False, "out_of_memory": True}
+
+
+def test_a_worker_that_raises_names_the_phase_that_it_was_in(started: Started) -> None:
+    run = started.run({"phase": "model"}, {"error": ERROR})
+    with pytest.raises(OutOfMemory, match="the worker raised ValueError in phase 'model': no"):
+        started.prepare(run)
+
+
+def test_a_worker_without_tensorflow_names_the_python(started: Started) -> None:
+    run = started.run({"failed": "ImportError: no such library"})
+    with pytest.raises(MeasurementError, match="python can't import TensorFlow: ImportError: no such library"):
+        started.prepare(run)
+
+
+def test_a_worker_whose_connection_closes_has_died(started: Started) -> None:
+    run = started.ready()
+    started.worker.close()
+    run.request(1)
+    with pytest.raises(MeasurementError, match=r"the worker \(pid 4711\) exited with status 3 in phase 'steps'"):
+        run.receive()
+
+
+def test_a_worker_that_ends_before_it_calls_has_died(started: Started) -> None:
+    run = started.run()
+    with pytest.raises(MeasurementError, match="exited with status 3 in phase 'start'"):
+        run.prepare(started.listener, NUMBER + 1, started.phases.append)
+
+
+def test_a_silent_worker_hangs(started: Started) -> None:
+    run = started.ready(silence=0.2)
+    with pytest.raises(Hung, match=r"said nothing for 0\.2 s in phase 'steps'"):
+        run.receive()
+    assert started.hangs == ["hung"]
+
+
+STALLING = """
+import faulthandler, signal, sys, time
+
+def stalling():
+    print("ready", flush=True)
+    time.sleep(600)
+
+faulthandler.register(signal.SIGUSR1, file=open(sys.argv[1], "a"))
+stalling()
+"""
+
+
+def test_a_worker_that_hangs_shows_the_line_of_the_users_code(started: Started, tmp_path: Path) -> None:
+    run = started.ready(silence=0.2)
+    (tmp_path / "nets.py").write_text(STALLING)
+    with running(f"import runpy; runpy.run_path({str(tmp_path / 'nets.py')!r})", run.log) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        started.process.pid, started.process.status = process.pid, None
+        with pytest.raises(Hung, match=f'lines of your code:\n  File "{tmp_path}/nets.py", line 6 in stalling\n'):
+            run.receive()
+
+
+@pytest.mark.parametrize(
+    ("devices", "done"), [(CPU, ["ended"]), (GPU, ["ended", "waited 60 s"])], ids=["CPU", "GPU: until memory is freed"]
+)
+def test_closing_ends_the_worker_and_its_temporary_files(
+    started: Started, tmp_path: Path, devices: Devices, done: list[str]
+) -> None:
+    run = started.ready(devices=devices)
+    run.close()
+    assert started.process.done == done
+    assert not (tmp_path / "scratch").exists()
