@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -47,8 +47,6 @@ def configure(devices: Devices, free_mib: Callable[[Devices], int] | None = None
         NotEnoughDevices: TensorFlow sees fewer devices than `devices` needs.
         WorkloadError: the devices were in use already, so that they can't be configured any more.
     """
-    if devices.count < 1:
-        raise WorkloadError(f"count={devices.count}: a run needs at least 1 device")
     try:
         if devices.kind is DeviceKind.CPU:
             _configure_cpus(devices)
@@ -63,30 +61,6 @@ def configure(devices: Devices, free_mib: Callable[[Devices], int] | None = None
     if len(logical) < devices.count:
         raise NotEnoughDevices(_too_few(devices, devices.count, len(logical)))
     return [f"{devices.kind.value}:{i}" for i in range(devices.count)]
-
-
-def missing_kernels() -> str:
-    """A sentence about the first visible GPU that this build of TensorFlow has no kernels for; "" if there is none."""
-    built_for = _built_for()
-    for gpu in tf.config.get_visible_devices("GPU"):
-        capability = tf.config.experimental.get_device_details(gpu).get("compute_capability")
-        if built_for and capability and not has_kernels(built_for, capability):
-            return (
-                f"{gpu.name.rpartition('device:')[2]} has compute capability {capability[0]}.{capability[1]}, and "
-                f"this TensorFlow {tf.__version__} was built for {', '.join(built_for)}: "
-                "install one that was built for this GPU"
-            )
-    return ""
-
-
-def has_kernels(built_for: Sequence[str], capability: tuple[int, int]) -> bool:
-    """Whether a GPU of this compute capability runs code of the build without compiling it first.
-
-    sm_80 runs on 8.0 to 8.9, compute_90 on 9.x. For newer GPUs TensorFlow compiles compute_90 when a kernel is first
-    used, which takes up to half an hour and does not work for all of it: that counts as "no".
-    """
-    codes = (_capability(code) for code in built_for)
-    return any(major == capability[0] and minor <= capability[1] for major, minor in codes)
 
 
 def _configure_cpus(devices: Devices) -> None:
@@ -119,35 +93,19 @@ def _free_mib(devices: Devices) -> int:
         import pynvml
 
         pynvml.nvmlInit()
-        try:
-            if devices.gpu_uuids:
-                handle = pynvml.nvmlDeviceGetHandleByUUID(devices.gpu_uuids[0])
-            else:
-                handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-            return int(pynvml.nvmlDeviceGetMemoryInfo(handle).free) >> 20
-        finally:
-            pynvml.nvmlShutdown()
-    except Exception:  # NVML has a dozen error types, and without it a small estimate still works
+        gpu = pynvml.nvmlDeviceGetHandleByUUID(devices.gpu_uuids[0])
+        return int(pynvml.nvmlDeviceGetMemoryInfo(gpu).free) >> 20
+    except Exception:  # NVML has a dozen error types, and a small estimate still works
         return _MIB_IF_UNKNOWN
 
 
 def _too_few(devices: Devices, needed: int, seen: int) -> str:
-    named = f" ({', '.join(devices.gpu_uuids)})" if devices.gpu_uuids else ""
-    fact = f"TensorFlow {tf.__version__} sees {seen} {devices.kind.value} device(s), and {needed} are needed{named}. "
+    fact = f"TensorFlow {tf.__version__} sees {seen} {devices.kind.value} device(s), and {needed} are needed"
     if devices.kind is DeviceKind.CPU:
-        return fact + "Were virtual devices configured earlier in this process?"
-    built_for = ", ".join(_built_for()) or "no GPU"
+        return f"{fact}. Were virtual devices configured earlier in this process?"
+    built_for = ", ".join(tf.sysconfig.get_build_info().get("cuda_compute_capabilities", [])) or "no GPU"
     return (
-        f"{fact}It was built for {built_for}, and ignores older GPUs without an error. Is it built for CUDA "
-        "(pip install 'tensorflow[and-cuda]'), and does its log say that the driver or a CUDA library is missing?"
+        f"{fact} ({', '.join(devices.gpu_uuids)}). It was built for {built_for}, and ignores older GPUs without an "
+        "error. Is it built for CUDA (pip install 'tensorflow[and-cuda]'), and does its log say that the driver or a "
+        "CUDA library is missing?"
     )
-
-
-def _built_for() -> list[str]:
-    return list(tf.sysconfig.get_build_info().get("cuda_compute_capabilities", []))
-
-
-def _capability(code: str) -> tuple[int, int]:
-    """ "sm_89" and "compute_120" are 8.9 and 12.0; "sm_90a" is 9.0."""
-    digits = "".join(letter for letter in code if letter.isdigit())
-    return int(digits[:-1] or 0), int(digits[-1:] or 0)
