@@ -8,7 +8,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from pytest_tfperf.core.topology import DeviceKind, Devices
-from pytest_tfperf.errors import NotEnoughDevices, WorkloadError
+from pytest_tfperf.errors import NotEnoughDevices
 
 # What stays free on a GPU that is split: the limits of its parts do not include CUDA's context, the libraries'
 # workspaces, and what the allocator rounds up.
@@ -44,22 +44,12 @@ def configure(devices: Devices, free_mib: Callable[[Devices], int] | None = None
         free_mib: gives the free memory of the GPU that is split; None: NVML does.
 
     Raises:
-        NotEnoughDevices: TensorFlow sees fewer devices than `devices` needs.
-        WorkloadError: the devices were in use already, so that they can't be configured any more.
+        NotEnoughDevices: TensorFlow sees fewer GPUs than `devices` needs.
     """
-    try:
-        if devices.kind is DeviceKind.CPU:
-            _configure_cpus(devices)
-        else:
-            _configure_gpus(devices, free_mib or _free_mib)
-    except RuntimeError as e:
-        raise WorkloadError(
-            f"devices can't be configured any more: {e}. "
-            "Call configure() once in a process, before any other TensorFlow code"
-        ) from e
-    logical = tf.config.list_logical_devices(devices.kind.value)
-    if len(logical) < devices.count:
-        raise NotEnoughDevices(_too_few(devices, devices.count, len(logical)))
+    if devices.kind is DeviceKind.CPU:
+        _configure_cpus(devices)
+    else:
+        _configure_gpus(devices, free_mib or _free_mib)
     return [f"{devices.kind.value}:{i}" for i in range(devices.count)]
 
 
@@ -73,18 +63,30 @@ def _configure_cpus(devices: Devices) -> None:
 def _configure_gpus(devices: Devices, free_mib: Callable[[Devices], int]) -> None:
     physical = tf.config.list_physical_devices("GPU")
     needed = 1 if devices.split else devices.count
-    if len(physical) < needed:
-        raise NotEnoughDevices(_too_few(devices, needed, len(physical)))
+    _require_gpus(devices, needed, len(physical))
     tf.config.set_visible_devices(physical[:needed], "GPU")
     if devices.split:
         free = free_mib(devices)
         reserved = max(_RESERVED_MIB, int(free * _RESERVED_FRACTION))
         part = tf.config.LogicalDeviceConfiguration(memory_limit=max(256, (free - reserved) // devices.count))
         tf.config.set_logical_device_configuration(physical[0], [part] * devices.count)
+    else:
+        for gpu in physical[:needed]:
+            # Without growth TensorFlow takes all of the memory, and a second worker on the same GPU dies.
+            tf.config.experimental.set_memory_growth(gpu, True)
+    # TensorFlow leaves out a GPU that it has no code for only now.
+    _require_gpus(devices, devices.count, len(tf.config.list_logical_devices("GPU")))
+
+
+def _require_gpus(devices: Devices, needed: int, seen: int) -> None:
+    if seen >= needed:
         return
-    for gpu in physical[:needed]:
-        # Without growth TensorFlow takes all of the memory, and a second worker on the same GPU dies.
-        tf.config.experimental.set_memory_growth(gpu, True)
+    built_for = ", ".join(tf.sysconfig.get_build_info().get("cuda_compute_capabilities", [])) or "no GPU"
+    raise NotEnoughDevices(
+        f"TensorFlow {tf.__version__} sees {seen} GPU(s), and {needed} are needed ({', '.join(devices.gpu_uuids)}). "
+        f"It was built for {built_for}, and ignores older GPUs without an error. Is it built for CUDA "
+        "(pip install 'tensorflow[and-cuda]'), and does its log say that the driver or a CUDA library is missing?"
+    )
 
 
 def _free_mib(devices: Devices) -> int:
@@ -97,15 +99,3 @@ def _free_mib(devices: Devices) -> int:
         return int(pynvml.nvmlDeviceGetMemoryInfo(gpu).free) >> 20
     except Exception:  # NVML has a dozen error types, and a small estimate still works
         return _MIB_IF_UNKNOWN
-
-
-def _too_few(devices: Devices, needed: int, seen: int) -> str:
-    fact = f"TensorFlow {tf.__version__} sees {seen} {devices.kind.value} device(s), and {needed} are needed"
-    if devices.kind is DeviceKind.CPU:
-        return f"{fact}. Were virtual devices configured earlier in this process?"
-    built_for = ", ".join(tf.sysconfig.get_build_info().get("cuda_compute_capabilities", [])) or "no GPU"
-    return (
-        f"{fact} ({', '.join(devices.gpu_uuids)}). It was built for {built_for}, and ignores older GPUs without an "
-        "error. Is it built for CUDA (pip install 'tensorflow[and-cuda]'), and does its log say that the driver or a "
-        "CUDA library is missing?"
-    )
