@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.workers.failures import last_lines
 
 DIRTY: Final = "-dirty"
 """What a commit ends in where files that git knows differed from it."""
@@ -66,8 +67,7 @@ def add_worktree(repository: Path, commit: str, folder: Path) -> None:
         if done.returncode == 0 and (folder / ".gitmodules").exists():
             done = _git(folder, "submodule", "update", "--init", "--recursive")
         if done.returncode:
-            said = "\n".join(f"  | {line}" for line in done.stderr.strip().splitlines()[-5:])
-            raise TfperfError(f"git can't check out {commit} into {folder}:\n{said}")
+            raise TfperfError(f"git can't check out {commit} into {folder}:\n{last_lines(done.stderr)}")
     except BaseException:
         remove_worktree(repository, folder)
         raise

@@ -8,12 +8,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.workers.failures import last_lines
 from pytest_tfperf.workers.import_paths import import_paths, python_path, working_folder
 
 _PACKAGE = str(Path(__file__).parents[1] / "__init__.py")
@@ -53,19 +53,6 @@ _PROBE_ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3",
 _NOTHING_MOVED: Mapping[Path, Path] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """What an interpreter imports.
-
-    Args:
-        tensorflow: its version.
-        faults: "package.module:function" -> why it can't be imported.
-    """
-
-    tensorflow: str
-    faults: Mapping[str, str]
-
-
 def find_python(text: str) -> Path:
     """The interpreter named by its path, by its name on PATH, or by its virtual environment's folder.
 
@@ -88,8 +75,12 @@ def find_python(text: str) -> Path:
     raise ValueError(f"must be a Python or a virtual environment: {problem}")
 
 
-def try_imports(python: Path, functions: Collection[str] = (), moved: Mapping[Path, Path] = _NOTHING_MOVED) -> Imported:
+def try_imports(
+    python: Path, functions: Collection[str] = (), moved: Mapping[Path, Path] = _NOTHING_MOVED
+) -> tuple[str, dict[str, str]]:
     """Have `python` import TensorFlow, and then the user's own functions; takes as long as the imports.
+
+    Returns TensorFlow's version, and for each function that can't be imported why.
 
     Args:
         python: the interpreter.
@@ -105,7 +96,7 @@ def try_imports(python: Path, functions: Collection[str] = (), moved: Mapping[Pa
         raise TfperfError(f"{python} is Python {version}; workers need 3.11 or newer")
     if problem := _problem(f"{python} (Python {version})", python, found):
         raise TfperfError(f"{problem} (pytest-tfperf need not be installed there)")
-    return Imported(str(found["tensorflow"]), found["faults"])
+    return str(found["tensorflow"]), found["faults"]
 
 
 def require_usable_import(message: Mapping[str, Any], python: str) -> None:
@@ -157,7 +148,7 @@ def _probe(python: Path, functions: Collection[str], moved: Mapping[Path, Path])
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return found | {"python": [int(part) for part in found["python"]]}
     except (IndexError, ValueError, TypeError, KeyError):
-        said = "\n".join(f"  | {line}" for line in (done.stderr or done.stdout).splitlines()[-5:])
         raise TfperfError(
-            f"{python} does not answer like a Python: it ended with status {done.returncode}\n{said}".rstrip()
+            f"{python} does not answer like a Python: it ended with status {done.returncode}\n"
+            f"{last_lines(done.stderr or done.stdout)}"
         ) from None

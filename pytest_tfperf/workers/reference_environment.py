@@ -104,16 +104,14 @@ def check(environment: ReferenceEnvironment, workloads: Iterable[Workload], root
     needed = {workload.id: _own_functions(workload) for workload in workloads}
     functions = {function for own in needed.values() for function in own}
     try:
-        found = try_imports(environment.python, functions, environment.moved(root))
+        tensorflow, faults = try_imports(environment.python, functions, environment.moved(root))
     except TfperfError as error:
         raise TfperfError(
             f"the reference environment {environment.name} can't be used: {str(error).splitlines()[0]}. Build it again "
             "(tfperf reference remove, then tfperf reference create), or name another: --tfperf-reference=PYTHON"
         ) from None
-    faults = {
-        id: [found.faults[function] for function in own if function in found.faults] for id, own in needed.items()
-    }
-    return Checked(found.tensorflow, {id: "; ".join(why) for id, why in faults.items() if why})
+    unknown = {id: "; ".join(faults[name] for name in own if name in faults) for id, own in needed.items()}
+    return Checked(tensorflow, {id: why for id, why in unknown.items() if why})
 
 
 def _own_functions(workload: Workload) -> list[str]:

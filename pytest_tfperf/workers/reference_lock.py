@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import re
 import sys
@@ -84,15 +83,13 @@ def write_lock(folder: Path, machine: str, *, root: Path, search: Sequence[str] 
     """
     text = "\n".join(_current(root.resolve(), sys.path if search is None else search)) + "\n"
     path = folder / f"{machine}-{hashlib.sha256(text.encode()).hexdigest()[:8]}{SUFFIX}"
-    temporary = folder / f".{path.name[-200:]}.{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            temporary.write_text(text, "utf-8")
-            temporary.replace(path)
+            path.write_text(text, "utf-8")
     except OSError as error:
         with suppress(OSError):
-            temporary.unlink()
+            path.unlink()  # a full disk leaves a part of it
         raise BaselineError(
             f"{path} can't be written: {error.strerror}. Make the folder writable, or name another with "
             "--tfperf-baselines=DIR"
@@ -111,17 +108,20 @@ def forget_locks(folder: Path, machine: str, named: Collection[str]) -> None:
 
 def _current(root: Path, search: Sequence[str]) -> list[str]:
     requirements: dict[str, str] = {}
-    from_folders = set()
+    from_folders: list[str] = []
+    seen = set(_NOT_LOCKED)
     for found in distributions(path=list(search)):
         if not (found.read_text("METADATA") or found.read_text("PKG-INFO")):
             continue  # what a broken installation left behind
         key = re.sub(r"[-_.]+", "-", found.name).lower()
-        if key in _NOT_LOCKED or key in requirements:  # the first on the path is what is imported
+        if key in seen:  # the first on the path is what is imported
             continue
+        seen.add(key)
         origin = _origin(found)
-        requirements[key] = _requirement(found, origin)
-        if not requirements[key] and not Path(unquote(urlsplit(origin["url"]).path)).resolve().is_relative_to(root):
-            from_folders.add(key)
+        if "dir_info" not in origin:
+            requirements[key] = _requirement(found, origin)
+        elif not Path(unquote(urlsplit(origin["url"]).path)).resolve().is_relative_to(root):
+            from_folders.append(key)
     header = [
         "# The packages that baselines were recorded with; `tfperf reference create` installs them.",
         f"{_PYTHON}{platform.python_version()}",
@@ -132,18 +132,18 @@ def _current(root: Path, search: Sequence[str]) -> list[str]:
             f"{', '.join(sorted(from_folders))}. If the tests need them, install them from an index, a wheel or git; "
             "or name an environment that has them: --tfperf-reference=PYTHON"
         )
-    return [*header, *(requirements[key] for key in sorted(requirements) if requirements[key])]
+    return [*header, *(requirements[key] for key in sorted(requirements))]
 
 
 def _requirement(found: Distribution, origin: dict[str, Any]) -> str:
-    """A package's line for pip; "" for one from a folder, which pip can't install again."""
+    """A package's line for pip."""
     if "vcs_info" in origin:
         vcs = origin["vcs_info"]
         part = f"#subdirectory={origin['subdirectory']}" if "subdirectory" in origin else ""
         return f"{found.name} @ {vcs['vcs']}+{origin['url']}@{vcs['commit_id']}{part}"
     if "archive_info" in origin:
         return f"{found.name} @ {origin['url']}"
-    return "" if "dir_info" in origin else f"{found.name}=={found.version}"
+    return f"{found.name}=={found.version}"
 
 
 def _origin(found: Distribution) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.workers.failures import last_lines
 from pytest_tfperf.workers.reference_lock import Lock, read_lock
 
 NAME_ONE: Final = "or name an environment that exists already: --tfperf-reference=PYTHON[:SOURCE_DIR]"
-_LAST_LINES = 12
 
 # Written last, so that an environment without them is half made.
 _LOCK = "lock.txt"
@@ -99,8 +99,7 @@ def _run(command: list[str], fact: str) -> None:
         check=False,
     )
     if done.returncode:
-        said = "\n".join(f"  | {line}" for line in done.stdout.strip().splitlines()[-_LAST_LINES:])
         raise TfperfError(
-            f"{fact}; the last lines:\n{said}\n"
+            f"{fact}; the last lines:\n{last_lines(done.stdout)}\n"
             f"Install what is missing, take a package that no model needs out of the lock, {NAME_ONE}"
         )
