@@ -11,8 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from played import steady
 from reference_projects import ReferenceProject, play_python
 
@@ -156,14 +154,6 @@ def test_a_file_that_is_no_lock_is_named(data: bytes, why: str, tmp_path: Path) 
         read_lock(tmp_path / "x.lock.txt")
 
 
-@given(data=st.binary())
-def test_any_other_file_is_refused(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = tmp_path_factory.mktemp("any") / "x.lock.txt"
-    path.write_bytes(data)
-    with pytest.raises(BaselineError):
-        read_lock(path)
-
-
 # At which commit
 
 
@@ -204,6 +194,7 @@ def test_what_was_created_is_found_with_its_packages_and_its_code(project: Refer
     assert (environment.source / "nets.py").read_text() == "def tiny(): ...\n"
     assert environment.moved(project.folder / "tests") == {project.folder: environment.source}
     assert list(environment.python.parents[1].rglob("six-1.16.0.dist-info"))
+    assert project.git("status", "--porcelain", ".tfperf") == "", "git does not see it"
 
 
 def test_one_lock_at_two_commits_is_installed_once_and_checked_out_twice(project: ReferenceProject) -> None:
@@ -213,11 +204,6 @@ def test_one_lock_at_two_commits_is_installed_once_and_checked_out_twice(project
     first, second, again = (project.store.create(row, said.append) for row in (row, later, row))
     assert (first.python == second.python, first.source == second.source, first == again) == (True, False, True)
     assert ["installing" in text for text in said] == [True, False, False]
-
-
-def test_git_does_not_see_reference_environments(project: ReferenceProject) -> None:
-    found(project)
-    assert project.git("status", "--porcelain", ".tfperf") == ""
 
 
 def why_not(project: ReferenceProject, row: Baseline) -> str:
@@ -323,10 +309,9 @@ def refusal(project: ReferenceProject, *requirements: str, **of: str) -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize("why", ["No matching distribution found for nothing", "[Errno 28] No space left on device"])
-def test_packages_that_can_not_be_installed_show_the_last_lines(project: ReferenceProject, why: str) -> None:
-    said = refusal(project, "six==1.16.0", f"fail=={why}")
-    assert f"  | ERROR: {why}\n" in said
+def test_packages_that_can_not_be_installed_show_the_last_lines(project: ReferenceProject) -> None:
+    said = refusal(project, "six==1.16.0", "fail==[Errno 28] No space left on device")
+    assert "  | ERROR: [Errno 28] No space left on device\n" in said
     assert said.count("Looking in indexes") < 30
     assert "--tfperf-reference=PYTHON" in said.splitlines()[-1]
 
