@@ -247,17 +247,11 @@ def _reference_create(arguments: argparse.Namespace) -> int:
     for row in {(row.lock, row.commit): row for row in rows}.values():
         try:
             environment = store.create(row, _print)
+            tensorflow = check(environment, [], Path.cwd()).tensorflow
+            _print(f"{environment.name}: ready at {row.commit}, TensorFlow {tensorflow}")
         except TfperfError as error:
             print(f"tfperf: {error}", file=sys.stderr)
             status = _USAGE
-            continue
-        checked = check(environment, [], Path.cwd())
-        _print(
-            str(checked.problem)
-            if checked.problem
-            else f"{environment.name}: ready at {row.commit}, TensorFlow {checked.tensorflow}"
-        )
-        status = max(status, EXIT_NOT_MEASURED if checked.problem else status)
     return status
 
 
@@ -269,11 +263,11 @@ def _reference_list(arguments: argparse.Namespace) -> int:
     rows = [row for machine in baselines.machines() for row in baselines.load(machine).values()]
     entries = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd()).entries(rows)
     for entry in entries:
-        made = entry.manifest
-        facts = [f"Python {made.python}", f"TensorFlow {made.tensorflow}"] if made else []
-        facts += [f"commit {', '.join(entry.commits) or 'none'}", f"serves {entry.rows} baselines"]
-        facts += [f"{made.bytes / 1e9:.1f} GB", f"created {made.created}"] if made else []
-        _print(f"{entry.name}  {entry.state}  {', '.join(facts)}" + (f"\n  {entry.fault}" if entry.fault else ""))
+        lock, commits = entry.lock, ", ".join(entry.commits) or "none"
+        facts = [f"Python {lock.python}", f"TensorFlow {lock.tensorflow}"] if lock else []
+        facts += [f"commit {commits}", f"serves {entry.rows} baselines", f"{entry.bytes / 1e9:.1f} GB"]
+        state = f"can't be used\n  {entry.fault}" if entry.fault else "ok"
+        _print(f"{entry.name}  {', '.join(facts)}  {state}")
     if not entries:
         _print("there are no reference environments; `tfperf reference create` builds them")
     return EXIT_GREEN
