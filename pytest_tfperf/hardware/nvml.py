@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.hardware.kernel_files import ROOT
+from pytest_tfperf.hardware.host import ROOT
 
 # By the end of NVML's error names: what it means, and what to do.
 _CAUSES = {

@@ -87,7 +87,7 @@ def _prepare(channel: Channel, job: Job) -> _Ready:
 
 @contextmanager
 def _corrupt_records_named(job: Job, spec: InputSpec) -> Iterator[None]:
-    if not catalogue.reads_data(job.workload):
+    if not catalogue.reads_data(job.workload.input_pipeline):
         yield
         return
     with naming_corrupt(spec):
