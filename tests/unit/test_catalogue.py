@@ -39,10 +39,6 @@ def test_every_shipped_name_can_be_part_of_a_workloads_id() -> None:
             assert Workload.parse(workload.id) == workload
 
 
-def test_a_path_is_its_own_target() -> None:
-    assert catalogue.resolve_model("pkg.nets:build") == "pkg.nets:build"
-
-
 def test_an_unknown_name_gets_the_nearest_one_and_the_way_to_name_a_function() -> None:
     with pytest.raises(WorkloadError, match=r"unknown model 'trivail'\. Did you mean 'trivial'\?"):
         catalogue.resolve_model("trivail")
@@ -92,9 +88,7 @@ def test_horovod_is_not_trained_yet() -> None:
     [
         ({"optimizer": "momentum"}, "optimizer"),
         ({"trainer": "keras", "xla": True}, "xla, trainer"),
-        ({"forward_only": True}, "forward_only"),
-        ({"precision": "mixed_bfloat16"}, "precision"),
-        ({"tf32": False}, "tf32"),
+        ({"forward_only": True, "precision": "mixed_bfloat16", "tf32": False}, "precision, tf32, forward_only"),
         ({"all_reduce": "hierarchical"}, "all_reduce"),
     ],
 )

@@ -159,9 +159,7 @@ def test_mig_mode_without_devices_says_what_to_do(found):
     assert "create one (`nvidia-smi mig" in found(FakeNvml(H200, mig={0: []})).why_no_gpus
 
 
-@pytest.mark.parametrize(
-    ("variable", "shown"), [("MIG-1", ["MIG-1"]), ("0", ["MIG-0", "MIG-1", "MIG-2"])]
-)
+@pytest.mark.parametrize(("variable", "shown"), [("MIG-1", ["MIG-1"]), ("0", ["MIG-0", "MIG-1", "MIG-2"])])
 def test_cuda_visible_devices_names_mig_devices(found, variable, shown):
     topology = found(FakeNvml(H200, mig=THREE_MIG), CUDA_VISIBLE_DEVICES=variable)
     assert [gpu.uuid for gpu in topology.gpus] == shown

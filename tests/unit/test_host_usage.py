@@ -132,10 +132,6 @@ def test_an_orphan_in_a_session_of_ours_is_ours():
             os.killpg(leader.pid, signal.SIGKILL)
 
 
-def test_a_process_that_has_gone_has_no_name():
-    assert process_name(CHILD) == ""
-
-
 def test_this_machine_gives_every_fact_that_a_report_shows():
     poll: Telemetry = HostUsage().poll()
     assert poll.usable_cores >= 1
