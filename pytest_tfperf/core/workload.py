@@ -210,7 +210,7 @@ _SUFFIXES: dict[str, dict[str, Any]] = {
 }
 
 # Words that a pipeline's name must not contain, because two workloads would then have one id.
-_RESERVED = frozenset(_SUFFIXES) | frozenset(AllReduce)
+_RESERVED = re.compile("|".join([*_SUFFIXES, *AllReduce, "packs[0-9]+"]))
 
 
 def checked(field: str, value: Any) -> Any:
@@ -245,17 +245,14 @@ def _require_name(field: str, value: Any) -> None:
             f"{field}={value!r} is not a name: give a known one such as "
             f"{'resnet50' if field == 'model' else 'device'!r}, or 'package.module:function'"
         )
-    if field == "input_pipeline" and ":" not in value and (taken := set(filter(_is_reserved, value.split("-")))):
+    taken = [word for word in value.split("-") if _RESERVED.fullmatch(word)]
+    if field == "input_pipeline" and taken:
         raise WorkloadError(
-            f"input_pipeline={value!r}: {', '.join(sorted(taken))} has another meaning "
-            "in a workload's id: give the pipeline a name without it"
+            f"input_pipeline={value!r}: {taken[0]!r} has another meaning in a workload's id: "
+            "give the pipeline a name without it"
         )
     if field == "model" and any(re.fullmatch(r"b[0-9]+", word) for word in value.split("-")[1:]):
         raise WorkloadError(
             f"model={value!r}: a word like 'b64' means the batch size in a workload's id: "
             "give the model a name without it"
         )
-
-
-def _is_reserved(word: str) -> bool:
-    return word in _RESERVED or re.fullmatch(r"packs[0-9]+", word) is not None

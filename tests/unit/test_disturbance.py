@@ -27,7 +27,7 @@ def host(**facts: object) -> Telemetry:
 
 
 def gpu(**facts: object) -> GpuTelemetry:
-    return GpuTelemetry(uuid="GPU-3b1c7d20-aaaa-bbbb-cccc-0123456789ab", **facts)
+    return GpuTelemetry(uuid="GPU-3b1c", **facts)
 
 
 def throttled(*reasons: Throttle, fraction: float = 1.0, celsius: int | None = 87) -> Telemetry:
@@ -55,34 +55,34 @@ DISTURBED = [
         "the hypervisor gave 31 % of 2 cores to other virtual machines (steal time)",
     ),
     (
-        host(swap_bytes_per_sec_mean=12 * 2**20, memory_available_bytes_min=300 * 2**20),
+        host(swap_bytes_per_sec_mean=12 * 2**20),
         DisturbanceKind.SWAPPING,
-        "the machine swapped 12 MiB/s, with 300 MiB of memory available",
+        "the machine swapped 12 MiB/s",
     ),
     (
         throttled(Throttle.SW_THERMAL),
         DisturbanceKind.GPU_SLOWED_DOWN,
-        "GPU-3b1c… was slowed down because of heat (87 C)",
+        "GPU-3b1c was slowed down because of heat (87 C)",
     ),
     (
         throttled(Throttle.HW_SLOWDOWN, Throttle.HW_THERMAL, celsius=None),
         DisturbanceKind.GPU_SLOWED_DOWN,
-        "GPU-3b1c… was slowed down because of heat",
+        "GPU-3b1c was slowed down because of heat",
     ),
     (
         throttled(Throttle.HW_POWER_BRAKE),
         DisturbanceKind.GPU_SLOWED_DOWN,
-        "GPU-3b1c… was slowed down by the power brake, which the power supply triggered (87 C)",
+        "GPU-3b1c was slowed down by the power brake, which the power supply triggered (87 C)",
     ),
     (
         throttled(Throttle.HW_SLOWDOWN),
         DisturbanceKind.GPU_SLOWED_DOWN,
-        "GPU-3b1c… was slowed down by its hardware because of heat or power (87 C)",
+        "GPU-3b1c was slowed down by its hardware because of heat or power (87 C)",
     ),
     (
         shared(0.62),
         DisturbanceKind.GPU_SHARED,
-        "python (pid 4711) also ran on GPU-3b1c… and used up to 62 % of it",
+        "python (pid 4711) also ran on GPU-3b1c and used up to 62 % of it",
     ),
 ]
 
@@ -118,7 +118,7 @@ def test_idle_cores_excuse_nobody_where_the_limit_says_so():
 def test_one_hot_gpu_of_many_is_found():
     hot = throttled(Throttle.HW_THERMAL).gpus
     cool = GpuTelemetry(uuid="GPU-0000", throttled_fractions={})
-    assert "GPU-3b1c…" in str(disturbance_in(host(gpus=(cool, *hot)), DEFAULTS))
+    assert "GPU-3b1c" in str(disturbance_in(host(gpus=(cool, *hot)), DEFAULTS))
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1e9), st.floats(0, 1), st.lists(st.floats(0, 0.5), max_size=3))
