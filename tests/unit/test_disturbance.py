@@ -32,7 +32,8 @@ def gpu(**facts: object) -> GpuTelemetry:
 
 def throttled(*reasons: Throttle, fraction: float = 1.0, celsius: int | None = 87) -> Telemetry:
     held = dict.fromkeys(reasons, fraction)
-    return host(gpus=(gpu(throttled_fractions=held, temperature_celsius_max=celsius),))
+    cool = GpuTelemetry(uuid="GPU-0000", throttled_fractions={})
+    return host(gpus=(cool, gpu(throttled_fractions=held, temperature_celsius_max=celsius)))
 
 
 def shared(use: float) -> Telemetry:
@@ -45,11 +46,6 @@ BUSY = host(
 DISTURBED = [
     (BUSY, DisturbanceKind.OTHER_PROCESSES, "other processes used 83 % of 2 cores, the busiest was make (pid 4711)"),
     (
-        Telemetry(seconds=1.0, usable_cores=1, other_cpu_fraction_mean=0.5),
-        DisturbanceKind.OTHER_PROCESSES,
-        "other processes used 50 % of 1 core",
-    ),
-    (
         host(steal_fraction_mean=0.31),
         DisturbanceKind.STEAL,
         "the hypervisor gave 31 % of 2 cores to other virtual machines (steal time)",
@@ -58,11 +54,6 @@ DISTURBED = [
         host(swap_bytes_per_sec_mean=12 * 2**20),
         DisturbanceKind.SWAPPING,
         "the machine swapped 12 MiB/s",
-    ),
-    (
-        throttled(Throttle.SW_THERMAL),
-        DisturbanceKind.GPU_SLOWED_DOWN,
-        "GPU-3b1c was slowed down because of heat (87 C)",
     ),
     (
         throttled(Throttle.HW_SLOWDOWN, Throttle.HW_THERMAL, celsius=None),
@@ -113,12 +104,6 @@ def test_what_is_below_the_limits_or_not_known_is_no_disturbance(telemetry):
 def test_idle_cores_excuse_nobody_where_the_limit_says_so():
     telemetry = host(other_cpu_fraction_mean=0.4, idle_fraction_mean=0.5)
     assert disturbance_in(telemetry, DisturbanceLimits(idle_fraction=1)) is not None
-
-
-def test_one_hot_gpu_of_many_is_found():
-    hot = throttled(Throttle.HW_THERMAL).gpus
-    cool = GpuTelemetry(uuid="GPU-0000", throttled_fractions={})
-    assert "GPU-3b1c" in str(disturbance_in(host(gpus=(cool, *hot)), DEFAULTS))
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1e9), st.floats(0, 1), st.lists(st.floats(0, 0.5), max_size=3))
@@ -190,8 +175,7 @@ def test_the_guard_gives_disturbance_environment_and_telemetry():
 
 
 def test_a_run_too_short_to_sample_is_not_disturbed():
-    found = watched(None)
-    assert (found.disturbance, found.environment, found.telemetry) == (None, {}, None)
+    assert watched(None).disturbance is None
 
 
 @pytest.mark.parametrize(("uuids", "who"), [(["GPU-1"], "the GPU driver"), ([], "the kernel")])

@@ -54,14 +54,9 @@ def test_without_any_name_the_architecture_stands_for_the_model(monkeypatch):
     assert cpu_model("") == (platform.processor() or platform.machine())
 
 
-def test_affinity_limits_the_usable_cores(tmp_path):
-    assert read_host(tmp_path, affinity={2, 3, 5}).usable_cores == 3
-
-
 @pytest.mark.parametrize(
     ("quota", "usable"),
     [
-        ("200000 100000", 2),
         ("150000 100000", 2),
         ("10000 100000", 1),
         ("1600000 100000", 8),

@@ -132,11 +132,6 @@ def test_a_missing_field_is_refused_unless_it_has_a_default() -> None:
         Measurement.from_json(whole)
 
 
-def test_the_key_is_workload_and_topology_and_a_node_id_is_a_test() -> None:
-    assert (measurement().key, measurement().is_test) == (KEY, True)
-    assert not measurement(test="", file="logs/azure-test1.log").is_test
-
-
 # What changed since a baseline
 
 

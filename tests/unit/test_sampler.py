@@ -79,28 +79,19 @@ def test_a_mig_device_has_its_gpus_temperature_and_memory_of_its_own():
 # Polling
 
 
-def test_a_run_shorter_than_the_interval_is_sampled_with_its_gpus():
-    sampler = Sampler([UUID, UUID], nvml=FakeNvml(H200, now=Now(celsius=87)))
+@pytest.mark.parametrize(("init", "celsius"), [(0, 87), (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, None)])
+def test_a_run_shorter_than_the_interval_is_sampled_with_its_gpus_if_there_is_a_driver(init, celsius):
+    sampler = Sampler([UUID, UUID], nvml=FakeNvml(H200, now=Now(celsius=87), broken={"nvmlInit": init}))
     sampler.start()
     time.sleep(0.2)
     telemetry = sampler.stop()
     assert (telemetry.seconds >= 0.1, sampler.hung) == (True, False)
-    assert [gpu.temperature_celsius_max for gpu in telemetry.gpus] == [87]
-    assert telemetry.other_cpu_fraction_mean is not None
-
-
-def test_without_a_driver_a_gpu_has_no_facts_and_the_host_has():
-    sampler = Sampler([UUID], nvml=FakeNvml(H200, broken={"nvmlInit": pynvml.NVML_ERROR_LIBRARY_NOT_FOUND}))
-    sampler.start()
-    time.sleep(0.2)
-    telemetry = sampler.stop()
-    assert telemetry.gpus == (GpuTelemetry(uuid=UUID),)
+    assert [gpu.temperature_celsius_max for gpu in telemetry.gpus] == [celsius]
     assert telemetry.load_average_mean is not None
 
 
 def test_a_driver_that_never_returns_does_not_block_stop():
     answer = threading.Event()
-
     nvml = FakeNvml(H200, answers={"nvmlInit": answer.wait})
     sampler = Sampler([UUID], nvml=nvml, stop_seconds=0.01)
     sampler.start()

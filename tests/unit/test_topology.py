@@ -124,7 +124,6 @@ def test_a_split_gpu_gives_logical_ones():
         (DGX1, "1x8", "8x Tesla P100-SXM2-16GB", False),
         (DGX1.take(2), "1x2", "2x Tesla P100-SXM2-16GB", True),
         (replace(DGX1.take(4), nodes=2), "2x4", "4x Tesla P100-SXM2-16GB", True),
-        (MIXED, "1x3", "1x NVIDIA GeForce GTX 1080 Ti + 2x NVIDIA GeForce RTX 3090", False),
         (NO_GPU, "1x1", "2 of 2 cores of AMD EPYC", False),
         (NO_GPU.on_cpu().take(2), "1x2", "2 virtual CPU devices on 2 of 2 cores of AMD EPYC", True),
         (H200.split(), "1x1", "1x NVIDIA H200", False),
