@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import tensorflow as tf
 
 from pytest_tfperf.core.topology import DeviceKind, Devices
-from pytest_tfperf.errors import NotEnoughDevices, WorkloadError
+from pytest_tfperf.errors import NotEnoughDevices
 
 # What stays free on a GPU that is split: the limits of its parts do not include CUDA's context, the libraries'
 # workspaces, and what the allocator rounds up.
@@ -44,49 +44,13 @@ def configure(devices: Devices, free_mib: Callable[[Devices], int] | None = None
         free_mib: gives the free memory of the GPU that is split; None: NVML does.
 
     Raises:
-        NotEnoughDevices: TensorFlow sees fewer devices than `devices` needs.
-        WorkloadError: the devices were in use already, so that they can't be configured any more.
+        NotEnoughDevices: TensorFlow sees fewer GPUs than `devices` needs.
     """
-    if devices.count < 1:
-        raise WorkloadError(f"count={devices.count}: a run needs at least 1 device")
-    try:
-        if devices.kind is DeviceKind.CPU:
-            _configure_cpus(devices)
-        else:
-            _configure_gpus(devices, free_mib or _free_mib)
-    except RuntimeError as e:
-        raise WorkloadError(
-            f"devices can't be configured any more: {e}. "
-            "Call configure() once in a process, before any other TensorFlow code"
-        ) from e
-    logical = tf.config.list_logical_devices(devices.kind.value)
-    if len(logical) < devices.count:
-        raise NotEnoughDevices(_too_few(devices, devices.count, len(logical)))
+    if devices.kind is DeviceKind.CPU:
+        _configure_cpus(devices)
+    else:
+        _configure_gpus(devices, free_mib or _free_mib)
     return [f"{devices.kind.value}:{i}" for i in range(devices.count)]
-
-
-def missing_kernels() -> str:
-    """A sentence about the first visible GPU that this build of TensorFlow has no kernels for; "" if there is none."""
-    built_for = _built_for()
-    for gpu in tf.config.get_visible_devices("GPU"):
-        capability = tf.config.experimental.get_device_details(gpu).get("compute_capability")
-        if built_for and capability and not has_kernels(built_for, capability):
-            return (
-                f"{gpu.name.rpartition('device:')[2]} has compute capability {capability[0]}.{capability[1]}, and "
-                f"this TensorFlow {tf.__version__} was built for {', '.join(built_for)}: "
-                "install one that was built for this GPU"
-            )
-    return ""
-
-
-def has_kernels(built_for: Sequence[str], capability: tuple[int, int]) -> bool:
-    """Whether a GPU of this compute capability runs code of the build without compiling it first.
-
-    sm_80 runs on 8.0 to 8.9, compute_90 on 9.x. For newer GPUs TensorFlow compiles compute_90 when a kernel is first
-    used, which takes up to half an hour and does not work for all of it: that counts as "no".
-    """
-    codes = (_capability(code) for code in built_for)
-    return any(major == capability[0] and minor <= capability[1] for major, minor in codes)
 
 
 def _configure_cpus(devices: Devices) -> None:
@@ -99,18 +63,30 @@ def _configure_cpus(devices: Devices) -> None:
 def _configure_gpus(devices: Devices, free_mib: Callable[[Devices], int]) -> None:
     physical = tf.config.list_physical_devices("GPU")
     needed = 1 if devices.split else devices.count
-    if len(physical) < needed:
-        raise NotEnoughDevices(_too_few(devices, needed, len(physical)))
+    _require_gpus(devices, needed, len(physical))
     tf.config.set_visible_devices(physical[:needed], "GPU")
     if devices.split:
         free = free_mib(devices)
         reserved = max(_RESERVED_MIB, int(free * _RESERVED_FRACTION))
         part = tf.config.LogicalDeviceConfiguration(memory_limit=max(256, (free - reserved) // devices.count))
         tf.config.set_logical_device_configuration(physical[0], [part] * devices.count)
+    else:
+        for gpu in physical[:needed]:
+            # Without growth TensorFlow takes all of the memory, and a second worker on the same GPU dies.
+            tf.config.experimental.set_memory_growth(gpu, True)
+    # TensorFlow leaves out a GPU that it has no code for only now.
+    _require_gpus(devices, devices.count, len(tf.config.list_logical_devices("GPU")))
+
+
+def _require_gpus(devices: Devices, needed: int, seen: int) -> None:
+    if seen >= needed:
         return
-    for gpu in physical[:needed]:
-        # Without growth TensorFlow takes all of the memory, and a second worker on the same GPU dies.
-        tf.config.experimental.set_memory_growth(gpu, True)
+    built_for = ", ".join(tf.sysconfig.get_build_info().get("cuda_compute_capabilities", [])) or "no GPU"
+    raise NotEnoughDevices(
+        f"TensorFlow {tf.__version__} sees {seen} GPU(s), and {needed} are needed ({', '.join(devices.gpu_uuids)}). "
+        f"It was built for {built_for}, and ignores older GPUs without an error. Is it built for CUDA "
+        "(pip install 'tensorflow[and-cuda]'), and does its log say that the driver or a CUDA library is missing?"
+    )
 
 
 def _free_mib(devices: Devices) -> int:
@@ -119,35 +95,7 @@ def _free_mib(devices: Devices) -> int:
         import pynvml
 
         pynvml.nvmlInit()
-        try:
-            if devices.gpu_uuids:
-                handle = pynvml.nvmlDeviceGetHandleByUUID(devices.gpu_uuids[0])
-            else:
-                handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-            return int(pynvml.nvmlDeviceGetMemoryInfo(handle).free) >> 20
-        finally:
-            pynvml.nvmlShutdown()
-    except Exception:  # NVML has a dozen error types, and without it a small estimate still works
+        gpu = pynvml.nvmlDeviceGetHandleByUUID(devices.gpu_uuids[0])
+        return int(pynvml.nvmlDeviceGetMemoryInfo(gpu).free) >> 20
+    except Exception:  # NVML has a dozen error types, and a small estimate still works
         return _MIB_IF_UNKNOWN
-
-
-def _too_few(devices: Devices, needed: int, seen: int) -> str:
-    named = f" ({', '.join(devices.gpu_uuids)})" if devices.gpu_uuids else ""
-    fact = f"TensorFlow {tf.__version__} sees {seen} {devices.kind.value} device(s), and {needed} are needed{named}. "
-    if devices.kind is DeviceKind.CPU:
-        return fact + "Were virtual devices configured earlier in this process?"
-    built_for = ", ".join(_built_for()) or "no GPU"
-    return (
-        f"{fact}It was built for {built_for}, and ignores older GPUs without an error. Is it built for CUDA "
-        "(pip install 'tensorflow[and-cuda]'), and does its log say that the driver or a CUDA library is missing?"
-    )
-
-
-def _built_for() -> list[str]:
-    return list(tf.sysconfig.get_build_info().get("cuda_compute_capabilities", []))
-
-
-def _capability(code: str) -> tuple[int, int]:
-    """ "sm_89" and "compute_120" are 8.9 and 12.0; "sm_90a" is 9.0."""
-    digits = "".join(letter for letter in code if letter.isdigit())
-    return int(digits[:-1] or 0), int(digits[-1:] or 0)

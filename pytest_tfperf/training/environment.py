@@ -6,6 +6,7 @@ import ctypes
 import os
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import keras
@@ -60,48 +61,31 @@ def speed_variables(variables: Mapping[str, str]) -> str:
 
 # The start of a library's file name -> its name in the environment, and the function that gives its version.
 _LIBRARIES = {
-    "libcudart": ("cuda_loaded", "cudaRuntimeGetVersion"),
     "libcudnn": ("cudnn_loaded", "cudnnGetVersion"),
     "libcublasLt": ("cublas_loaded", "cublasLtGetVersion"),
     "libnccl": ("nccl_loaded", "ncclGetVersion"),
 }
-_RETURNS_VERSION = ("cudnnGetVersion", "cublasLtGetVersion")  # the others write it where their argument points
 
 
 def loaded_libraries(maps: Path = Path("/proc/self/maps")) -> dict[str, str]:
-    """Name -> version, such as "cudnn_loaded", of the CUDA libraries in memory; loads none itself.
+    """Name -> version as the library's own number, such as "cudnn_loaded" -> "90300"; loads none itself.
 
-    They may differ from those that TensorFlow was built with.
+    They may differ from those that TensorFlow was built with, and pip can replace them without TensorFlow.
     """
-    try:
-        lines = maps.read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return {}
-    paths = {columns[5] for line in lines if len(columns := line.split(None, 5)) == 6}  # names may contain blanks
+    lines = maps.read_text("utf-8", "replace").splitlines()
     found = {}
-    for path in sorted(paths):
+    for path in sorted({line[line.index("/") :] for line in lines if "/" in line}):
         name, function = _LIBRARIES.get(Path(path).name.partition(".so")[0], ("", ""))
-        if name and (version := _version(path, function)):
-            found[name] = version
-    return dict(sorted(found.items()))
+        if name:
+            with suppress(OSError, AttributeError):  # the file was replaced since, or lacks the function
+                found[name] = str(_version(ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY), function))
+    return found
 
 
-def _version(path: str, function: str) -> str:
-    number = ctypes.c_int()
-    try:
-        call = getattr(ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY), function)
-    except (OSError, AttributeError):  # the file was replaced since, or lacks the function
-        return ""
-    if function in _RETURNS_VERSION:
-        number.value = call()
-    elif call(ctypes.byref(number)):  # an error's number
-        return ""
-    return _dotted(number.value, cuda=function.startswith("cuda"))
-
-
-def _dotted(number: int, *, cuda: bool) -> str:
-    """CUDA's 12050 is 12.5; the others' 90300 is 9.3.0, and before cuDNN 9 and NCCL 2.9 8907 is 8.9.7."""
-    if cuda:
-        return f"{number // 1000}.{number % 1000 // 10}"
-    major = 10_000 if number >= 10_000 else 1_000
-    return f"{number // major}.{number % major // 100}.{number % 100}"
+def _version(library: ctypes.CDLL, function: str) -> int:
+    call = getattr(library, function)
+    if function != "ncclGetVersion":
+        return int(call())
+    number = ctypes.c_int()  # NCCL writes it where the argument points
+    call(ctypes.byref(number))
+    return number.value

@@ -9,7 +9,6 @@ from typing import Any
 import tensorflow as tf
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.training.devices import missing_kernels
 
 _MAX_CHARACTERS = 20_000  # TensorFlow's stack frames are long, and the cause stands below them
 
@@ -60,12 +59,5 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 
 def hint(error: BaseException) -> str:
     """A likely cause, to be appended to the error's text; "" if none is known."""
-    if _NO_ROOM.search(str(error)):
-        return ". Often another process holds the GPU's memory: nvidia-smi shows which"
-    if not isinstance(error, tf.errors.OpError):
-        return ""
-    try:
-        missing = missing_kernels()
-    except (RuntimeError, ValueError, tf.errors.OpError):  # asking a broken GPU may fail again
-        return ""
-    return f". {missing}" if missing else ""
+    no_room = _NO_ROOM.search(str(error))
+    return ". Often another process holds the GPU's memory: nvidia-smi shows which" if no_room else ""

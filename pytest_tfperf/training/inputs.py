@@ -73,9 +73,10 @@ def checked(inputs: Any, spec: InputSpec) -> tf.data.Dataset | Batch | PipelineO
         return PipelineOnly(checked(inputs.inputs, spec))
     if not isinstance(inputs, tf.data.Dataset):
         if not isinstance(inputs, tuple) or len(inputs) != 2:
-            raise WorkloadError(f"it returned {_kind(inputs)}, not a tf.data.Dataset or a pair (images, labels)")
-        pair = tuple(tf.TensorSpec(np.shape(part), tf.as_dtype(_dtype(part))) for part in inputs)
-        _require_signature(pair, spec)
+            kind = type(inputs).__name__
+            raise WorkloadError(f"it returned {kind}, not a tf.data.Dataset or a tuple (images, labels)")
+        arrays = [np.asarray(part) for part in inputs]
+        _require_signature(tuple(tf.TensorSpec(array.shape, array.dtype) for array in arrays), spec)
         return inputs
     _require_signature(inputs.element_spec, spec)
     count = int(inputs.cardinality())
@@ -90,15 +91,20 @@ def checked(inputs: Any, spec: InputSpec) -> tf.data.Dataset | Batch | PipelineO
     return inputs.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
 
-def feed(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> Callable[[], Any]:
+def feed(
+    strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch, *, copied: bool | None = None
+) -> Callable[[], Any]:
     """A function that gives a step its batches, one for each replica; call it in the compiled step.
 
     A dataset is read by one iterator, a batch for each replica in turn, and prefetched to the replica's device.
+    `copied` says whether batches are copied to a device's own memory; None: if the strategy trains on GPUs.
     """
     if not isinstance(inputs, tf.data.Dataset):
         on_devices = placed(strategy, inputs)
         return lambda: on_devices
-    if _must_be_copied(strategy):
+    if copied is None:
+        copied = any("GPU" in device for device in strategy.extended.worker_devices)
+    if copied:
         fetched = iter(strategy.distribute_datasets_from_function(lambda _: inputs))
         return lambda: next(fetched)
     # CPU devices share the host's memory; tf.distribute's iterator would copy nevertheless, for 0.15 ms a step.
@@ -147,10 +153,6 @@ def placed(strategy: tf.distribute.Strategy, batch: Batch) -> Any:
     return strategy.experimental_distribute_values_from_function(copy)
 
 
-def _must_be_copied(strategy: tf.distribute.Strategy) -> bool:
-    return any("GPU" in device for device in strategy.extended.worker_devices)
-
-
 def _require_signature(found: Any, spec: InputSpec) -> None:
     wanted = spec.signature
     fits = (
@@ -163,11 +165,3 @@ def _require_signature(found: Any, spec: InputSpec) -> None:
     )
     if not fits:
         raise WorkloadError(f"its batches are {found}, not (images, labels) as in {wanted} (labels: int32 or int64)")
-
-
-def _dtype(part: Any) -> Any:
-    return part.dtype if hasattr(part, "dtype") else np.asarray(part).dtype
-
-
-def _kind(value: Any) -> str:
-    return f"a {type(value).__name__} of {len(value)}" if isinstance(value, tuple | list) else type(value).__name__

@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from pytest_tfperf.core.workload import Optimizer, Workload
-from pytest_tfperf.errors import MeasurementError, WorkloadError
+from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.training.inputs import Batch, dataset_ended, placed
 from pytest_tfperf.training.optimizer import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, loss_scale
 
@@ -58,11 +58,9 @@ class FitLoop:
         Returns when every device has finished its last update. The first call also traces and compiles.
 
         Raises:
-            WorkloadError: fewer than 1 step, or a dataset that ended.
+            WorkloadError: the dataset ended.
             MeasurementError: `fit` has ended before.
         """
-        if steps < 1:
-            raise WorkloadError(f"steps={steps}: a window has at least 1 step")
         if self._thread.ident is None:
             self._thread.start()
         elif not self._thread.is_alive():
@@ -96,19 +94,6 @@ class FitLoop:
         self._window_ends = step + steps
 
 
-class _SameBatch:
-    """An endless iterator over one batch that stays on the devices; a tf.data iterator would copy it in each step."""
-
-    def __init__(self, batch: Any) -> None:
-        self._batch = batch
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        return self._batch
-
-
 def _compile(strategy: tf.distribute.Strategy, model: keras.Model, workload: Workload) -> None:
     for variable in model.trainable_variables:
         variable.regularizer = keras.regularizers.L2(WEIGHT_DECAY / 2)  # Keras' has no 0.5
@@ -132,8 +117,14 @@ def _compile(strategy: tf.distribute.Strategy, model: keras.Model, workload: Wor
 def _batches(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> Any:
     """An iterator from which Keras' step takes a batch for each replica."""
     if not isinstance(inputs, tf.data.Dataset):
-        return _SameBatch(placed(strategy, inputs))
+        return _same_batch(placed(strategy, inputs))
     return iter(strategy.distribute_datasets_from_function(lambda _: inputs))
+
+
+def _same_batch(batch: Any) -> Iterator[Any]:
+    """One batch that stays on the devices, endlessly; a tf.data iterator would copy it in each step."""
+    while True:
+        yield batch
 
 
 def _read_from(batches: Any, model: keras.Model) -> None:

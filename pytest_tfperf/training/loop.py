@@ -9,7 +9,6 @@ import keras
 import tensorflow as tf
 
 from pytest_tfperf.core.workload import VariableUpdate, Workload
-from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.training.inputs import Batch, feed, naming_its_end
 from pytest_tfperf.training.optimizer import GradientDescent, cross_entropy, loss_scale, weight_penalty
 
@@ -70,9 +69,8 @@ class TrainingLoop:
         with any number of steps, only compute.
 
         Raises:
-            WorkloadError: fewer than 1 step, or a dataset that ended.
+            WorkloadError: the dataset ended.
         """
-        _require_steps(steps)
         with naming_its_end(self._workload):
             loss = float(self.window(tf.constant(steps)))
         # The loss is known before the last update is done.
@@ -144,9 +142,8 @@ class InputLoop:
         """Take `steps` batches for each replica; there is no loss. Returns when the last ones are on their devices.
 
         Raises:
-            WorkloadError: fewer than 1 step, or a dataset that ended.
+            WorkloadError: the dataset ended.
         """
-        _require_steps(steps)
         with naming_its_end(self._workload):
             self._window(tf.constant(steps)).numpy()
         tf.test.experimental.sync_devices()
@@ -164,8 +161,3 @@ class InputLoop:
         # A pixel of each batch is used, so that TensorFlow does not drop the batches as unused.
         pixels = self._strategy.run(lambda images, _: images[0, 0, 0, 0], args=self._next_batch())
         return self._strategy.reduce(tf.distribute.ReduceOp.SUM, pixels, axis=None)
-
-
-def _require_steps(steps: int) -> None:
-    if steps < 1:
-        raise WorkloadError(f"steps={steps}: a window has at least 1 step")

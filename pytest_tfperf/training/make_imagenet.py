@@ -11,7 +11,6 @@ import argparse
 import io
 import os
 import random
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -61,18 +60,24 @@ def make_imagenet(folder: Path, images: int = 512, shards: int = 8, seed: int = 
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise TfperfError(f"{folder} exists and is not an empty folder: name a new one, or remove it first")
-    photographs = _photographs()
-    tensorflow = _tensorflow()
+    try:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no device is used, so nothing that it logs matters
+        import tensorflow as tf
+
+        photographs = _photographs()
+    except (ImportError, OSError) as error:
+        raise TfperfError(
+            f"make-imagenet needs TensorFlow, scikit-image and pillow, and {sys.executable} can't load one: {error}. "
+            "pip install 'scikit-image>=0.22' 'pillow>=10.3', or in a checkout pip install -e '.[data]'"
+        ) from error
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-        try:
-            jpeg_bytes = _write(tensorflow, unfinished, photographs, images, shards, random.Random(seed))
-            unfinished.chmod(0o755)
-            unfinished.replace(folder)  # replaces an empty folder
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
-    except (OSError, tensorflow.errors.OpError) as error:
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
+            unfinished = Path(temporary) / "set"
+            unfinished.mkdir()
+            jpeg_bytes = _write(unfinished, photographs, images, shards, random.Random(seed))
+            unfinished.replace(folder)  # also replaces an empty folder
+    except (OSError, tf.errors.OpError) as error:
         raise TfperfError(f"{folder} can't be written: {error}. Name another folder") from error
     return (
         f"{folder}: {images:,} images in {shards} shard(s), {jpeg_bytes / 1e6:,.1f} MB; "
@@ -80,55 +85,36 @@ def make_imagenet(folder: Path, images: int = 512, shards: int = 8, seed: int = 
     )
 
 
-def _tensorflow() -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no device is used, so nothing that it logs matters
-    try:
-        import tensorflow
-    except ImportError as error:
-        raise TfperfError(f"TensorFlow writes the records, and {sys.executable} can't import it: {error}") from error
-    return tensorflow
-
-
 def _photographs() -> list[Photograph]:
     """Name and picture, RGB; each is large enough for one of the sizes."""
-    try:
-        from PIL import Image
+    from PIL import Image
 
-        found = find_spec("skimage")
-    except ImportError:
-        found = None
-    if found is None or not found.submodule_search_locations:
-        raise TfperfError(
-            "the photographs come from scikit-image, and pillow encodes them: "
-            "pip install 'scikit-image>=0.22' 'pillow>=10.3', or in a checkout pip install -e '.[data]'"
-        )
-    # Not imported: that takes a second, and only its files are needed.
-    folder = Path(found.submodule_search_locations[0]) / "data"
-    paths = [folder / name for name in _PHOTOGRAPHS if (folder / name).exists()]
-    if not paths:
-        raise TfperfError(f"this scikit-image has none of {', '.join(_PHOTOGRAPHS)} in {folder}: take 0.22 or newer")
-    return [(path.stem, Image.open(path).convert("RGB")) for path in paths]
+    found = find_spec("skimage")  # not imported: that takes a second, and only its files are needed
+    if found is None or found.origin is None:
+        raise ImportError("No module named 'skimage'")
+    folder = Path(found.origin).parent / "data"
+    return [(Path(name).stem, Image.open(folder / name).convert("RGB")) for name in _PHOTOGRAPHS]
 
 
-def _write(
-    tensorflow: Any, folder: Path, photographs: Sequence[Photograph], images: int, shards: int, rng: random.Random
-) -> int:
+def _write(folder: Path, photographs: Sequence[Photograph], images: int, shards: int, rng: random.Random) -> int:
     """Write all shards; returns the bytes of all JPEGs."""
+    import tensorflow as tf
+
     jpeg_bytes = 0
     for shard in range(shards):
         path = folder / f"train-{shard:05d}-of-{shards:05d}"
-        with tensorflow.io.TFRecordWriter(str(path)) as file:
+        with tf.io.TFRecordWriter(str(path)) as file:
             for number in range(shard * images // shards, (shard + 1) * images // shards):
-                example, size = _example(tensorflow.train, photographs, number, rng)
+                example, size = _example(photographs, number, rng)
                 file.write(example.SerializeToString(deterministic=True))
                 jpeg_bytes += size
     return jpeg_bytes
 
 
-def _example(
-    train: Any, photographs: Sequence[Photograph], number: int, rng: random.Random
-) -> tuple[tf.train.Example, int]:
+def _example(photographs: Sequence[Photograph], number: int, rng: random.Random) -> tuple[tf.train.Example, int]:
     """A random crop as an Example, and its JPEG's bytes; each label has one photograph, and several crops of it."""
+    import tensorflow as tf
+
     label = rng.randint(1, LABELS)
     name, photograph = photographs[label % len(photographs)]
     fitting = [size for size in _SIZES if size[0] <= photograph.width and size[1] <= photograph.height]
@@ -148,7 +134,7 @@ def _example(
         "image/object/bbox/label": label,
         **dict(zip(BOX, _box(rng), strict=True)),
     }
-    example = train.Example()
+    example = tf.train.Example()
     for key, value in features.items():
         feature = example.features.feature[key]
         if isinstance(value, bytes):

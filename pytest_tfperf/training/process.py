@@ -28,8 +28,7 @@ def die_with_parent(parent_pid: int, by: signal.Signals = signal.SIGKILL) -> Non
 
     `parent_pid` is the parent that the caller knew; if that one died before this call, the process exits at once.
     """
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, by)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by)
     if os.getppid() != parent_pid:
         os._exit(1)
 

@@ -9,48 +9,25 @@ from typing import Any
 import tensorflow as tf
 
 from pytest_tfperf.core.workload import AllReduce, ParameterDevice, VariableUpdate, Workload
-from pytest_tfperf.errors import MeasurementError, WorkloadError
 
 
 def strategy_for(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
     """The strategy that trains `workload` with one replica on each of `devices`, named as `devices.configure` does.
 
     The driver has checked before that they can train it (`supported.require_supported`).
-
-    Raises:
-        WorkloadError: horovod.
-        MeasurementError: TensorFlow made another number of replicas than there are devices.
     """
-    strategy = _make(workload, devices)
-    if strategy.num_replicas_in_sync != len(devices):  # images/s would be wrong
-        raise MeasurementError(
-            f"{workload.id}: TensorFlow made {strategy.num_replicas_in_sync} replica(s) for {len(devices)} devices"
-        )
-    return strategy
-
-
-def _make(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
-    if workload.variable_update is VariableUpdate.HOROVOD:
-        raise WorkloadError(
-            f"{workload.id}: variable_update='horovod' is only for published figures and replayed logs; "
-            "to train, use 'replicated' or 'parameter_server'"
-        )
     if workload.variable_update is VariableUpdate.PARAMETER_SERVER:
-        return _central_storage(devices, _parameter_device(workload, devices))
+        return _central_storage(workload, devices)
     if len(devices) == 1:
         return tf.distribute.OneDeviceStrategy(devices[0])
     # With `independent`, `optimizer.GradientDescent` leaves the exchange between the mirrored variables out.
     return tf.distribute.MirroredStrategy(devices, cross_device_ops=_cross_device_ops(workload))
 
 
-def _parameter_device(workload: Workload, devices: list[str]) -> str:
-    """The CPU, or the first GPU; tf_cnn_benchmarks, whose default is "gpu", spreads variables over all GPUs."""
-    if workload.local_parameter_device is ParameterDevice.CPU:
-        return "CPU:0"
-    return devices[0]
-
-
-def _central_storage(devices: list[str], parameter_device: str) -> tf.distribute.Strategy:
+def _central_storage(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
+    """Parameters on the CPU, or on the first GPU; tf_cnn_benchmarks, whose default is "gpu", spreads them over all."""
+    on_cpu = workload.local_parameter_device is ParameterDevice.CPU
+    parameter_device = "CPU:0" if on_cpu else devices[0]
     if devices == [parameter_device]:
         return tf.distribute.OneDeviceStrategy(parameter_device)
     strategy = tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device=parameter_device)
@@ -82,12 +59,8 @@ def variable_scope(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 def _aggregated(next_creator: Any, **kwargs: Any) -> tf.Variable:
     if kwargs.get("trainable") is False and kwargs.get("aggregation") in (None, tf.VariableAggregation.NONE):
-        kwargs["aggregation"] = _aggregation(kwargs.get("dtype"))
+        # Counters and the state of random generators are integers, which have no mean.
+        floating = kwargs.get("dtype") is not None and tf.as_dtype(kwargs["dtype"]).is_floating
+        kwargs["aggregation"] = tf.VariableAggregation.MEAN if floating else tf.VariableAggregation.ONLY_FIRST_REPLICA
         kwargs["synchronization"] = tf.VariableSynchronization.ON_READ
     return next_creator(**kwargs)
-
-
-def _aggregation(dtype: Any) -> tf.VariableAggregation:
-    # Counters and the state of random generators are integers, which have no mean.
-    floating = dtype is not None and tf.as_dtype(dtype).is_floating
-    return tf.VariableAggregation.MEAN if floating else tf.VariableAggregation.ONLY_FIRST_REPLICA

@@ -26,8 +26,8 @@ def normalised() -> keras.Model:
     return _model(layers.Conv2D(6, 3, use_bias=False), FusedBatchNormalization(), layers.ReLU())
 
 
-def normalised_by_keras() -> keras.Model:
-    return _model(layers.Conv2D(6, 3, use_bias=False), layers.BatchNormalization(), layers.ReLU())
+def with_state() -> keras.Model:
+    return _model(layers.Conv2D(6, 3, use_bias=False), layers.BatchNormalization(), layers.Dropout(0.5, seed=1))
 
 
 def dropping() -> keras.Model:
@@ -54,33 +54,22 @@ def broken() -> keras.Model:
     raise ZeroDivisionError("no such depth")
 
 
-class _Remembering(layers.Layer):
-    """Keeps the mean of the last batch that it saw."""
+class _Watching(layers.Layer):
+    """Keeps the mean of the last batch that it saw, and counts in Python, so once for each trace."""
+
+    traces = 0
 
     def build(self, _: Any) -> None:
         self.last = self.add_weight(shape=(), trainable=False, name="last", initializer="zeros")
 
     def call(self, inputs: Any) -> Any:
+        self.traces += 1
         self.last.assign(keras.ops.mean(inputs))
         return inputs
 
 
-def averaging() -> keras.Model:
-    return _model(_Remembering())
-
-
-class _Counting(layers.Layer):
-    """Counts in Python, so once for each trace."""
-
-    traces = 0
-
-    def call(self, inputs: Any) -> Any:
-        self.traces += 1
-        return inputs
-
-
-def counting_traces() -> keras.Model:
-    return _model(_Counting())
+def watching() -> keras.Model:
+    return _model(_Watching())
 
 
 class _Failing(layers.Layer):

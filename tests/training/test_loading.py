@@ -13,17 +13,15 @@ from pytest_tfperf.training.inputs import PipelineOnly
 from pytest_tfperf.training.loading import loop_for
 
 
-@pytest.mark.parametrize("pipeline", ["feeds:sliced", "feeds:learnable", "feeds:of_unknown_shape"])
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_a_users_pipeline_feeds_a_users_model(cpus: list[str], pipeline: str, replicas: int) -> None:
-    assert math.isfinite(build(cpus[:replicas], input_pipeline=pipeline)[0].run(2))
+@pytest.mark.parametrize("pipeline", ["feeds:learnable", "feeds:of_unknown_shape"])
+def test_a_users_pipeline_feeds_a_users_model(cpus: list[str], pipeline: str) -> None:
+    assert math.isfinite(build(cpus[:2], input_pipeline=pipeline)[0].run(2))
 
 
 @pytest.mark.parametrize(
     ("model", "message"),
     [
         ("no_such_module:f", "can't import 'no_such_module'"),
-        ("nets:no_such_function", "has no function 'no_such_function'"),
         ("nets:number", "has no function 'number'"),
         ("nets:broken", "raised ZeroDivisionError: no such depth"),
         ("nets:not_a_model", "returned str; it must return a keras.Model"),
@@ -44,8 +42,7 @@ def test_a_model_that_cannot_be_used_says_why(cpus: list[str], model: str, messa
         ("feeds:images_alone", r"not \(images, labels\)"),
         ("feeds:too_small", r"shape=\(4, 7, 8, 3\)"),
         ("feeds:of_bytes", "uint8"),
-        ("feeds:nothing", "returned NoneType, not a tf.data.Dataset or a pair"),
-        ("feeds:no_such_function", "has no function"),
+        ("feeds:nothing", "returned NoneType, not a tf.data.Dataset or a tuple"),
     ],
 )
 def test_a_pipeline_that_cannot_be_used_says_why(cpus: list[str], pipeline: str, message: str) -> None:

@@ -7,18 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from building import assert_same, build, first_batch, weights, whole_gradient
 
-from pytest_tfperf.core.workload import Precision
-from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.training.optimizer import LEARNING_RATE, cross_entropy, weight_penalty
+from pytest_tfperf.training.optimizer import LEARNING_RATE, cross_entropy
 
 LEARNABLE = {"input_pipeline": "feeds:learnable"}
 
 
-@pytest.mark.parametrize("pipeline", ["device", "host", "python"])
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize(("pipeline", "replicas"), [("device", 1), ("host", 2), ("python", 2)])
 def test_a_window_of_three_steps_is_three_windows_of_one(cpus: list[str], pipeline: str, replicas: int) -> None:
     at_once, model_at_once = build(cpus[:replicas], model="nets:normalised", input_pipeline=pipeline)
     singly, model_singly = build(cpus[:replicas], model="nets:normalised", input_pipeline=pipeline)
@@ -28,17 +24,12 @@ def test_a_window_of_three_steps_is_three_windows_of_one(cpus: list[str], pipeli
 
 
 def test_windows_of_any_length_share_one_trace(cpus: list[str]) -> None:
-    loop, model = build(cpus[:1], model="nets:counting_traces")
+    loop, model = build(cpus[:1], model="nets:watching")
     loop.run(1)
     traces = model.layers[0].traces
     loop.run(5)
     loop.run(2)
     assert model.layers[0].traces == traces
-
-
-def test_a_window_of_no_steps_is_refused(cpus: list[str]) -> None:
-    with pytest.raises(WorkloadError, match="at least 1 step"):
-        build(cpus[:1])[0].run(0)
 
 
 def test_the_seed_sets_the_weights_and_the_images(cpus: list[str]) -> None:
@@ -54,37 +45,20 @@ def test_xla_trains_the_same(cpus: list[str]) -> None:
     assert_same(weights(compiled_model), weights(model), rtol=1e-3)
 
 
-def test_forward_only_leaves_the_weights_alone(cpus: list[str]) -> None:
-    loop, model = build(cpus[:2], model="nets:normalised", forward_only=True)
+@pytest.mark.parametrize("precision", ["float32", "mixed_float16"])
+def test_forward_only_leaves_the_weights_alone(cpus: list[str], precision: str) -> None:
+    loop, model = build(cpus[:2], model="nets:normalised", forward_only=True, precision=precision)
     before = weights(model)
-    assert loop.run(2) == loop.run(1)
+    loss = loop.run(2)
+    assert math.isfinite(loss)
+    assert loss == loop.run(1)
     assert_same(weights(model), before, rtol=0)
-
-
-@pytest.mark.parametrize("precision", Precision)
-@pytest.mark.parametrize("forward_only", [False, True])
-def test_training_and_forward_only_work_in_every_precision(
-    cpus: list[str], precision: Precision, forward_only: bool
-) -> None:
-    loop, _ = build(cpus[:1], model="nets:dropping", precision=precision, forward_only=forward_only)
-    assert math.isfinite(loop.run(2))
 
 
 def cross_entropy_by_hand(logits: np.ndarray, labels: np.ndarray) -> float:
     exponents = np.exp(logits - logits.max(axis=1, keepdims=True))
     chosen = (exponents / exponents.sum(axis=1, keepdims=True))[np.arange(len(labels)), labels]
     return float(-np.log(chosen).mean())
-
-
-def test_cross_entropy_is_the_mean_over_the_batch(cpus: list[str]) -> None:
-    logits, labels = np.random.default_rng(1).normal(0, 3, (5, 7)).astype(np.float32), np.array([0, 6, 3, 3, 1])
-    found = float(cross_entropy(tf.constant(logits), tf.constant(labels)))
-    assert found == pytest.approx(cross_entropy_by_hand(logits, labels), 1e-6)
-
-
-def test_the_penalty_is_half_the_square_of_every_weight(cpus: list[str]) -> None:
-    variables = [tf.Variable([[1.0, 2.0]]), tf.Variable([3.0])]
-    assert float(weight_penalty(variables)) == pytest.approx(4e-5 * 0.5 * (1 + 4 + 9))
 
 
 def test_the_loss_is_cross_entropy_and_penalty_and_a_step_goes_down_its_gradient(cpus: list[str]) -> None:
@@ -117,12 +91,6 @@ def test_momentum_keeps_nine_tenths_of_its_velocity(cpus: list[str], precision: 
     assert_same(trained, [v.numpy() for v in variables], rtol=1e-4 if precision == "float32" else 1e-2)
 
 
-def test_the_loss_falls_on_learnable_data(cpus: list[str]) -> None:
-    loop, _ = build(cpus[:1], model="nets:normalised", batch_size=16, **LEARNABLE)
-    first = loop.run(1)
-    assert loop.run(60) < 0.5 * first
-
-
 def test_moving_statistics_follow_the_batches(cpus: list[str]) -> None:
     loop, model = build(cpus[:1], model="nets:normalised", **LEARNABLE)
     convolution, normalisation = model.layers[:2]
@@ -139,14 +107,7 @@ def generator_states(model: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("replicas", "update", "xla"),
-    [
-        (1, "replicated", False),
-        (1, "replicated", True),
-        (2, "replicated", False),
-        (2, "replicated", True),
-        (2, "parameter_server", False),
-    ],
+    ("replicas", "update", "xla"), [(1, "replicated", True), (2, "replicated", False), (2, "parameter_server", False)]
 )
 def test_dropout_draws_anew_in_each_step_of_training(cpus: list[str], replicas: int, update: str, xla: bool) -> None:
     loop, model = build(cpus[:replicas], model="nets:dropping", variable_update=update, xla=xla)
