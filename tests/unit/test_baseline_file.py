@@ -178,7 +178,7 @@ def test_no_file_that_was_cut_off_within_a_line_is_read(cut: int) -> None:
         pytest.param(with_cell("reference", "-3"), 2, "reference -3.0 is not a throughput", id="negative"),
         pytest.param(with_cell("lower", "5%"), 2, "'5%' is not a number: write digits only", id="percent"),
         pytest.param(with_cell("lower", "0.05"), 2, "lower 0.05", id="lower-without-sign"),
-        pytest.param(with_cell("lower", "-1"), 2, "lower -1: no drop is larger than the whole", id="lower-all"),
+        pytest.param(with_cell("lower", "-1"), 2, "lower -1: write the accepted drop", id="all"),
         pytest.param(with_cell("unit", "images/hour"), 2, "unit 'images/hour'", id="wrong-unit"),
         pytest.param(with_cell("runs", "1.5"), 2, "runs '1.5'", id="half-a-run"),
         pytest.param(with_cell("runs", "0"), 2, "runs 0", id="no-run"),
