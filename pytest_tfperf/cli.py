@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     history = commands.add_parser("history", help="show or export what was measured here")
     history.add_argument("--dir", type=Path, default=Path(".tfperf"), metavar="DIR", help="default: .tfperf/")
     history.add_argument("--csv", action="store_true", help="print every measurement as CSV")
-    history.add_argument("--comparisons", action="store_true", help="show comparisons only; with --csv each one")
+    history.add_argument("--comparisons", action="store_true", help="show interleaved comparisons only")
     history.add_argument("--export", action="store_true", help="write whole measurements as JSON, for `tfperf replay`")
     history.add_argument("--session", metavar="ID", help="export only this session (the table shows the ids)")
     history.add_argument("--test", metavar="NODEID", help="export only this test")
@@ -170,7 +170,8 @@ def _description(arguments: argparse.Namespace, logs: Sequence[Path]) -> LogDesc
 
 
 def _history(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.reports.history import by_sides, by_workload
+    from pytest_tfperf.reports.comparisons import latest_comparisons
+    from pytest_tfperf.reports.history import by_workload
     from pytest_tfperf.stores.history import History
 
     history = History(arguments.dir / "history.sqlite")
@@ -178,12 +179,13 @@ def _history(arguments: argparse.Namespace) -> int:
         return _export(history, arguments)
     if arguments.session or arguments.test or arguments.output:
         raise TfperfError("--session, --test and -o belong to an export: add --export")
-    measured, compared = history.frame(), history.comparisons()
+    measured = history.frame()
     if arguments.csv:
-        _print((compared if arguments.comparisons else measured).to_csv(index=False).rstrip("\n"))
+        _print(measured.to_csv(index=False).rstrip("\n"))
         return EXIT_GREEN
     tables = [] if arguments.comparisons or measured.empty else [by_workload(measured)]
-    tables += [] if compared.empty else [by_sides(compared)]
+    if compared := list(history.comparisons()):
+        tables.append("\n".join(latest_comparisons(compared)))
     _print("\n\n".join(tables) or "nothing of that kind was measured here yet")
     return EXIT_GREEN
 
