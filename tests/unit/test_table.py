@@ -85,14 +85,8 @@ def row(found: Measurement) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("found", "column", "cell"),
     [
-        (
-            judged(Outcome.PASS, 0.0, tolerance=Tolerance(), threshold=1 - math.exp(math.log1p(-0.02))),
-            "fails at",
-            "2 %",
-        ),
         (judged(Outcome.PASS, 0.0, tolerance=Tolerance(), threshold=0.0204), "fails at", "2 %"),
         (measurement(throughput(500.0, runs=(RunValue(math.log(500.0), 0.1, 2),))), "+/-", "-"),
-        (measurement(throughput(523.9, uncertainty=725.4)), "+/-", "-"),
         (measurement(document=baseline(1612.0)), "document", "1,612"),
         (measurement(document=baseline(1612.0, machine="dgx1-p100")), "document", "1,612 (dgx1-p100)"),
         (measurement(file="monday/a.log"), "file", "monday/a.log"),
@@ -102,7 +96,7 @@ def row(found: Measurement) -> dict[str, str]:
             "compute 87 %",
         ),
     ],
-    ids=["tolerance", "rounds to it", "few windows", "wild", "document", "other machine's", "file", "bound"],
+    ids=["tolerance", "few windows", "document", "other machine's", "file", "bound"],
 )
 def test_a_cell(found: Measurement, column: str, cell: str) -> None:
     assert row(found)[column] == cell
