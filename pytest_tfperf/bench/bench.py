@@ -23,7 +23,6 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.judging.judge import judge, may_stop
-from pytest_tfperf.judging.loss import is_diverged
 from pytest_tfperf.judging.new_baseline import runs_wanted
 from pytest_tfperf.judging.reference import floor_rate, refuse_other_devices
 from pytest_tfperf.reports.advice import loss_advice
@@ -263,7 +262,7 @@ def _always_disturbed(task: Task, runs: Sequence[Run]) -> AlwaysDisturbed:
 
 
 def _require_finite_loss(result: Measurement) -> None:
-    if is_diverged(result.throughput):
+    if result.throughput.is_diverged:
         raise MeasurementError(
             f"{result.workload.id} on {result.devices}: INVALID: {loss_fact(result.throughput)}\n"
             f"  next        {loss_advice(result.workload)}"

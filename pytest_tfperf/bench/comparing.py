@@ -21,10 +21,7 @@ from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.judging.loss import is_diverged
-from pytest_tfperf.judging.pairs import LEAST_PAIRS as MIN_PAIRS
-from pytest_tfperf.judging.pairs import Finding as Decision
-from pytest_tfperf.judging.pairs import decide
+from pytest_tfperf.judging.pairs import MIN_PAIRS, Decision, decide
 from pytest_tfperf.reports.message import loss_fact
 
 MAX_PAIRS = 20
@@ -143,7 +140,7 @@ def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int) -> Decisio
     window_error = math.sqrt(statistics.fmean(error**2 for error in errors)) if errors else 0.0
     decision = decide([pair.log_ratio for pair in pairs], tolerance, most, window_error=window_error)
     for name, run in (("a", pairs[-1].a), ("b", pairs[-1].b)):
-        if is_diverged(throughput := summarise([run])):
+        if (throughput := summarise([run])).is_diverged:
             return replace(decision, outcome=Outcome.INVALID, reason=f"INVALID: {name}'s {loss_fact(throughput)}")
     return decision
 
@@ -161,7 +158,7 @@ def _end(pairs: int, discarded: int, seconds: float, effort: Effort, most: int) 
     if pairs >= most:
         return (
             f"by the time that the first {MIN_PAIRS} pairs took, {most} fit into max_seconds={effort.max_seconds:g}, "
-            "and the looks were planned for so many"
+            "and the tests of the interval were planned for so many"
         )
     return ""
 

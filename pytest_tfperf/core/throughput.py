@@ -83,6 +83,11 @@ class Throughput:
     diverged: DivergedAt | None = None
 
     @property
+    def is_diverged(self) -> bool:
+        """Whether a loss is NaN or infinite; the throughput of such training means nothing."""
+        return self.loss is not None and not math.isfinite(self.loss)
+
+    @property
     def windows(self) -> int:
         """Timed windows over all runs."""
         return sum(run.windows for run in self.runs)

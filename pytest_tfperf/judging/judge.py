@@ -18,7 +18,6 @@ from pytest_tfperf.core.throughput import RunValue, Throughput
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.confirmation import Confirmation, by_pairs, by_runs
-from pytest_tfperf.judging.loss import is_diverged
 from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.session_variance import LearntReference, SessionVariance, learnt_reference, session_variance
 from pytest_tfperf.judging.thresholds import (
@@ -78,7 +77,7 @@ def judge(evidence: Evidence) -> Verdict:
     and cleared at the first stage that doesn't show it. The last stage is REGRESSED where the middle is beyond the
     threshold and nearly all pairs or runs show at least half of it. So one slow run fails no test.
     """
-    if is_diverged(evidence.throughput):
+    if evidence.throughput.is_diverged:
         return Verdict(outcome=Outcome.INVALID, reason=Reason.DIVERGED)
     baseline, noise = evidence.reference.baseline, evidence.reference.noise
     if baseline is None or noise is None:

@@ -12,7 +12,7 @@ from functools import cache
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
 
-LEAST_PAIRS = 3
+MIN_PAIRS = 3
 """Pairs before the first test: two say nearly nothing about how much pairs differ."""
 
 FALSE_ALARMS = 0.01
@@ -38,7 +38,7 @@ _TRIMMED_FROM = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Decision:
     """What the pairs so far say; INCONCLUSIVE asks for more.
 
     Args:
@@ -53,12 +53,14 @@ class Finding:
     outcome: Outcome
     reason: str
 
-    def instead(self, outcome: Outcome, reason: str) -> Finding:
+    def instead(self, outcome: Outcome, reason: str) -> Decision:
         """The same figures with another outcome, or another reason for it."""
         return dataclasses.replace(self, outcome=outcome, reason=reason)
 
 
-def decide(log_ratios: Sequence[float], tolerance: Tolerance, most_pairs: int, *, window_error: float = 0.0) -> Finding:
+def decide(
+    log_ratios: Sequence[float], tolerance: Tolerance, most_pairs: int, *, window_error: float = 0.0
+) -> Decision:
     """Test the pairs so far against the tolerance; may be called after each pair, up to `most_pairs` of them.
 
     A t interval over pairs: windows of one pair share what sets its two processes apart, so only pairs are
@@ -91,17 +93,17 @@ def decide(log_ratios: Sequence[float], tolerance: Tolerance, most_pairs: int, *
         outcome, reason = Outcome.PASS, f"not slower by more than the tolerance in {pairs}"
     else:
         outcome, reason = Outcome.INCONCLUSIVE, f"too close to the tolerance to decide after {pairs}"
-    return Finding(math.exp(mean), math.exp(mean - shown), _exp(mean + shown), outcome, reason)
+    return Decision(math.exp(mean), math.exp(mean - shown), _exp(mean + shown), outcome, reason)
 
 
 def share(error: float, most_pairs: int) -> float:
-    """What one test may err, so that the tests after `LEAST_PAIRS` to `most_pairs` pairs err `error` in all."""
-    tests = most_pairs - LEAST_PAIRS + 1
+    """What one test may err, so that the tests after `MIN_PAIRS` to `most_pairs` pairs err `error` in all."""
+    tests = most_pairs - MIN_PAIRS + 1
     return error / min(tests, _COST_OF_TESTS * math.sqrt(tests))
 
 
 def _centre(log_ratios: Sequence[float], expected: float) -> tuple[float, float, int]:
-    """The trimmed mean, its standard error (Yuen 1974), degrees of freedom; 0 of them below `LEAST_PAIRS`.
+    """The trimmed mean, its standard error (Yuen 1974), degrees of freedom; 0 of them below `MIN_PAIRS`.
 
     `expected` is a pair's standard deviation before any is seen.
     """
@@ -109,7 +111,7 @@ def _centre(log_ratios: Sequence[float], expected: float) -> tuple[float, float,
     cut = count // _TRIMMED_FROM
     kept = in_order[cut : count - cut]
     mean = statistics.fmean(kept)
-    if count < LEAST_PAIRS:
+    if count < MIN_PAIRS:
         return mean, math.inf, 0
     winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
     seen = statistics.variance(winsorised) * count / len(kept) ** 2

@@ -159,7 +159,7 @@ def machine_line(machine: str, verdict: MachineVerdict, measurements: Iterable[M
     1 % of the baselines. `measurements` show what changed.
     """
     change = f"{compared(verdict.change)} the baselines{_interval(verdict)}"
-    if verdict.software_change is None:
+    if not verdict.is_apart:
         if verdict.outcome is Outcome.PASS and abs(verdict.change) < _DRIFT_WORTH_SHOWING:
             return ""
         return (

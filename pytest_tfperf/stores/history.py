@@ -255,7 +255,7 @@ def _check_schema(database: sqlite3.Connection, path: Path) -> None:
     elif version != SCHEMA:
         raise TfperfError(
             f"{path}: another version of pytest-tfperf made this history (schema {version}; this version reads schema "
-            f"{SCHEMA}): use that version, move the file away, or give another folder: --tfperf-dir DIR"
+            f"{SCHEMA}): move the file away, or give another folder: --tfperf-dir DIR"
         )
 
 

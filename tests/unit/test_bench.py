@@ -234,7 +234,7 @@ def test_a_failure_names_workload_and_devices_once(tmp_path: Path, said: str) ->
 
 def test_a_loss_that_is_not_finite_is_an_error_where_nothing_is_judged(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
-    with pytest.raises(MeasurementError, match="INVALID: .*loss"):
+    with pytest.raises(MeasurementError, match=r"INVALID: .*loss"):
         machine.bench.measure(machine.task(steady(100.0, loss=float("nan"))))
 
 

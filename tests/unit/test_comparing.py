@@ -58,7 +58,10 @@ def compared(
 # One pair
 
 
-def interleaved(a: PlayedRun, b: PlayedRun, plan: Plan = Plan(steps=100, warmup_steps=10), **more: bool) -> Pair:
+PLANNED = Plan(steps=100, warmup_steps=10)
+
+
+def interleaved(a: PlayedRun, b: PlayedRun, plan: Plan = PLANNED, **more: bool) -> Pair:
     return interleave(a, b, plan, lambda _: None, **more)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.judging.pairs import FALSE_ALARMS, LEAST_PAIRS, decide, share
+from pytest_tfperf.judging.pairs import FALSE_ALARMS, MIN_PAIRS, decide, share
 
 TWO_PERCENT = Tolerance(-0.02, 0.02)
 EVEN = Tolerance(-0.02, 1 / 0.98 - 1)
@@ -42,7 +42,7 @@ def test_a_wider_tolerance_never_fails_what_a_narrower_one_does_not(
 def test_swapping_the_sides_mirrors_the_interval(log_ratios: list[float]) -> None:
     there, back = (decide(values, EVEN, 20) for values in (log_ratios, [-x for x in log_ratios]))
     assert there.ratio * back.ratio == pytest.approx(1)
-    if len(log_ratios) >= LEAST_PAIRS:
+    if len(log_ratios) >= MIN_PAIRS:
         assert there.low * back.high == pytest.approx(1)
 
 
@@ -74,14 +74,14 @@ def test_what_fails_lies_wholly_below_the_tolerance(log_ratios: list[float]) -> 
         assert found.low > 0.98
 
 
-@given(st.lists(st.floats(-5, 5), min_size=1, max_size=LEAST_PAIRS - 1))
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=MIN_PAIRS - 1))
 def test_one_or_two_pairs_decide_nothing(log_ratios: list[float]) -> None:
     found = decide(log_ratios, TWO_PERCENT, 20)
     assert found.outcome is Outcome.INCONCLUSIVE
     assert (found.low, found.high) == (0, math.inf)
 
 
-@given(st.lists(st.floats(-0.5, 0.5), min_size=LEAST_PAIRS, max_size=20), st.floats(0, 0.2), st.floats(0.001, 0.2))
+@given(st.lists(st.floats(-0.5, 0.5), min_size=MIN_PAIRS, max_size=20), st.floats(0, 0.2), st.floats(0.001, 0.2))
 def test_restless_windows_widen_the_interval(log_ratios: list[float], error: float, more: float) -> None:
     calm, restless = (decide(log_ratios, TWO_PERCENT, 20, window_error=e) for e in (error, error + more))
     assert restless.low < calm.low
@@ -90,7 +90,7 @@ def test_restless_windows_widen_the_interval(log_ratios: list[float], error: flo
 
 def test_three_pairs_that_happen_to_agree_are_not_certain() -> None:
     """They do not differ, so only what pairs are expected to differ by keeps the interval open."""
-    found = decide([-0.03] * LEAST_PAIRS, TWO_PERCENT, 20)
+    found = decide([-0.03] * MIN_PAIRS, TWO_PERCENT, 20)
     assert found.outcome is Outcome.INCONCLUSIVE
     assert found.low < 0.95
 
@@ -113,9 +113,9 @@ def test_from_ten_pairs_on_one_wild_pair_is_cut_off() -> None:
     assert decide([*calm, -0.6], TWO_PERCENT, 20).outcome is Outcome.PASS
 
 
-@given(st.integers(LEAST_PAIRS, 200))
+@given(st.integers(MIN_PAIRS, 200))
 def test_an_interim_test_never_gets_less_than_its_even_share(most: int) -> None:
-    tests = most - LEAST_PAIRS + 1
+    tests = most - MIN_PAIRS + 1
     assert FALSE_ALARMS / tests <= share(FALSE_ALARMS, most) <= FALSE_ALARMS
 
 
