@@ -14,7 +14,6 @@ import pytest
 from measurements import KEY, WORKLOAD, baseline, comparison, measurement, pair, run, throughput, verdict
 from patience import running
 
-from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_session import PastSession
 from pytest_tfperf.core.verdict import Outcome
@@ -138,13 +137,8 @@ def test_earlier_sessions_come_oldest_first_with_the_changes_of_all_runs(history
     assert past(history) == [("monday", [-0.01005034, -0.02020271]), ("tuesday", [0.0])]
 
 
-def test_a_sessions_last_measurement_counts_for_it(history: History) -> None:
-    history.append(judged(990.0))
+def test_a_sessions_last_measurement_counts_for_it_without_the_common_drift(history: History) -> None:
     history.append(judged(1000.0))
-    assert past(history) == [("monday", [0.0])]
-
-
-def test_the_common_drift_of_a_session_is_taken_out(history: History) -> None:
     history.append(judged(990.0, verdict=verdict(common_drift=-0.01)))
     assert past(history) == [("monday", [-0.0000503])]
 
@@ -183,15 +177,6 @@ def test_a_rerun_of_one_test_is_not_a_session_of_the_suite(history: History) -> 
     history.append(judged(980.0, session="by hand"))
     history.append(judged(980.0, session="by hand"))
     assert [session for session, _ in past(history, least_tests=2)] == ["nightly"]
-
-
-def test_a_machines_rows_get_their_past_sessions_in_one_call(history: History) -> None:
-    other, unseen = Key(WORKLOAD.id, "1x4"), Key(WORKLOAD.id, "1x2")
-    rows = [baseline(), baseline(500.0, key=other), baseline(key=unseen)]
-    history.append(judged(1000.0))
-    history.append(judged(500.0, topology="1x4", verdict=verdict(baseline=rows[1])))
-    found = history.past_sessions_of_machine(rows, before="today", least_tests=1)
-    assert found == {key: (PastSession("monday", (0.0,), Outcome.PASS),) for key in (KEY, other)}
 
 
 # Files

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import statistics
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,10 @@ from measurements import BUSY, KEY, NOISE, baseline, measurement, pair, run_at, 
 
 from pytest_tfperf import cli
 from pytest_tfperf.bench.replay import replay_export
-from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Run
-from pytest_tfperf.core.throughput import hodges_lehmann, summarise
+from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.stores import measurement_file
 from pytest_tfperf.stores.baselines import BaselineStore
@@ -194,14 +193,6 @@ def test_the_recorded_tolerance_holds_unless_another_is_given(tmp_path: Path) ->
     assert judged(found)[0] is Outcome.REGRESSED
 
 
-def test_a_measurement_that_was_not_judged_is_shown_and_not_judged(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "export.json"
-    measurement_file.write(path, [measurement(runs=(run_at(900.0),))])
-    assert (cli.main(["replay", str(path)]), capsys.readouterr().out.endswith("1 measured\n")) == (GREEN, True)
-
-
 def test_a_measurement_without_a_baseline_is_told_where_one_may_come_from(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -253,14 +244,3 @@ def test_a_real_loss_of_ten_percent_and_a_busy_machine_are_explained(capsys: pyt
             "  confirmed * 162.9  158.6  158.9  158.6  134.1",
         ]
     )
-
-
-def test_the_noisy_row_is_that_of_its_ten_runs() -> None:
-    ten_runs, *_ = measurement_file.read(REAL / "quiet.json")
-    log_rates = [run.log_rate for run in summarise(ten_runs.runs).runs]
-    row = BaselineStore(REAL / "baselines", published=None).load("recorded")[
-        Key("resnet20-b32-replicated-device", "1x1")
-    ]
-    assert row.runs == 10
-    assert row.reference == pytest.approx(math.exp(hodges_lehmann(log_rates)), rel=1e-4)
-    assert row.between_runs == pytest.approx(statistics.stdev(log_rates), rel=1e-2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
@@ -21,7 +20,6 @@ from pytest_tfperf.reports.summary import (
     skips,
     software_line,
     summary,
-    unused_data_dir,
 )
 
 
@@ -56,10 +54,6 @@ def test_a_session_announces_what_is_special_about_it() -> None:
     ]
 
 
-def test_hold_is_not_mentioned_where_the_history_has_some_of_the_tests() -> None:
-    assert len(before("h200", 2, 5.0, 1, hold=True)) == 1
-
-
 def test_invalid_parameters_are_listed_once_each_with_their_first_test() -> None:
     faults = {"a.py::test[1]": ["unknown model"], "a.py::test[2]": ["unknown model", "steps=0"]}
     assert refused(faults, 40, "will be reported as errors") == [
@@ -67,10 +61,6 @@ def test_invalid_parameters_are_listed_once_each_with_their_first_test() -> None
         "  a.py::test[1] and 1 more: unknown model",
         "  a.py::test[2]: steps=0",
     ]
-
-
-def test_a_data_folder_that_nothing_reads_is_announced() -> None:
-    assert "reads /data/imagenet; perf_tests has some" in unused_data_dir(Path("/data/imagenet"))
 
 
 # After the last test

@@ -8,8 +8,6 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from measurements import WORKLOAD, baseline, measurement, throughput, verdict
 
 from pytest_tfperf.core.breakdown import Bound, Breakdown
@@ -18,7 +16,7 @@ from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.reports.measurement_table import counts, measurement_table
-from pytest_tfperf.reports.table import Column, aligned, table
+from pytest_tfperf.reports.table import Column, table
 
 NAME_AND_SIZE = (
     Column[dict[str, str]]("name", lambda row: row.get("name")),
@@ -46,13 +44,6 @@ def test_a_column_without_a_value_in_any_row_is_left_out() -> None:
     assert table(NAME_AND_SIZE, [{"size": "1"}, {"name": "", "size": "20"}]) == ["size", "   1", "  20"]
 
 
-@given(st.lists(st.lists(st.text("ab c", max_size=6), min_size=3, max_size=3), min_size=1, max_size=5))
-def test_no_cell_is_lost_and_no_line_ends_in_blanks(cells: list[list[str]]) -> None:
-    lines = aligned(cells, right={1})
-    assert all(line == line.rstrip() for line in lines)
-    assert ["".join(line.split()) for line in lines] == ["".join("".join(row).split()) for row in cells]
-
-
 def test_measurements_stand_under_their_heading() -> None:
     faster = measurement(
         throughput(1234567.0, uncertainty=1000.0),
@@ -67,13 +58,6 @@ def test_measurements_stand_under_their_heading() -> None:
         resnet50-b64-replicated-device   1x1            7.25  0.01          -             -          -            -           -  NO_BASELINE
         resnet50-b64-replicated-device   1x8           870.0  1.50      1,000       -13.0 %    -12.0 %          5 %       8.7 %  REGRESSED""")  # noqa: E501
     assert "\n".join(measurement_table([judged(Outcome.PASS, -0.004), faster, UNKNOWN, slower])) == expected
-
-
-def test_what_is_not_known_of_any_measurement_has_no_column() -> None:
-    assert measurement_table([UNKNOWN]) == [
-        "workload                        topology  images/s  +/-   outcome",
-        "resnet50-b64-replicated-device  1x1           7.25  0.01  NO_BASELINE",
-    ]
 
 
 def row(found: Measurement) -> dict[str, str]:
