@@ -409,15 +409,12 @@ class Session:
 
     def _machine_lines(self, measured: list[Measurement]) -> list[str]:
         lines = []
-        for name, machine in self._machines.items():
-            software, hardware = self._verdicts.get(name, (None, None))
+        for name, (software, hardware) in self._verdicts.items():
             of_machine = [m for m in measured if m.machine == name]
             if software is not None:
                 lines.append(summary.software_line(name, software, of_machine))
-            if hardware is not None and (software is not None or hardware.outcome is not Outcome.PASS):
+            if hardware is not None:
                 lines.append(summary.machine_line(name, hardware, of_machine))
-            else:
-                lines.append(summary.drift_line(name, machine.drift.log, machine.drift.tests, of_machine))
         return lines
 
     @property
