@@ -3,7 +3,7 @@
     python benchmarks/pipelines.py DIR [--rounds 3] [--tf-cnn-benchmarks CHECKOUT]
 
 DIR is a data set; `tfperf make-imagenet DIR` writes one. A checkout is one of github.com/tensorflow/benchmarks. Each
-figure is the median over rounds of fresh processes that take turns. All use all cores.
+figure is the median over rounds of fresh processes that alternate. All use all cores.
 
 decode          libjpeg-turbo's fused decode and crop by TensorFlow's operation, of the same photographs and crops, held
                 in memory; nothing else: what a pipeline can reach at most

@@ -1,4 +1,4 @@
-"""Images/s of training steps on CPU: our loop against three other ways, in processes that take turns.
+"""Images/s of training steps on CPU: our loop against three other ways, in processes whose windows are interleaved.
 
     python benchmarks/step_speed.py [--models resnet50 vgg16:4] [--rounds 2] [--seconds 15] [--tf-cnn-benchmarks DIR]
 

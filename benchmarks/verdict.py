@@ -287,7 +287,7 @@ def run_session(
             verdicts[test.key] = judge(evidence(test))
     software = _software(machine, tests, suspects, whole, number)
     measured = [_reference_pairs(test) for test in tests]
-    judged = judge_machine(drift, measured, software, between_sessions=variance.mean)
+    judged = judge_machine(drift, measured, between_sessions=variance.mean)
     for test in tests:
         changes = tuple(run - math.log(rows[test.key].reference) - drift.log for run in test.runs)
         past[test.key].append(PastSession(str(number), changes, verdicts[test.key].outcome))

@@ -67,7 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     replay.set_defaults(run=_replay)
     history = commands.add_parser("history", help="show or export what was measured here")
-    history.add_argument("--dir", type=Path, default=Path(".tfperf"), metavar="DIR", help="default: .tfperf/")
+    history.add_argument(
+        "--dir", type=Path, default=Path(".tfperf"), metavar="DIR", help="folder of the history (default: .tfperf/)"
+    )
     history.add_argument("--csv", action="store_true", help="print every measurement as CSV")
     history.add_argument("--comparisons", action="store_true", help="show comparisons only; with --csv each one")
     history.add_argument("--export", action="store_true", help="write whole measurements as JSON, for `tfperf replay`")
@@ -77,22 +79,38 @@ def _parser() -> argparse.ArgumentParser:
     history.set_defaults(run=_history)
     make = commands.add_parser("make-imagenet", help="write a small data set of real photographs, of ImageNet's schema")
     make.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
-    make.add_argument("--images", type=int, default=512, metavar="N", help="default: 512, about 60 MB")
-    make.add_argument("--shards", type=int, default=8, metavar="N", help="default: 8")
-    make.add_argument("--seed", type=int, default=1, metavar="N", help="the same seed gives the same files")
+    make.add_argument(
+        "--images", type=int, default=512, metavar="N", help="number of photographs (default: 512, about 50 MB)"
+    )
+    make.add_argument("--shards", type=int, default=8, metavar="N", help="number of files (default: 8)")
+    make.add_argument(
+        "--seed",
+        type=int,
+        default=1,
+        metavar="N",
+        help="seed of all random choices; the same seed gives the same files",
+    )
     make.set_defaults(run=_make_imagenet)
     _add_reference(commands)
     return parser
 
 
 def _add_reference(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    reference = commands.add_parser("reference", help="build, list and remove what baselines were recorded with")
+    reference = commands.add_parser(
+        "reference", help="build, list and remove the environments in which baselines were recorded"
+    )
     actions = reference.add_subparsers(required=True, metavar="ACTION")
     folders = argparse.ArgumentParser(add_help=False)
     folders.add_argument(
         "--dir", type=Path, default=Path(".tfperf"), metavar="DIR", help="where environments lie (default: .tfperf/)"
     )
-    folders.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="DIR", help="default: baselines/")
+    folders.add_argument(
+        "--baselines",
+        type=Path,
+        default=Path("baselines"),
+        metavar="DIR",
+        help="folder of the baselines (default: baselines/)",
+    )
     create = actions.add_parser("create", parents=[folders], help="build the environments of a machine's baselines")
     create.add_argument(
         "--machine", metavar="NAME", help="the baselines' file name without .csv (default: this machine)"

@@ -91,8 +91,9 @@ class ThroughputFixture:
         accepted = None if tolerance is None else Tolerance.of(tolerance)
         plan = self._plan(steps, warmup_steps)
         if settings.against is not None:
+            ours = self._ours(workload)
             other = Side(workload=workload, launcher=self._session.other_launcher)
-            return self._compare(other, self._ours(workload), on, accepted, plan).b.throughput
+            return self._compare(other, ours, on, accepted, plan).b.throughput
         task, bench = self._session.task(self._test, workload, on, accepted, plan), self._session.bench
         if settings.smoke:
             return self._result(task, lambda _: bench.smoke(task)).throughput

@@ -14,4 +14,4 @@ def pytest_tfperf_models() -> Mapping[str, str]:  # type: ignore[empty-body]
 
 @pytest.hookspec
 def pytest_tfperf_pipelines() -> Mapping[str, str]:  # type: ignore[empty-body]
-    """Names for input pipelines of your own: `{"parquet": "mypkg.data:parquet"}`; see docs/writing-tests.md."""
+    """Names for input pipelines of your own: `{"parquet": "mypkg.data:parquet"}`; see docs/own-models.md."""

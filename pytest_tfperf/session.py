@@ -322,7 +322,7 @@ class Session:
             if software is not None and software.outcome is Outcome.REGRESSED:
                 failures.append(SessionFailure("software", name, summary.software_line(name, software, measured)))
             if hardware is not None and hardware.outcome is Outcome.REGRESSED:
-                kind = "together" if hardware.software_change is None else "machine"
+                kind = "machine" if hardware.is_apart else "together"
                 failures.append(SessionFailure(kind, name, summary.machine_line(name, hardware, measured)))
         self._machine_failures = sum(failure.kind == "machine" for failure in failures)
         return failures

@@ -180,8 +180,8 @@ class Settings:
         0.0, _fraction, "make workers lose this part of their throughput on purpose: see the gate fail", "FRACTION"
     )
 
-    steps: int = _ini(100, _count(1), "the most steps that a run times, in tests that don't say")
-    warmup_steps: int = _ini(10, _count(0), "the least steps that run untimed first, in tests that don't say")
+    steps: int = _ini(100, _count(1), "the most steps that a run times, in tests that set no steps")
+    warmup_steps: int = _ini(10, _count(0), "the least steps that run untimed first, in tests that set no warmup_steps")
     runs: int = _ini(5, _count(5), "fresh runs that --update-baselines measures, at least 5")
     max_time: float = _ini(math.inf, _seconds_or_inf, "the most seconds that a run is timed; inf for no limit")
     timeout: float = _ini(600.0, _seconds, "seconds of silence after which a worker is killed as hung")
@@ -189,15 +189,21 @@ class Settings:
         0.25, _share, "CPU share of other processes above which a run is disturbed; 1 switches the check off"
     )
     steal: float = _ini(
-        0.25, _share, "CPU share given to other virtual machines above which a run is disturbed; 1 for off"
+        0.25,
+        _share,
+        "CPU share given to other virtual machines above which a run is disturbed; 1 switches the check off",
     )
     idle: float = _ini(
         0.25, _share, "other processes don't disturb a run while more than this share of the CPU is idle"
     )
-    swap: float = _ini(1.0, _rate, "swapping in MiB/s above which a run is disturbed; inf for off")
-    gpu_busy: float = _ini(0.05, _share, "another process's use of our GPU above which a run is disturbed; 1 for off")
+    swap: float = _ini(1.0, _rate, "swapping in MiB/s above which a run is disturbed; inf switches the check off")
+    gpu_busy: float = _ini(
+        0.05, _share, "another process's use of our GPU above which a run is disturbed; 1 switches the check off"
+    )
     gpu_throttled: float = _ini(
-        0.25, _share, "share of samples with a GPU slowed by heat or power above which a run is disturbed; 1 for off"
+        0.25,
+        _share,
+        "share of samples with a GPU slowed by heat or power above which a run is disturbed; 1 switches the check off",
     )
 
     @classmethod

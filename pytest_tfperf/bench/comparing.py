@@ -158,7 +158,7 @@ def _end(pairs: int, discarded: int, seconds: float, effort: Effort, most: int) 
     if pairs >= most:
         return (
             f"by the time that the first {MIN_PAIRS} pairs took, {most} fit into max_seconds={effort.max_seconds:g}, "
-            "and the looks were planned for so many"
+            "and the tests of the interval were planned for so many"
         )
     return ""
 

@@ -143,7 +143,7 @@ class RunEngine:
             return replace(pair, a=runs["a"], b=runs["b"])
 
     def _job(self, side: Side, topology: Topology) -> Job:
-        assert topology.devices is not None, "the fixture has refused a topology of which nothing is taken"
+        assert topology.devices is not None, "the fixture has refused a topology without devices taken"
         catalogue.check(side.workload)
         require_supported(side.workload, topology.devices)
         if catalogue.reads_data(side.workload):

@@ -119,7 +119,7 @@ def next_step(measurement: Measurement, store: BaselineStore | None) -> str:
     if topologies := [row.topology for row in rows if row.workload == key.workload]:
         return f"{machine} has this workload on {', '.join(topologies)}: give one as --topology"
     near = get_close_matches(key.workload, {row.workload for row in rows}, n=3, cutoff=0)
-    return f"{machine} has {len(rows)} rows, none of this workload; the nearest are {', '.join(near)}: --workload"
+    return f"{machine} has {len(rows)} rows, none of this workload; the nearest are {', '.join(near)}: give one as --workload"
 
 
 def _replayed(

@@ -30,8 +30,8 @@ class RerunQueue:
     the machine does not hit them all.
 
     Args:
-        history: each result is written when it is there, so that a kill loses none; None for a smoke run, of which
-            nothing is kept.
+        history: each result is written when it is there, so that a kill loses none; None for a smoke run, which keeps
+            nothing.
     """
 
     def __init__(self, history: History | None) -> None:

@@ -45,7 +45,7 @@ def session_verdicts(
     if wants_sentinels(machine.drift):
         chosen = _chosen(machine, turn)
         software = _judged(chosen, engine, tolerance, pairs)
-    return software, judge_machine(machine.drift, pairs, software, between_sessions=machine.between_sessions)
+    return software, judge_machine(machine.drift, pairs, between_sessions=machine.between_sessions)
 
 
 def _chosen(machine: MachineSession, turn: int) -> list[Task]:

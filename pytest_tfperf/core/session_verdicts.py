@@ -41,8 +41,7 @@ class MachineVerdict:
         low, high: its 95 % confidence interval.
         threshold: the slowdown, a positive fraction, from which the session fails.
         tests: tests that it rests on.
-        software_change: how far the current environment lies from the reference environment, as a fraction; None where
-            no interleaved pair shows it: without a reference environment `change` holds the software's share as well.
+        is_apart: it rests on runs of the reference environment; else `change` holds the software's share as well.
     """
 
     outcome: Outcome
@@ -51,4 +50,4 @@ class MachineVerdict:
     high: float
     threshold: float
     tests: int
-    software_change: float | None = None
+    is_apart: bool = False

@@ -116,7 +116,6 @@ def judge_sentinels(measured: Sequence[ReferencePairs], tolerance: Tolerance) ->
 def judge_machine(
     drift: CommonDrift,
     measured: Sequence[ReferencePairs] = (),
-    software: SoftwareVerdict | None = None,
     *,
     between_sessions: float = 0.0,
     tolerance: Tolerance = MACHINE_TOLERANCE,
@@ -129,7 +128,6 @@ def judge_machine(
     Args:
         drift: what all tests of the session have in common.
         measured: the tests that have pairs with the reference environment.
-        software: the session's verdict on the software.
         between_sessions: standard deviation of what a session does to one test by itself (`SessionVariance.mean`).
         tolerance: the change of the machine that is accepted.
     """
@@ -157,7 +155,7 @@ def judge_machine(
         high=math.expm1(middle + half),
         threshold=-math.expm1(-threshold),
         tests=tests,
-        software_change=software.change if software else None,
+        is_apart=bool(measured),
     )
 
 

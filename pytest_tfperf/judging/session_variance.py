@@ -23,7 +23,9 @@ _DEGREES_OF_FEW_TESTS = 4
 _LOST_SOMETHING = 0.1  # share of the measurements that may hold a real loss or gain,
 _LOSS = 0.05  # of about this size
 
-_UPPER = 0.9  # of the posterior lies below what a threshold allows for
+# How much of the posterior lies below what a threshold allows for. That of few tests has a long upper tail.
+_UPPER = 0.95
+_UPPER_OF_FEW_TESTS = 0.5
 
 _SESSIONS_NOT_LEARNT = 3  # the latest may hold the very loss that is looked for
 _SESSIONS_LEARNT = 10  # then the reference is frozen: one that followed for ever would follow a slow decline
@@ -35,9 +37,11 @@ class SessionVariance:
 
     Args:
         weights: of each standard deviation in `GRID`; they add up to 1.
+        below_upper: how much of them lies below `upper`.
     """
 
     weights: tuple[float, ...]
+    below_upper: float = _UPPER
 
     @property
     def mean(self) -> float:
@@ -46,11 +50,11 @@ class SessionVariance:
 
     @property
     def upper(self) -> float:
-        """The value that it exceeds with a probability of 10 % only, between two points of the grid."""
+        """The most that a threshold allows for: a quantile, between two points of the grid."""
         below = 0.0
         for index, weight in enumerate(self.weights):
-            if weight > 0 and below + weight >= _UPPER:
-                return max(0.0, GRID[index] - GRID[1] * (below + weight - _UPPER) / weight)
+            if weight > 0 and below + weight >= self.below_upper:
+                return max(0.0, GRID[index] - GRID[1] * (below + weight - self.below_upper) / weight)
             below += weight
         return GRID[-1]
 
@@ -87,7 +91,10 @@ def session_variance(
             log_weights[index] += _log_likelihood(seen, sigma, noise.between_runs, baseline_runs)
     most = max(log_weights)
     weights = [math.exp(log_weight - most) for log_weight in log_weights]
-    return SessionVariance(tuple(weight / math.fsum(weights) for weight in weights))
+    return SessionVariance(
+        tuple(weight / math.fsum(weights) for weight in weights),
+        below_upper=_UPPER if tests >= MIN_TESTS else _UPPER_OF_FEW_TESTS,
+    )
 
 
 def learnt_reference(noise: Noise, baseline_runs: int, past: Sequence[PastSession], sigma: float) -> LearntReference:

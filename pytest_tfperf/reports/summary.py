@@ -173,7 +173,7 @@ def machine_line(machine: str, verdict: MachineVerdict, measurements: Iterable[M
     Without a reference environment it is about machine and software together. `measurements` show what changed.
     """
     change = f"{compared(verdict.change)} the baselines{_interval(verdict)}"
-    if verdict.software_change is None:
+    if not verdict.is_apart:
         text = f"machine and software on {machine}: {verdict.outcome.value}: all tests together are {change}"
         advice = f"Changed since: {_changed(measurements)}. {_NO_REFERENCE_ENVIRONMENT}"
         return text if verdict.outcome is Outcome.PASS else f"{text}. {advice}"

@@ -295,8 +295,8 @@ def _make_tables(database: sqlite3.Connection, path: Path) -> None:
     found = _schema(database)  # another session may have been faster
     if found > SCHEMA:
         raise TfperfError(
-            f"{path}: a newer pytest-tfperf made this history (schema {found}; this version reads schema {SCHEMA}): "
-            "upgrade pytest-tfperf, or give another folder: --tfperf-dir DIR"
+            f"{path}: another version of pytest-tfperf made this history (schema {found}; this version reads schema "
+            f"{SCHEMA}): move the file away, or give another folder: --tfperf-dir DIR"
         )
     if found == 0:
         for statement in _TABLES:

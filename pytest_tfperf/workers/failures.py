@@ -93,7 +93,7 @@ class Failures:
         """The worker sent nothing for `seconds`; `stacks` is what faulthandler added to its log, for every thread."""
         lines = [
             f"{self._worker} said nothing for {seconds:g} s in phase {phase!r} and was killed; "
-            "a longer limit: --tfperf-timeout SECONDS"
+            "ini value tfperf_timeout sets a longer limit"
         ]
         if frames := user_frames(stacks):
             lines += ["its threads were in these lines of your code:", *(f"  {frame}" for frame in frames)]

@@ -23,16 +23,18 @@ from patience import SESSION_SECONDS, wait_for
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 
 MACHINE = "box"
 NETS = Path(__file__).parents[1] / "data" / "user_project" / "nets.py"
-WHATEVER_IT_IS = {"reference": 1000.0, "lower": -0.999999, "upper": 1e9}
+NOT_MEASURED = 6
+"""The exit status where nothing regressed and something could not be measured."""
+
+ANY_THROUGHPUT = {"reference": 1000.0, "lower": -0.999999, "upper": 1e9}
 """A row that passes any throughput of this or the next century."""
 
-# Fewer windows than it takes to find out that a run never settles: the machine may be busy with anything, and may swap.
+# Too few windows to find out that a run never settles: the machine may be busy with anything, and may swap.
 _INI = f"""
 [pytest]
 filterwarnings = error
@@ -40,8 +42,25 @@ tfperf_machine = {MACHINE}
 tfperf_steps = 15
 tfperf_warmup_steps = 1
 tfperf_busy = 1
+tfperf_steal = 1
 tfperf_swap = inf
 """
+
+_PREAMBLE = """
+import pytest
+from pytest_tfperf import Workload
+
+pytestmark = pytest.mark.cpu
+
+def tiny(batch_size=1, model="nets:tiny", **more):
+    return Workload(model=model, batch_size=batch_size, **more)
+
+@pytest.fixture
+def on(gpu_topology):
+    return gpu_topology.take(1)
+
+"""
+
 # Ours to say; and without bytecode on disk each session would compile the plugin anew.
 _LEFT_OUT = ("TFPERF_", "PYTEST_", "COV_", "TF_", "PYTHONDONTWRITEBYTECODE")
 
@@ -69,7 +88,7 @@ class Finished:
 
 
 class Project:
-    """A folder with an ini file, the module `nets` and what a test writes into it; its end is its processes' end."""
+    """A folder with an ini file, the module `nets` and what a test writes into it; leaving it ends its processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,6 +111,10 @@ class Project:
         path.write_text(dedent(text))
         return path
 
+    def tests(self, text: str, name: str = "test_it.py") -> None:
+        """Write tests that are marked `cpu`, with a workload `tiny(batch_size)` and a fixture `on`, one device."""
+        self.write(name, _PREAMBLE + dedent(text))
+
     def baseline(self, workload: str, topology: str = "1x1", **row: Any) -> None:
         key = Key(workload, topology)
         self.baselines.update(MACHINE, {key: Baseline(machine=MACHINE, key=key, **row)})
@@ -102,14 +125,15 @@ class Project:
         rows = {key: Baseline(key=key, reference=value, **common) for key, value in figures.items()}
         self.baselines.update("paper", rows)
 
-    def run(self, *arguments: str, **environment: str) -> Finished:
+    def run(self, *arguments: str, **more: Any) -> Finished:
+        """A whole session; the arguments are those of `start`."""
         try:
-            return self.end_of(self.start(*arguments, **environment))
+            return self.end_of(self.start(*arguments, **more))
         finally:
             self.kill_all()
 
     def end_of(self, process: subprocess.Popen[str]) -> Finished:
-        """What a session that was started has said when it is through, and its JUnit file."""
+        """The output of a session that was started, when it has ended, and its JUnit file."""
         text, _ = process.communicate(timeout=SESSION_SECONDS)
         junit = self.folder / ".junit.xml"
         cases = _cases(junit) if junit.exists() else {}
@@ -117,13 +141,16 @@ class Project:
         return Finished(process.returncode, text, cases)
 
     def start(self, *arguments: str, **more: Any) -> subprocess.Popen[str]:
-        """pytest with these arguments; names in capitals are environment variables, others go to Popen."""
+        """pytest with these arguments; `python` are Python's own options, names in capitals environment variables.
+
+        All others go to Popen.
+        """
         environment = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
         environment |= {name: more.pop(name) for name in list(more) if name.isupper()}
         name, _, value = self._mark.partition("=")
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "--junitxml=.junit.xml", *arguments],
+            [sys.executable, *more.pop("python", ()), "-m", "pytest", "--junitxml=.junit.xml", *arguments],
             cwd=self.folder,
             env=environment | {name: value},
             text=True,
@@ -135,7 +162,7 @@ class Project:
         return process
 
     def wait_for_file(self, pattern: str, process: subprocess.Popen[str]) -> None:
-        """One that this session is about to write; the session's own words where it ends without."""
+        """Wait for a file that this session is about to write; show its output where it ends without."""
 
         def there() -> bool:
             return any(self.folder.glob(pattern))
@@ -173,20 +200,14 @@ class Project:
     def history(self) -> History:
         return History(self.folder / ".tfperf" / "history.sqlite")
 
-    def finished_results(self) -> list[str]:
-        """The tests in the history, in order."""
-        return [measurement.test for measurement in self.measurements()]
+    def measured(self, test: str) -> Measurement:
+        """The one measurement that the history holds of this test."""
+        (found,) = [one for one in self.history.measurements() if one.test.endswith(f"::{test}")]
+        return found
 
-    def measurements(self, test: str = "") -> list[Measurement]:
-        """What the history holds of the tests whose names end so, oldest first; nothing where there is none."""
-        try:
-            return [found for found in self.history.measurements() if found.test.endswith(test)]
-        except TfperfError:
-            return []
-
-    def records(self, test: str = "") -> list[dict[str, Any]]:
-        """`measurements` as JSON."""
-        return [found.to_json() for found in self.measurements(test)]
+    @property
+    def started_workers(self) -> bool:
+        return (self.folder / ".tfperf" / "logs").exists()
 
 
 def _cases(junit: Path) -> dict[str, Case]:

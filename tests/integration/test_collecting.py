@@ -19,29 +19,21 @@ def collected(shared: Project) -> Finished:
             print("imported:", *[name for name in {HEAVY} if name in sys.modules], ".")
         """,
     )
-    shared.write(
-        "test_it.py",
+    shared.tests(
         """
-        import pytest
-        from pytest_tfperf import Workload
-
-        @pytest.mark.cpu
         @pytest.mark.parametrize("model", ["resnet50", "trivial", "nets:tiny"])
         @pytest.mark.parametrize("input_pipeline", ["device", "nets:synthetic"], indirect=True)
         @pytest.mark.parametrize("steps", [20])
-        def test_it(throughput, gpu_topology, input_pipeline, model, steps):
-            throughput.check(Workload(model=model, batch_size=8), on=gpu_topology.take(1))
-        """,
+        def test_it(throughput, on, input_pipeline, model, steps):
+            throughput.check(tiny(model=model), on=on)
+        """
     )
     return shared.run("--collect-only", "-q")
 
 
-def test_collecting_imports_nothing_heavy(collected: Finished) -> None:
-    assert "imported: ." in collected.text
-
-
-def test_collecting_finds_the_tests(collected: Finished) -> None:
+def test_collecting_finds_the_tests_and_imports_nothing_heavy(collected: Finished) -> None:
     assert "6 tests collected" in collected.text
+    assert "imported: ." in collected.text
 
 
 def test_collecting_leaves_nothing_behind(collected: Finished, shared: Project) -> None:

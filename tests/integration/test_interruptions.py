@@ -1,4 +1,4 @@
-"""Ctrl-C, a time limit's SIGTERM and kill -9 of pytest: workers and server go with it, finished results stay."""
+"""Ctrl-C, a time limit's SIGTERM and kill -9 of pytest: workers and server end with it, finished results stay."""
 
 from __future__ import annotations
 
@@ -9,31 +9,20 @@ import pytest
 from inner import Finished, Project
 from patience import wait_for
 
+INTERRUPTED = 2
+
 TESTS = """
-    import pytest
-    from pytest_tfperf import Workload
+    def test_done(throughput, on):
+        throughput.check(tiny(1), on=on)
 
-    pytestmark = pytest.mark.cpu
+    def test_in_doubt(throughput, on):
+        throughput.check(tiny(2), on=on)
 
-    def test_done(throughput, gpu_topology):
-        throughput.check(Workload(model="nets:tiny", batch_size=1), on=gpu_topology.take(1))
-
-    def test_in_mid_run(throughput, gpu_topology):
-        workload = Workload(model="nets:with_a_child", batch_size=1, input_pipeline="nets:stalling")
-        throughput.check(workload, on=gpu_topology.take(1))
+    def test_interrupted(throughput, on):
+        throughput.check(tiny(model="nets:with_a_child", input_pipeline="nets:stalling"), on=on)
 """
 
-
-def stopped(project: Project, by: signal.Signals, tests: str = TESTS) -> Finished:
-    """A session that was stopped by this signal in the middle of its last test's steps."""
-    project.write("test_it.py", tests)
-    process = project.start()
-    project.wait_for_file("stalled", process)
-    process.send_signal(by)
-    return project.end_of(process)
-
-
-# Says which children pytest has when it begins to find out where it was interrupted, which can take seconds.
+# Writes which children pytest has when it starts to report where it was interrupted, which can take seconds.
 CHILDREN = """
     import os
     from pathlib import Path
@@ -43,92 +32,68 @@ CHILDREN = """
 """
 
 
-@pytest.fixture(scope="module")
-def interrupted(shared: Project) -> Finished:
-    shared.write("conftest.py", CHILDREN)
-    return stopped(shared, signal.SIGINT)
+def interrupted(
+    project: Project, by: signal.Signals, *arguments: str, when: str = "stalled", tests: str = TESTS
+) -> Finished:
+    """A session that got this signal when the file `when` was there: in the middle of its last test's steps."""
+    project.tests(tests)
+    process = project.start(*arguments)
+    project.wait_for_file(when, process)
+    process.send_signal(by)
+    return project.end_of(process)
 
 
-def test_ctrl_c_ends_workers_and_server_before_anything_else(interrupted: Finished, shared: Project) -> None:
-    assert (shared.folder / "children").read_text() == ""
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
 
 
-def test_ctrl_c_ends_workers_server_and_their_children(interrupted: Finished, shared: Project) -> None:
-    assert wait_for(lambda: not shared.processes()), shared.processes()
-
-
-def test_ctrl_c_exits_as_pytest_does(interrupted: Finished) -> None:
-    assert interrupted.status == 2
-
-
-def test_ctrl_c_keeps_finished_results(interrupted: Finished, shared: Project) -> None:
-    assert shared.finished_results() == ["test_it.py::test_done"]
-
-
-def test_ctrl_c_shows_finished_results(interrupted: Finished) -> None:
-    assert "box: 1 NO_BASELINE in " in interrupted.text
-
-
-DOUBTFUL = """
-    def test_in_doubt(throughput, gpu_topology):
-        throughput.check(Workload(model="nets:tiny", batch_size=2), on=gpu_topology.take(1))
-
-    def test_in_mid_run("""
-
-
-@pytest.fixture(scope="module")
-def out_of_time(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, Finished]]:
-    """Ended by SIGTERM, with a test that waits for its further runs."""
-    with Project(tmp_path_factory.mktemp("out_of_time")) as project:
+@pytest.fixture(scope="module", params=SIGNALS, ids=lambda by: by.name)
+def ended(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[signal.Signals, Project, Finished]]:
+    """The signal, and the session that it ended while one test waited for its further runs."""
+    with Project(tmp_path_factory.mktemp(request.param.name)) as project:
         project.baseline("nets:tiny-b2-replicated-device", reference=1e9)
-        yield project, stopped(project, signal.SIGTERM, TESTS.replace("\n    def test_in_mid_run(", DOUBTFUL))
+        project.write("conftest.py", CHILDREN)
+        yield request.param, project, interrupted(project, request.param)
 
 
-def test_a_time_limit_ends_workers_server_and_their_children(out_of_time: tuple[Project, Finished]) -> None:
-    assert wait_for(lambda: not out_of_time[0].processes()), out_of_time[0].processes()
+Ended = tuple[signal.Signals, Project, Finished]
 
 
-def test_a_time_limit_exits_as_ctrl_c_does(out_of_time: tuple[Project, Finished]) -> None:
-    assert out_of_time[1].status == 2, out_of_time[1].text
-
-
-def test_a_time_limit_shows_finished_results_and_doubts(out_of_time: tuple[Project, Finished]) -> None:
-    assert "box: 1 NO_BASELINE, 1 INCONCLUSIVE in " in out_of_time[1].text
-
-
-def test_the_next_night_knows_of_what_was_in_doubt(out_of_time: tuple[Project, Finished]) -> None:
-    assert out_of_time[0].finished_results() == ["test_it.py::test_done", "test_it.py::test_in_doubt"]
-
-
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    with Project(tmp_path_factory.mktemp("killed")) as project:
-        stopped(project, signal.SIGKILL)
-        yield project
-
-
-def test_kill_9_ends_workers_and_server(killed: Project) -> None:
-    assert wait_for(lambda: not killed.processes()), killed.processes()
-
-
-def test_kill_9_keeps_finished_results(killed: Project) -> None:
-    assert killed.finished_results() == ["test_it.py::test_done"]
-
-
-def test_kill_9_ends_a_fresh_interpreter(project: Project) -> None:
-    project.write("test_it.py", TESTS.replace("with_a_child", "tiny"))
-    process = project.start("--tfperf-worker=fresh", "-k", "mid_run")
-    project.wait_for_file("stalled", process)
-    process.kill()
-    project.end_of(process)
+def test_no_worker_server_or_child_of_theirs_is_left(ended: Ended) -> None:
+    _, project, _ = ended
     assert wait_for(lambda: not project.processes()), project.processes()
 
 
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
-def test_a_signal_while_tensorflow_is_imported_leaves_no_process(project: Project, by: signal.Signals) -> None:
-    project.write("test_it.py", TESTS)
-    process = project.start()
-    project.wait_for_file(".tfperf/logs/server-*.log", process)
-    process.send_signal(by)
-    project.end_of(process)
+def test_finished_results_and_those_in_doubt_are_in_the_history(ended: Ended) -> None:
+    _, project, _ = ended
+    assert list(project.history.frame()["test"]) == ["test_it.py::test_done", "test_it.py::test_in_doubt"]
+
+
+def test_a_session_that_can_end_in_order_shows_what_it_has(ended: Ended) -> None:
+    by, _, finished = ended
+    is_killed = by is signal.SIGKILL
+    assert finished.status == (-signal.SIGKILL if is_killed else INTERRUPTED), finished.text
+    assert ("box: 1 NO_BASELINE, 1 INCONCLUSIVE in " in finished.text) is not is_killed
+
+
+def test_workers_end_before_pytest_reports_where_it_was_interrupted(ended: Ended) -> None:
+    by, project, _ = ended
+    if by is signal.SIGKILL:
+        pytest.skip("pytest reports nothing")
+    assert (project.folder / "children").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("by", "arguments", "when"),
+    [
+        pytest.param(signal.SIGKILL, ("--tfperf-worker=fresh", "-k", "interrupted"), "stalled", id="fresh worker"),
+        pytest.param(signal.SIGINT, (), ".tfperf/logs/server-*.log", id="importing TensorFlow, SIGINT"),
+        pytest.param(signal.SIGKILL, (), ".tfperf/logs/server-*.log", id="importing TensorFlow, SIGKILL"),
+    ],
+)
+def test_no_process_is_left_wherever_the_session_was(
+    project: Project, by: signal.Signals, arguments: tuple[str, ...], when: str
+) -> None:
+    interrupted(project, by, *arguments, when=when, tests=TESTS.replace("with_a_child", "tiny"))
     assert wait_for(lambda: not project.processes()), project.processes()

@@ -1,9 +1,9 @@
-"""Users' own models and input pipelines, by "module:function" and by name, on one device and on two."""
+"""Users' own models and input pipelines, by "module:function" and by name; both trainers, one device and two."""
 
 from __future__ import annotations
 
 import pytest
-from inner import Finished, Project
+from inner import ANY_THROUGHPUT, Finished, Project
 
 from pytest_tfperf.core import catalogue
 
@@ -16,10 +16,6 @@ CONFTEST = """
 """
 
 TESTS = """
-    import pytest
-    from pytest_tfperf import Workload
-
-    @pytest.mark.cpu
     @pytest.mark.parametrize(
         ("model", "input_pipeline", "devices"),
         [
@@ -29,78 +25,93 @@ TESTS = """
             ("trivial", "device", 1),
         ],
     )
-    def test_it(throughput, gpu_topology, model, input_pipeline, devices):
-        workload = Workload(model=model, batch_size=4, input_pipeline=input_pipeline)
+    def test_own(throughput, gpu_topology, model, input_pipeline, devices):
+        workload = tiny(4, model, input_pipeline=input_pipeline)
         measured = throughput.measure(workload, on=gpu_topology.take(devices))
         assert measured.images_per_step == 4 * devices
 
-    def test_the_fixture_gives_the_option(input_pipeline):
+    def test_option(input_pipeline):
         assert input_pipeline == "own-noise"
+
+    @pytest.mark.parametrize(("devices", "input_pipeline"), [(1, "device"), (2, "nets:synthetic")])
+    def test_fit(throughput, gpu_topology, devices, input_pipeline):
+        found = throughput.check(tiny(trainer="keras", input_pipeline=input_pipeline), on=gpu_topology.take(devices))
+        assert (found.steps, found.images_per_step) == (15, devices)
+
+    def test_horovod(throughput, on):
+        throughput.check(tiny(variable_update="horovod"), on=on)
 """
 
 
 @pytest.fixture(scope="module")
 def finished(shared: Project) -> Finished:
     shared.write("conftest.py", CONFTEST)
-    shared.write("test_it.py", TESTS)
+    shared.tests(TESTS)
+    for devices, pipeline in ((1, "device"), (2, "nets:synthetic")):
+        shared.baseline(f"nets:tiny-b1-replicated-{pipeline}-keras", f"1x{devices}", **ANY_THROUGHPUT)
     return shared.run("--tfperf-input-pipeline=own-noise")
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "test_it[nets:tiny-nets:synthetic-1]",
-        "test_it[nets:tiny-nets:paced-2]",
-        "test_it[small-net-own-noise-1]",
-        "test_it[trivial-device-1]",
-        "test_the_fixture_gives_the_option",
+        "test_own[nets:tiny-nets:synthetic-1]",
+        "test_own[nets:tiny-nets:paced-2]",
+        "test_own[small-net-own-noise-1]",
+        "test_own[trivial-device-1]",
+        "test_option",
+        "test_fit[1-device]",
+        "test_fit[2-nets:synthetic]",
     ],
 )
-def test_they_train_like_ours(finished: Finished, name: str) -> None:
-    assert finished.cases[name].kind == "passed"
-
-
-def test_a_session_in_which_all_is_well_exits_with_0(finished: Finished) -> None:
-    assert finished.status == 0
+def test_it_is_trained_and_measured(finished: Finished, name: str) -> None:
+    assert (finished.status, finished.cases[name].kind) == (0, "passed"), finished.text
 
 
 @pytest.mark.parametrize("name", ["small-net-b4-replicated-own-noise", "nets:tiny-b4-replicated-nets:synthetic"])
-def test_the_table_shows_their_names(finished: Finished, name: str) -> None:
+def test_the_table_shows_the_names(finished: Finished, name: str) -> None:
     assert name in finished.text
 
 
+def test_horovod_is_skipped_with_the_reason(finished: Finished) -> None:
+    case = finished.cases["test_horovod"]
+    assert (case.kind, "horovod" in case.message) == ("skipped", True), case
+
+
+def naming(name: str, target: str) -> str:
+    return f"def pytest_tfperf_models(): return {{{name!r}: {target!r}}}"
+
+
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("name", "target", "said"),
     [
-        ('{"resnet50": "nets:tiny"}', "'resnet50' is one of pytest-tfperf's own models: give yours another name"),
-        ('{"mine": "nets.tiny"}', "'mine' = 'nets.tiny': write the function as 'package.module:function'"),
+        ("resnet50", "nets:tiny", "'resnet50' is one of pytest-tfperf's own models: give yours another name"),
+        ("mine", "nets.tiny", "'mine' = 'nets.tiny': write the function as 'package.module:function'"),
     ],
 )
-def test_a_name_that_can_not_be_registered_is_a_usage_error(project: Project, names: str, said: str) -> None:
-    project.write("conftest.py", f"def pytest_tfperf_models(): return {names}")
-    assert said in project.run().text
-
-
-def naming(target: str) -> str:
-    return f"def pytest_tfperf_models(): return {{'mine': {target!r}}}"
+def test_an_invalid_name_is_a_usage_error(pytester: pytest.Pytester, name: str, target: str, said: str) -> None:
+    pytester.makeconftest(naming(name, target))
+    with pytest.raises(pytest.UsageError) as refused:
+        pytester.parseconfigure()
+    assert said in str(refused.value)
 
 
 def test_two_conftests_that_give_one_name_to_two_functions_are_a_usage_error(project: Project) -> None:
-    project.write("conftest.py", naming("nets:tiny"))
-    project.write("sub/conftest.py", naming("nets:nan"))
+    project.write("conftest.py", naming("mine", "nets:tiny"))
+    project.write("sub/conftest.py", naming("mine", "nets:nan"))
     said = project.run("sub").text
     assert all(part in said for part in ("'mine' names two models", "'nets:tiny'", "'nets:nan'")), said
 
 
 def test_a_session_knows_no_names_of_an_earlier_one_in_its_process(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(naming("nets:tiny"))
-    pytester.parseconfigure("--collect-only")._ensure_unconfigure()
+    pytester.makeconftest(naming("mine", "nets:tiny"))
+    pytester.runpytest_inprocess("--collect-only")
     assert "mine" not in catalogue.models()
 
 
 def test_a_session_within_another_leaves_it_its_names(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(naming("nets:tiny"))
+    pytester.makeconftest(naming("mine", "nets:tiny"))
     pytester.parseconfigure("--collect-only")
-    pytester.makeconftest(naming("nets:nan"))
+    pytester.makeconftest(naming("mine", "nets:nan"))
     pytester.runpytest_inprocess("--collect-only")
     assert catalogue.models()["mine"] == "nets:tiny"

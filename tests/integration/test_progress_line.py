@@ -14,26 +14,21 @@ from patience import SESSION_SECONDS
 from pytest_tfperf.stores import tf_cnn_log
 
 TESTS = """
-    import pytest
-    from pytest_tfperf import Workload
-
-    @pytest.mark.cpu
-    def test_it(throughput, gpu_topology):
-        workload = Workload(model="nets:tiny", batch_size=1, input_pipeline="nets:paced")
-        throughput.check(workload, on=gpu_topology.take(1))
+    def test_it(throughput, on):
+        throughput.check(tiny(input_pipeline="nets:paced"), on=on)
 """
 
 
 @pytest.fixture(scope="module")
 def verbose(shared: Project) -> Finished:
-    shared.write("test_it.py", TESTS)
+    shared.tests(TESTS)
     return shared.run("-v")
 
 
 @pytest.fixture(scope="module")
 def terminal(shared: Project) -> str:
     """What a terminal gets, escape codes and all."""
-    shared.write("test_it.py", TESTS)
+    shared.tests(TESTS)
     ours, theirs = pty.openpty()
     process = shared.start("--color=no", stdin=theirs, stdout=theirs, stderr=theirs, TERM="xterm", COLUMNS="120")
     os.close(theirs)
@@ -59,28 +54,29 @@ def test_verbosity_shows_the_lines_of_tf_cnn_benchmarks(verbose: Finished) -> No
     step = r"\d+\timages/sec: \d+\.\d \+/- \d+\.\d \(jitter = \d+\.\d\)\t\d+\.\d{3}"
     assert lines[0] == "Step\tImg/sec\ttotal_loss"
     assert [re.fullmatch(step, line) is not None for line in lines[1:]] == [True, True, True]  # steps 1, 10 and 15
+    assert re.search(r"^run 1: compiled in \d+\.\d s$", verbose.text, re.MULTILINE)
 
 
-def test_what_verbosity_shows_of_a_run_can_be_replayed(verbose: Finished) -> None:
+def test_the_verbose_lines_of_a_run_can_be_replayed(verbose: Finished) -> None:
     log = tf_cnn_log.parse(verbose.text, "pytest's output")
     assert sum(window.steps for window in log.run(1).windows) == 15
 
 
-def test_verbosity_shows_how_long_a_run_compiled(verbose: Finished) -> None:
-    assert re.search(r"^run 1: compiled in \d+\.\d s$", verbose.text, re.MULTILINE)
+def test_a_log_has_no_escape_codes_and_no_progress(verbose: Finished) -> None:
+    assert ("\x1b" in verbose.text, " left" in verbose.text) == (False, False)
 
 
 @pytest.mark.parametrize("phase", ["start", "model", "compile", "warm-up"])
 def test_a_terminal_shows_the_phase(terminal: str, phase: str) -> None:
-    assert f"test_it  {phase} ..." in terminal
+    assert f"test_it  run 1  {phase} ..." in terminal
 
 
 def test_a_terminal_shows_test_steps_rate_and_time_left(terminal: str) -> None:
-    assert re.search(r"test_it  steps 10/15  \d+\.\d+ images/s  \d+ s left", terminal)
+    assert re.search(r"test_it  run 1  steps 10/15  \d+\.\d+ images/s  \d+ s left", terminal)
 
 
 def test_the_progress_vanishes(terminal: str) -> None:
-    """What is left on the screen, in the line of the test's file, is what pytest wrote."""
+    """What stays on the screen, in the line of the test's file, is what pytest wrote."""
     (line,) = [line for line in screen(terminal) if line.startswith("test_it.py")]
     assert re.fullmatch(r"test_it\.py s\s+\[100%\]", line)
 

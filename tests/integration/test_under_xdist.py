@@ -6,55 +6,33 @@ import pytest
 from inner import Finished, Project
 
 
-def fill(project: Project) -> None:
-    project.write(
-        "test_it.py",
+@pytest.fixture(scope="module", params=[False, True], ids=["", "--tfperf-require-baseline"])
+def distributed(request: pytest.FixtureRequest, shared: Project) -> tuple[bool, Finished]:
+    """Whether it is the nightly gate, and the session."""
+    shared.tests(
         """
-        import pytest
-        from pytest_tfperf import Workload
-
-        @pytest.mark.cpu
-        def test_throughput(throughput, gpu_topology):
-            throughput.check(Workload(model="nets:tiny", batch_size=1), on=gpu_topology.take(1))
+        def test_throughput(throughput, on):
+            throughput.check(tiny(), on=on)
 
         def test_other():
             pass
-        """,
+        """
     )
+    return request.param, shared.run("-n2", *(["--tfperf-require-baseline"] if request.param else []))
 
 
-@pytest.fixture(scope="module")
-def distributed(shared: Project) -> Finished:
-    fill(shared)
-    return shared.run("-n2")
+def test_throughput_tests_skip_or_fail_the_nightly_gate_and_others_run(distributed: tuple[bool, Finished]) -> None:
+    nightly, finished = distributed
+    assert finished.kinds == {"test_throughput": "failure" if nightly else "skipped", "test_other": "passed"}
+    assert finished.status == int(nightly)
 
 
-def test_throughput_tests_skip_and_others_run(distributed: Finished) -> None:
-    assert distributed.kinds == {"test_throughput": "skipped", "test_other": "passed"}
-
-
-def test_the_skip_says_why_and_what_to_do(distributed: Finished) -> None:
-    case = distributed.cases["test_throughput"]
-    assert "not measured under pytest-xdist" in case.message
-    assert "without -n" in case.message
-
-
-@pytest.fixture(scope="module")
-def night(shared: Project) -> Finished:
-    fill(shared)
-    return shared.run("-n2", "--tfperf-require-baseline")
-
-
-def test_the_nightly_gate_fails_throughput_tests_and_no_others(night: Finished) -> None:
-    assert night.kinds == {"test_throughput": "failure", "test_other": "passed"}
-
-
-def test_the_nightly_gates_exit_status_is_that_of_failures(night: Finished) -> None:
-    assert night.status == 1
-
-
-def test_the_nightly_gate_says_why_in_one_line(night: Finished) -> None:
-    assert night.cases["test_throughput"].text.startswith("throughput is not measured under pytest-xdist")
+def test_the_reason_and_the_next_step_are_given_in_one_line(distributed: tuple[bool, Finished]) -> None:
+    nightly, finished = distributed
+    case = finished.cases["test_throughput"]
+    reason = case.text if nightly else case.message
+    assert reason.startswith("throughput is not measured under pytest-xdist")
+    assert "without -n" in reason
 
 
 def test_one_process_is_no_distribution(project: Project) -> None:

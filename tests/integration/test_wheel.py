@@ -16,21 +16,18 @@ LOG = REPOSITORY / "tests" / "data" / "logs" / "azure-test1.log"
 TESTS = """
     from pathlib import Path
 
-    import pytest
     import pytest_tfperf
-    from pytest_tfperf import Workload
 
-    @pytest.mark.cpu
-    def test_trivial(throughput, gpu_topology):
-        throughput.check(Workload(model="trivial", batch_size=1), on=gpu_topology.take(1))
+    def test_trivial(throughput, on):
+        throughput.check(Workload(model="trivial", batch_size=1), on=on)
 
-    def test_says_where_it_lies():
+    def test_location():
         pytest.skip(str(Path(pytest_tfperf.__file__).parents[1]))
 """
 
 
 def pip(*arguments: str) -> None:
-    """Without an index: what building takes is installed (the dev extra), and nothing else is wanted."""
+    """Without an index: the dev extra has what a build takes, and nothing else is needed."""
     quiet = ("--quiet", "--no-index", "--no-deps", "--disable-pip-version-check")
     subprocess.run([sys.executable, "-m", "pip", *arguments, *quiet], check=True)
 
@@ -47,12 +44,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(shared: Project, installed: Path) -> Finished:
-    shared.write("test_it.py", TESTS)
+    shared.tests(TESTS)
     return shared.run("--tfperf-smoke", PYTHONPATH=str(installed))
 
 
 def test_the_wheels_plugin_is_the_one_that_runs(finished: Finished, installed: Path) -> None:
-    assert finished.cases["test_says_where_it_lies"].message == str(installed)
+    assert finished.cases["test_location"].message == str(installed)
 
 
 def test_a_users_project_trains_with_it(finished: Finished) -> None:

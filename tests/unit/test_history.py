@@ -254,11 +254,11 @@ def test_a_file_that_is_not_a_history_is_refused(history: History, path: Path) -
         history.append(judged())
 
 
-def test_a_newer_programs_file_is_refused_with_the_next_step(history: History, path: Path) -> None:
+def test_another_versions_file_is_refused_with_the_next_step(history: History, path: Path) -> None:
     history.prepare()
     with closing(sqlite3.connect(path)) as database:
         database.execute("pragma user_version = 2")
-    with pytest.raises(TfperfError, match=r"history\.sqlite: a newer .*schema 2; .* schema 1.*upgrade"):
+    with pytest.raises(TfperfError, match=r"history\.sqlite: another version .*schema 2; .* schema 1.*move the file"):
         history.append(judged())
 
 

@@ -166,7 +166,7 @@ def judged(found: Measurement) -> tuple[Outcome, Reason]:
         ([970.0, 1000.0, 1000.0], Outcome.PASS),
         ([900.0, 901.0, 899.0, 900.0, 902.0, 900.0, 900.0, 900.0], Outcome.REGRESSED),
         ([700.0], Outcome.REGRESSED),
-        ([965.0, 968.0], Outcome.INCONCLUSIVE),
+        ([958.0, 961.0], Outcome.INCONCLUSIVE),
     ],
 )
 def test_the_runs_that_were_made_decide(tmp_path: Path, rates: list[float], outcome: Outcome) -> None:

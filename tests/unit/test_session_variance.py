@@ -58,6 +58,13 @@ def test_the_posterior_is_a_distribution(changes: list[list[float]], tests: int)
     found = session_variance([(NOISE, RUNS, sessions(*row)) for row in changes], tests=tests)
     assert sum(found.weights) == pytest.approx(1)
     assert 0 <= found.mean <= 0.02
+    assert 0 <= found.upper <= 0.02
+
+
+def test_a_threshold_allows_for_more_than_is_expected_and_less_the_more_is_known() -> None:
+    unknown, quiet = session_variance(tests=50), session_variance(machine(0.0), tests=50)
+    assert unknown.mean < unknown.upper
+    assert quiet.upper < unknown.upper
 
 
 LAST = sessions(-0.5, -0.5, -0.5)

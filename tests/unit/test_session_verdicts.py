@@ -71,19 +71,19 @@ def test_a_slowdown_that_the_reference_environment_shares_is_the_machines(tmp_pa
     assert machine is not None
     assert (software.outcome, machine.outcome) == (Outcome.PASS, Outcome.REGRESSED)
     assert machine.change == pytest.approx(-0.08)
-    assert machine.software_change == pytest.approx(0.0)
+    assert machine.is_apart
 
 
 def test_without_a_reference_environment_nothing_tells_them_apart(tmp_path: Path) -> None:
     software, machine = judged(tmp_path, steady(92.0), None)
     assert machine is not None
-    assert (software, machine.outcome, machine.software_change) == (None, Outcome.REGRESSED, None)
+    assert (software, machine.outcome, machine.is_apart) == (None, Outcome.REGRESSED, False)
 
 
 def test_a_reference_environment_that_fails_costs_only_the_answer(tmp_path: Path) -> None:
     software, machine = judged(tmp_path, steady(92.0), steady(MeasurementError("broken")))
     assert machine is not None
-    assert (software, machine.software_change) == (None, None)
+    assert (software, machine.is_apart) == (None, False)
 
 
 def test_fewer_than_eight_tests_tell_nothing_common(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ NOW = replace(judged(Outcome.PASS, -0.08, baseline=THEN), environment={"tensorfl
     ("verdict", "line"),
     [
         (
-            {"outcome": Outcome.REGRESSED, "change": -0.081, "low": -0.09, "high": -0.072, "software_change": 0.001},
+            {"outcome": Outcome.REGRESSED, "change": -0.081, "low": -0.09, "high": -0.072, "is_apart": True},
             "machine box: REGRESSED: the reference environment is 8.1 % slower than the baselines (95 % CI -9.0 % to "
             "-7.2 %, fails from -5.0 %). Changed outside of it: driver 570 -> 580. Check clocks, cooling and other "
             "work on the machine, or record new baselines with --update-baselines",
@@ -188,7 +188,7 @@ NOW = replace(judged(Outcome.PASS, -0.08, baseline=THEN), environment={"tensorfl
             "a reference environment tells the machine from the software: tfperf reference create",
         ),
         (
-            {"outcome": Outcome.PASS, "change": 0.002, "low": -0.01, "high": 0.014, "software_change": 0.001},
+            {"outcome": Outcome.PASS, "change": 0.002, "low": -0.01, "high": 0.014, "is_apart": True},
             "machine box: PASS: the reference environment is 0.2 % faster than the baselines (95 % CI -1.0 % to "
             "+1.4 %, fails from -5.0 %)",
         ),

@@ -125,7 +125,7 @@ def test_a_hang_names_the_users_lines_the_option_and_what_the_worker_wrote_befor
     assert type(hung) is Hung
     assert str(hung).splitlines() == [
         "the worker (pid 4711) said nothing for 3 s in phase 'steps' and was killed; "
-        "a longer limit: --tfperf-timeout SECONDS",
+        "ini value tfperf_timeout sets a longer limit",
         "its threads were in these lines of your code:",
         USERS,
         f"the end of its log ({tmp_path}/worker.log), before its threads wrote their stacks:",

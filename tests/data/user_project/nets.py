@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -14,41 +12,42 @@ from pathlib import Path
 import keras  # noqa: TID251  # the user's module, which only workers import
 import tensorflow as tf  # noqa: TID251
 
-from pytest_tfperf.training import worker
-
 LONG = 3600
 
 
 def tiny():
+    return _dense(lambda images: images)
+
+
+def _dense(layer):
     images = keras.Input((8, 8, 3))
-    return keras.Model(images, keras.layers.Dense(10)(keras.layers.Flatten()(images)))
+    return keras.Model(images, keras.layers.Dense(10)(keras.layers.Flatten()(layer(images))))
 
 
-class Sleep(keras.layers.Layer):
-    """So many seconds a step, whatever else the machine does."""
+class EachStep(keras.layers.Layer):
+    """Calls a function in each step."""
 
-    def __init__(self, seconds):
+    def __init__(self, function):
         super().__init__()
-        self.seconds = seconds
+        self.function = function
 
     def call(self, images):
-        slept = tf.py_function(self._sleep, [images], images.dtype)
-        slept.set_shape(images.shape)
-        return slept
+        same = tf.py_function(self._passed_on, [images], images.dtype)
+        same.set_shape(images.shape)
+        return same
 
-    def _sleep(self, images):
-        time.sleep(self.seconds)
+    def _passed_on(self, images):
+        self.function()
         return images
 
 
 def sleeping():
-    """50 steps a second at most."""
-    images = keras.Input((8, 8, 3))
-    return keras.Model(images, keras.layers.Dense(10)(keras.layers.Flatten()(Sleep(0.02)(images))))
+    """50 steps a second at most, whatever else the machine does."""
+    return _dense(EachStep(lambda: time.sleep(0.02)))
 
 
 def even():
-    """Small, by a clock that is played: see `_by_the_file`."""
+    """A step takes as long as the file `even` says: see `_by_the_file`."""
     return _by_the_file("even")
 
 
@@ -58,28 +57,41 @@ def uneven():
 
 
 def _by_the_file(name):
-    """Each worker takes the file's first number and puts it last: so many seconds a step, it says, its windows took."""
+    """A worker takes the file's first number and puts it last: by so many seconds each step moves the worker's clock.
+
+    Make them tens of seconds: beside these, what a step of this small model really takes is nothing.
+    """
     pace, *rest = Path(name).read_text().split()
     Path(name).write_text(" ".join([*rest, pace]))
-    with Path("workers").open("a") as file:
-        print(os.getpid(), name, file=file)
-    timed = worker._window
-    worker._window = lambda loop, steps, *more: timed(loop, steps, *more) | {"seconds": steps * float(pace)}
-    return tiny()
+    clock, played = time.perf_counter, [0.0]
+    time.perf_counter = lambda: clock() + sum(played)
+
+    def step():
+        played[0] += float(pace)
+
+    return _dense(EachStep(step))
 
 
 def once():
     """A small model for the first worker; each later one is killed."""
-    if Path("once").exists():
-        os.kill(os.getpid(), signal.SIGKILL)
-    Path("once").touch()
-    return tiny()
+    return tiny() if _is_first("once") else killed()
+
+
+def once_in_memory():
+    """A small model for the first worker; each later one runs out of memory."""
+    return tiny() if _is_first("once_in_memory") else out_of_memory()
+
+
+def _is_first(name):
+    try:
+        Path(name).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 def nan():
-    images = keras.Input((8, 8, 3))
-    scaled = keras.layers.Rescaling(float("nan"))(images)
-    return keras.Model(images, keras.layers.Dense(10)(keras.layers.Flatten()(scaled)))
+    return _dense(keras.layers.Rescaling(float("nan")))
 
 
 def raising():
@@ -92,21 +104,6 @@ def not_a_model():
 
 def out_of_memory():
     return bytearray(1 << 60)
-
-
-def room_for_20(spec):
-    """Takes 64 MiB an image from a process that may have 20 times that beside what it has already, and a bit."""
-    image = 64 << 20
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 20 * image + image // 2, limits[1]))
-    try:
-        mmap.mmap(-1, spec.batch_size * image).close()  # TensorFlow's threads would not survive the limit
-    except OSError as error:
-        raise MemoryError(str(error)) from None
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
-    return spec.synthetic()
 
 
 def killed():
@@ -156,6 +153,17 @@ def in_files(spec):
         while True:
             time.sleep(0.5)
             yield from [batch] * 40
+
+    return _dataset(spec, batches)
+
+
+def deadly(spec):
+    """100 batches, and then the end of its process; the windows of a short run don't take so many."""
+
+    def batches():
+        for _ in range(100):
+            yield spec.synthetic()
+        os.kill(os.getpid(), signal.SIGKILL)
 
     return _dataset(spec, batches)
 

@@ -1,0 +1,94 @@
+"""What is announced before the first test: the tests that will run here, whatever deselected the others."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def without_gpus(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    pytester.makeini("[pytest]\ntfperf_machine = box\n")
+
+
+def test_tests_that_lf_deselects_are_not_announced(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_it="""
+        def test_passed(throughput):
+            pass
+
+        def test_failed(throughput):
+            assert "last" == "time"
+        """
+    )
+    pytester.runpytest().stdout.fnmatch_lines(["tfperf: box, 2 throughput tests, about *"])
+    pytester.runpytest("--lf", "test_it.py").stdout.fnmatch_lines(["tfperf: box, 1 throughput test, about *"])
+
+
+def test_tests_for_gpus_are_not_announced_where_there_are_none(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_it="""
+        import pytest
+
+        @pytest.mark.cpu
+        def test_on_cpus(throughput):
+            pass
+
+        @pytest.mark.gpu
+        def test_on_gpus(throughput):
+            pass
+
+        @pytest.mark.cpu
+        @pytest.mark.gpu
+        def test_on_either(throughput):
+            pass
+        """
+    )
+    pytester.runpytest().stdout.fnmatch_lines(["tfperf: box, 2 throughput tests, about *"])
+
+
+READING = """
+    import pytest
+    from pytest_tfperf import Workload
+
+    pytestmark = pytest.mark.cpu
+
+    def test_by_itself(throughput):
+        pass
+
+    @pytest.mark.parametrize("input_pipeline", ["imagenet"], indirect=True)
+    def test_by_name(throughput, input_pipeline):
+        pass
+
+    @pytest.mark.parametrize("workload", [Workload(model="trivial", batch_size=1, input_pipeline="imagenet-only")])
+    def test_by_workload(throughput, workload):
+        pass
+
+    def test_by_option(throughput, input_pipeline):
+        pass
+    """
+
+
+@pytest.mark.parametrize(("given", "count"), [((), 2), (("--tfperf-data-dir=set",), 4)])
+def test_tests_of_real_images_are_announced_where_there_is_a_data_folder(
+    pytester: pytest.Pytester, given: tuple[str, ...], count: int
+) -> None:
+    pytester.makepyfile(test_it=READING)
+    pytester.runpytest(*given).stdout.fnmatch_lines([f"tfperf: box, {count} throughput tests, about *"])
+
+
+UNREAD = "tfperf: no selected test that can run here has an input pipeline among its parameters that reads *set*"
+
+
+def test_a_data_folder_that_no_test_reads_is_mentioned_once(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=READING)
+    lines = pytester.runpytest("--tfperf-data-dir=set", "-k", "itself").stdout.lines
+    assert len([line for line in lines if line.startswith(UNREAD.partition("*")[0])]) == 1
+
+
+@pytest.mark.parametrize("test", ["by_name", "by_workload", "by_option"])
+def test_a_data_folder_that_is_read_is_not_mentioned(pytester: pytest.Pytester, test: str) -> None:
+    pytester.makepyfile(test_it=READING)
+    arguments = ["--tfperf-input-pipeline=imagenet"] if test == "by_option" else []
+    said = pytester.runpytest("--tfperf-data-dir=set", "-k", test, *arguments).stdout
+    said.no_fnmatch_line(UNREAD)

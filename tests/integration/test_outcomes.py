@@ -1,0 +1,233 @@
+"""DESIGN's table of outcomes, as pytest, JUnit and the exit status show it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from inner import ANY_THROUGHPUT, NOT_MEASURED, Finished, Project
+
+TESTS = """
+    RAN = []
+
+    def test_passes(throughput, on):
+        throughput.check(tiny(1), on=on)
+
+    def test_improves(throughput, on):
+        throughput.check(tiny(2), on=on)
+
+    def test_regresses(throughput, on):
+        throughput.check(tiny(3), on=on)
+        print("the body came to its end")
+
+    def test_fails_in_its_body_after_a_slow_run(throughput, on):
+        throughput.check(tiny(3), on=on)
+        assert "the body" == "first"
+
+    def test_makes_other_calls_when_it_runs_again(throughput, on):
+        RAN.append("once more")
+        throughput.check(tiny(3 if len(RAN) == 1 else 5), on=on)
+
+    def test_has_no_baseline(throughput, on):
+        assert throughput.check(tiny(4), on=on).images_per_sec > 0
+
+    def test_fails_in_its_body_without_a_baseline(throughput, on):
+        throughput.check(tiny(4), on=on)
+        assert "scaling" == "as wished"
+
+    def test_is_in_doubt(throughput, on):
+        throughput.check(tiny(6, "nets:uneven"), on=on, steps=4)
+
+    def test_trains_to_nan(throughput, on):
+        throughput.check(tiny(1, "nets:nan"), on=on)
+
+    def test_has_no_document(throughput, on):
+        throughput.check_ratio(tiny(1), over=tiny(2), on=on)
+
+    @pytest.mark.xfail
+    @pytest.mark.parametrize("number", range(4))  # as many as fail: none may be taken off for these
+    def test_is_expected_to_err(throughput, on, number):
+        throughput.check_ratio(tiny(1), over=tiny(2), on=on)
+
+    def test_measures_only(throughput, on):
+        throughput.measure(tiny(3), on=on)
+
+    def test_measures_nothing(throughput):
+        pass
+"""
+
+ON_GPUS = """
+    import pytest
+
+    @pytest.mark.gpu
+    def test_needs_more_devices(throughput, gpu_topology):
+        gpu_topology.take(64)
+"""
+
+
+def fill(project: Project) -> None:
+    project.tests(TESTS)
+    project.write("test_on_gpus.py", ON_GPUS)
+    # Seconds a step in each worker, by a played clock: five slow runs of eight are too few to fail.
+    project.write("uneven", "60 60 15 60 15 60 60 15")
+    project.baseline("nets:tiny-b1-replicated-device", **ANY_THROUGHPUT)
+    project.baseline("nets:tiny-b2-replicated-device", reference=0.001)
+    project.baseline("nets:tiny-b3-replicated-device", reference=1e12, environment="tensorflow=1.3.0", source="a test")
+    project.baseline("nets:uneven-b6-replicated-device", reference=0.25)
+
+
+@pytest.fixture(scope="module")
+def plain(shared: Project) -> Finished:
+    fill(shared)
+    return shared.run()
+
+
+@pytest.fixture(scope="module")
+def nightly(shared: Project) -> Finished:
+    fill(shared)
+    selected = "improves or has_no_baseline or more_devices"
+    return shared.run("--tfperf-require-baseline", "-k", selected)
+
+
+PLAIN = {
+    "test_passes": "passed",
+    "test_improves": "passed",
+    "test_regresses": "failure",
+    "test_fails_in_its_body_after_a_slow_run": "failure",
+    "test_makes_other_calls_when_it_runs_again": "error",
+    "test_has_no_baseline": "skipped",
+    "test_fails_in_its_body_without_a_baseline": "failure",
+    "test_is_in_doubt": "passed",
+    "test_trains_to_nan": "error",
+    "test_has_no_document": "error",
+    "test_is_expected_to_err[0]": "skipped",
+    "test_measures_only": "passed",
+    "test_needs_more_devices": "skipped",
+    "test_measures_nothing": "passed",
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_an_outcome_is_this_in_junit(plain: Finished, name: str) -> None:
+    assert plain.cases[name].kind == PLAIN[name], plain.text
+
+
+def test_pytests_summary_agrees_with_junit(plain: Finished) -> None:
+    assert "3 failed, 5 passed, 2 skipped, 4 xfailed, 1 warning, 3 errors in " in plain.text
+
+
+def test_a_regression_exits_with_1_beside_expected_errors(plain: Finished) -> None:
+    assert plain.status == 1
+
+
+def test_a_missing_measurement_exits_with_6_beside_expected_errors(shared: Project) -> None:
+    fill(shared)
+    assert shared.run("-k", "has_no_document or expected").status == NOT_MEASURED
+
+
+def test_passed_tests_and_missing_baselines_exit_with_0(shared: Project) -> None:
+    fill(shared)
+    assert shared.run("-k", "improves or has_no_baseline").status == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        (
+            "test_regresses",
+            r"nets:tiny-b3-replicated-device on * (box): * images/s (95 % CI * to *), 100.0 % slower than 1,0*",
+        ),
+        ("test_regresses", r"  threshold   fails below * (baseline 1,000,000,000,000, tolerance 2 %*)"),
+        ("test_regresses", r"  baseline    measured, a test, 1 run, between-run standard deviation unknown"),
+        ("test_regresses", r"  confirmed   8 of 8 fresh runs: *  *  *  *  *  *  *  *"),
+        ("test_regresses", r"  environment tensorflow 1.3.0 -> 2.*"),
+        ("test_regresses", r"  rerun       pytest test_it.py::test_regresses"),
+        ("test_regresses", r"  accept      pytest test_it.py::test_regresses --update-baselines    (*commit the row)"),
+        ("test_trains_to_nan", r"* INVALID: loss became NaN by step 1, in the warm-up; *"),
+        (
+            "test_makes_other_calls_when_it_runs_again",
+            r"test_it.py:*: call 1 of this test measured nets:tiny-b3-replicated-device on 1x1 when it ran first, and "
+            r"asks for nets:tiny-b5-replicated-device on 1x1 now*",
+        ),
+    ],
+)
+def test_a_failure_says(plain: Finished, name: str, line: str) -> None:
+    pytest.LineMatcher(plain.cases[name].text.splitlines()).fnmatch_lines([line])
+
+
+def test_a_regression_has_no_traceback(plain: Finished) -> None:
+    assert not re.search(r"\.py:\d", plain.cases["test_regresses"].text)
+
+
+def test_the_body_runs_to_its_end_before_a_regression_fails_it(plain: Finished) -> None:
+    assert "the body came to its end" in plain.text
+
+
+def test_a_body_that_fails_is_shown_with_the_slowdown_that_it_measured(plain: Finished) -> None:
+    assert "assert 'the body' == 'first'" in plain.cases["test_fails_in_its_body_after_a_slow_run"].text
+    report = plain.text.partition("test_fails_in_its_body_after_a_slow_run _")[2]
+    assert "slower than 1,000,000,000,000" in report.partition("\n____")[0]
+
+
+def test_a_skip_names_its_line_and_how_to_record_a_baseline(plain: Finished) -> None:
+    text = plain.cases["test_has_no_baseline"].text.replace("'", "")
+    assert "/test_it.py:" in text.partition(" ")[0]
+    assert "record      pytest test_it.py::test_has_no_baseline --update-baselines" in text
+
+
+def test_too_few_devices_are_named(plain: Finished) -> None:
+    assert "needs 64 equal GPUs, and this machine has" in plain.cases["test_needs_more_devices"].text
+
+
+def test_a_doubt_warns_and_is_explained_in_the_summary(plain: Finished) -> None:
+    warnings, _, summary = plain.text.partition("= warnings summary =")[2].partition("= throughput =")
+    assert "too few runs show the slowdown" in warnings
+    assert re.search(r"^INCONCLUSIVE: nets:uneven-b6-.*too few runs show the slowdown$", summary, re.MULTILINE)
+    assert re.search(r"^box: .*\b\d INCONCLUSIVE", summary, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "workload * topology * images/s * baseline * change * outcome*",
+        "nets:tiny-b1-replicated-device * PASS*",
+        "nets:tiny-b2-replicated-device * IMPROVED*",
+        "nets:tiny-b3-replicated-device * REGRESSED*",
+        "nets:tiny-b4-replicated-device * NO_BASELINE*",
+        "nets:uneven-b6-replicated-device * INCONCLUSIVE*",
+        "nets:nan-b1-replicated-device * INVALID*",
+        "nets:tiny-b3-replicated-device * measured*",
+    ],
+)
+def test_the_table_has_the_row(plain: Finished, row: str) -> None:
+    table = plain.text.partition("= throughput =")[2]
+    pytest.LineMatcher(table.splitlines()).fnmatch_lines([row])
+
+
+def test_machine_number_of_tests_and_time_are_announced(plain: Finished) -> None:
+    pytest.LineMatcher(plain.text.splitlines()).fnmatch_lines(
+        ["tfperf: box, 16 throughput tests, about * (16 never timed here)", "test_it.py *"]
+    )
+
+
+NIGHTLY = {
+    "test_improves": "passed",
+    "test_has_no_baseline": "failure",
+    "test_needs_more_devices": "skipped",
+}
+
+
+@pytest.mark.parametrize("name", NIGHTLY)
+def test_an_outcome_under_the_nightly_gate_is(nightly: Finished, name: str) -> None:
+    assert nightly.cases[name].kind == NIGHTLY[name], nightly.text
+
+
+def test_a_nightly_gate_that_measured_nothing_is_not_green(shared: Project) -> None:
+    fill(shared)
+    finished = shared.run("--tfperf-require-baseline", "-k", "needs_more_devices")
+    assert (finished.status, "NOTHING WAS MEASURED" in finished.text) == (NOT_MEASURED, True)
+
+
+def test_a_nightly_gate_without_throughput_tests_is_green(project: Project) -> None:
+    project.write("test_other.py", "def test_other(): pass")
+    assert project.run("--tfperf-require-baseline").status == 0

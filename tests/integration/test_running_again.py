@@ -1,0 +1,118 @@
+"""A test in doubt, or one that other processes disturbed, runs again; where that fails, the error shows what it has."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from inner import NOT_MEASURED, Finished, Project
+from patience import running
+
+from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.settings import Settings
+
+SLEEPING = "nets:sleeping-b{}-replicated-device"
+
+TESTS = """
+    def sleeping(batch_size):
+        return tiny(batch_size, "nets:sleeping")
+
+    def test_is_disturbed_when_it_runs_again(throughput, on):
+        throughput.check(sleeping(1), on=on)
+
+    def test_loses_its_worker_when_it_runs_again(throughput, on):
+        throughput.check(tiny(1, "nets:once"), on=on)
+
+    def test_measures_while_disturbed(throughput, on):
+        throughput.measure(sleeping(2), on=on)
+
+    def test_holds_a_ratio_while_disturbed(throughput, on):
+        throughput.check_ratio(sleeping(2), over=sleeping(3), on=on)
+"""
+
+
+@pytest.fixture(scope="module")
+def busy(shared: Project) -> Iterator[Finished]:
+    """A session beside a process that computes all the time, where hardly any such work is accepted."""
+    shared.tests(TESTS)
+    for workload in (SLEEPING.format(1), "nets:once-b1-replicated-device"):
+        shared.baseline(workload, reference=1e12)
+    figures = {SLEEPING.format(2): 1e12, SLEEPING.format(3): 1.0}
+    shared.publish("paper", {Key(workload, "1x1"): value for workload, value in figures.items()})
+    with running("while True: pass"):
+        yield shared.run("-o", "tfperf_busy=0.001", "-o", "tfperf_idle=1")
+
+
+INVALID = " on * INVALID: other processes used * of * core*, the busiest was "
+
+
+@pytest.mark.parametrize(
+    ("test", "why"),
+    [
+        ("is_disturbed_when_it_runs_again", f"{SLEEPING.format(1)}{INVALID}*(and so was each of 3 fresh runs)"),
+        ("loses_its_worker_when_it_runs_again", "nets:once-b1-replicated-device on *was ended by SIGKILL*"),
+        ("measures_while_disturbed", f"{SLEEPING.format(2)}{INVALID}*"),
+        ("holds_a_ratio_while_disturbed", f"{SLEEPING.format(2)}{INVALID}*"),
+    ],
+)
+def test_what_could_not_be_measured_is_listed_with_its_reason(busy: Finished, test: str, why: str) -> None:
+    summary = busy.text.partition("= throughput =")[2].splitlines()
+    pytest.LineMatcher(summary).fnmatch_lines([f"not measured: test_it.py::test_{test}: {why}"])
+
+
+def test_what_could_not_be_measured_is_an_error_and_no_regression(busy: Finished) -> None:
+    assert (set(busy.kinds.values()), busy.status) == ({"error"}, NOT_MEASURED), busy.text
+
+
+def test_what_could_not_be_measured_is_not_listed_as_in_doubt(busy: Finished) -> None:
+    assert "INCONCLUSIVE" not in busy.text
+
+
+def test_the_advice_names_the_setting(busy: Finished) -> None:
+    assert "  next        end the other processes" in busy.cases["test_measures_while_disturbed"].text
+
+
+@pytest.mark.parametrize(
+    ("test", "model"),
+    [("is_disturbed_when_it_runs_again", "sleeping"), ("loses_its_worker_when_it_runs_again", "once")],
+)
+def test_the_run_before_the_error_is_shown(busy: Finished, test: str, model: str) -> None:
+    lines = busy.cases[f"test_{test}"].text.splitlines()
+    before = f"  before      nets:{model}-b1-replicated-device on * images/s *slower than 1,000,000,000,000"
+    pytest.LineMatcher(lines).fnmatch_lines([before])
+
+
+def test_the_run_before_the_error_is_in_the_history_undecided(busy: Finished, shared: Project) -> None:
+    kept = shared.history.frame()
+    assert list(kept["runs"]) == [1, 1]
+    assert kept["outcome"].isna().all()
+
+
+CALLS = {
+    "nothing": ([], "test_is"),
+    "-c": (["-c", "../perf.ini"], "it_is"),
+    "--rootdir": (["--rootdir=.."], "test_is"),
+    "-o": (["-o", "python_functions=it_*", "-o", "tfperf_steps=7"], "it_is"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "name"), CALLS.values(), ids=CALLS)
+def test_the_command_of_a_message_finds_its_test_from_a_subfolder(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, arguments: list[str], name: str
+) -> None:
+    pytester.makefile(".ini", perf="[pytest]\npython_functions = it_*\n")
+    pytester.makeini("[pytest]")
+    tests = "def test_is(throughput): pass\ndef it_is(throughput): pass"
+    pytester.mkdir("perf_tests").joinpath("test_y.py").write_text(tests)
+    monkeypatch.chdir(Path("perf_tests"))
+    settings = Settings.from_config(pytester.parseconfig(*arguments))
+    command = shlex.split(settings.rerun.of(f"perf_tests/test_y.py::{name}"))
+    pytester.runpytest(*command[1:]).assert_outcomes(passed=1)
+
+
+def test_the_command_leaves_out_what_belongs_to_one_session(pytester: pytest.Pytester) -> None:
+    config = pytester.parseconfig("-o", "tfperf_strict=true", "-o", "tfperf_machine=box")
+    command = Settings.from_config(config).rerun.of("test_y.py::test_x")
+    assert command == "pytest test_y.py::test_x -o tfperf_machine=box"

@@ -1,0 +1,253 @@
+"""The pages hold together: links lead somewhere, nothing that can be set goes unmentioned, and the words are plain."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import pytest_tfperf
+from pytest_tfperf import Workload
+from pytest_tfperf.core import catalogue
+from pytest_tfperf.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+BEING_REWRITTEN = {"statistics.md"}  # to be emptied when that page lands
+DOCS = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in BEING_REWRITTEN]
+TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CITATION.md", "CHANGELOG.md")]
+PAGES = [*TOP, *DOCS]
+INSIDE = {"architecture.md", "CONTRIBUTING.md", "CITATION.md", "CHANGELOG.md", "performance.md", "statistics.md"}
+"""Pages for those who change the package: they may name what is inside."""
+
+# An image's alternative text may hold a bracketed link, so only the part in parentheses is read.
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
+MOST_WORDS = 29
+MOST_LINES = 5
+
+FORBIDDEN = {
+    "night": "session",
+    "nights": "sessions",
+    "tonight": "in this session",
+    "canary": "",
+    "canaries": "",
+    "spoilt": "disturbed",
+    "spoils": "disturbs",
+    "set aside": "discarded",
+    "in vain": "",
+    "taking turns": "interleaved",
+    "take turns": "interleaved",
+    "takes turns": "interleaved",
+    "cries wolf": "false alarm",
+    "cry wolf": "false alarm",
+    "smallest loss": "minimum detectable slowdown",
+    "look again": "confirmation run",
+    "looks again": "confirmation run",
+    "who asks": "",
+    "what is had": "",
+    "of which nothing": "",
+    "by now": "",
+    "last words": "",
+    "wedged": "hung",
+    "attempt": "run",
+    "attempts": "runs",
+    "examiner": "profiler",
+    "examination": "profile",
+    "recordings": "measurements",
+}
+"""The right-hand words of STYLE's glossary that have no other use here, and what to say instead."""
+
+ALLOWED = {
+    "How do I run it every night?": "the heading of a page: it is the time of day, not a session",
+    "every night": "the time of day",
+    "`prefix` and `canaries`": "columns that went, in the change log",
+    "`set aside`": "a line that went, in the change log",
+}
+
+
+def prose(page: Path) -> Iterator[str]:
+    """The paragraphs and list items of a page: no code, tables, headings or pictures."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", text):
+        if block.strip() and not block.lstrip().startswith(("|", "#", "![")):
+            yield block.strip()
+
+
+def words_of(text: str) -> list[str]:
+    """A link counts as its text, and code as one word."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"`[^`]*`", "code", text)
+    return re.findall(r"[^\W_][^\s]*", text)
+
+
+def sentences(page: Path) -> Iterator[str]:
+    for block in prose(page):
+        text = re.sub(r"^(?:[-*]|\d+\.) ", "", " ".join(block.split()))
+        yield from re.split(r"(?<=[.!?])(?:\*\*)?\s+|(?<=:)(?:\*\*)?\s+(?=[`A-Z])", text)
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+def links() -> list[tuple[Path, str, str]]:
+    return [(page, *link) for page in PAGES for link in LINK.findall(page.read_text())]
+
+
+def forbidden_in(text: str) -> list[str]:
+    for allowed in ALLOWED:
+        text = text.replace(allowed, "")
+    found = (word for word in FORBIDDEN if re.search(rf"\b{word}\b", " ".join(text.split()), re.IGNORECASE))
+    return [f"{word!r}: say {FORBIDDEN[word]!r}" if FORBIDDEN[word] else repr(word) for word in found]
+
+
+def test_each_link_leads_to_a_file() -> None:
+    assert [(page.name, file) for page, file, _ in links() if file and not (page.parent / file).exists()] == []
+
+
+def test_each_anchor_is_a_heading() -> None:
+    targets = [(page.parent / file if file else page, anchor) for page, file, anchor in links() if anchor]
+    assert [(page.name, anchor) for page, anchor in targets if anchor not in anchors(page)] == []
+
+
+def test_each_page_is_linked_from_the_readme() -> None:
+    linked = {(page.parent / file).resolve() for page, file, _ in links() if page.name == "README.md"}
+    assert [page.name for page in DOCS if page not in linked] == []
+
+
+def test_each_picture_is_shown() -> None:
+    pages = [*TOP, *(ROOT / "docs").glob("*.md")]
+    shown = {(page.parent / file).resolve() for page in pages for file, _ in LINK.findall(page.read_text())}
+    assert [path.name for path in sorted((ROOT / "docs" / "pictures").glob("*")) if path not in shown] == []
+
+
+@pytest.mark.parametrize("setting", [f for f in fields(Settings) if "parse" in f.metadata], ids=lambda f: f.name)
+def test_each_setting_has_a_row_on_the_page_of_options(setting: object) -> None:
+    is_option, name = setting.metadata["is_option"], setting.name  # type: ignore[attr-defined]
+    cell = f"| `--tfperf-{name.replace('_', '-')}" if is_option else f"| `tfperf_{name}` |"
+    assert cell in (ROOT / "docs" / "options.md").read_text()
+
+
+def test_the_page_of_options_has_no_setting_that_is_gone() -> None:
+    page = (ROOT / "docs" / "options.md").read_text()
+    names = {f.name for f in fields(Settings) if "parse" in f.metadata}
+    rows = re.findall(r"^\| `(?:--tfperf-|tfperf_)([\w-]+)", page, re.MULTILINE)
+    assert [row for row in rows if row.replace("-", "_") not in names] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_names_an_option_that_is_gone(page: Path) -> None:
+    if page.name == "CHANGELOG.md":
+        return  # it says what went
+    names = {f.name.replace("_", "-") for f in fields(Settings) if "parse" in f.metadata and f.metadata["is_option"]}
+    named = re.findall(r"--tfperf-([a-z]+(?:-[a-z]+)*)", page.read_text())
+    assert sorted(set(named) - names) == []
+
+
+def test_each_field_of_a_workload_is_on_the_page_for_test_authors() -> None:
+    page = (ROOT / "docs" / "writing-tests.md").read_text()
+    assert [f.name for f in fields(Workload) if f"| `{f.name}` |" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "names"), [("writing-tests.md", catalogue.models()), ("input-pipelines.md", catalogue.pipelines())]
+)
+def test_each_shipped_name_is_on_its_page(page: str, names: dict[str, str]) -> None:
+    ours = [name for name, target in names.items() if target.startswith("pytest_tfperf.")]
+    assert [name for name in ours if f"`{name}`" not in (ROOT / "docs" / page).read_text()] == []
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name not in INSIDE], ids=lambda page: page.name)
+def test_users_pages_name_only_what_the_package_exports(page: Path) -> None:
+    named = re.findall(r"\bpytest_tfperf\.(\w+)|from pytest_tfperf import ([\w, ]+)", page.read_text())
+    names = {name.strip() for dotted, imported in named for name in (dotted, *imported.split(",")) if name.strip()}
+    assert sorted(names - set(pytest_tfperf.__all__)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_in_python_compile(page: Path) -> None:
+    for example in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        compile(example, page.name, "exec")
+
+
+def test_each_name_in_contributing_exists_in_its_file() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\| .* \| `([\w/.]+)` \| `(\w+)` \|$", page, re.MULTILINE)
+    assert len(rows) > 20
+    missing = [
+        (file, name)
+        for file, name in rows
+        if not re.search(rf"^ *(?:(?:def|class) {name}\b|{name}\b.* = )", (ROOT / file).read_text(), re.MULTILINE)
+    ]
+    assert missing == []
+
+
+def test_each_file_in_contributing_exists() -> None:
+    named = re.findall(r"`((?:pytest_tfperf|tests|tools|benchmarks)/[\w/.]*)`", (ROOT / "CONTRIBUTING.md").read_text())
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_readme_is_short() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 100
+    assert [line for line in lines if len(line) > 100] == []
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name != "README.md"], ids=lambda page: page.name)
+def test_lines_of_prose_have_at_most_120_characters(page: Path) -> None:
+    outside = [line for block in prose(page) for line in block.splitlines() if not line.lstrip().startswith("|")]
+    assert [line for line in outside if len(line) > 120] == []
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_a_page_is_headed_by_its_question(page: Path) -> None:
+    assert re.match(r"# .*\?\n", page.read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_sentences_have_fewer_than_30_words(page: Path) -> None:
+    assert [sentence for sentence in sentences(page) if len(words_of(sentence)) > MOST_WORDS] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_paragraphs_have_fewer_than_6_lines(page: Path) -> None:
+    assert [block for block in prose(page) if len(block.splitlines()) > MOST_LINES] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_use_the_words_of_the_field(page: Path) -> None:
+    assert forbidden_in(page.read_text()) == []
+
+
+def test_sources_use_the_words_of_the_field() -> None:
+    files = [*(ROOT / "pytest_tfperf").rglob("*.py"), *(ROOT / "perf_tests").glob("*.py")]
+    found = {str(file.relative_to(ROOT)): forbidden_in(file.read_text()) for file in files}
+    assert {file: words for file, words in found.items() if words} == {}
+
+
+@pytest.mark.parametrize("command", ["topology", "replay", "history", "make-imagenet", "reference create", ""])
+def test_the_commands_help_uses_the_words_of_the_field(command: str) -> None:
+    text = _help("pytest_tfperf.cli", *command.split())
+    assert "usage: " in text
+    assert forbidden_in(text) == []
+
+
+def test_pytests_help_uses_the_words_of_the_field() -> None:
+    text = _help("pytest")
+    ours = [line for line in text.splitlines() if "tfperf" in line]
+    assert ours
+    assert forbidden_in(text.partition("performance gate for TensorFlow")[2].partition("\n\n")[0]) == []
+
+
+def _help(module: str, *arguments: str) -> str:
+    command = [sys.executable, "-m", module, *arguments, "--help"]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"COLUMNS": "200"}
+    ).stdout
