@@ -60,10 +60,3 @@ def samples(model) -> dict[str, np.ndarray[Any, Any]]:
     """Some thousand numbers of each parameter."""
     flats = ((v.path, np.array(v.value.read_value()).ravel()) for v in model.trainable_variables)
     return {name: flat[:: 1 + flat.size // 4096].copy() for name, flat in flats}
-
-
-def test_batch_normalisation_is_fused(cpus: list[str]) -> None:
-    model = load_model(Workload(model="resnet20", batch_size=1), tf.distribute.OneDeviceStrategy(cpus[0]))
-    training = tf.function(lambda images: model(images, training=True), autograph=False)
-    operations = training.get_concrete_function(tf.TensorSpec((1, 32, 32, 3))).graph.get_operations()
-    assert sum(operation.type == "FusedBatchNormV3" for operation in operations) == 19

@@ -21,6 +21,7 @@ def test_products_and_normalisations_have_the_policys_type_and_updates_have_floa
         return {tf.as_dtype(node.attr["T"].type).name for node in found if node.op.startswith(operations)}
 
     assert types("Conv2D", "MatMul", "FusedBatchNorm") == {precision.value.removeprefix("mixed_")}
+    assert types("FusedBatchNorm") == types("Conv2D")  # each in one operation, not one by one as Keras' own
     assert types("ResourceApplyMomentum") == {"float32"}
     assert {str(w.dtype) for w in weights(model)} == {"float32"}
 

@@ -1,4 +1,4 @@
-"""Synthetic images from a Python thread: the cost of a data loader outside TensorFlow's runtime."""
+"""Synthetic images, whose input costs nothing, a copy to the device, or a data loader outside TensorFlow's runtime."""
 
 from __future__ import annotations
 
@@ -7,9 +7,23 @@ from threading import Thread
 
 import tensorflow as tf
 
-from pytest_tfperf.training.inputs import InputSpec
+from pytest_tfperf.training.inputs import Batch, InputSpec
 
 _BATCHES_AHEAD_EACH = 2
+
+
+def device(spec: InputSpec) -> Batch:
+    """One constant batch on every replica's device, as tensorpack's `--fake-location gpu`."""
+    return spec.synthetic()
+
+
+def host(spec: InputSpec) -> tf.data.Dataset:
+    """One constant batch, kept by TensorFlow's runtime on the host and copied to the device in each step.
+
+    As tensorpack's `--fake-location cpu`. On CPU devices there is nothing to copy.
+    """
+    with tf.device("CPU:0"):  # without this TensorFlow makes the tensors on the first GPU, where a copy of them stays
+        return tf.data.Dataset.from_tensors(spec.synthetic()).repeat()
 
 
 def python(spec: InputSpec) -> tf.data.Dataset:
