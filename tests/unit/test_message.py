@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import BUSY, NOISE, TEST, baseline, measurement, pair, run, run_at, throughput, verdict
+from measurements import BUSY, NOISE, TEST, WORKLOAD, baseline, measurement, pair, run, run_at, throughput, verdict
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
