@@ -186,7 +186,8 @@ def test_a_doubt_warns_and_is_explained_in_the_summary(plain: Finished) -> None:
 
 def test_the_table_shows_every_measurement_with_its_outcome(plain: Finished) -> None:
     table = plain.text.partition("= throughput =")[2].partition("\n\n")[0]
-    rows = {tuple(re.findall(r"nets:(\S+)-replicated-device|([A-Z_]{4,}|measured)", line)) for line in table.splitlines()}
+    cells = re.compile(r"nets:(\S+)-replicated-device|([A-Z_]{4,}|measured)")
+    rows = {tuple(cells.findall(line)) for line in table.splitlines()}
     shown = {f"{row[0][0]} {row[-1][1]}" for row in rows if len(row) > 1}
     assert shown == {
         "tiny-b1 PASS",
