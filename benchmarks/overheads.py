@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from pytest_tfperf import Workload
+from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import DeviceKind, Devices
-from pytest_tfperf.workers.launcher import Job
 from pytest_tfperf.workers.local import LocalLauncher
 
 ROOT = Path(__file__).parent.parent

@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         "--dir", type=Path, default=Path(".tfperf"), metavar="DIR", help="folder of the history (default: .tfperf/)"
     )
     history.add_argument("--csv", action="store_true", help="print every measurement as CSV")
-    history.add_argument("--comparisons", action="store_true", help="show comparisons only; with --csv each one")
+    history.add_argument("--comparisons", action="store_true", help="show interleaved comparisons only")
     history.add_argument("--export", action="store_true", help="write whole measurements as JSON, for `tfperf replay`")
     history.add_argument("--session", metavar="ID", help="export only this session (the table shows the ids)")
     history.add_argument("--test", metavar="NODEID", help="export only this test")
@@ -144,23 +144,20 @@ def _replay(arguments: argparse.Namespace) -> int:
 
     logs = [file for file in arguments.files if not is_measurement_file(file)]
     of = _description(arguments, logs)
-    store = BaselineStore(arguments.baselines or Path("baselines"))
-    of_exports = store if arguments.baselines or (of is None and arguments.machine is not None) else None
     tolerance = None if arguments.tolerance is None else Tolerance.of(arguments.tolerance)
+    # Without a folder or a machine, exported measurements are judged against the rows that they hold.
+    named = arguments.baselines or arguments.machine
+    store = BaselineStore(arguments.baselines or Path("baselines")) if named else None
     measurements = []
     for file in arguments.files:
-        if of is not None and file in logs:
+        if of is not None and store is not None and file in logs:
             measurements.append(replay_log(file, of, store, tolerance=tolerance, tests=len(logs)))
         else:
-            measurements += replay_export(file, of_exports, machine=arguments.machine or "", tolerance=tolerance)
+            measurements += replay_export(file, store, machine=arguments.machine or "", tolerance=tolerance)
     for measurement in measurements:
         if measurement.verdict is not None:
-            hint = next_step(measurement, store if Path(measurement.file) in logs else of_exports)
-            _print(message(measurement, hint=hint) + "\n")
+            _print(message(measurement, hint=next_step(measurement, store)) + "\n")
     _print("\n".join([*measurement_table(measurements), "", counts(measurements)]))
-    if logs or of_exports:
-        for fault in store.unreadable(*(measurement.machine for measurement in measurements)):
-            print(f"tfperf: ignored, it is another machine's file: {fault}", file=sys.stderr)
     outcomes = {measurement.verdict.outcome for measurement in measurements if measurement.verdict}
     if Outcome.REGRESSED in outcomes:
         return EXIT_REGRESSED
@@ -168,17 +165,11 @@ def _replay(arguments: argparse.Namespace) -> int:
 
 
 def _description(arguments: argparse.Namespace, logs: Sequence[Path]) -> LogDescription | None:
-    """What the logs are logs of; None where there are only exported measurements, which hold it themselves.
-
-    Raises:
-        TfperfError: logs without a description, or a description without logs.
-    """
+    """What the logs are logs of; None where there are only exported measurements, which hold it themselves."""
     from pytest_tfperf.bench.replay import LogDescription
     from pytest_tfperf.core.workload import Workload
 
     if not logs:
-        if arguments.workload or arguments.topology:
-            raise TfperfError("--workload and --topology describe logs, and no file is a log: leave them out")
         return None
     given = {f"--{name}": getattr(arguments, name) for name in ("machine", "workload", "topology")}
     if missing := [name for name, value in given.items() if value is None]:
@@ -188,7 +179,8 @@ def _description(arguments: argparse.Namespace, logs: Sequence[Path]) -> LogDesc
 
 
 def _history(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.reports.history import by_sides, by_workload
+    from pytest_tfperf.reports.comparisons import latest_comparisons
+    from pytest_tfperf.reports.history import by_workload
     from pytest_tfperf.stores.history import History
 
     history = History(arguments.dir / "history.sqlite")
@@ -196,12 +188,13 @@ def _history(arguments: argparse.Namespace) -> int:
         return _export(history, arguments)
     if arguments.session or arguments.test or arguments.output:
         raise TfperfError("--session, --test and -o belong to an export: add --export")
-    measured, compared = history.frame(), history.comparisons()
+    measured = history.frame()
     if arguments.csv:
-        _print((compared if arguments.comparisons else measured).to_csv(index=False).rstrip("\n"))
+        _print(measured.to_csv(index=False).rstrip("\n"))
         return EXIT_GREEN
     tables = [] if arguments.comparisons or measured.empty else [by_workload(measured)]
-    tables += [] if compared.empty else [by_sides(compared)]
+    if compared := list(history.comparisons()):
+        tables.append("\n".join(latest_comparisons(compared)))
     _print("\n\n".join(tables) or "nothing of that kind was measured here yet")
     return EXIT_GREEN
 
@@ -247,17 +240,11 @@ def _reference_create(arguments: argparse.Namespace) -> int:
     for row in {(row.lock, row.commit): row for row in rows}.values():
         try:
             environment = store.create(row, _print)
+            tensorflow = check(environment, [], Path.cwd()).tensorflow
+            _print(f"{environment.name}: ready at {row.commit}, TensorFlow {tensorflow}")
         except TfperfError as error:
             print(f"tfperf: {error}", file=sys.stderr)
             status = _USAGE
-            continue
-        checked = check(environment, [], Path.cwd())
-        _print(
-            str(checked.problem)
-            if checked.problem
-            else f"{environment.name}: ready at {row.commit}, TensorFlow {checked.tensorflow}"
-        )
-        status = max(status, EXIT_NOT_MEASURED if checked.problem else status)
     return status
 
 
@@ -269,11 +256,11 @@ def _reference_list(arguments: argparse.Namespace) -> int:
     rows = [row for machine in baselines.machines() for row in baselines.load(machine).values()]
     entries = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd()).entries(rows)
     for entry in entries:
-        made = entry.manifest
-        facts = [f"Python {made.python}", f"TensorFlow {made.tensorflow}"] if made else []
-        facts += [f"commit {', '.join(entry.commits) or 'none'}", f"serves {entry.rows} baselines"]
-        facts += [f"{made.bytes / 1e9:.1f} GB", f"created {made.created}"] if made else []
-        _print(f"{entry.name}  {entry.state}  {', '.join(facts)}" + (f"\n  {entry.fault}" if entry.fault else ""))
+        lock, commits = entry.lock, ", ".join(entry.commits) or "none"
+        facts = [f"Python {lock.python}", f"TensorFlow {lock.tensorflow}"] if lock else []
+        facts += [f"commit {commits}", f"serves {entry.rows} baselines", f"{entry.bytes / 1e9:.1f} GB"]
+        state = f"can't be used\n  {entry.fault}" if entry.fault else "ok"
+        _print(f"{entry.name}  {', '.join(facts)}  {state}")
     if not entries:
         _print("there are no reference environments; `tfperf reference create` builds them")
     return EXIT_GREEN

@@ -83,7 +83,7 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
             "a test that asks for `throughput` while it runs can't be run again where it is in doubt: "
             "name the fixture among its arguments"
         )
-    if faults := session.selection.faults_of(test):
+    if faults := session.selection.faulty.get(test):
         raise WorkloadError("\n".join(faults))
     benchmark.skipped = False
     session.progress.test = test

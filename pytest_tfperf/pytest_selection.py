@@ -64,4 +64,4 @@ def _reads_data(item: pytest.Item, default: str) -> bool:
     if "input_pipeline" in getattr(item, "fixturenames", ()):
         names.append(params.get("input_pipeline", default))
     known = [name for name in names if isinstance(name, str) and not parameters.faults({"input_pipeline": name})]
-    return any(catalogue.pipeline_reads_data(name) for name in known)
+    return any(catalogue.reads_data(name) for name in known)

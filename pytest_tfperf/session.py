@@ -101,9 +101,9 @@ class Session:
             TfperfError: `--tfperf-against` names a Python that can't train.
         """
         if self.settings.against is not None:
-            from pytest_tfperf.workers.interpreters import require_tensorflow
+            from pytest_tfperf.workers.interpreters import try_imports
 
-            require_tensorflow(self.settings.against)
+            try_imports(self.settings.against)
         if self.settings.update_baselines:
             self._open.enter_context(self.baselines.lock())
 
@@ -212,7 +212,7 @@ class Session:
         key = Key(workload.id, topology.shape)
         rows, published = self.baselines.load(topology.machine), self.baselines.published_like(key)
         reference = reference_for(rows, published, topology.machine, key, gpu_fp32_tflops=floor_rate(topology))
-        other = None if reference.is_floor else self.references.launcher_for(reference.baseline, workload)
+        other = None if reference.is_floor else self.references.launcher_for(reference.baseline)
         return Task(
             test=test,
             topology=topology,
@@ -351,7 +351,7 @@ class Session:
         self._changes += self.baselines.update(machine, {row.key: row})
         forget_locks(folder, machine, {one.lock for one in self.baselines.load(machine).values()})
         if missing := unrepeatable(row):
-            self._reference_warnings[str(missing)] = None
+            self._reference_warnings[missing] = None
         self._reference_warnings |= dict.fromkeys(read_lock(folder / row.lock).warnings)
 
     def note_skip(self, reason: str) -> None:
@@ -409,15 +409,12 @@ class Session:
 
     def _machine_lines(self, measured: list[Measurement]) -> list[str]:
         lines = []
-        for name, machine in self._machines.items():
-            software, hardware = self._verdicts.get(name, (None, None))
+        for name, (software, hardware) in self._verdicts.items():
             of_machine = [m for m in measured if m.machine == name]
             if software is not None:
                 lines.append(summary.software_line(name, software, of_machine))
-            if hardware is not None and (software is not None or hardware.outcome is not Outcome.PASS):
+            if hardware is not None:
                 lines.append(summary.machine_line(name, hardware, of_machine))
-            else:
-                lines.append(summary.drift_line(name, machine.drift.log, machine.drift.tests, of_machine))
         return lines
 
     @property

@@ -13,8 +13,6 @@ from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind, Disturb
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle
 from pytest_tfperf.hardware.sampler import Sampler
 
-_MIB = 2**20
-
 # The exact reasons first: HW_SLOWDOWN is set together with each of the others.
 _SLOWDOWNS = {
     Throttle.SW_THERMAL: "slowed down because of heat",
@@ -96,14 +94,13 @@ def power_facts(telemetry: Telemetry, limits: DisturbanceLimits) -> dict[str, st
 
 
 def _gpu_disturbance(gpu: GpuTelemetry, limits: DisturbanceLimits) -> Disturbance | None:
-    name = _short(gpu.uuid)
     for reason, text in _SLOWDOWNS.items():
         if (gpu.throttled_fractions or {}).get(reason, 0.0) > limits.gpu_samples_fraction:
             hottest = "" if gpu.temperature_celsius_max is None else f" ({gpu.temperature_celsius_max} C)"
-            return Disturbance(DisturbanceKind.GPU_SLOWED_DOWN, f"{name} was {text}{hottest}")
+            return Disturbance(DisturbanceKind.GPU_SLOWED_DOWN, f"{gpu.uuid} was {text}{hottest}")
     process, used = _busiest(gpu.other_processes)
     if used > limits.gpu_utilisation_fraction:
-        fact = f"{process} also ran on {name} and used up to {_percent(used)} of it"
+        fact = f"{process} also ran on {gpu.uuid} and used up to {_percent(used)} of it"
         return Disturbance(DisturbanceKind.GPU_SHARED, fact)
     return None
 
@@ -121,10 +118,9 @@ def _host_disturbance(host: Telemetry, limits: DisturbanceLimits) -> Disturbance
     if stolen > limits.steal_fraction:
         fact = f"the hypervisor gave {_percent(stolen)} of {cores} to other virtual machines (steal time)"
         return Disturbance(DisturbanceKind.STEAL, fact)
-    swapped, free = host.swap_bytes_per_sec_mean or 0.0, host.memory_available_bytes_min
+    swapped = host.swap_bytes_per_sec_mean or 0.0
     if swapped > limits.swap_bytes_per_sec:
-        left = "" if free is None else f", with {free / _MIB:,.0f} MiB of memory available"
-        return Disturbance(DisturbanceKind.SWAPPING, f"the machine swapped {swapped / _MIB:.0f} MiB/s{left}")
+        return Disturbance(DisturbanceKind.SWAPPING, f"the machine swapped {swapped / 2**20:.0f} MiB/s")
     return None
 
 
@@ -134,9 +130,3 @@ def _busiest(shares: Mapping[str, float] | None) -> tuple[str, float]:
 
 def _percent(fraction: float) -> str:
     return f"{fraction * 100:.0f} %"
-
-
-def _short(uuid: str) -> str:
-    """ "GPU-3b1c…": enough to find it in `nvidia-smi -L`."""
-    kind, dash, rest = uuid.partition("-")
-    return f"{kind}{dash}{rest[:4]}…" if len(rest) > 4 else uuid

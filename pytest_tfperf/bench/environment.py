@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.hardware.software import host_facts
+from pytest_tfperf.hardware.host import host_facts
 
 
 def environment(worker: Mapping[str, str], topology: Topology, inject_slowdown: float, commit: str) -> dict[str, str]:

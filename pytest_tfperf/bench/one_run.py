@@ -146,7 +146,7 @@ class RunEngine:
         assert topology.devices is not None, "the fixture has refused a topology without devices taken"
         catalogue.check(side.workload)
         require_supported(side.workload, topology.devices)
-        if catalogue.reads_data(side.workload):
+        if catalogue.reads_data(side.workload.input_pipeline):
             shards(self._data_dir)
         return Job(
             workload=side.workload,

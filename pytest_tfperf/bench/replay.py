@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
@@ -109,17 +107,13 @@ def next_step(measurement: Measurement, store: BaselineStore | None) -> str:
     if measurement.verdict is None or measurement.verdict.outcome is not Outcome.NO_BASELINE:
         return ""
     if store is None:
-        return (
-            "it was measured without a baseline: name a folder that has one with --baselines=DIR (and --machine=NAME)"
-        )
-    machine, key = measurement.machine, measurement.key
-    rows = store.load(machine)
+        return "it was measured without a baseline: name a folder that has one with --baselines=DIR"
+    rows = {f"{key.workload} on {key.topology}" for key in store.load(measurement.machine)}
     if not rows:
-        return f"{one_of('machine', machine, store.machines())} Or name another folder with --baselines=DIR"
-    if topologies := [row.topology for row in rows if row.workload == key.workload]:
-        return f"{machine} has this workload on {', '.join(topologies)}: give one as --topology"
-    near = get_close_matches(key.workload, {row.workload for row in rows}, n=3, cutoff=0)
-    return f"{machine} has {len(rows)} rows, none of this workload; the nearest are {', '.join(near)}: give one as --workload"
+        machine = one_of("machine", measurement.machine, store.machines())
+        return f"{machine} Or name another folder with --baselines=DIR"
+    near = get_close_matches(f"{measurement.workload.id} on {measurement.topology}", rows, n=3, cutoff=0)
+    return f"{measurement.machine} has {len(rows)} rows; the nearest are {', '.join(near)}"
 
 
 def _replayed(
@@ -143,17 +137,13 @@ def _decided(recorded: Measurement, found: Reference, tolerance: Tolerance) -> t
     if recorded.runs:
         verdict = _judged(recorded, found, tolerance)
         if verdict.is_decided:
-            return _with(recorded, recorded.runs), verdict
+            return replace(recorded, throughput=summarise(recorded.runs)), verdict
     undisturbed = tuple(run for run in recorded.runs if run.disturbance is None)
     gave_up = recorded.verdict is not None and recorded.verdict.reason is Reason.DISTURBED
     if gave_up or not undisturbed:
         return recorded, Verdict(outcome=Outcome.INVALID, reason=Reason.DISTURBED)
-    measurement = _with(recorded, undisturbed)
+    measurement = replace(recorded, runs=undisturbed, throughput=summarise(undisturbed))
     return measurement, _judged(measurement, found, tolerance, max_runs=len(undisturbed))
-
-
-def _with(recorded: Measurement, runs: Sequence[Run]) -> Measurement:
-    return replace(recorded, runs=tuple(runs), throughput=summarise(runs))
 
 
 def _reference(store: BaselineStore, machine: str, key: Key, gpu_fp32_tflops: float | None) -> Reference:

@@ -78,11 +78,9 @@ class Baseline:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.reference) and self.reference > 0):
             raise BaselineError(f"reference {self.reference!r} is not a throughput: images/s must be above 0")
-        if self.lower is not None and not self.lower < 0:
-            raise BaselineError(f"lower {self.lower:g}: write the accepted drop as a negative fraction, -0.05 for 5 %")
-        if self.lower is not None and not (self.lower > -1 or math.isinf(self.lower)):
+        if self.lower is not None and not (-1 < self.lower < 0 or self.lower == -math.inf):
             raise BaselineError(
-                f"lower {self.lower:g}: no drop is larger than the whole; write -0.05 for 5 %, or -inf to accept any"
+                f"lower {self.lower:g}: write the accepted drop as a negative fraction, -0.05 for 5 %, or -inf for any"
             )
         if self.upper is not None and not self.upper > 0:
             raise BaselineError(f"upper {self.upper:g}: write the accepted rise as a positive fraction, 0.05 for 5 %")

@@ -19,9 +19,6 @@ cent, at different times."""
 MOST_OF_THE_CORES = 0.5
 """Where pipeline and training share the cores, the input is the limit if the pipeline takes more than this fraction."""
 
-TRAINING_PASSES = 3
-"""The forward pass, and the backward pass to the inputs and to the weights: each takes as many multiply-adds."""
-
 
 class Bound(StrEnum):
     """What limits the throughput."""
@@ -81,8 +78,11 @@ def breakdown(
 
 
 def passes(workload: Workload) -> int:
-    """How many times a step takes the multiply-adds of a forward pass."""
-    return 1 if workload.forward_only else TRAINING_PASSES
+    """How many times a step takes the multiply-adds of a forward pass.
+
+    Training takes them again for the gradients of the inputs, and for those of the weights.
+    """
+    return 1 if workload.forward_only else 3
 
 
 def products_fraction(

@@ -66,20 +66,12 @@ def forget() -> Callable[[], None]:
 
 
 def resolve_model(name: str) -> str:
-    """The "package.module:function" behind a model's name; a path is returned as it is.
-
-    Raises:
-        WorkloadError: no such name; lists the known ones.
-    """
+    """The "package.module:function" behind a model's name or path; a WorkloadError lists the known names."""
     return _resolve("model", models(), name)
 
 
 def resolve_pipeline(name: str) -> str:
-    """The "package.module:function" behind an input pipeline's name; a path is returned as it is.
-
-    Raises:
-        WorkloadError: no such name; lists the known ones.
-    """
+    """The "package.module:function" behind a pipeline's name or path; a WorkloadError lists the known names."""
     return _resolve("input_pipeline", pipelines(), name)
 
 
@@ -121,14 +113,9 @@ def require_no_training_options(workload: Workload) -> None:
         raise WorkloadError(f"{workload.id}: its input pipeline is measured without training: leave out {names}")
 
 
-def reads_data(workload: Workload) -> bool:
-    """Whether the workload's pipeline is a shipped one that reads the data set."""
-    return pipeline_reads_data(workload.input_pipeline)
-
-
-def pipeline_reads_data(name: str) -> bool:
+def reads_data(input_pipeline: str) -> bool:
     """Whether a pipeline of this name is a shipped one that reads the data set."""
-    return resolve_pipeline(name).startswith(_READS_DATA)
+    return resolve_pipeline(input_pipeline).startswith(_READS_DATA)
 
 
 def _resolve(field: str, known: Mapping[str, str], name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -86,19 +85,11 @@ class Comparison:
         return tuple(pair.log_ratio for pair in self.pairs)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, workloads as their ids; numbers that JSON lacks become words."""
-        sides = {
-            name: dataclasses.asdict(side) | {"workload": side.workload.id}
-            for name, side in (("a", self.a), ("b", self.b))
-        }
-        whole: dict[str, Any] = plain(dataclasses.asdict(self) | sides)
+        """Plain values for `from_json`."""
+        whole: dict[str, Any] = plain(self)
         return whole
 
     @classmethod
     def from_json(cls, value: object, where: str = "comparison") -> Comparison:
-        """The comparison that `to_json` wrote.
-
-        Raises:
-            TfperfError: an unknown or missing field, or a value that can't be one; names the place.
-        """
+        """The comparison that `to_json` wrote; a TfperfError names the field that can't be one."""
         return build(cls, value, where)

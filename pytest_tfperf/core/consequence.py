@@ -52,7 +52,9 @@ def consequence(result: Measurement | Comparison, *, require_baseline: bool, str
         case None:
             return Consequence.PASSES
         case Outcome.PASS | Outcome.IMPROVED:
-            return Consequence.FAILS if require_baseline and _is_above_floor(result) else Consequence.PASSES
+            # A machine that lost a GPU has another key, and would pass above the documents' floors in every session.
+            above_floor = isinstance(result, Measurement) and result.verdict is not None and result.verdict.is_floor
+            return Consequence.FAILS if require_baseline and above_floor else Consequence.PASSES
         case Outcome.REGRESSED:
             return Consequence.FAILS
         case Outcome.INCONCLUSIVE:
@@ -61,14 +63,6 @@ def consequence(result: Measurement | Comparison, *, require_baseline: bool, str
             return Consequence.FAILS if require_baseline else Consequence.SKIPS
         case Outcome.INVALID:
             return Consequence.ERRORS
-
-
-def _is_above_floor(result: Measurement | Comparison) -> bool:
-    """Whether all that it was judged against is a document's figure for weaker GPUs: no baseline of this machine.
-
-    A machine that lost a GPU has another key, and would otherwise pass against the documents in every session.
-    """
-    return isinstance(result, Measurement) and result.verdict is not None and result.verdict.is_floor
 
 
 def exit_status(

@@ -10,9 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# A card that drives a display or has retired ECC rows reports a few MiB less than an equal one.
-_EQUAL_MEMORY_RATIO = 1.02
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
@@ -61,15 +58,8 @@ class Gpu:
 
 
 def count_names(gpus: Sequence[Gpu]) -> str:
-    """How many of each name, with the memory where one name has several sizes: "2x A + 1x B"."""
-    groups = [[gpus[i] for i in group] for group in sorted(equal_groups(gpus, range(len(gpus))))]
-    sizes = Counter(group[0].name for group in groups)
-
-    def text(group: list[Gpu]) -> str:
-        memory = f" ({gib(group[0].memory_bytes)})" if sizes[group[0].name] > 1 else ""
-        return f"{len(group)}x {group[0].name}{memory}"
-
-    return " + ".join(map(text, groups))
+    """How many of each name: "2x A + 1x B"."""
+    return " + ".join(f"{count}x {name}" for name, count in Counter(gpu.name for gpu in gpus).items())
 
 
 def gib(size_bytes: int | None) -> str:
@@ -78,13 +68,11 @@ def gib(size_bytes: int | None) -> str:
 
 
 def equal_groups(gpus: Sequence[Gpu], indices: Sequence[int]) -> list[list[int]]:
-    """The indices in groups of one name and (nearly) one memory size."""
-    groups: list[list[int]] = []
-    for i in sorted(indices, key=lambda i: (gpus[i].name, gpus[i].memory_bytes or 0, i)):
-        first = gpus[groups[-1][0]] if groups else None
-        same_name = first is not None and first.name == gpus[i].name
-        if same_name and first and (gpus[i].memory_bytes or 0) <= (first.memory_bytes or 0) * _EQUAL_MEMORY_RATIO:
-            groups[-1].append(i)
-        else:
-            groups.append([i])
-    return groups
+    """The indices in groups of one name and one memory size.
+
+    Sizes are compared in whole GiB: a card that drives a display or has retired ECC rows reports a few MiB less.
+    """
+    groups: dict[tuple[str, str], list[int]] = {}
+    for i in indices:
+        groups.setdefault((gpus[i].name, gib(gpus[i].memory_bytes)), []).append(i)
+    return list(groups.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,14 +35,10 @@ class Job:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for the wire."""
-        whole: dict[str, Any] = plain(dataclasses.asdict(self) | {"workload": self.workload.id})
+        whole: dict[str, Any] = plain(self)
         return whole
 
     @classmethod
     def from_json(cls, value: object) -> Job:
-        """The job that `to_json` wrote.
-
-        Raises:
-            TfperfError: the driver and the worker are different versions of pytest-tfperf.
-        """
+        """The job that `to_json` wrote; a TfperfError shows that driver and worker are different versions."""
         return build(cls, value, "job")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import combinations, islice
+from itertools import combinations
 
 from pytest_tfperf.errors import TfperfError, one_of
 
@@ -70,14 +70,11 @@ class Link:
 # Row i, column j: the link between GPUs i and j; None on the diagonal.
 Matrix = tuple[tuple[Link | None, ...], ...]
 
-# The 16 GPUs of a DGX-2 have at most 12,870 sets of one size; those of 40 GPUs would take years.
-_MOST_SETS = 20_000
-
 
 def best_linked(links: Matrix, groups: Iterable[Sequence[int]], count: int) -> tuple[int, ...] | None:
     """The `count` GPUs of one group with the best worst link, then the best links in total; None if no group has them.
 
-    Ties go to the lowest indices. Of each group only the first 20,000 sets are tried.
+    Ties go to the lowest indices. All sets are tried: of 16 GPUs there are at most 12,870 of one size.
     """
     quality = [[0 if link is None else link.quality for link in row] for row in links]
 
@@ -85,28 +82,14 @@ def best_linked(links: Matrix, groups: Iterable[Sequence[int]], count: int) -> t
         pairs = [quality[i][j] for i, j in combinations(gpus, 2)]
         return min(pairs, default=0), sum(pairs), [-i for i in gpus]
 
-    sets = (gpus for group in groups for gpus in islice(combinations(sorted(group), count), _MOST_SETS))
+    sets = (gpus for group in groups for gpus in combinations(sorted(group), count))
     return max(sets, key=rank, default=None)
 
 
 def link_class(links: Matrix) -> str:
-    """ "nvlink" where NVLinks connect all GPUs, else the worst pair's kind; "" for one GPU or where none is known."""
+    """ "nvlink" where there are NVLinks, else the worst pair's kind; "" for one GPU or where a link is not known."""
     pairs = [link for row in links for link in row if link is not None]
-    if not pairs:
-        return ""
-    if _connected_by_nvlink(links):
+    if any(link.kind is LinkKind.NVLINK for link in pairs):
         return "nvlink"
-    worst = min(pairs, key=lambda link: link.quality).kind
-    words = ["nvlink"] if any(link.kind is LinkKind.NVLINK for link in pairs) else []
-    return "-".join([*words, worst.lower()] if worst is not LinkKind.UNKNOWN else words)
-
-
-def _connected_by_nvlink(links: Matrix) -> bool:
-    """Whether NVLinks reach every GPU from every other, if through a third, as in the DGX-1's cube mesh."""
-    reached, edge = {0}, [0]
-    while edge:
-        row = links[edge.pop()]
-        new = {j for j, link in enumerate(row) if link and link.kind is LinkKind.NVLINK} - reached
-        reached |= new
-        edge += new
-    return len(reached) == len(links)
+    worst = min(pairs, key=lambda link: link.quality, default=Link(LinkKind.UNKNOWN)).kind
+    return "" if worst is LinkKind.UNKNOWN else worst.lower()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
 
 from pytest_tfperf.errors import BaselineError
 
@@ -73,9 +72,8 @@ def gpu_model(name: str) -> str:
 
 
 def joined(parts: Iterable[str]) -> str:
-    """The parts that are not empty, with dashes; a key too long for a file name ends in a digest of all of it."""
-    key = "-".join(filter(None, parts))
-    return key if len(key) <= _LONGEST else f"{key[: _LONGEST - 9]}-{sha256(key.encode()).hexdigest()[:8]}"
+    """The parts that are not empty, with dashes; cut where it is too long for a file name."""
+    return "-".join(filter(None, parts))[:_LONGEST]
 
 
 def _words(text: str) -> str:

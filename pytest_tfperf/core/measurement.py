@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -84,30 +83,20 @@ class Measurement:
         return "::" in self.test
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; numbers that JSON lacks become words."""
-        whole: dict[str, Any] = plain(dataclasses.asdict(self) | {"workload": self.workload.id})
+        """Plain values for `from_json`."""
+        whole: dict[str, Any] = plain(self)
         return whole
 
     @classmethod
     def from_json(cls, value: object, where: str = "measurement") -> Measurement:
-        """The measurement that `to_json` wrote.
-
-        Raises:
-            TfperfError: an unknown or missing field, or a value that can't be one; names the place.
-        """
+        """The measurement that `to_json` wrote; a TfperfError names the field that can't be one."""
         return build(cls, value, where)
-
-
-def environment_of(baseline: Baseline) -> dict[str, str]:
-    """A baseline's software, name to version."""
-    return dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part)
 
 
 SETTINGS = {"threads", "tf32", "xla_flags", "variables", "injected_slowdown"}
 """Names in an environment that are absent where nobody set them, so that setting one is a change."""
 
-
-OUTSIDE = {"driver", "kernel", "governor", "turbo", "smt", "large_pages", "gpu_power_limit", "gpu_power_capped"}
+OUTSIDE = {"driver", "kernel", "governor", "turbo", "gpu_power_limit", "gpu_power_capped"}
 """Names in an environment that belong to the machine: a reference environment does not bring them back."""
 
 
@@ -116,7 +105,7 @@ def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[st
 
     Nothing is said of a version that only one of the two knows; a setting that only one has was set, or unset.
     """
-    then = environment_of(baseline)
+    then = dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part)
     names = then.keys() & environment.keys()
     if then:
         names |= (then.keys() ^ environment.keys()) & SETTINGS

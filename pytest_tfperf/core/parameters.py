@@ -6,7 +6,7 @@ skip a combination. A value of an unexpected type may be a key to something of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
 from pytest_tfperf.core import catalogue
@@ -18,10 +18,6 @@ from pytest_tfperf.errors import TfperfError
 _NUMBERS = ("batch_size", "num_packs", "steps", "warmup_steps", "tolerance")
 _FLAGS = ("tf32", "xla", "forward_only")  # True and False are valid, and "on" may be a test's own word for one
 _WORDS = tuple(field.name for field in fields(Workload) if field.name not in (*_NUMBERS, *_FLAGS))
-_RESOLVE: dict[str, Callable[[str], str]] = {
-    "model": catalogue.resolve_model,
-    "input_pipeline": catalogue.resolve_pipeline,
-}
 
 
 def faults(parameters: Mapping[str, object]) -> list[str]:
@@ -54,5 +50,7 @@ def _check(name: str, value: object) -> None:
         Plan(**{name: value})  # type: ignore[arg-type]  # as above
     else:
         checked(name, value)
-        if name in _RESOLVE:
-            _RESOLVE[name](str(value))
+        if name == "model":
+            catalogue.resolve_model(str(value))
+        elif name == "input_pipeline":
+            catalogue.resolve_pipeline(str(value))

@@ -1,12 +1,12 @@
-"""Frozen dataclasses from plain JSON values, checked field by field; an error names the field by its path.
+"""Frozen dataclasses as plain JSON values and back, checked field by field; an error names the field by its path.
 
-JSON has no infinity and no NaN, so these numbers are the words "inf", "-inf" and "nan". A named tuple is a list.
+JSON has no infinity and no NaN, so these numbers are the words "inf", "-inf" and "nan". A named tuple is a list. A
+noun that prints as one word and has `parse` (a workload, a link) is that word.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -17,7 +17,7 @@ from pytest_tfperf.errors import TfperfError, one_of
 
 T = TypeVar("T")
 
-_NO_NUMBERS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+_NO_NUMBERS = ("inf", "-inf", "nan")
 
 
 def build(cls: type[T], value: object, where: str) -> T:
@@ -44,9 +44,13 @@ def build(cls: type[T], value: object, where: str) -> T:
 
 
 def plain(value: Any) -> Any:
-    """Values that json.dumps can write, and `build` reads again: numbers that JSON lacks become words."""
+    """Values that json.dumps can write and `build` reads again."""
     if isinstance(value, float) and not math.isfinite(value):
-        return next(word for word, number in _NO_NUMBERS.items() if number == value or word == "nan")
+        return str(value)  # "inf", "-inf" or "nan"
+    if hasattr(value, "parse"):
+        return str(value)
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {name: plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -66,9 +70,11 @@ def _value(hint: Any, value: object, where: str) -> Any:
     if origin is Mapping and isinstance(value, dict):
         inner = get_args(hint)[1]
         return {name: _value(inner, item, f"{where}.{name}") for name, item in value.items()}
-    # A noun that prints as one word ("NV4", a workload's id) is written as that word.
     if isinstance(value, str) and hasattr(hint, "parse"):
-        return _parsed(hint, value, where)
+        try:
+            return hint.parse(value)
+        except TfperfError as error:
+            raise TfperfError(f"{where}: {error}") from None
     if is_dataclass(hint) and isinstance(hint, type):
         return build(hint, value, where)
     if isinstance(hint, type) and issubclass(hint, tuple) and isinstance(value, list):  # a NamedTuple
@@ -78,13 +84,6 @@ def _value(hint: Any, value: object, where: str) -> Any:
             raise TfperfError(f"{where}: {one_of(hint.__name__, value, hint)}")
         return hint(str(value))
     return _plain(hint, value, where)
-
-
-def _parsed(hint: Any, text: str, where: str) -> Any:
-    try:
-        return hint.parse(text)
-    except TfperfError as error:
-        raise TfperfError(f"{where}: {error}") from None
 
 
 def _items(kinds: tuple[Any, ...], values: list[object], where: str) -> tuple[Any, ...]:
@@ -98,10 +97,10 @@ def _items(kinds: tuple[Any, ...], values: list[object], where: str) -> tuple[An
 def _plain(hint: Any, value: object, where: str) -> Any:
     # bool is a subclass of int, but `true` is not a number of cores.
     if isinstance(value, bool) is (hint is bool):
-        if hint is float and isinstance(value, int | float) and abs(value) <= sys.float_info.max:
+        if hint is float and isinstance(value, int | float):
             return float(value)
-        if hint is float and isinstance(value, str) and value in _NO_NUMBERS:
-            return _NO_NUMBERS[value]
+        if hint is float and value in _NO_NUMBERS:
+            return float(str(value))
         if hint is not float and isinstance(hint, type) and isinstance(value, hint):
             return value
     expected = getattr(hint, "__name__", str(hint))

@@ -37,10 +37,6 @@ class Selection:
     def __len__(self) -> int:
         return len(self._tests)
 
-    def faults_of(self, test: str) -> tuple[str, ...]:
-        """What is wrong with a test's parameters."""
-        return self._tests[test].faults if test in self._tests else ()
-
     @property
     def faulty(self) -> dict[str, tuple[str, ...]]:
         """The tests that can't run as their parameters are, and why."""

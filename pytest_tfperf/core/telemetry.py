@@ -28,7 +28,6 @@ class Throttle(StrEnum):
     HW_THERMAL = "hw_thermal"
     HW_POWER_BRAKE = "hw_power_brake"
     DISPLAY_CLOCKS = "display_clocks"
-    UNKNOWN = "unknown"  # a reason that only newer drivers know
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,9 +162,14 @@ def robust_mean(values: Sequence[float]) -> tuple[float, float]:
     of 5 that is sd / (0.6 sqrt(n))), times sqrt((1+r)/(1-r)) for values that resemble their neighbours, r the lag-1
     autocorrelation.
     """
-    in_order = sorted(values)
-    cut = (len(values) - _kept(len(values))) // 2
-    return statistics.fmean(in_order[cut : len(values) - cut]), _error(values, in_order, cut)
+    n, in_order = len(values), sorted(values)
+    kept = _kept(n)
+    cut = (n - kept) // 2
+    mean = statistics.fmean(in_order[cut : n - cut])
+    if n < _LEAST_TO_TELL:
+        return mean, math.inf
+    winsorised = [min(max(value, in_order[cut]), in_order[n - 1 - cut]) for value in values]
+    return mean, statistics.stdev(winsorised) * _inflation(winsorised) * math.sqrt(n) / kept
 
 
 def window_statistics(windows: Sequence[Window], images_per_step: int) -> tuple[float, float, float]:
@@ -182,15 +187,6 @@ def hodges_lehmann(values: Sequence[float]) -> float:
     (Hodges and Lehmann 1963.)
     """
     return statistics.median((a + b) / 2 for i, a in enumerate(values) for b in values[i:])
-
-
-def _error(rates: Sequence[float], sorted_rates: Sequence[float], cut: int) -> float:
-    n = len(rates)
-    if n < _LEAST_TO_TELL:
-        return math.inf
-    low, high = sorted_rates[cut], sorted_rates[n - 1 - cut]
-    winsorised = [min(max(rate, low), high) for rate in rates]
-    return statistics.stdev(winsorised) * _inflation(winsorised) * math.sqrt(n) / (n - 2 * cut)
 
 
 def _inflation(values: Sequence[float]) -> float:

@@ -67,8 +67,6 @@ _ID = re.compile(
     rf"-(?P<input_pipeline>{_NAME}?)"  # lazy: "packs4" is no part of the name
     rf"(?:-packs(?P<num_packs>[1-9][0-9]{{0,2}}))?"
 )
-# An id with any word as its variable update, to name the word if it is unknown.
-_ID_WITH_ANY_UPDATE = re.compile(rf"(?:{_NAME}?)-b[1-9][0-9]{{0,8}}-(?P<word>[^-]{{1,40}})(?:-.*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +170,7 @@ class Workload:
         match = re.fullmatch(_ID, rest)
         if match is None:
             raise WorkloadError(
-                f"{id[:80]!r} is not a workload id: {_unknown_update(id)}an id reads model-bBATCH-"
+                f"{id[:80]!r} is not a workload id, which reads model-bBATCH-"
                 "VARIABLE_UPDATE-INPUT_PIPELINE, then what is not the default, as in 'resnet50-b64-replicated-device'"
             )
         choices |= {name: value for name, value in match.groupdict().items() if value is not None}
@@ -212,15 +210,7 @@ _SUFFIXES: dict[str, dict[str, Any]] = {
 }
 
 # Words that a pipeline's name must not contain, because two workloads would then have one id.
-_RESERVED = frozenset(_SUFFIXES) | frozenset(AllReduce)
-
-
-def _unknown_update(id: str) -> str:
-    """If the variable update is the word that makes `id` invalid: a sentence's beginning that says so; else ""."""
-    match = re.fullmatch(_ID_WITH_ANY_UPDATE, id)
-    if match is None or match["word"] in list(VariableUpdate):
-        return ""
-    return one_of("variable_update", match["word"], VariableUpdate).rstrip(".") + "; "
+_RESERVED = re.compile("|".join([*_SUFFIXES, *AllReduce, "packs[0-9]+"]))
 
 
 def checked(field: str, value: Any) -> Any:
@@ -230,7 +220,10 @@ def checked(field: str, value: Any) -> Any:
         WorkloadError: the field can't have this value; lists or describes the values that it can have.
     """
     if field in _CHOICES:
-        return _choice(field, _CHOICES[field], value)
+        try:
+            return _CHOICES[field](value)
+        except ValueError:
+            raise WorkloadError(one_of(field, value, _CHOICES[field])) from None
     if field in ("model", "input_pipeline"):
         _require_name(field, value)
     elif field == "batch_size":
@@ -252,24 +245,14 @@ def _require_name(field: str, value: Any) -> None:
             f"{field}={value!r} is not a name: give a known one such as "
             f"{'resnet50' if field == 'model' else 'device'!r}, or 'package.module:function'"
         )
-    if field == "input_pipeline" and ":" not in value and (taken := set(filter(_is_reserved, value.split("-")))):
+    taken = [word for word in value.split("-") if _RESERVED.fullmatch(word)]
+    if field == "input_pipeline" and taken:
         raise WorkloadError(
-            f"input_pipeline={value!r}: {', '.join(sorted(taken))} has another meaning "
-            "in a workload's id: give the pipeline a name without it"
+            f"input_pipeline={value!r}: {taken[0]!r} has another meaning in a workload's id: "
+            "give the pipeline a name without it"
         )
     if field == "model" and any(re.fullmatch(r"b[0-9]+", word) for word in value.split("-")[1:]):
         raise WorkloadError(
             f"model={value!r}: a word like 'b64' means the batch size in a workload's id: "
             "give the model a name without it"
         )
-
-
-def _is_reserved(word: str) -> bool:
-    return word in _RESERVED or re.fullmatch(r"packs[0-9]+", word) is not None
-
-
-def _choice(field: str, choices: type[StrEnum], value: Any) -> StrEnum:
-    try:
-        return choices(value)
-    except ValueError:
-        raise WorkloadError(one_of(field, value, choices)) from None

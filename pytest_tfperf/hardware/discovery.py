@@ -10,8 +10,7 @@ from typing import Any
 from pytest_tfperf.core.links import Link, LinkKind, Matrix
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.hardware.gpus import Card, read_cards
-from pytest_tfperf.hardware.host import read_host
-from pytest_tfperf.hardware.kernel_files import ROOT
+from pytest_tfperf.hardware.host import ROOT, read_host
 from pytest_tfperf.hardware.nvml import NvmlError, ask, driver_hangs, session
 from pytest_tfperf.hardware.nvml_links import read_links
 from pytest_tfperf.hardware.visible import VARIABLE, visible_gpus

@@ -9,7 +9,6 @@ from typing import Any
 from pytest_tfperf.core.telemetry import GpuTelemetry, Throttle
 from pytest_tfperf.hardware.nvml import ask
 
-# NVML renamed them from "throttle" to "event" reasons; their bits never changed.
 _THROTTLES = {
     0x001: Throttle.IDLE,
     0x002: Throttle.APPLICATION_CLOCKS,
@@ -62,13 +61,8 @@ def _read(nvml: Any, uuid: str, other_process: Callable[[int], str]) -> GpuTelem
 
 
 def _throttles(nvml: Any, gpu: Any) -> Mapping[str, float] | None:
-    # Drivers before R535 lack the newer name; later ones may drop the older.
-    names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-    bits = next((bits for name in names if (bits := ask(nvml, name, gpu)) is not None), None)
-    if bits is None:
-        return None
-    held = {reason.value: 1.0 for bit, reason in _THROTTLES.items() if bits & bit}
-    return held | {Throttle.UNKNOWN.value: 1.0} if bits & ~sum(_THROTTLES) else held
+    bits = ask(nvml, "nvmlDeviceGetCurrentClocksEventReasons", gpu)  # from R535 on
+    return None if bits is None else {reason.value: 1.0 for bit, reason in _THROTTLES.items() if bits & bit}
 
 
 def _other_processes(nvml: Any, handle: Any, other_process: Callable[[int], str]) -> Mapping[str, float] | None:

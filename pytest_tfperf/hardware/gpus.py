@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.core.gpu import Gpu
-from pytest_tfperf.hardware.kernel_files import text_of
+from pytest_tfperf.hardware.host import text_of
 from pytest_tfperf.hardware.nvml import ask, cause
 from pytest_tfperf.hardware.nvml_links import pci_address
 
@@ -80,16 +80,13 @@ def _mig_devices(nvml: Any, handle: Any, parent: Gpu) -> Iterator[Gpu]:
         if not uuid:
             continue
         memory = ask(nvml, "nvmlDeviceGetMemoryInfo", device)
-        attributes = ask(nvml, "nvmlDeviceGetAttributes_v2", device)
         # "NVIDIA H200 MIG 1g.18gb", from drivers as new as MIG devices that TensorFlow can use.
         profile = (ask(nvml, "nvmlDeviceGetName", device) or "").partition(" MIG ")[2] or "unknown profile"
-        # FP32 lanes of a multiprocessor: CUDA C++ Programming Guide, "Arithmetic Instructions".
-        lanes = 64 if parent.compute_capability == (8, 0) else 128
         yield replace(
             parent,
             uuid=uuid,
             name=f"{parent.name} MIG {profile}",
             memory_bytes=memory.total if memory else None,
-            cores=attributes.multiprocessorCount * lanes if attributes else None,
+            cores=None,  # NVML does not tell them for a MIG device
             mig_profile=profile,
         )

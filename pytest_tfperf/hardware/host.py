@@ -1,4 +1,4 @@
-"""The host: CPU model, cores and memory, and what affinity and control groups leave of them."""
+"""The host: CPU model, cores, memory and settings, and what affinity and control groups leave of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from pytest_tfperf.core.topology import Host
-from pytest_tfperf.hardware.kernel_files import ROOT, text_of
+
+ROOT = Path("/")
+"""Where tests lay out another machine's files instead."""
+
+
+def text_of(path: Path) -> str:
+    """The text of a small file in /proc or /sys; "" where it is missing or may not be read."""
+    try:
+        return path.read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""
 
 
 def read_host(root: Path = ROOT, affinity: Collection[int] | None = None) -> Host:
@@ -57,8 +67,21 @@ def cpu_model(cpuinfo: str) -> str:
     """The model that /proc/cpuinfo names; on ARM, where it gives numbers only, the name that lscpu knows."""
     # "model name" on x86, "cpu" on POWER.
     names = re.findall(r"^(?:model name|cpu)[ \t]*:[ \t]*(\S.*)$", cpuinfo, re.MULTILINE) or _lscpu_names()
-    distinct = dict.fromkeys(" ".join(name.split()) for name in names)  # big and little cores have two
-    return " + ".join(distinct) or platform.processor() or platform.machine()
+    return " ".join(names[0].split()) if names else platform.processor() or platform.machine()
+
+
+def host_facts(root: Path = ROOT) -> dict[str, str]:
+    """What changes the host's speed, name to value without blanks: kernel, CPU governor, turbo; only what is known."""
+    cpu = root / "sys/devices/system/cpu"
+    governors = {text_of(file) for file in cpu.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {""}
+    # Intel's own driver has "no_turbo", all others "boost".
+    turbo = {"1": "off", "0": "on"}.get(text_of(cpu / "intel_pstate/no_turbo"))
+    facts = {
+        "kernel": platform.release(),
+        "governor": "+".join(sorted(governors)),
+        "turbo": turbo or {"0": "off", "1": "on"}.get(text_of(cpu / "cpufreq/boost"), ""),
+    }
+    return {name: value.replace(" ", "_") for name, value in facts.items() if value}
 
 
 def _lscpu_names() -> list[str]:

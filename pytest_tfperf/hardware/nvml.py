@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.hardware.kernel_files import ROOT
+from pytest_tfperf.hardware.host import ROOT
 
 # By the end of NVML's error names: what it means, and what to do.
 _CAUSES = {
@@ -25,7 +25,6 @@ _CAUSES = {
     "NO_PERMISSION": "no permission to open the GPUs' device files: see `ls -l /dev/nvidia*` and `id`",
     "LIB_RM_VERSION_MISMATCH": "the NVIDIA library and kernel module have different versions, as after a driver "
     "update: reboot, or reload the module (`rmmod nvidia_uvm nvidia; modprobe nvidia`)",
-    "FUNCTION_NOT_FOUND": "the NVIDIA driver is too old for nvidia-ml-py: install a newer driver",
 }
 
 
@@ -47,12 +46,9 @@ def session(nvml: Any = None) -> Iterator[Any]:
     """pynvml (or the stand-in given), initialised; shut down at the end. Sessions may be nested: NVML counts them.
 
     Raises:
-        NvmlError: no nvidia-ml-py, library, driver or permission; says which.
+        NvmlError: no library, driver or permission; says which.
     """
-    try:
-        nvml = nvml or importlib.import_module("pynvml")
-    except ImportError:
-        raise NvmlError("the package nvidia-ml-py is not installed: pip install nvidia-ml-py") from None
+    nvml = nvml or importlib.import_module("pynvml")
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:

@@ -21,7 +21,7 @@ def read_links(nvml: Any, handles: Sequence[Any]) -> Matrix:
     """Row i, column j: the best path between GPUs i and j."""
     infos = [ask(nvml, "nvmlDeviceGetPciInfo", handle) for handle in handles]
     indices = {pci_address(info): i for i, info in enumerate(infos) if info}
-    ends = [_nvlink_ends(nvml, handle, info, indices) for handle, info in zip(handles, infos, strict=True)]
+    ends = [_nvlink_ends(nvml, handle, indices) for handle in handles]
 
     def link(i: int, j: int) -> Link:
         # One end may not report a link that the other end reports.
@@ -49,8 +49,10 @@ def _pcie_path(nvml: Any, one: Any, other: Any) -> LinkKind:
     return paths.get(ask(nvml, "nvmlDeviceGetTopologyCommonAncestor", one, other), LinkKind.UNKNOWN)
 
 
-def _nvlink_ends(nvml: Any, handle: Any, own: Any, indices: dict[tuple[int, int, int], int]) -> list[int]:
+def _nvlink_ends(nvml: Any, handle: Any, indices: dict[tuple[int, int, int], int]) -> list[int]:
     """Where each active NVLink of a GPU ends: the index of another GPU, or a switch."""
+    # Virtual machines hide the switches, so an end of unknown kind counts as one, as in NCCL.
+    switches = (nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH, nvml.NVML_NVLINK_DEVICE_TYPE_UNKNOWN)
     ends = []
     for number in range(nvml.NVML_NVLINK_MAX_LINKS):
         if ask(nvml, "nvmlDeviceGetNvLinkState", handle, number) != nvml.NVML_FEATURE_ENABLED:
@@ -58,14 +60,6 @@ def _nvlink_ends(nvml: Any, handle: Any, own: Any, indices: dict[tuple[int, int,
         remote = ask(nvml, "nvmlDeviceGetNvLinkRemotePciInfo", handle, number)
         if remote and pci_address(remote) in indices:
             ends.append(indices[pci_address(remote)])
-        elif _is_switch(nvml, ask(nvml, "nvmlDeviceGetNvLinkRemoteDeviceType", handle, number), remote, own):
+        elif ask(nvml, "nvmlDeviceGetNvLinkRemoteDeviceType", handle, number) in switches:
             ends.append(_SWITCH)
     return ends
-
-
-def _is_switch(nvml: Any, kind: int | None, remote: Any, own: Any) -> bool:
-    if kind not in (None, nvml.NVML_NVLINK_DEVICE_TYPE_UNKNOWN):
-        return bool(kind == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH)
-    # Virtual machines hide the switches, so an unseen end counts as one, as in NCCL. An unseen GPU of our model does
-    # not: it belongs to another container.
-    return not (remote and own and remote.pciDeviceId == own.pciDeviceId)

@@ -1,7 +1,4 @@
-"""Polls the host and GPUs once a second while a run is measured, from a thread of the driver.
-
-What it costs: `python benchmarks/sampler_cost.py`.
-"""
+"""Polls the host and GPUs once a second while a run is measured, from a thread of the driver."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from pytest_tfperf.core.gpu import Gpu
@@ -45,6 +44,4 @@ def _named(entry: str, ordered: Sequence[Card]) -> Sequence[Gpu]:
     if entry.startswith("GPU-"):
         cards = [card for card in ordered if card.gpu.uuid.startswith(entry)]
         return cards[0].usable if len(cards) == 1 else ()
-    # CUDA reads the digits that an entry begins with, as C's strtoul does: "1st" is 1, "-1" is nothing.
-    digits = re.match(r"\+?(\d{1,9})", entry, re.ASCII)
-    return ordered[int(digits[1])].usable if digits and int(digits[1]) < len(ordered) else ()
+    return ordered[int(entry)].usable if entry.isdecimal() and int(entry) < len(ordered) else ()

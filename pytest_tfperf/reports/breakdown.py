@@ -15,9 +15,7 @@ def bound_by(breakdown: Breakdown | None) -> str | None:
     if breakdown is None or breakdown.bound is None:
         return None
     word, share = breakdown.bound.value.removesuffix("-bound"), breakdown.products_fraction
-    if share is None:
-        return word
-    return f"{word} {whole_percent(share)}" if share <= 1 else f"{word} >100 %"
+    return word if share is None else f"{word} {whole_percent(share)}"
 
 
 def breakdown_lines(

@@ -37,6 +37,12 @@ def comparison_table(comparisons: Iterable[Comparison]) -> list[str]:
     return table(_COLUMNS, comparisons)
 
 
+def latest_comparisons(comparisons: Iterable[Comparison]) -> list[str]:
+    """The latest of the comparisons of the same two sides, and when it was made."""
+    latest = {(c.machine, c.topology, c.a.workload, *sides(c)): c for c in comparisons}
+    return table([*_COLUMNS, Column("machine", lambda c: c.machine), Column("when", lambda c: c.time)], latest.values())
+
+
 def outcome(comparison: Comparison) -> str:
     """The word for the outcome; "compared" where nothing was judged."""
     return comparison.outcome.value if comparison.outcome else "compared"

@@ -45,9 +45,9 @@ def _of_verdict(
 
 
 def _uncertainty(measurement: Measurement) -> str | None:
-    """tf_cnn_benchmarks' +/-; left out for fewer than three windows, and where it exceeds the throughput itself."""
+    """tf_cnn_benchmarks' +/-; left out for fewer than three windows."""
     t = measurement.throughput
-    return rate(t.uncertainty) if t.windows >= _LEAST_WINDOWS and t.uncertainty <= t.images_per_sec else None
+    return rate(t.uncertainty) if t.windows >= _LEAST_WINDOWS else None
 
 
 def _fails_at(measurement: Measurement) -> str | None:

@@ -124,7 +124,7 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
             yield "drift", _drift(verdict)
         yield from _disturbed(m)
         yield "time", _time(m)
-        slower_than = _slower_than(m, verdict, row) if verdict.outcome is Outcome.REGRESSED else None
+        slower_than = expected if verdict.outcome is Outcome.REGRESSED else None
         yield from breakdown_lines(m.breakdown, m.workload, m.throughput.images_per_sec, slower_than)
         if verdict.min_detectable_slowdown is not None and verdict.noise is not None:
             yield "detectable", _detectable(verdict.min_detectable_slowdown, verdict.noise)
@@ -155,8 +155,8 @@ def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str
 
 
 def _expected(m: Measurement, verdict: Verdict, row: Baseline) -> float:
-    """What rule 2 holds the runs against: the baseline with the common drift, and what earlier sessions taught."""
-    if verdict.rule is Rule.BASELINE and verdict.confirmed_change is not None:
+    """The throughput that the runs were held against: the reference environment's, or what the baseline leads to."""
+    if verdict.confirmed_change is not None:
         return m.throughput.images_per_sec / (1 + verdict.confirmed_change)
     return row.reference * math.exp(verdict.common_drift)
 
@@ -178,10 +178,8 @@ def _threshold(verdict: Verdict, row: Baseline, expected: float) -> str:
 
 def _baseline(verdict: Verdict, row: Baseline) -> str:
     text = row.provenance.value + (f", {row.source}" if row.source else "") + (f" ({row.date})" if row.date else "")
-    if row.is_measured or row.runs > 1:
+    if row.is_measured:
         text += f", {row.runs} run{'s' if row.runs > 1 else ''}"
-    if row.is_measured and row.between_runs is None:
-        text += ", between-run standard deviation unknown"
     return f"{text}; a floor: measured on the weaker {row.gpu or row.machine}" if verdict.is_floor else text
 
 
@@ -221,19 +219,12 @@ def _disturbed(m: Measurement) -> Iterator[Line]:
 
 def _time(m: Measurement) -> str:
     t = m.throughput
-    text = f"{t.steps} steps in {t.windows} windows"
+    text = f"{t.steps} steps in {t.windows} window{'s' if t.windows > 1 else ''}"
     if m.seconds:
         text += f", {duration(m.seconds)} in all"
     if t.compile_seconds is not None:
         text += f"; the first call, which compiles, took {t.compile_seconds:.1f} s"
     return text
-
-
-def _slower_than(m: Measurement, verdict: Verdict, row: Baseline) -> float:
-    """The throughput that a regressed one fell below."""
-    if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
-        return m.throughput.images_per_sec / (1 + verdict.confirmed_change)
-    return row.reference
 
 
 def _detectable(slowdown: float, noise: Noise) -> str:

@@ -55,7 +55,7 @@ class ProgressLine:
         if self._timed is None:
             self._print(header(self._label, run))
         self._timed = run
-        if crosses_display_step(run, plan):
+        if crosses_display_step(run):
             self._print_step(run)
         self._show(progress(run, plan))
 

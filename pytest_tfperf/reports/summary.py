@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -108,7 +107,7 @@ def summary(
         measurements: all of the session's.
         baselines: the folder of the baselines, as it is shown.
         changes: rows that were recorded.
-        machine: what `drift_line`, `machine_line` and `software_line` say.
+        machine: what `machine_line` and `software_line` say.
         not_measured: tests that could not be measured, each with the first line of its error.
         measured_nothing: --tfperf-require-baseline was given and no test was measured.
         history_error: why the history lacks some of this session; "" where it is complete.
@@ -139,20 +138,6 @@ def comparison_summary(comparisons: Sequence[Comparison]) -> list[str]:
     return lines + [f"INCONCLUSIVE: {interleaved.headline(c)}; {c.reason}" for c in doubts]
 
 
-def drift_line(machine: str, common_drift: float, tests: int, measurements: Iterable[Measurement]) -> str:
-    """The drift common to all tests of a machine without a verdict of its own; "" below 1 %.
-
-    `common_drift` is in log throughput, from so many `tests`; `measurements` show what changed since their baselines.
-    """
-    if abs(common_drift) < _DRIFT_WORTH_SHOWING:
-        return ""
-    of_machine = [m for m in measurements if m.machine == machine]
-    return (
-        f"common drift of {machine}: {tests} tests together are {compared(math.expm1(common_drift))} their baselines. "
-        f"Changed since: {_changed(of_machine)}. {_NO_REFERENCE_ENVIRONMENT}"
-    )
-
-
 def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable[Measurement]) -> str:
     """The verdict about the software: the current environment against the reference environment, interleaved.
 
@@ -170,19 +155,22 @@ def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable
 def machine_line(machine: str, verdict: MachineVerdict, measurements: Iterable[Measurement]) -> str:
     """The verdict about the machine: its reference environment in this session against the committed baselines.
 
-    Without a reference environment it is about machine and software together. `measurements` show what changed.
+    Without a reference environment it is about machine and software together, and "" where they passed and are within
+    1 % of the baselines. `measurements` show what changed.
     """
     change = f"{compared(verdict.change)} the baselines{_interval(verdict)}"
     if not verdict.is_apart:
-        text = f"machine and software on {machine}: {verdict.outcome.value}: all tests together are {change}"
-        advice = f"Changed since: {_changed(measurements)}. {_NO_REFERENCE_ENVIRONMENT}"
-        return text if verdict.outcome is Outcome.PASS else f"{text}. {advice}"
+        if verdict.outcome is Outcome.PASS and abs(verdict.change) < _DRIFT_WORTH_SHOWING:
+            return ""
+        return (
+            f"machine and software on {machine}: {verdict.outcome.value}: all tests together are {change}. "
+            f"Changed since: {_changed(measurements)}. {_NO_REFERENCE_ENVIRONMENT}"
+        )
     text = f"machine {machine}: {verdict.outcome.value}: the reference environment is {change}"
-    advice = (
-        f"Changed outside of it: {_changed(measurements, OUTSIDE)}. "
-        "Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
-    )
-    return f"{text}. {advice}" if verdict.outcome is Outcome.REGRESSED else text
+    if verdict.outcome is Outcome.REGRESSED:
+        text += f". Changed outside of it: {_changed(measurements, OUTSIDE)}. "
+        text += "Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
+    return text
 
 
 def _interval(verdict: MachineVerdict | SoftwareVerdict) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import window_statistics
 
 _RULE = "-" * 64
+_DISPLAY_EVERY = 10
 
 
 def header(label: str, run: Run) -> list[str]:
@@ -35,14 +35,10 @@ def footer(timed: Run, result: Run) -> list[str]:
     return lines
 
 
-def crosses_display_step(run: Run, plan: Plan) -> bool:
-    """Whether the latest window is the first, or reached a step at which tf_cnn_benchmarks prints by default.
-
-    That is every 10th step, or a tenth of the plan's steps: long runs print ten lines, not hundreds.
-    """
-    display_every = max(10, plan.steps // 10)
+def crosses_display_step(run: Run) -> bool:
+    """Whether the latest window is the first, or reached one of the 10th steps, which tf_cnn_benchmarks prints."""
     before = steps(run) - run.windows[-1].steps
-    return before == 0 or steps(run) // display_every > before // display_every
+    return before == 0 or steps(run) // _DISPLAY_EVERY > before // _DISPLAY_EVERY
 
 
 def steps(run: Run) -> int:

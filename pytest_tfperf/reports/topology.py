@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pytest_tfperf.core.gpu import gib
 from pytest_tfperf.core.topology import Gpu, Topology
+from pytest_tfperf.reports.table import aligned
 
 # nvidia-smi's words and order, worst path first.
 _LEGEND = (
@@ -25,7 +26,8 @@ def render(topology: Topology) -> str:
     """Machine and host, GPUs, matrix with CPU and NUMA affinity, legend; without GPUs, the reason for it."""
     blocks = [_head(topology)]
     if topology.gpus:
-        blocks += [_gpus(topology.gpus), _matrix(topology), _legend()]
+        legend = ["Legend", *(f"  {word:<4} = {meaning}" for word, meaning in _LEGEND)]
+        blocks += [_gpus(topology.gpus), _matrix(topology), "\n".join(legend)]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -41,17 +43,15 @@ def _head(topology: Topology) -> str:
         ("machine", topology.machine),
         ("host", f"{name}{host.cpu_model}, {cores}{memory}{kernel}"),
         ("driver", f"{topology.driver_version}{cuda}" if topology.driver_version else "none"),
-        (
-            "GPUs",
-            topology.describe() if topology.gpus else f"none: {topology.why_no_gpus or 'the reason is not known'}",
-        ),
+        ("GPUs", topology.describe() if topology.gpus else f"none: {topology.why_no_gpus}"),
         *(("note", note) for note in topology.notes),
     ]
     return "\n".join(f"{label:<8} {text}" for label, text in lines)
 
 
 def _gpus(gpus: Sequence[Gpu]) -> str:
-    return _columns([[label, *_facts(gpu)] for label, gpu in zip(_labels(gpus), gpus, strict=True)])
+    rows = [[label, *_facts(gpu)] for label, gpu in zip(_labels(gpus), gpus, strict=True)]
+    return "\n".join(aligned(rows))
 
 
 def _facts(gpu: Gpu) -> list[str]:
@@ -67,7 +67,7 @@ def _matrix(topology: Topology) -> str:
     for label, gpu, links in zip(labels, topology.gpus, topology.links, strict=True):
         node = "N/A" if gpu.numa_node is None else str(gpu.numa_node)
         rows.append([label, *(" X" if link is None else str(link) for link in links), gpu.cpu_affinity or "N/A", node])
-    return _columns(rows)
+    return "\n".join(aligned(rows))
 
 
 def _labels(gpus: Sequence[Gpu]) -> list[str]:
@@ -78,13 +78,3 @@ def _labels(gpus: Sequence[Gpu]) -> list[str]:
         labels.append(f"GPU{gpu.index}.{counts[gpu.index]}" if gpu.mig else f"GPU{gpu.index}")
         counts[gpu.index] += 1
     return labels
-
-
-def _legend() -> str:
-    return "\n".join(["Legend", *(f"  {word:<4} = {meaning}" for word, meaning in _LEGEND)])
-
-
-def _columns(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)

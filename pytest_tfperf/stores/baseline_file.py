@@ -28,7 +28,6 @@ _TEXTS: Final = ("source", "date", "gpu", "lock", "commit", "environment", "note
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf", re.ASCII)
 _TOPOLOGY = re.compile(r"[1-9]\d{0,5}x[1-9]\d{0,5}", re.ASCII)
-_CONFLICT = ("<<<<<<<", "|||||||", "=======", ">>>>>>>")
 
 
 def parse(data: bytes, machine: str, name: str) -> dict[Key, Baseline]:
@@ -53,8 +52,8 @@ def parse(data: bytes, machine: str, name: str) -> dict[Key, Baseline]:
                 continue
             if len(cells) != len(header):
                 raise BaselineError(
-                    f"{len(cells)} fields where the first line names {len(header)}: the line is cut off, "
-                    "or a text with a comma lacks its quotes"
+                    f"{len(cells)} fields where the first line names {len(header)}: the line is cut off, a text with a "
+                    "comma lacks its quotes, or a merge is unfinished"
                 )
             row = _row(dict(zip(header, cells, strict=True)), machine)
             if row.key in rows:
@@ -69,22 +68,13 @@ def parse(data: bytes, machine: str, name: str) -> dict[Key, Baseline]:
 
 
 def render(rows: Iterable[Baseline]) -> bytes:
-    """The file's bytes for these rows, sorted; `parse` gives the rows back.
-
-    Line breaks within a text become spaces, because one row is one line.
-
-    Raises:
-        BaselineError: a row that `parse` would refuse.
-    """
+    """The file's bytes for these rows, sorted; line breaks within a text become spaces, so that a row is a line."""
     rows = sorted(rows, key=lambda row: (natural(row.key.workload), natural(row.key.topology)))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     writer.writerows([_text(row, column) for column in COLUMNS] for row in rows)
-    data = text.getvalue().encode("utf-8", errors="replace")
-    for machine in {row.machine for row in rows}:
-        parse(data, machine, f"new {machine}.csv")
-    return data
+    return text.getvalue().encode("utf-8", errors="replace")
 
 
 def natural(text: str) -> tuple[tuple[str | int, ...], str]:
@@ -111,8 +101,6 @@ def _lines(data: bytes, name: str) -> list[str]:
 
 
 def _split(line: str) -> list[str]:
-    if line.startswith(_CONFLICT):
-        raise BaselineError(f"an unfinished merge ({line[:7]}): keep one side of the conflict")
     try:
         return next(csv.reader([line], strict=True), [])
     except csv.Error as error:
@@ -140,20 +128,16 @@ def _row(cell: Mapping[str, str], machine: str) -> Baseline:
     peak = numbers["gpu_fp32_tflops"]
     if peak is not None and not 0 < peak < float("inf"):
         raise BaselineError(f"gpu_fp32_tflops {cell['gpu_fp32_tflops']} is not a rate: leave it empty if not known")
+    Workload.parse(cell["workload"])
+    if not _TOPOLOGY.fullmatch(cell["topology"]):
+        raise BaselineError(f"topology {cell['topology']!r}: write nodes x devices per node, as in '2x4'")
     values: dict[str, Any] = numbers | {column: cell[column] for column in _TEXTS}
     return Baseline(
         machine=machine,
-        key=_key(cell["workload"], cell["topology"]),
+        key=Key(cell["workload"], cell["topology"]),
         provenance=Provenance(cell["provenance"]),
         **values | {"runs": int(cell["runs"])},
     )
-
-
-def _key(workload: str, topology: str) -> Key:
-    Workload.parse(workload)
-    if not _TOPOLOGY.fullmatch(topology):
-        raise BaselineError(f"topology {topology!r}: write nodes x devices per node, as in '2x4'")
-    return Key(workload, topology)
 
 
 def _number(cell: Mapping[str, str], column: str) -> float | None:

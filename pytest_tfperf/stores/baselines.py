@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, final
 
@@ -99,7 +99,7 @@ class BaselineStore:
         check_name(machine)
         assert all(row.key == key and row.machine == machine for key, row in rows.items())
         path = self.folder / f"{machine}.csv"
-        with self._hold():
+        with nullcontext() if self._locked else self.lock():
             before = self.load(machine)
             data = baseline_file.render((self._rows(self.folder, machine) | dict(rows)).values())
             try:
@@ -116,17 +116,19 @@ class BaselineStore:
             BaselineError: another session holds the lock (which, since when), or the folder can't be written.
         """
         path = self.folder / ".lock"
-        with _open(path) as file:
-            _acquire(file, path)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file = path.open("a+", encoding="utf-8")
+        except OSError as error:
+            raise _unwritable(self.folder, error) from None
+        with file:
+            _acquire(file, self.folder)
             self._locked = True
             try:
                 yield
             finally:
                 self._locked = False
                 path.unlink(missing_ok=True)
-
-    def _hold(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._locked else self.lock()
 
     def _folders(self) -> list[Path]:
         return [self.folder] if self._published is None else [self._published, self.folder]
@@ -149,40 +151,21 @@ class BaselineStore:
         return {key: row for key, row in rows.items() if not row.is_measured}
 
 
-def _open(path: Path) -> IO[str]:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("a+", encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise _unwritable(path.parent, error) from None
-
-
-def _acquire(file: IO[str], path: Path) -> None:
+def _acquire(file: IO[str], folder: Path) -> None:
     """Lock the open file and write into it who holds it; the lock goes when it is closed, or with the process."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise _held(file, path) from None
-    except OSError as error:
-        raise BaselineError(
-            f"{path} can't be locked: {error.strerror}. Put the baselines on a file system with locks"
-        ) from None
-    if os.fstat(file.fileno()).st_nlink == 0:  # its last holder deleted it after we had opened it
-        raise _held(file, path)
-    try:
         file.truncate(0)
-        signature = f"pid {os.getpid()} on {os.uname().nodename} since {time.strftime('%Y-%m-%d %H:%M:%S')}"
-        os.write(file.fileno(), signature.encode())
-    except OSError as error:  # the disk is full
-        raise _unwritable(path.parent, error) from None
-
-
-def _held(file: IO[str], path: Path) -> BaselineError:
-    file.seek(0)
-    return BaselineError(
-        f"{path.parent}: another session updates these baselines ({file.read(200) or 'it has just begun'}). "
-        "Wait for it to end, or end it: the lock goes with its process"
-    )
+        file.write(f"pid {os.getpid()} on {os.uname().nodename} since {time.strftime('%Y-%m-%d %H:%M:%S')}")
+        file.flush()
+    except BlockingIOError:
+        file.seek(0)
+        raise BaselineError(
+            f"{folder}: another session updates these baselines ({file.read()}). Wait for it to end, or end it: the "
+            "lock goes with its process"
+        ) from None
+    except OSError as error:
+        raise _unwritable(folder, error) from None
 
 
 def _unwritable(path: Path, error: OSError) -> BaselineError:

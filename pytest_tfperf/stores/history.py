@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_session import PastSession
 from pytest_tfperf.core.verdict import Outcome
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
     import pandas
 
     from pytest_tfperf.core.baseline import Baseline
-    from pytest_tfperf.core.comparison import Comparison
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 """The version of the tables, kept in SQLite's own `user_version`; 0 is a new file."""
 
 _LOCK_SECONDS = 30
@@ -33,7 +33,7 @@ _LOCK_SECONDS = 30
 # A measurement is kept whole, as zlib-compressed JSON; the other columns are what queries need.
 _TABLES = (
     """
-    create table measurements (
+    create table if not exists measurements (
         id integer primary key,
         session text not null,
         time text not null,
@@ -53,40 +53,20 @@ _TABLES = (
     )
     """,
     """
-    create table comparisons (
+    create table if not exists comparisons (
         id integer primary key,
-        session text not null,
-        time text not null,
         test text not null,
-        machine text not null,
-        topology text not null,
-        workload_a text not null,
-        workload_b text not null,
-        tensorflow_a text,
-        tensorflow_b text,
-        images_per_sec_a real not null,
-        images_per_sec_b real not null,
-        ratio real not null,  -- b / a
-        low real not null,  -- 95 % confidence interval of the ratio
-        high real,  -- null: unbounded
-        outcome text,
-        pairs integer not null,
         seconds real not null,
         whole blob not null
     )
     """,
     # A year of nightly sessions has 70,000 measurements, and the queries below run in every session.
-    "create index measurements_by_session on measurements (session, test)",
-    "create index measurements_by_baseline on measurements (machine, workload, topology, reference, session, id)",
-    "create index measurements_by_test on measurements (test, id)",
-    "create index comparisons_by_test on comparisons (test, id)",
+    "create index if not exists by_session on measurements (session, test)",
+    "create index if not exists by_baseline on measurements (machine, workload, topology, reference, session, id)",
+    "create index if not exists by_test on measurements (test, id)",
 )
 
-_MEASUREMENT_COLUMNS = "session, time, test, machine, workload, topology, images_per_sec, outcome, runs, seconds"
-_COMPARISON_COLUMNS = (
-    "session, time, test, machine, topology, workload_a, workload_b, tensorflow_a, tensorflow_b, images_per_sec_a,"
-    " images_per_sec_b, ratio, low, high, outcome, pairs, seconds"
-)
+_COLUMNS = "session, time, test, machine, workload, topology, images_per_sec, outcome, runs, seconds"
 
 
 class History:
@@ -120,7 +100,9 @@ class History:
     def append_comparison(self, comparison: Comparison) -> int:
         """Add a comparison and return its number; it is on disk when this returns."""
         with self._write() as database:
-            return _insert(database, "comparisons", _comparison_row(comparison))
+            whole = _packed(comparison.to_json())
+            row = {"test": comparison.test, "seconds": comparison.seconds, "whole": whole}
+            return _insert(database, "comparisons", row)
 
     def seconds_of(self, tests: Iterable[str]) -> dict[str, float]:
         """Seconds that one worker (or a whole comparison) of each test took last; unknown tests are left out."""
@@ -172,7 +154,19 @@ class History:
         query = "select id, whole from measurements where ifnull(session = ?, 1) and ifnull(test = ?, 1) order by id"
         with self._open_existing() as database:
             for number, whole in database.execute(query, (session, test)):
-                yield Measurement.from_json(_unpacked(whole, self._path, number), f"{self._path}: measurement {number}")
+                place = f"{self._path}: measurement {number}"
+                yield Measurement.from_json(_unpacked(whole, place), place)
+
+    def comparisons(self) -> Iterator[Comparison]:
+        """The comparisons, oldest first.
+
+        Raises:
+            TfperfError: also where a row is damaged; names it.
+        """
+        with self._open_existing() as database:
+            for number, whole in database.execute("select id, whole from comparisons order by id"):
+                place = f"{self._path}: comparison {number}"
+                yield Comparison.from_json(_unpacked(whole, place), place)
 
     def frame(self) -> pandas.DataFrame:
         """All measurements, oldest first.
@@ -182,24 +176,10 @@ class History:
         Raises:
             TfperfError: also where there is no history yet.
         """
-        return self._frame(f"select {_MEASUREMENT_COLUMNS} from measurements order by id")
-
-    def comparisons(self) -> pandas.DataFrame:
-        """All comparisons, oldest first.
-
-        Columns: session, time, test, machine, topology, then workload, tensorflow and images_per_sec of a and of b
-        (workload_a, ...), ratio (b / a), low, high, outcome, pairs, seconds.
-
-        Raises:
-            TfperfError: also where there is no history yet.
-        """
-        return self._frame(f"select {_COMPARISON_COLUMNS} from comparisons order by id")
-
-    def _frame(self, query: str) -> pandas.DataFrame:
         import pandas as pd
 
         with self._open_existing() as database:
-            return pd.read_sql_query(query, database)
+            return pd.read_sql_query(f"select {_COLUMNS} from measurements order by id", database)
 
     @contextmanager
     def _open_existing(self) -> Iterator[sqlite3.Connection]:
@@ -223,8 +203,7 @@ class History:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with closing(sqlite3.connect(self._path, timeout=_LOCK_SECONDS, isolation_level=None)) as database:
-                if _schema(database) != SCHEMA:
-                    _make_tables(database, self._path)
+                _check_schema(database, self._path)
                 yield database
         except (OSError, sqlite3.Error) as error:  # SQLite finds a damaged page only when it reads it
             raise TfperfError(
@@ -253,21 +232,6 @@ def _measurement_row(m: Measurement) -> dict[str, Any]:
     return row
 
 
-def _comparison_row(c: Comparison) -> dict[str, Any]:
-    names = ("session", "time", "test", "machine", "topology", "ratio", "low", "seconds")
-    row = {name: getattr(c, name) for name in names} | {
-        "high": c.high if math.isfinite(c.high) else None,
-        "outcome": c.outcome.value if c.outcome else None,
-        "pairs": len(c.pairs),
-        "whole": _packed(c.to_json()),
-    }
-    for name, side in (("a", c.a), ("b", c.b)):
-        row[f"workload_{name}"] = side.workload.id
-        row[f"tensorflow_{name}"] = side.environment.get("tensorflow")
-        row[f"images_per_sec_{name}"] = side.throughput.images_per_sec
-    return row
-
-
 def _insert(database: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> int:
     places = ", ".join(f":{column}" for column in row)
     return int(database.execute(f"insert into {table} ({', '.join(row)}) values ({places})", row).lastrowid or 0)
@@ -277,29 +241,28 @@ def _packed(whole: Mapping[str, Any]) -> bytes:
     return zlib.compress(json.dumps(whole).encode())
 
 
-def _unpacked(whole: bytes, path: Path, number: int) -> object:
+def _unpacked(whole: bytes, place: str) -> object:
     try:
         return json.loads(zlib.decompress(whole))
     except (zlib.error, TypeError, ValueError) as error:
-        raise TfperfError(f"{path}: measurement {number} is damaged: {error}") from None
+        raise TfperfError(f"{place} is damaged: {error}") from None
 
 
-def _schema(database: sqlite3.Connection) -> int:
+def _check_schema(database: sqlite3.Connection, path: Path) -> None:
     (version,) = database.execute("pragma user_version").fetchone()
-    return int(version)
-
-
-def _make_tables(database: sqlite3.Connection, path: Path) -> None:
-    """Make the tables of a new file in one transaction: a killed session leaves all of them or none."""
-    database.execute("begin immediate")
-    found = _schema(database)  # another session may have been faster
-    if found > SCHEMA:
+    if version == 0:
+        _make_tables(database)
+    elif version != SCHEMA:
         raise TfperfError(
-            f"{path}: another version of pytest-tfperf made this history (schema {found}; this version reads schema "
+            f"{path}: another version of pytest-tfperf made this history (schema {version}; this version reads schema "
             f"{SCHEMA}): move the file away, or give another folder: --tfperf-dir DIR"
         )
-    if found == 0:
-        for statement in _TABLES:
-            database.execute(statement)
-        database.execute(f"pragma user_version = {SCHEMA}")
+
+
+def _make_tables(database: sqlite3.Connection) -> None:
+    """Make the tables in one transaction, unless another session has just made them."""
+    database.execute("begin immediate")
+    for statement in _TABLES:
+        database.execute(statement)
+    database.execute(f"pragma user_version = {SCHEMA}")
     database.commit()

@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+import math
+from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import atomic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
     from pytest_tfperf.core.run import Run
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 VERSION: Final = 1
 
 _NEXT = "export it again: tfperf history --export -o FILE"
-_MAX = 1e12  # of anything that is counted or timed here
-_MAX_LOG = 100  # of differences of logarithms: exp() of a hundred times as much would overflow
 
 
 def render(measurements: Iterable[Measurement]) -> str:
@@ -47,7 +46,7 @@ def is_measurement_file(path: Path) -> bool:
     """Whether a file is JSON by its first character, and so not a log; False for what can't be read."""
     try:
         with path.open("rb") as file:
-            return file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+            return file.read(1) == b"{"
     except OSError:
         return False
 
@@ -56,8 +55,8 @@ def read(path: Path) -> tuple[Measurement, ...]:
     """The measurements of a file, in their order.
 
     Raises:
-        TfperfError: it can't be read, is cut off, or holds a field or figure that no measurement has; names file, place
-            and next step.
+        TfperfError: it can't be read, is cut off, or holds a field that no measurement has; names file, place and next
+            step.
     """
     try:
         return parse(path.read_bytes(), str(path))
@@ -67,12 +66,19 @@ def read(path: Path) -> tuple[Measurement, ...]:
 
 def parse(data: bytes, name: str) -> tuple[Measurement, ...]:
     """`read` for a file's bytes; `name` is the file, for messages."""
-    whole = _json(data, name)
-    version = whole.get("version")
-    if isinstance(version, int) and version > VERSION:
-        raise TfperfError(f"{name}: a newer pytest-tfperf wrote this file (version {version}): upgrade pytest-tfperf")
-    if version != VERSION or not isinstance(whole.get("measurements"), list) or len(whole) != 2:
+    try:
+        whole = json.loads(data)
+    except json.JSONDecodeError as error:
+        raise TfperfError(f"{name}, line {error.lineno}: cut off or damaged ({error.msg}): {_NEXT}") from None
+    except (ValueError, RecursionError):  # not UTF-8, a number of a million digits, brackets without end
+        raise TfperfError(f"{name}: not JSON: {_NEXT}") from None
+    if not isinstance(whole, dict) or not isinstance(whole.get("measurements"), list):
         raise TfperfError(f'{name}: not an export of pytest-tfperf ("version": 1 and "measurements"): {_NEXT}')
+    if whole.get("version") != VERSION:
+        raise TfperfError(
+            f"{name}: this pytest-tfperf reads version {VERSION} of the format, not {whole.get('version')}: replay it "
+            "with the pytest-tfperf that wrote it"
+        )
     found = []
     for index, value in enumerate(whole["measurements"]):
         place = f"{name}: measurements[{index}]"
@@ -80,46 +86,14 @@ def parse(data: bytes, name: str) -> tuple[Measurement, ...]:
             measurement = Measurement.from_json(value, place)
         except TfperfError as error:
             raise TfperfError(f"{error}: {_NEXT}") from None
-        for fault in _faults(measurement):
-            raise TfperfError(f"{place}{fault}: {_NEXT}")
+        runs = [*measurement.runs, *measurement.discarded]
+        if not runs or not all(map(_is_possible, runs)):
+            raise TfperfError(f"{place}: no runs, or a run without windows that take time: {_NEXT}")
         found.append(measurement)
     return tuple(found)
 
 
-def _json(data: bytes, name: str) -> dict[str, Any]:
-    try:
-        whole = json.loads(data)
-    except json.JSONDecodeError as error:
-        raise TfperfError(f"{name}, line {error.lineno}: cut off or damaged ({error.msg}): {_NEXT}") from None
-    except (ValueError, RecursionError):  # not UTF-8, a number of a million digits, brackets without end
-        raise TfperfError(f"{name}: not JSON: {_NEXT}") from None
-    return whole if isinstance(whole, dict) else {}
-
-
-def _faults(measurement: Measurement) -> Iterator[str]:
-    """Figures that have the right type and that no run can give; judging them would divide by 0 or overflow."""
-    if not (measurement.runs or measurement.discarded):
-        yield ": neither runs nor discarded runs"
-    for field in ("runs", "discarded"):
-        for index, run in enumerate(getattr(measurement, field)):
-            yield from (f".{field}[{index}]: {fault}" for fault in _faults_of_run(run))
-    for index, pair in enumerate(measurement.pairs):
-        if not (abs(pair.log_ratio) < _MAX_LOG and pair.error >= 0):
-            yield f".pairs[{index}]: a log_ratio of {pair.log_ratio!r} with an error of {pair.error!r}"
-    if (verdict := measurement.verdict) is not None:
-        if verdict.tests < 1 or not abs(verdict.common_drift) < _MAX_LOG:
-            yield ".verdict: tests is a count from 1, common_drift a difference of logarithms"
-        if (noise := verdict.noise) and not (0 <= noise.between_runs <= _MAX_LOG and noise.degrees_of_freedom > 0):
-            yield f".verdict.noise: between_runs is from 0 to {_MAX_LOG}, degrees_of_freedom above 0"
-
-
-def _faults_of_run(run: Run) -> Iterator[str]:
-    if not run.windows:
-        yield "no windows"
-    if not 1 <= run.images_per_step <= _MAX:
-        yield f"images_per_step {run.images_per_step!r} is not a count from 1"
-    if run.stated_images_per_sec is not None and not 0 < run.stated_images_per_sec < _MAX:
-        yield f"stated_images_per_sec {run.stated_images_per_sec!r} is not a throughput"
-    for index, window in enumerate(run.windows):
-        if not (1 <= window.steps <= _MAX and 1 / _MAX < window.seconds < _MAX):
-            yield f"windows[{index}]: {window.steps} steps in {window.seconds} seconds"
+def _is_possible(run: Run) -> bool:
+    """Whether a run has windows that take time; a file that was edited by hand may not."""
+    positive = [run.images_per_step, *(w.steps for w in run.windows), *(w.seconds for w in run.windows)]
+    return bool(run.windows) and all(0 < value < math.inf for value in positive)

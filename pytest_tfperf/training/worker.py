@@ -49,7 +49,7 @@ def _work(channel: Channel, job: Job) -> None:
     inputs = load_pipeline(workload, spec)
     channel.send({"phase": "compile"})
     loop = loop_for(workload, strategy, model, inputs)
-    with naming_corrupt(spec) if catalogue.reads_data(workload) else nullcontext():
+    with naming_corrupt(spec) if catalogue.reads_data(workload.input_pipeline) else nullcontext():
         started = time.perf_counter()
         loop.run(1)
         ready = {

@@ -29,9 +29,10 @@ _ABOUT_GPUS = re.compile(
     re.IGNORECASE,
 )
 
-# Lines with which TensorFlow and Keras surround the cause in an error's text; frames of a traceback are indented.
+# Lines with which TensorFlow and Keras surround the cause in an error's text. Frames of a traceback are indented, and
+# so are the root errors where there are several: the first, "(0)", is the cause.
 _AROUND_THE_CAUSE = re.compile(
-    r"\s|Graph execution error:|Detected at node|<stack traces unavailable>|in user code:|"
+    r"\s(?! \(0\))|Graph execution error:|Detected at node|<stack traces unavailable>|in user code:|"
     r"Exception encountered when calling|\d+ (root error|successful operation|derived error)"
 )
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
@@ -112,13 +113,12 @@ def first_line(text: str) -> str:
     'assertion failed: [no]'
     """
     lines = [line for line in _COLOURS.sub("", text).splitlines() if line.strip()] or [""]
-    # Of several root errors the first is marked so, and indented.
-    found = (line for line in lines if line.startswith("  (0) ") or not _AROUND_THE_CAUSE.match(line))
+    found = (line for line in lines if not _AROUND_THE_CAUSE.match(line))
     return _shortened(next(found, lines[-1]).strip())
 
 
 def last_lines(text: str, *, on_cpus: bool = False) -> str:
-    """The last 20 lines of a log's text, each set off.
+    """The last 20 lines of a log's text or of a program's output, each set off.
 
     Args:
         text: of the log, or of its end.

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Final
 
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.workers.failures import last_lines
 
 DIRTY: Final = "-dirty"
 """What a commit ends in where files that git knows differed from it."""
-
-# Set where a git hook runs pytest, and then they mean the hook's repository wherever git is called.
-_OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 
 
 def repository_of(folder: Path) -> Path | None:
@@ -59,45 +56,39 @@ def require_commit(repository: Path, commit: str) -> None:
 
 
 def add_worktree(repository: Path, commit: str, folder: Path) -> None:
-    """Check the commit out, with its submodules, in place of what is in `folder`; a failure leaves no folder.
+    """Check the commit out, with its submodules, into a new folder; a failure leaves no folder.
 
     Raises:
         TfperfError: git can't; shows what it said.
     """
-    remove_worktree(repository, folder)
-    quiet = ("-c", "core.hooksPath=/dev/null")  # the user's hooks are for the user's own check-outs
     try:
-        done = _git(repository, *quiet, "worktree", "add", "--detach", str(folder), commit)
+        # Forced, because git may remember a worktree there that somebody deleted.
+        done = _git(repository, "worktree", "add", "--force", "--detach", str(folder), commit)
         if done.returncode == 0 and (folder / ".gitmodules").exists():
-            done = _git(folder, *quiet, "submodule", "update", "--init", "--recursive")
+            done = _git(folder, "submodule", "update", "--init", "--recursive")
         if done.returncode:
-            said = "\n".join(f"  | {line}" for line in done.stderr.strip().splitlines()[-5:])
-            raise TfperfError(f"git can't check out {commit} into {folder}:\n{said}")
+            raise TfperfError(f"git can't check out {commit} into {folder}:\n{last_lines(done.stderr)}")
     except BaseException:
         remove_worktree(repository, folder)
         raise
 
 
 def remove_worktree(repository: Path, folder: Path) -> None:
-    """Delete the folder with all changes in it, and have git forget it; nothing happens where it is gone."""
+    """Delete the folder with all changes in it, and have git forget it."""
     shutil.rmtree(folder, ignore_errors=True)  # git removes neither one that is broken nor another clone's
-    _git(repository, "worktree", "remove", "--force", "--force", str(folder))
+    _git(repository, "worktree", "remove", "--force", str(folder))
 
 
-def commit_in(folder: Path) -> str:
-    """Whole hash of what a worktree has checked out, "-dirty" after it where files differ; "" where it is none."""
-    if not (folder / ".git").exists():  # or git would answer for a repository around it
-        return ""
-    return _git(folder, "describe", "--always", "--exclude=*", "--abbrev=40", "--dirty").stdout.strip()
+def is_at(folder: Path, commit: str) -> bool:
+    """Whether a worktree has this commit checked out, and its files do not differ from it."""
+    found = _git(folder, "describe", "--always", "--exclude=*", "--abbrev=40", "--dirty").stdout.strip()
+    return found.startswith(commit) and not found.endswith(DIRTY)
 
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A git that is missing has failed, as git says it has."""
-    environment = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
     command = ["git", "-C", str(folder), *arguments]
     try:
-        return subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-        )
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     except OSError as error:
         return subprocess.CompletedProcess(command, 127, "", f"git can't be run: {error.strerror}")

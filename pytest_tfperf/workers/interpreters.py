@@ -7,27 +7,50 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.workers.failures import last_lines
+from pytest_tfperf.workers.import_paths import import_paths, python_path, working_folder
+
+_PACKAGE = str(Path(__file__).parents[1] / "__init__.py")
 
 # Runs under any Python, also 2.7. It imports TensorFlow instead of looking it up, because a broken one must show now.
+# It imports as a worker does: pytest_tfperf is the driver's, and the user's own code comes after what is installed.
 _PROBE = """
-import json, sys
-found = {"python": list(sys.version_info[:3])}
+import sys
+sys.path[:] = [path for path in sys.path if path]
+import json
+package, paths, functions = json.load(sys.stdin)
+found = {"python": list(sys.version_info[:3]), "faults": {}}
 if sys.version_info >= (3, 11):
+    import importlib.util
+    spec = importlib.util.spec_from_file_location("pytest_tfperf", package)
+    sys.modules["pytest_tfperf"] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     try:
         import tensorflow, keras
         found["tensorflow"] = tensorflow.__version__
         found["keras"] = keras.__version__
     except Exception as error:
         found["fault"] = "%s: %s" % (type(error).__name__, error)
+    sys.path += [path for path in paths if path not in sys.path]
+    for target in functions:
+        name, _, function = target.partition(":")
+        try:
+            if not callable(getattr(importlib.import_module(name), function, None)):
+                found["faults"][target] = "module %r has no function %r" % (name, function)
+        except BaseException as error:
+            found["faults"][target] = "importing %r raises %s: %s" % (name, type(error).__name__, error)
 sys.stdout.write("\\n" + json.dumps(found) + "\\n")
 """
 _PROBE_SECONDS = 300  # a cold network disk
 _PROBE_ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
+
+_NOTHING_MOVED: Mapping[Path, Path] = MappingProxyType({})
 
 
 def find_python(text: str) -> Path:
@@ -42,10 +65,8 @@ def find_python(text: str) -> Path:
         path = Path(text).expanduser()
         path = path / "bin" / "python" if (is_folder := path.is_dir()) else path
         found, exists = shutil.which(path), path.exists()
-    except OSError as error:  # a name that is too long, a folder that must not be read
-        raise ValueError(f"must be a Python or a virtual environment: {error.strerror}") from None
-    except RuntimeError:
-        raise ValueError("must be a Python or a virtual environment: there is no such user's home") from None
+    except (OSError, RuntimeError) as error:  # a name that is too long, an unreadable folder, no such user's home
+        raise ValueError(f"must be a Python or a virtual environment: {error}") from None
     if found is not None:
         return Path(os.path.abspath(found))  # noqa: PTH100  # resolve() would follow the link
     if exists:
@@ -54,19 +75,28 @@ def find_python(text: str) -> Path:
     raise ValueError(f"must be a Python or a virtual environment: {problem}")
 
 
-def require_tensorflow(python: Path) -> str:
-    """The TensorFlow version that `python` imports; takes as long as the import.
+def try_imports(
+    python: Path, functions: Collection[str] = (), moved: Mapping[Path, Path] = _NOTHING_MOVED
+) -> tuple[str, dict[str, str]]:
+    """Have `python` import TensorFlow, and then the user's own functions; takes as long as the imports.
+
+    Returns TensorFlow's version, and for each function that can't be imported why.
+
+    Args:
+        python: the interpreter.
+        functions: "package.module:function" each.
+        moved: as in `LocalLauncher`.
 
     Raises:
         TfperfError: it is no Python, its TensorFlow cannot be imported, or one of the two is too old.
     """
-    found = _probe(python)
+    found = _probe(python, functions, moved)
     version = ".".join(map(str, found["python"]))
     if tuple(found["python"]) < (3, 11):
         raise TfperfError(f"{python} is Python {version}; workers need 3.11 or newer")
     if problem := _problem(f"{python} (Python {version})", python, found):
         raise TfperfError(f"{problem} (pytest-tfperf need not be installed there)")
-    return str(found["tensorflow"])
+    return str(found["tensorflow"]), found["faults"]
 
 
 def require_usable_import(message: Mapping[str, Any], python: str) -> None:
@@ -96,14 +126,14 @@ def _problem(name: str, python: Path | str, found: Mapping[str, Any]) -> str:
     )
 
 
-def _probe(python: Path) -> dict[str, Any]:
-    """The versions that this Python prints, or the fault at the import."""
+def _probe(python: Path, functions: Collection[str], moved: Mapping[Path, Path]) -> dict[str, Any]:
+    """What this Python prints about its versions and imports."""
     try:
         done = subprocess.run(
             [str(python), "-c", _PROBE],
-            cwd="/",  # `-c` looks for modules in the current folder first
-            env=os.environ | _PROBE_ENVIRONMENT,
-            stdin=subprocess.DEVNULL,
+            input=json.dumps([_PACKAGE, import_paths(moved), sorted(functions)]),
+            cwd=working_folder(moved),
+            env={**os.environ, **_PROBE_ENVIRONMENT, "PYTHONPATH": python_path(moved)},
             capture_output=True,
             text=True,
             errors="replace",
@@ -118,7 +148,7 @@ def _probe(python: Path) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return found | {"python": [int(part) for part in found["python"]]}
     except (IndexError, ValueError, TypeError, KeyError):
-        said = "\n".join(f"  | {line}" for line in (done.stderr or done.stdout).splitlines()[-5:])
         raise TfperfError(
-            f"{python} does not answer like a Python: it ended with status {done.returncode}\n{said}".rstrip()
+            f"{python} does not answer like a Python: it ended with status {done.returncode}\n"
+            f"{last_lines(done.stderr or done.stdout)}"
         ) from None

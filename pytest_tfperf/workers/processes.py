@@ -116,7 +116,6 @@ class ForkServer:
         self._interpreter = interpreter
         self._log = log
         self._statuses: dict[int, int] = {}  # by the job's number, because pids are used again
-        self._hangs = False
         self._process = interpreter.start("pytest_tfperf.training.server", listener, log)
         with ExitStack() as undo:
             undo.callback(self._kill)
@@ -131,8 +130,8 @@ class ForkServer:
 
     @property
     def gone(self) -> bool:
-        """Whether the server has ended (somebody or the kernel killed it), or hangs."""
-        return self._hangs or self._process.poll() is not None
+        """Whether the server has ended."""
+        return self._process.poll() is not None
 
     def fork(self, message: dict[str, Any]) -> LocalProcess:
         """A worker, within milliseconds; `message` is what `training.worker.work` takes.
@@ -180,7 +179,6 @@ class ForkServer:
             except Silence:
                 # If it answered late, each later answer would be taken for that of the next request.
                 error = self._gone()
-                self._hangs = True
                 self._kill()
                 raise error from None
             if key in message:

@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
-from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.workers.launcher import Launcher
-from pytest_tfperf.workers.reference_environment import Missing, ReferenceEnvironment, check
+from pytest_tfperf.workers.reference_environment import ReferenceEnvironment, check
 
 
 class ReferenceLaunchers:
     """The reference environments that a session's baselines name; one for a session.
 
     Args:
-        find: the environment that serves a baseline, or why there is none.
+        find: the environment that serves a baseline; raises TfperfError where there is none.
         launch: a launcher that starts workers in an environment.
         root: pytest's rootdir.
     """
 
     def __init__(
         self,
-        find: Callable[[Baseline], ReferenceEnvironment | Missing],
+        find: Callable[[Baseline], ReferenceEnvironment],
         launch: Callable[[ReferenceEnvironment], Launcher],
         root: Path,
     ) -> None:
         self._find = find
         self._launch = launch
         self._root = root
+        self._usable: dict[tuple[str, Key], ReferenceEnvironment] = {}
         self._launchers: dict[ReferenceEnvironment, Launcher] = {}
-        self._unusable: dict[ReferenceEnvironment, Missing] = {}
-        self._unknown: dict[tuple[ReferenceEnvironment, str], str] = {}
 
     def check(self, rows: Iterable[Baseline]) -> list[str]:
         """Try the environments of these baselines, each once: it takes as long as importing TensorFlow.
@@ -41,39 +41,38 @@ class ReferenceLaunchers:
         Returns what is missing, one sentence for each reason with the number of baselines that it concerns; those are
         judged without a reference environment.
         """
+        by_lock: dict[tuple[str, str], list[Baseline]] = {}
+        for row in rows:
+            by_lock.setdefault((row.lock, row.commit), []).append(row)
         served: dict[ReferenceEnvironment, list[Baseline]] = {}
         missing: Counter[str] = Counter()
-        for row in rows:
-            found = self._find(row)
-            if isinstance(found, Missing):
-                missing[str(found)] += 1
-            else:
-                served.setdefault(found, []).append(row)
-        for environment, of in served.items():
-            missing.update(self._tried(environment, of))
+        for alike in by_lock.values():
+            try:
+                served.setdefault(self._find(alike[0]), []).extend(alike)
+            except TfperfError as error:
+                missing[str(error)] += len(alike)
+        for environment, its_rows in served.items():
+            missing += self._try(environment, its_rows)
         return [f"{count} baselines have no reference environment: {why}" for why, count in missing.items()]
 
-    def launcher_for(self, row: Baseline | None, workload: Workload) -> Launcher | None:
-        """The launcher of the environment that serves a baseline; None where there is none that knows the workload."""
-        if row is None or not row.is_measured:
+    def launcher_for(self, row: Baseline | None) -> Launcher | None:
+        """The launcher of the environment that serves a baseline; None where `check` found none that can."""
+        environment = None if row is None else self._usable.get((row.machine, row.key))
+        if environment is None:
             return None
-        found = self._find(row)
-        if isinstance(found, Missing) or found in self._unusable or (found, workload.id) in self._unknown:
-            return None
-        if found not in self._launchers:
-            self._launchers[found] = self._launch(found)
-        return self._launchers[found]
+        if environment not in self._launchers:
+            self._launchers[environment] = self._launch(environment)
+        return self._launchers[environment]
 
-    def _tried(self, environment: ReferenceEnvironment, rows: list[Baseline]) -> Counter[str]:
+    def _try(self, environment: ReferenceEnvironment, rows: list[Baseline]) -> Counter[str]:
+        """Keep the rows that can be measured in an environment; returns why the others can't, with their number."""
         workloads = {}
         for row in rows:
-            try:
+            with suppress(TfperfError):  # a row of an own model that is not registered any more: its test will say so
                 workloads[row.key.workload] = Workload.parse(row.key.workload)
-            except TfperfError:  # a row of an own model that is not registered any more: its test will say so
-                continue
-        result = check(environment, workloads.values(), self._root)
-        if result.problem is not None:
-            self._unusable[environment] = result.problem
-            return Counter({str(result.problem): len(rows)})
-        self._unknown |= {(environment, id): why for id, why in result.unknown.items()}
-        return Counter(f"{id} is unknown to {environment.name}: {why}" for id, why in result.unknown.items())
+        try:
+            unknown = check(environment, workloads.values(), self._root).unknown
+        except TfperfError as error:
+            return Counter({str(error): len(rows)})
+        self._usable |= {(row.machine, row.key): environment for row in rows if row.key.workload not in unknown}
+        return Counter(f"{id} is unknown to {environment.name}: {why}" for id, why in unknown.items())

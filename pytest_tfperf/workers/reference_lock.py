@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import re
 import sys
-import sysconfig
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +21,7 @@ SUFFIX: Final = ".lock.txt"
 
 # Workers import pytest_tfperf from the driver's own copy, and each virtual environment brings the pip that it needs.
 _NOT_LOCKED = frozenset({"pip", "pytest-tfperf"})
-_PYTHON, _RECORDED, _WARNING = "# python: ", "# recorded: ", "# warning: "
+_PYTHON, _WARNING = "# python: ", "# warning: "
 _TENSORFLOW = re.compile(r"(?:tensorflow|tensorflow-cpu|tf-nightly|tf-nightly-cpu)==(.+)")
 
 
@@ -33,12 +30,6 @@ class Lock:
     """A lock's lines, without blanks around them: a header of comments, then requirements that pip reads."""
 
     lines: tuple[str, ...]
-
-    @property
-    def digest(self) -> str:
-        """Eight hexadecimal digits of all but the date: equal where an equal environment would be built."""
-        dated = "\n".join(line for line in self.lines if not line.startswith(_RECORDED))
-        return hashlib.sha256(dated.encode()).hexdigest()[:8]
 
     @property
     def python(self) -> str:
@@ -51,12 +42,12 @@ class Lock:
         return next((match[1] for line in self.lines if (match := _TENSORFLOW.match(line))), "")
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """What an environment built from it lacks, or has in another build; sentences."""
-        return tuple(self._after(_WARNING))
+    def warnings(self) -> list[str]:
+        """What an environment built from it lacks; sentences."""
+        return self._after(_WARNING)
 
-    def _after(self, beginning: str) -> Iterator[str]:
-        return (line.removeprefix(beginning) for line in self.lines if line.startswith(beginning))
+    def _after(self, beginning: str) -> list[str]:
+        return [line.removeprefix(beginning) for line in self.lines if line.startswith(beginning)]
 
 
 def read_lock(path: Path) -> Lock:
@@ -65,20 +56,21 @@ def read_lock(path: Path) -> Lock:
     Raises:
         BaselineError: it can't be read, or does not say which Python it is for.
     """
-    mend = "Restore it from git, or record the baselines again with --update-baselines"
+    advice = "Restore it from git, or record the baselines again with --update-baselines"
     try:
         lock = Lock(tuple(line.strip() for line in path.read_text("utf-8").splitlines()))
     except (OSError, UnicodeDecodeError) as error:
-        raise BaselineError(f"{path} can't be read: {getattr(error, 'strerror', 'it is not UTF-8')}. {mend}") from None
+        why = getattr(error, "strerror", "it is not UTF-8")
+        raise BaselineError(f"{path} can't be read: {why}. {advice}") from None
     if not lock.python:
-        raise BaselineError(f"{path} has no line '{_PYTHON}VERSION', so --update-baselines did not write it. {mend}")
+        raise BaselineError(f"{path} has no line '{_PYTHON}VERSION', so --update-baselines did not write it. {advice}")
     return lock
 
 
 def write_lock(folder: Path, machine: str, *, root: Path, search: Sequence[str] | None = None) -> str:
     """Lock the packages of the running interpreter beside the machine's CSV; returns the file's name.
 
-    A set of packages has one file, `<machine>-<digest>.lock.txt`, whenever and for however many rows it is written.
+    A set of packages has one file, `<machine>-<digest>.lock.txt`, however many rows name it.
 
     Args:
         folder: the baselines' folder; made where missing.
@@ -89,17 +81,15 @@ def write_lock(folder: Path, machine: str, *, root: Path, search: Sequence[str] 
     Raises:
         BaselineError: the file can't be written.
     """
-    lock = _current(root.resolve(), sys.path if search is None else search)
-    path = folder / f"{machine}-{lock.digest}{SUFFIX}"
-    temporary = folder / f".{path.name[-200:]}.{os.getpid()}"
+    text = "\n".join(_current(root.resolve(), sys.path if search is None else search)) + "\n"
+    path = folder / f"{machine}-{hashlib.sha256(text.encode()).hexdigest()[:8]}{SUFFIX}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            temporary.write_text("\n".join(lock.lines) + "\n", "utf-8")
-            temporary.replace(path)
+            path.write_text(text, "utf-8")
     except OSError as error:
         with suppress(OSError):
-            temporary.unlink()
+            path.unlink()  # a full disk leaves a part of it
         raise BaselineError(
             f"{path} can't be written: {error.strerror}. Make the folder writable, or name another with "
             "--tfperf-baselines=DIR"
@@ -107,79 +97,60 @@ def write_lock(folder: Path, machine: str, *, root: Path, search: Sequence[str] 
     return path.name
 
 
-def forget_locks(folder: Path, machine: str, named: Collection[str]) -> tuple[str, ...]:
-    """Remove the machine's locks that none of its rows names any more; returns their names."""
+def forget_locks(folder: Path, machine: str, named: Collection[str]) -> None:
+    """Remove the machine's locks that none of its rows names any more."""
     ours = re.compile(re.escape(machine) + r"-[0-9a-f]{8}" + re.escape(SUFFIX))
-    unused = sorted(path for path in folder.glob(f"*{SUFFIX}") if ours.fullmatch(path.name) and path.name not in named)
-    for path in unused:
-        with suppress(OSError):  # a lock too many harms nobody
-            path.unlink()
-    return tuple(path.name for path in unused)
+    for path in folder.glob(f"*{SUFFIX}"):
+        if ours.fullmatch(path.name) and path.name not in named:
+            with suppress(OSError):  # a lock too many harms nobody
+                path.unlink()
 
 
-def _current(root: Path, search: Sequence[str]) -> Lock:
+def _current(root: Path, search: Sequence[str]) -> list[str]:
     requirements: dict[str, str] = {}
-    warnings: list[str] = []
-    by_conda = False
+    from_folders: list[str] = []
+    seen = set(_NOT_LOCKED)
     for found in distributions(path=list(search)):
         if not (found.read_text("METADATA") or found.read_text("PKG-INFO")):
             continue  # what a broken installation left behind
         key = re.sub(r"[-_.]+", "-", found.name).lower()
-        if key in _NOT_LOCKED or key in requirements:  # the first on the path is what is imported
+        if key in seen:  # the first on the path is what is imported
             continue
-        requirements[key], warning = _locked(found, root)
-        warnings += [f"{_WARNING}{warning}"] if warning else []
-        by_conda |= _is_by_conda(found)
-    if by_conda:
-        warnings.append(
-            f"{_WARNING}conda installed some of these packages: an environment built from this file has pip's builds, "
-            "which may run at another speed. Name the conda environment instead: --tfperf-reference=PYTHON"
+        seen.add(key)
+        origin = _origin(found)
+        if "dir_info" not in origin:
+            requirements[key] = _requirement(found, origin)
+        elif not Path(unquote(urlsplit(origin["url"]).path)).resolve().is_relative_to(root):
+            from_folders.append(key)
+    header = [
+        "# The packages that baselines were recorded with; `tfperf reference create` installs them.",
+        f"{_PYTHON}{platform.python_version()}",
+    ]
+    if from_folders:
+        header.append(
+            f"{_WARNING}these packages were installed from a folder, or by conda, so they are not in this file: "
+            f"{', '.join(sorted(from_folders))}. If the tests need them, install them from an index, a wheel or git; "
+            "or name an environment that has them: --tfperf-reference=PYTHON"
         )
-    return Lock(
-        (
-            "# The packages that baselines were recorded with; `tfperf reference create` installs them.",
-            f"{_PYTHON}{platform.python_version()}",
-            f"# platform: {sysconfig.get_platform()}",
-            f"{_RECORDED}{date.today().isoformat()}",
-            *sorted(warnings),
-            *(requirements[key] for key in sorted(requirements) if requirements[key]),
-        )
-    )
+    return [*header, *(requirements[key] for key in sorted(requirements))]
 
 
-def _locked(found: Distribution, root: Path) -> tuple[str, str]:
-    """A package's line for pip, or "" where pip can't install it again; and a warning, or ""."""
-    origin = _origin(found)
-    url = origin.get("url", "")
-    if commit := origin.get("vcs_info", {}).get("commit_id"):
+def _requirement(found: Distribution, origin: dict[str, Any]) -> str:
+    """A package's line for pip."""
+    if "vcs_info" in origin:
+        vcs = origin["vcs_info"]
         part = f"#subdirectory={origin['subdirectory']}" if "subdirectory" in origin else ""
-        return f"{found.name} @ {origin['vcs_info']['vcs']}+{url}@{commit}{part}", ""
+        return f"{found.name} @ {vcs['vcs']}+{origin['url']}@{vcs['commit_id']}{part}"
     if "archive_info" in origin:
-        sha256 = origin["archive_info"].get("hashes", {}).get("sha256")
-        return f"{found.name} @ {url}" + (f"#sha256={sha256}" if sha256 else ""), ""
-    if "dir_info" not in origin:
-        return f"{found.name}=={found.version}", ""
-    folder = Path(unquote(urlsplit(url).path))
-    if folder.resolve().is_relative_to(root):
-        return "", ""  # the project itself: its code comes from the commit
-    return "", (
-        f"{found.name} {found.version} is installed from the folder {folder}, so it is not in this file. "
-        "If the tests' models import it, install it from a wheel or from git"
-    )
+        return f"{found.name} @ {origin['url']}"
+    return f"{found.name}=={found.version}"
 
 
 def _origin(found: Distribution) -> dict[str, Any]:
-    """PEP 610's direct_url.json, as far as it can be relied upon; {} for what came from an index."""
-    if _is_by_conda(found):
-        return {}  # names a folder of the machine that built the package
+    """PEP 610's direct_url.json; {} for what came from an index."""
     location = Path(str(found.locate_file("")))
-    if location.name not in ("site-packages", "dist-packages"):  # `setup.py develop`, or beside its source on the path
+    if location.name not in ("site-packages", "dist-packages"):
+        # Metadata beside its source on the path: an index may have another package of that name.
         return {"url": location.absolute().as_uri(), "dir_info": {}}
-    with suppress(ValueError):
-        origin = json.loads(found.read_text("direct_url.json") or "{}")
-        return origin if isinstance(origin, dict) else {}
-    return {}
-
-
-def _is_by_conda(found: Distribution) -> bool:
-    return (found.read_text("INSTALLER") or "").strip() == "conda"
+    origin: dict[str, Any] = json.loads(found.read_text("direct_url.json") or "{}")
+    return origin

@@ -22,6 +22,7 @@ _LENGTH = struct.Struct(">I")
 _DIGEST_BYTES = 32
 _MAX_BYTES = 64 * 1024 * 1024  # a frame longer than any message of ours is noise; no memory is allocated for it
 
+_CONNECT_SECONDS = 30.0
 _HELLO_SECONDS = 5.0  # a worker says who it is as soon as it is connected
 _ACCEPT_SECONDS = 0.2  # how often to check that the awaited process still runs
 
@@ -125,10 +126,10 @@ class Channel:
 
 
 class Listener:
-    """The driver's end, which workers call; on this machine's loopback interface by default."""
+    """The driver's end, which workers call; on this machine's loopback interface."""
 
-    def __init__(self, host: str = "127.0.0.1") -> None:
-        self._socket = socket.create_server((host, 0))
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
         self._key = secrets.token_hex(32)
 
     @property
@@ -184,14 +185,14 @@ class Listener:
         self._socket.close()
 
 
-def connect(address: Address, timeout_seconds: float = 30) -> Channel:
+def connect(address: Address) -> Channel:
     """Call the driver.
 
     Raises:
         ConnectionLost: nobody listens at the address.
     """
     try:
-        sock = socket.create_connection((address.host, address.port), timeout=timeout_seconds)
+        sock = socket.create_connection((address.host, address.port), timeout=_CONNECT_SECONDS)
     except OSError as error:
         raise ConnectionLost(f"{address.host}:{address.port}: {error}") from error
     return Channel(sock, address.key, ours=b"worker", theirs=b"driver")

@@ -62,11 +62,8 @@ def test_what_could_not_be_measured_is_listed_with_its_reason(busy: Finished, te
     pytest.LineMatcher(summary).fnmatch_lines([f"not measured: test_it.py::test_{test}: {why}"])
 
 
-def test_what_could_not_be_measured_is_an_error_and_no_regression(busy: Finished) -> None:
+def test_what_could_not_be_measured_is_an_error_and_neither_regressed_nor_in_doubt(busy: Finished) -> None:
     assert (set(busy.kinds.values()), busy.status) == ({"error"}, NOT_MEASURED), busy.text
-
-
-def test_what_could_not_be_measured_is_not_listed_as_in_doubt(busy: Finished) -> None:
     assert "INCONCLUSIVE" not in busy.text
 
 
@@ -92,8 +89,7 @@ def test_the_run_before_the_error_is_in_the_history_undecided(busy: Finished, sh
 
 CALLS = {
     "nothing": ([], "test_is"),
-    "-c": (["-c", "../perf.ini"], "it_is"),
-    "--rootdir": (["--rootdir=.."], "test_is"),
+    "-c and --rootdir": (["-c", "../perf.ini", "--rootdir=.."], "it_is"),
     "-o": (["-o", "python_functions=it_*", "-o", "tfperf_steps=7"], "it_is"),
 }
 

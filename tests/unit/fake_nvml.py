@@ -23,20 +23,14 @@ class MigDevice:
     uuid: str
     name: str
     memory_bytes: int
-    multiprocessors: int
 
 
 @dataclass(frozen=True)
 class NvLink:
-    """Where a GPU's NVLink ends: the kind, PCI address and device id that NVML reports."""
+    """Where a GPU's NVLink ends: the kind and PCI address that NVML reports."""
 
     kind: int
     address: str = "ffff:ff:1f.0"
-    device_id: int = 0x20B010DE
-
-    @property
-    def end(self) -> tuple[str, int]:
-        return self.address, self.device_id
 
 
 @dataclass(frozen=True)
@@ -129,20 +123,18 @@ class FakeNvml:
             "nvmlDeviceGetPciInfo": lambda handle: _pci(gpus[handle].pci_bus_id),
             "nvmlDeviceGetTopologyCommonAncestor": lambda i, j: _LEVELS.get(machine.links[i][j].kind, 50),
             "nvmlDeviceGetNvLinkState": lambda handle, number: 1 if number < len(self._links(handle)) else None,
-            "nvmlDeviceGetNvLinkRemotePciInfo": lambda handle, number: _pci(*self._links(handle)[number].end),
+            "nvmlDeviceGetNvLinkRemotePciInfo": lambda handle, number: _pci(self._links(handle)[number].address),
             "nvmlDeviceGetNvLinkRemoteDeviceType": lambda handle, number: self._links(handle)[number].kind,
             "nvmlDeviceGetMigMode": lambda handle: [int(handle in self.mig)] * 2,
             "nvmlDeviceGetMaxMigDeviceCount": lambda handle: 7,
             "nvmlDeviceGetMigDeviceHandleByIndex": lambda i, j: (i, j) if j < len(self.mig[i]) else None,
             "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": lambda handle: handle[0],
-            "nvmlDeviceGetAttributes_v2": lambda h: SimpleNamespace(multiprocessorCount=gpu_or_mig(h).multiprocessors),
             "nvmlDeviceGetTemperature": lambda handle, sensor: None if isinstance(handle, tuple) else now.celsius,
             "nvmlDeviceGetClockInfo": lambda handle, clock: clocks[clock],
             "nvmlDeviceGetPowerUsage": lambda handle: 250_500,
             "nvmlDeviceGetEnforcedPowerLimit": lambda handle: 300_000,
             "nvmlDeviceGetUtilizationRates": lambda handle: SimpleNamespace(gpu=97),
             "nvmlDeviceGetCurrentClocksEventReasons": lambda handle: now.reasons,
-            "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: now.reasons,
             "nvmlDeviceGetComputeRunningProcesses": lambda h: [SimpleNamespace(pid=pid) for pid in now.processes],
             "nvmlDeviceGetProcessUtilization": lambda handle, since: [
                 SimpleNamespace(pid=pid, smUtil=used, timeStamp=since - now.stale)
@@ -158,7 +150,7 @@ class FakeNvml:
         return [NvLink(gpu, self.machine.gpus[j].pci_bus_id) for count, j in ends for _ in range(count)]
 
 
-def _pci(address: str, device_id: int = 0x15F910DE) -> Any:
+def _pci(address: str) -> Any:
     domain, bus, rest = address.split(":")
     device = rest.partition(".")[0]
-    return SimpleNamespace(domain=int(domain, 16), bus=int(bus, 16), device=int(device, 16), pciDeviceId=device_id)
+    return SimpleNamespace(domain=int(domain, 16), bus=int(bus, 16), device=int(device, 16))

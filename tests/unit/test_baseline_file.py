@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -69,10 +68,6 @@ def test_a_line_break_in_a_text_becomes_a_space() -> None:
     assert parse(baseline_file.render([row(note="one\r\ntwo")]))[KEY].note == "one two"
 
 
-def test_a_text_that_utf_8_lacks_is_written_all_the_same() -> None:
-    assert parse(baseline_file.render([row(source="pytest caf\udce9")]))[KEY].source == "pytest caf?"
-
-
 _texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), max_size=40)
 _trainers = [{}, {"trainer": Trainer.KERAS}, {"forward_only": True}]  # not both: fit trains
 _workloads = st.builds(
@@ -122,27 +117,6 @@ def test_no_bytes_make_reading_crash(data: bytes) -> None:
         parse(data)
 
 
-@settings(deadline=None)
-@given(st.text(max_size=60), st.integers(0, len(HEADER) + len(ROW) + 1), st.integers(0, 20))
-def test_a_damaged_file_is_an_error_or_whole_rows(text: str, at: int, length: int) -> None:
-    whole = f"{HEADER}\n{ROW}\n"
-    damaged = (whole[:at] + text + whole[at + length :]).encode("utf-8", "replace")
-    with suppress(BaselineError):
-        assert all(math.isfinite(found.reference) and found.reference > 0 for found in parse(damaged).values())
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(1, len(HEADER) + len(ROW) + 1))
-def test_no_file_that_was_cut_off_within_a_line_is_read(cut: int) -> None:
-    whole = f"{HEADER}\n{ROW}\n"
-    kept = whole[:-cut]
-    if kept.endswith("\n"):
-        assert parse(kept) == {}
-    else:
-        with pytest.raises(BaselineError):
-            parse(kept)
-
-
 # Malformed files
 
 
@@ -157,46 +131,26 @@ def test_no_file_that_was_cut_off_within_a_line_is_read(cut: int) -> None:
             id="missing-column",
         ),
         pytest.param(f"{HEADER.replace('between_runs', 'spread')}\n", 1, "unknown column 'spread'", id="old-column"),
-        pytest.param(f"{HEADER},speed\n", 1, "unknown column 'speed'", id="unknown-column"),
         pytest.param(f"{HEADER},note\n", 1, "the first line must name each of these columns once", id="column-twice"),
         pytest.param(f"{HEADER}\n{ROW}", 2, "cut off", id="no-line-end"),
         pytest.param(f"{HEADER}\n{ROW}\nresnet50-b64-rep\n", 3, "1 fields", id="too-few-fields"),
-        pytest.param(f"{HEADER}\n\n{ROW}\n", 2, "0 fields where the first line names 17", id="blank-line"),
-        pytest.param(f"{HEADER}\n# mine\n{ROW}\n", 2, "1 fields where the first line names 17", id="comment"),
-        pytest.param(f"{HEADER}\n{ROW}\n".replace(",", ";"), 1, "unknown column 'workload;topology;", id="semicolons"),
         pytest.param("garbage\n", 1, "unknown column 'garbage'. Known: between_runs", id="no-header"),
         pytest.param(f"{HEADER}\n{ROW}\n{ROW}\n", 3, "is on line 2 already: keep one", id="duplicate-key"),
         pytest.param(f'{HEADER}\n"{ROW}\n', 2, "not a CSV line", id="broken-quotes"),
-        pytest.param(f"{HEADER}\n<<<<<<< HEAD\n{ROW}\n", 2, "an unfinished merge", id="merge-conflict"),
+        pytest.param(f"{HEADER}\n<<<<<<< HEAD\n{ROW}\n", 2, "a merge is unfinished", id="merge-conflict"),
         pytest.param(with_cell("reference", "fast"), 2, "reference 'fast' is not a number", id="text-for-a-number"),
-        pytest.param(with_cell("reference", "1_612"), 2, "'1_612' is not a number", id="python-underscore"),
         pytest.param(with_cell("reference", ""), 2, "no reference", id="no-reference"),
-        pytest.param(with_cell("reference", "nan"), 2, "reference 'nan' is not a number", id="nan"),
         pytest.param(with_cell("reference", "inf"), 2, "reference inf is not a throughput", id="infinity"),
-        pytest.param(with_cell("reference", "1e999"), 2, "reference inf is not a throughput", id="overflow"),
         pytest.param(with_cell("reference", "0"), 2, "reference 0.0 is not a throughput", id="zero"),
-        pytest.param(with_cell("reference", "-3"), 2, "reference -3.0 is not a throughput", id="negative"),
         pytest.param(with_cell("lower", "5%"), 2, "'5%' is not a number: write digits only", id="percent"),
         pytest.param(with_cell("lower", "0.05"), 2, "lower 0.05", id="lower-without-sign"),
-        pytest.param(with_cell("lower", "-1"), 2, "lower -1: no drop is larger than the whole", id="lower-all"),
+        pytest.param(with_cell("lower", "-1"), 2, "lower -1: write the accepted drop", id="all"),
         pytest.param(with_cell("unit", "images/hour"), 2, "unit 'images/hour'", id="wrong-unit"),
         pytest.param(with_cell("runs", "1.5"), 2, "runs '1.5'", id="half-a-run"),
         pytest.param(with_cell("runs", "0"), 2, "runs 0", id="no-run"),
-        pytest.param(with_cell("between_runs", "wide"), 2, "between_runs 'wide'", id="text-for-between-runs"),
         pytest.param(with_cell("gpu_fp32_tflops", "-1"), 2, "gpu_fp32_tflops -1", id="negative-peak"),
         pytest.param(with_cell("provenance", "guessed"), 2, "unknown provenance 'guessed'", id="provenance"),
         pytest.param(with_cell("workload", "resnet50"), 2, "'resnet50' is not a workload id", id="workload"),
-        pytest.param(with_cell("workload", "resnet50-b0-replicated-device"), 2, "not a workload id", id="batch-0"),
-        pytest.param(
-            with_cell("workload", f"x-b{'9' * 5000}-replicated-device"), 2, "is not a workload id", id="batch-huge"
-        ),
-        pytest.param(
-            with_cell("workload", "resnet50-b64-replicated-copy-device"),
-            2,
-            "write 'resnet50-b64-replicated-device'",
-            id="default-spelt-out",
-        ),
-        pytest.param(with_cell("topology", "8"), 2, "topology '8'", id="topology"),
         pytest.param(with_cell("topology", "1x0"), 2, "topology '1x0'", id="topology-0"),
     ],
 )

@@ -102,7 +102,7 @@ def test_inference_counts_one_pass() -> None:
         (fetched(None), None),
         (fetched(Bound.INPUT), "input"),
         (fetched(products_fraction=0.869), "compute 87 %"),
-        (fetched(products_fraction=1.4), "compute >100 %"),
+        (fetched(products_fraction=1.4), "compute 140 %"),
     ],
 )
 def test_what_a_table_says_of_the_bound(found: Breakdown | None, cell: str | None) -> None:

@@ -15,7 +15,7 @@ from pytest_tfperf.core.comparison import ComparedSide, Comparison
 from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.reports.comparisons import comparison_table, headline, message
+from pytest_tfperf.reports.comparisons import comparison_table, headline, latest_comparisons, message
 from pytest_tfperf.reports.ratios import message as ratio_message
 from pytest_tfperf.reports.summary import comparison_summary
 
@@ -109,6 +109,13 @@ def test_the_table_has_each_sides_bound_beside_its_throughput() -> None:
         resnet50-b64-replicated-device  1x8       tensorflow ?                       1,000  input  tensorflow 2.21.0                      900.0  0.900  0.890 to 0.910      3  REGRESSED
         -                               1x8       resnet50-b64-replicated-device     1,000  -      resnet50-b64-replicated-device-xla     1,000      -  -                   3  INVALID""")  # noqa: E501
     assert "\n".join(comparison_table(rows)) == expected
+
+
+def test_the_history_shows_the_latest_comparison_of_two_sides() -> None:
+    other = comparison(topology="1x4", ratio=0.95, time="monday")
+    heading, *rows = latest_comparisons([comparison(time="monday"), other, comparison(ratio=0.8, time="tuesday")])
+    assert heading.endswith("  outcome    machine  when")
+    assert [(row.split()[-1], "0.800" in row) for row in rows] == [("tuesday", True), ("monday", False)]
 
 
 def test_the_summary_counts_comparisons_and_lists_those_in_doubt() -> None:

@@ -106,12 +106,12 @@ def test_a_part_of_a_frame_is_kept_until_the_rest_comes(raw: Raw, cut: int) -> N
     assert raw.driver.receive(PATIENCE_SECONDS) == {"a": 1}
 
 
-def test_frames_that_arrive_together_are_kept_apart(raw: Raw) -> None:
-    raw.socket.sendall(b"".join(raw.frames({"a": 1}, {"a": "x" * 60_000})))
-    assert [raw.driver.receive(PATIENCE_SECONDS), raw.driver.receive(PATIENCE_SECONDS)] == [
-        {"a": 1},
-        {"a": "x" * 60_000},
-    ]
+def test_frames_that_arrive_together_are_kept_apart_and_none_counts_twice(raw: Raw) -> None:
+    one, other = raw.frames({"a": 1}, {"a": "x" * 60_000})
+    raw.socket.sendall(one + other + other)
+    assert [raw.driver.receive(PATIENCE_SECONDS) for _ in range(2)] == [{"a": 1}, {"a": "x" * 60_000}]
+    with pytest.raises(ConnectionLost, match="not signed"):
+        raw.driver.receive(PATIENCE_SECONDS)
 
 
 # What is refused
@@ -131,7 +131,6 @@ def shortened(frame: bytes) -> bytes:
 FORGED: dict[str, tuple[Callable[[Raw], bytes], str]] = {
     "its length changed": (lambda raw: shortened(raw.frames({"a": 1})[0]), "not signed"),
     "its signature changed": (lambda raw: changed(raw.frames({"a": 1})[0], 4), "not signed"),
-    "its end of the signature changed": (lambda raw: changed(raw.frames({"a": 1})[0], 35), "not signed"),
     "its text changed": (lambda raw: changed(raw.frames({"a": 1})[0], -1), "not signed"),
     "out of order": (lambda raw: raw.frames({"a": 1}, {"a": 2})[1], "not signed"),
     "the driver's own, sent back": (lambda raw: raw.frames({"a": 1}, ours=b"driver")[0], "not signed"),
@@ -148,19 +147,7 @@ def test_a_frame_that_the_worker_did_not_send_so_is_refused(raw: Raw, forged: st
         raw.driver.receive(PATIENCE_SECONDS)
 
 
-def test_a_frame_that_comes_twice_is_refused(raw: Raw) -> None:
-    raw.socket.sendall(raw.frames({"a": 1})[0] * 2)
-    raw.driver.receive(PATIENCE_SECONDS)
-    with pytest.raises(ConnectionLost, match="not signed"):
-        raw.driver.receive(PATIENCE_SECONDS)
-
-
 # Silence, and lost connections
-
-
-def test_silence_is_no_lost_connection(raw: Raw) -> None:
-    with pytest.raises(Silence):
-        raw.driver.receive(SOON)
 
 
 @pytest.mark.parametrize("sent", [0, 20, -1])

@@ -8,13 +8,7 @@ from measurements import measurement, verdict
 from pytest_tfperf.core.consequence import Consequence, consequence, exit_status
 from pytest_tfperf.core.verdict import Outcome
 
-PASSES, FAILS, WARNS, SKIPS, ERRORS = (
-    Consequence.PASSES,
-    Consequence.FAILS,
-    Consequence.WARNS,
-    Consequence.SKIPS,
-    Consequence.ERRORS,
-)
+PASSES, WARNS, FAILS, SKIPS, ERRORS = Consequence
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ from patience import PATIENCE_SECONDS
 
 from pytest_tfperf.core.topology import Link, LinkKind
 from pytest_tfperf.hardware.discovery import discover
-from pytest_tfperf.hardware.nvml import NvmlError, driver_hangs, session
+from pytest_tfperf.hardware.nvml import driver_hangs
 
 DGX1, H200, MIXED = load("dgx1-p100"), load("h200"), load("mixed")
 SWITCH, HIDDEN = pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH, pynvml.NVML_NVLINK_DEVICE_TYPE_UNKNOWN
 IBM_CPU = pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU
-THREE_MIG = {0: [MigDevice(f"MIG-{i}", "NVIDIA H200 MIG 1g.18gb", 17_179_869_184, 16) for i in range(3)]}
+THREE_MIG = {0: [MigDevice(f"MIG-{i}", "NVIDIA H200 MIG 1g.18gb", 17_179_869_184) for i in range(3)]}
 
 
 @pytest.fixture
@@ -50,17 +50,12 @@ def test_every_fact_and_link_of_the_gpus_is_found(found, name):
     [
         (NvLink(SWITCH), 18, Link(LinkKind.NVLINK, 18)),
         (NvLink(HIDDEN), 18, Link(LinkKind.NVLINK, 18)),  # a virtual machine hides the switches
-        (NvLink(HIDDEN, "0000:99:00.0", device_id=0x15F910DE), 4, Link(LinkKind.SYS)),  # another container's GPU
         (NvLink(IBM_CPU), 3, Link(LinkKind.SYS)),
     ],
 )
 def test_gpus_behind_nvswitches_are_linked_all_to_all_and_others_are_not(found, nvlink, count, link):
     topology = found(FakeNvml(DGX1, nvlinks=dict.fromkeys(range(8), [nvlink] * count)))
     assert topology.links[0][5] == link
-
-
-def test_an_old_driver_that_does_not_report_the_kind_of_nvlink_still_gives_the_mesh(found):
-    assert found(FakeNvml(DGX1, broken={"nvmlDeviceGetNvLinkRemoteDeviceType": 13})).links == DGX1.links
 
 
 @pytest.mark.parametrize("code", [pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, None])
@@ -80,12 +75,9 @@ def test_a_pcie_path_that_is_not_reported_is_unknown(found):
         ("nvmlInit", pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "no libnvidia-ml.so.1: no NVIDIA driver", False),
         ("nvmlInit", pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "kernel module is not loaded", True),
         ("nvmlInit", pynvml.NVML_ERROR_NO_PERMISSION, "no permission", True),
-        ("nvmlInit", pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "different versions", True),
-        ("nvmlInit", pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, "too old", True),
         ("nvmlInit", pynvml.NVML_ERROR_UNKNOWN, "error 999", True),
         ("nvmlDeviceGetCount", pynvml.NVML_ERROR_NO_PERMISSION, "no permission", True),
         ("nvmlDeviceGetHandleByIndex", pynvml.NVML_ERROR_GPU_IS_LOST, "GPU 0 cannot be used", False),
-        ("nvmlDeviceGetUUID", pynvml.NVML_ERROR_NO_PERMISSION, "GPU 0 cannot be used: no permission", False),
     ],
 )
 def test_what_fails_gives_the_reason_and_closes_nvml(found, function, code, reason, fault):
@@ -108,11 +100,6 @@ def test_a_driver_that_does_not_answer_blocks_nobody(tmp_path):
     assert driver_hangs(tmp_path, answer_seconds=0.001)  # less than any interpreter takes to start
 
 
-def test_an_error_inside_a_session_is_explained():
-    with pytest.raises(NvmlError, match="no permission"), session(FakeNvml(H200)):
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_NO_PERMISSION)
-
-
 # CUDA_VISIBLE_DEVICES
 
 
@@ -122,14 +109,11 @@ def test_an_error_inside_a_session_is_explained():
         ("2,1", [2, 1]),
         ("0,2,-1,1", [0, 2]),
         ("0,9,1", [0]),
-        ("3,nonsense,1", [3]),
         (" 1 , 2", [1, 2]),
         ("GPU-00000100-0000-4000-8000-000000000005,0", [5, 0]),
         ("", []),
-        ("-1", []),
         ("1,1", []),
         ("GPU-0", []),  # the beginning of several
-        ("GPU-beef", []),
     ],
 )
 def test_cuda_visible_devices_holds(found, variable, shown):
@@ -166,7 +150,7 @@ def test_mig_devices_replace_their_gpu_with_facts_and_key_of_their_own(found):
     topology = found(FakeNvml(H200, mig=THREE_MIG))
     assert [gpu.uuid for gpu in topology.gpus] == ["MIG-0", "MIG-1", "MIG-2"]
     gpu = topology.gpus[0]
-    assert (gpu.mig_profile, gpu.memory_bytes, gpu.cores) == ("1g.18gb", 17_179_869_184, 16 * 128)
+    assert (gpu.mig_profile, gpu.memory_bytes, gpu.cores) == ("1g.18gb", 17_179_869_184, None)
     assert topology.machine.startswith("3x-h200-mig-1g.18gb-")
     assert topology.links[0][1] == Link(LinkKind.UNKNOWN)
 
@@ -175,9 +159,7 @@ def test_mig_mode_without_devices_says_what_to_do(found):
     assert "create one (`nvidia-smi mig" in found(FakeNvml(H200, mig={0: []})).why_no_gpus
 
 
-@pytest.mark.parametrize(
-    ("variable", "shown"), [("MIG-1", ["MIG-1"]), ("0", ["MIG-0", "MIG-1", "MIG-2"]), ("MIG-", [])]
-)
+@pytest.mark.parametrize(("variable", "shown"), [("MIG-1", ["MIG-1"]), ("0", ["MIG-0", "MIG-1", "MIG-2"])])
 def test_cuda_visible_devices_names_mig_devices(found, variable, shown):
     topology = found(FakeNvml(H200, mig=THREE_MIG), CUDA_VISIBLE_DEVICES=variable)
     assert [gpu.uuid for gpu in topology.gpus] == shown

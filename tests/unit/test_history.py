@@ -14,7 +14,6 @@ import pytest
 from measurements import KEY, WORKLOAD, baseline, comparison, measurement, pair, run, throughput, verdict
 from patience import running
 
-from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_session import PastSession
 from pytest_tfperf.core.verdict import Outcome
@@ -71,6 +70,13 @@ def test_a_measurement_is_a_row(history: History) -> None:
     }
 
 
+def test_a_comparison_is_kept_whole(history: History) -> None:
+    whole = comparison(session="monday", high=math.inf, outcome=None)
+    history.append_comparison(whole)
+    assert list(history.comparisons()) == [whole]
+    assert history.frame().empty
+
+
 @pytest.mark.parametrize("not_decided", [None, verdict(runs_wanted=3), verdict(waits_for_drift=True)])
 def test_what_is_not_judged_or_not_decided_has_no_outcome(history: History, not_decided: Any) -> None:
     history.append(judged(verdict=not_decided))
@@ -95,37 +101,6 @@ def test_measurements_are_those_of_a_session_or_test_in_their_order(
     for test, session in (("a", "monday"), ("b", "tuesday"), ("c", "monday")):
         history.append(judged(test=test, session=session))
     assert [one.test for one in history.measurements(**wanted)] == list(found)
-
-
-def test_a_comparison_is_a_row(history: History) -> None:
-    history.append_comparison(comparison(session="monday", time="2026-01-02T03:04:05+00:00"))
-    (row,) = history.comparisons().to_dict("records")
-    assert row == {
-        "session": "monday",
-        "time": "2026-01-02T03:04:05+00:00",
-        "test": "perf_tests/test_a.py::test_b[1]",
-        "machine": "box",
-        "topology": "1x8",
-        "workload_a": WORKLOAD.id,
-        "workload_b": WORKLOAD.id,
-        "tensorflow_a": "2.16.2",
-        "tensorflow_b": "2.21.0",
-        "images_per_sec_a": pytest.approx(1000.0),
-        "images_per_sec_b": pytest.approx(900.0),
-        "ratio": 0.9,
-        "low": 0.89,
-        "high": 0.91,
-        "outcome": "REGRESSED",
-        "pairs": 3,
-        "seconds": 30.0,
-    }
-    assert history.frame().empty
-
-
-def test_an_interval_without_an_upper_end_is_kept(history: History) -> None:
-    history.append_comparison(comparison(high=math.inf, outcome=None))
-    (row,) = history.comparisons().to_dict("records")
-    assert (row["high"], row["outcome"]) == (None, None)
 
 
 def test_a_measurement_that_replaces_an_earlier_one_is_the_only_one(history: History) -> None:
@@ -162,13 +137,8 @@ def test_earlier_sessions_come_oldest_first_with_the_changes_of_all_runs(history
     assert past(history) == [("monday", [-0.01005034, -0.02020271]), ("tuesday", [0.0])]
 
 
-def test_a_sessions_last_measurement_counts_for_it(history: History) -> None:
-    history.append(judged(990.0))
+def test_a_sessions_last_measurement_counts_for_it_without_the_common_drift(history: History) -> None:
     history.append(judged(1000.0))
-    assert past(history) == [("monday", [0.0])]
-
-
-def test_the_common_drift_of_a_session_is_taken_out(history: History) -> None:
     history.append(judged(990.0, verdict=verdict(common_drift=-0.01)))
     assert past(history) == [("monday", [-0.0000503])]
 
@@ -209,56 +179,31 @@ def test_a_rerun_of_one_test_is_not_a_session_of_the_suite(history: History) -> 
     assert [session for session, _ in past(history, least_tests=2)] == ["nightly"]
 
 
-def test_a_machines_rows_get_their_past_sessions_in_one_call(history: History) -> None:
-    other, unseen = Key(WORKLOAD.id, "1x4"), Key(WORKLOAD.id, "1x2")
-    rows = [baseline(), baseline(500.0, key=other), baseline(key=unseen)]
-    history.append(judged(1000.0))
-    history.append(judged(500.0, topology="1x4", verdict=verdict(baseline=rows[1])))
-    found = history.past_sessions_of_machine(rows, before="today", least_tests=1)
-    assert found == {key: (PastSession("monday", (0.0,), Outcome.PASS),) for key in (KEY, other)}
-
-
 # Files
-
-
-def test_preparing_makes_the_file_and_leaves_what_is_there(history: History, path: Path) -> None:
-    history.prepare()
-    assert path.is_file()
-    history.append(judged(test="a"))
-    history.prepare()
-    assert list(history.frame()["test"]) == ["a"]
 
 
 def test_asking_before_there_is_a_file_makes_none(history: History, path: Path) -> None:
     assert (history.seconds_of(["a"]), past(history)) == ({}, [])
-    for ask in (history.frame, history.comparisons, lambda: list(history.measurements())):
+    for ask in (history.frame, lambda: list(history.comparisons()), lambda: list(history.measurements())):
         with pytest.raises(TfperfError, match="no history yet; run the suite first"):
             ask()
     assert not path.parent.exists()
 
 
-def refused() -> Any:
-    return pytest.raises(TfperfError, match=r"history\.sqlite: the history can't be used: .*\. Move the file away")
-
-
-def test_a_folder_that_can_not_be_made_is_refused(history: History, path: Path) -> None:
-    path.parent.touch()
-    with refused():
+@pytest.mark.parametrize("in_the_way", [".", "history.sqlite"], ids=["a file for the folder", "no history"])
+def test_a_history_that_can_not_be_used_is_refused(history: History, path: Path, in_the_way: str) -> None:
+    text = path.parent / in_the_way
+    text.parent.mkdir(exist_ok=True)
+    text.write_text("workload,topology,reference\n" * 100)
+    with pytest.raises(TfperfError, match=r"history\.sqlite: the history can't be used: .*\. Move the file away"):
         history.prepare()
-
-
-def test_a_file_that_is_not_a_history_is_refused(history: History, path: Path) -> None:
-    path.parent.mkdir()
-    path.write_text("workload,topology,reference\n" * 100)
-    with refused():
-        history.append(judged())
 
 
 def test_another_versions_file_is_refused_with_the_next_step(history: History, path: Path) -> None:
     history.prepare()
     with closing(sqlite3.connect(path)) as database:
-        database.execute("pragma user_version = 2")
-    with pytest.raises(TfperfError, match=r"history\.sqlite: another version .*schema 2; .* schema 1.*move the file"):
+        database.execute("pragma user_version = 3")
+    with pytest.raises(TfperfError, match=r"history\.sqlite: another version .*schema 3; .* schema 2.*folder"):
         history.append(judged())
 
 

@@ -12,7 +12,6 @@ import psutil
 import pytest
 from patience import wait_for
 
-from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.hardware.host_usage import (
     Counters,
     CpuSeconds,
@@ -130,14 +129,3 @@ def test_an_orphan_in_a_session_of_ours_is_ours():
             assert {leader.pid, orphan} <= our_processes(os.getpid())
         finally:
             os.killpg(leader.pid, signal.SIGKILL)
-
-
-def test_a_process_that_has_gone_has_no_name():
-    assert process_name(CHILD) == ""
-
-
-def test_this_machine_gives_every_fact_that_a_report_shows():
-    poll: Telemetry = HostUsage().poll()
-    assert poll.usable_cores >= 1
-    assert poll.load_average_mean is not None
-    assert poll.memory_available_bytes_min > 0

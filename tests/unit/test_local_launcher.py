@@ -142,10 +142,9 @@ def _descriptors() -> Iterator[str]:
         (True, None, "a worker could not be started: .*No such file or directory"),
         (False, None, "a worker could not be started: .*No such file or directory"),
         (False, "sys.exit(3)", "the fork server exited with status 3"),
-        (False, "call().send({'hello': 'server'})", "the fork server exited with status 0"),
         (True, "json.load(sys.stdin); sys.exit(3)", "exited with status 3 in phase 'start'"),
     ],
-    ids=["no Python", "no Python for a server", "server ends", "server ends after its call", "worker ends"],
+    ids=["no Python", "no Python for a server", "server ends", "worker ends"],
 )
 def test_a_start_that_fails_is_no_measurement_and_leaves_nothing(
     tmp_path: Path, temporary: Path, fresh: bool, script: str | None, message: str

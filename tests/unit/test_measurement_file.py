@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from measurements import BUSY, measurement, pair, run, run_at, throughput, verdict
+from measurements import BUSY, measurement, pair, run, throughput, verdict
 
-from pytest_tfperf.bench.replay import replay_export
-from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import measurement_file
@@ -48,7 +46,7 @@ def test_a_file_that_can_not_be_written_or_read_is_a_clear_error(tmp_path: Path)
         measurement_file.read(tmp_path / "b.json")
 
 
-@pytest.mark.parametrize(("text", "is_one"), [(TEXT, True), ("\n {", True), ("1\timages/sec: 5", False), ("", False)])
+@pytest.mark.parametrize(("text", "is_one"), [(TEXT, True), ("1\timages/sec: 5", False), ("", False)])
 def test_a_measurement_file_is_told_from_a_log_by_its_first_character(tmp_path: Path, text: str, is_one: bool) -> None:
     (tmp_path / "a").write_text(text)
     assert measurement_file.is_measurement_file(tmp_path / "a") is is_one
@@ -62,9 +60,6 @@ def faulty(**first: Any) -> str:
     return json.dumps(whole)
 
 
-NO_TESTS = measurement(verdict=verdict(tests=0)).to_json()["verdict"]
-
-
 def run_with(**fields: Any) -> list[dict[str, Any]]:
     return [json.loads(TEXT)["measurements"][0]["runs"][0] | fields]
 
@@ -76,20 +71,12 @@ def run_with(**fields: Any) -> list[dict[str, Any]]:
         ("", r"a\.json, line 1: cut off or damaged"),
         ("[]", r"a\.json: not an export of pytest-tfperf"),
         ('{"version": 1}', r"a\.json: not an export"),
-        ('{"version": 1, "measurements": [], "more": 1}', r"a\.json: not an export"),
-        (
-            '{"version": 2, "measurements": []}',
-            r"a\.json: a newer pytest-tfperf wrote this file \(version 2\): upgrade",
-        ),
+        ('{"version": 2, "measurements": []}', r"a\.json: this pytest-tfperf reads version 1 .*, not 2"),
         ('{"version": 1, "measurements": [3]}', r"a\.json: measurements\[0\]: expected an object"),
         (faulty(speed=1), r"a\.json: measurements\[1\]: unknown field 'speed'"),
-        (faulty(runs=[], discarded=[]), r"measurements\[1\]: neither runs nor discarded runs: export it again"),
-        (faulty(runs=run_with(windows=[])), r"measurements\[1\]\.runs\[0\]: no windows"),
-        (faulty(runs=run_with(images_per_step=0)), r"measurements\[1\]\.runs\[0\]: images_per_step 0 is not"),
-        (faulty(discarded=run_with(stated_images_per_sec=-1)), r"measurements\[1\]\.discarded\[0\]: stated_images_per"),
-        (faulty(runs=run_with(windows=[{"steps": 1, "seconds": 0}])), r"runs\[0\]: windows\[0\]: 1 steps in 0\.0 sec"),
-        (faulty(runs=run_with(windows=[{"steps": 0, "seconds": 1}])), r"runs\[0\]: windows\[0\]: 0 steps in 1\.0 sec"),
-        (faulty(verdict=NO_TESTS), r"measurements\[1\]\.verdict: tests is a count from 1"),
+        (faulty(runs=[], discarded=[]), r"a\.json: measurements\[1\]: no runs, .*: export it again"),
+        (faulty(runs=run_with(windows=[])), r"measurements\[1\]: no runs, or a run without windows"),
+        (faulty(discarded=run_with(windows=[{"steps": 1, "seconds": 0}])), r"measurements\[1\]: no runs, or"),
     ],
 )
 def test_a_faulty_file_is_refused_with_the_place_of_its_fault(text: str, fault: str) -> None:
@@ -103,26 +90,13 @@ def test_bytes_that_are_not_json_are_refused() -> None:
             measurement_file.parse(data, "a.json")
 
 
-REPLAYED = measurement_file.render(
-    [
-        measurement(
-            runs=(run_at(900.0), run_at(910.0)), verdict=verdict(noise=Noise(between_runs=0.1, degrees_of_freedom=4))
-        )
-    ]
-)
-
-
 @settings(max_examples=150)
 @given(st.data())
-def test_no_mutation_makes_reading_and_judging_crash(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    text = REPLAYED
+def test_no_mutation_makes_reading_crash(data: st.DataObject) -> None:
+    text = TEXT
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(text)))
         piece = data.draw(st.sampled_from(["0", "-1", "1e308", "1e-308", '"nan"', '"inf"', "null", "[", "}", "9" * 30]))
         text = text[:at] + piece + text[at + data.draw(st.integers(0, 5)) :]
-    path = tmp_path_factory.mktemp("mutated") / "a.json"
-    path.write_text(text)
     with suppress(TfperfError):
-        replay_export(path)
+        measurement_file.parse(text.encode(), "a.json")

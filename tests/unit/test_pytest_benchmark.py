@@ -69,10 +69,3 @@ def test_clock_readings_are_forgotten_and_facts_kept() -> None:
     info = {"node": "a", "cpu": {"brand_raw": "Xeon", "hz_actual": [1, 2], "hz_actual_friendly": "2 GHz", "count": 8}}
     forget_clock_readings(info)
     assert info == {"node": "a", "cpu": {"brand_raw": "Xeon", "count": 8}}
-
-
-@pytest.mark.parametrize("info", [{}, {"cpu": None}])
-def test_a_machine_without_cpu_facts_is_left_alone(info: dict[str, Any]) -> None:
-    before = info.copy()
-    forget_clock_readings(info)
-    assert info == before

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
-import os
 import re
-import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from measurements import BUSY, KEY, NOISE, baseline, measurement, pair, run_at, verdict
-from patience import PATIENCE_SECONDS
 
 from pytest_tfperf import cli
 from pytest_tfperf.bench.replay import replay_export
-from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Run
-from pytest_tfperf.core.throughput import hodges_lehmann, summarise
+from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.stores import measurement_file
 from pytest_tfperf.stores.baselines import BaselineStore
@@ -88,27 +83,16 @@ def test_of_several_logs_the_table_shows_which_regressed(tmp_path: Path, capsys:
     [
         ("azure-nc6-dsvn", "1x1", WORKLOAD, "unknown machine 'azure-nc6-dsvn'. Did you mean 'azure-nc6-dsvm'? Known: "),
         ("no-such-machine", "1x1", WORKLOAD, "Or name another folder with --baselines=DIR"),
-        ("azure-nc6-dsvm", "1x4", WORKLOAD, "has this workload on 1x1, 2x1: give one as --topology"),
-        ("azure-nc6-dsvm", "1x1", f"{WORKLOAD}-xla", f"none of this workload; the nearest are {WORKLOAD}: --workload"),
-        ("azure-nc6-dsvm", "1x1", WORKLOAD.replace("50", "5"), f"the nearest are {WORKLOAD}: --workload"),
+        ("azure-nc6-dsvm", "1x4", WORKLOAD, f"has 2 rows; the nearest are {WORKLOAD} on 1x1, {WORKLOAD} on 2x1"),
+        ("azure-nc6-dsvm", "1x1", WORKLOAD.replace("50", "5"), f"the nearest are {WORKLOAD} on 1x1"),
     ],
-    ids=["machine", "folder", "topology", "workload", "model"],
+    ids=["machine", "folder", "topology", "workload"],
 )
 def test_a_log_without_a_baseline_could_not_be_judged_and_names_what_there_is(
     machine: str, topology: str, workload: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert replay(LOG, machine, topology, workload) == NOT_MEASURED
     assert said in capsys.readouterr().out
-
-
-def test_a_log_is_judged_against_a_folder_that_is_given_and_another_machines_broken_file_is_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    header, row, *_ = (REPOSITORY / "baselines" / "azure-nc6-dsvm.csv").read_text().splitlines()
-    (tmp_path / "mine.csv").write_text(f"{header}\n{row}\n")
-    (tmp_path / "dgx2.csv").write_text("garbage\n")
-    assert replay(LOG, "mine", "1x1", WORKLOAD, f"--baselines={tmp_path}") == GREEN
-    assert capsys.readouterr().err.count(f"another machine's file: {tmp_path}/dgx2.csv, line 1: ") == 1
 
 
 @pytest.mark.parametrize(
@@ -124,7 +108,6 @@ def test_a_log_is_judged_against_a_folder_that_is_given_and_another_machines_bro
             "topology '4': write nodes x devices per node",
         ),
         ([LOG, "--machine=m", "--workload=resnet50", "--topology=1x1"], "'resnet50' is not a workload id"),
-        ([REAL / "quiet.json", "--topology=1x1"], "--workload and --topology describe logs"),
         ([REAL / "quiet.json", "--tolerance=5"], "tolerance=5.0: give a fraction between 0 and 1"),
         (
             ["missing.log", "--machine=m", f"--workload={WORKLOAD}", "--topology=1x1"],
@@ -210,14 +193,6 @@ def test_the_recorded_tolerance_holds_unless_another_is_given(tmp_path: Path) ->
     assert judged(found)[0] is Outcome.REGRESSED
 
 
-def test_a_measurement_that_was_not_judged_is_shown_and_not_judged(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "export.json"
-    measurement_file.write(path, [measurement(runs=(run_at(900.0),))])
-    assert (cli.main(["replay", str(path)]), capsys.readouterr().out.endswith("1 measured\n")) == (GREEN, True)
-
-
 def test_a_measurement_without_a_baseline_is_told_where_one_may_come_from(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -238,28 +213,6 @@ def test_a_measurement_is_judged_against_a_folder_or_machine_that_is_given(tmp_p
     assert cli.main(["replay", path, rows(folder, baseline(900.0))]) == GREEN
     assert cli.main(["replay", path, rows(folder, baseline(1000.0, machine="theirs")), "--machine=theirs"]) == REGRESSED
     assert cli.main(["replay", path, rows(folder, baseline(1000.0, lower=-0.2))]) == GREEN
-
-
-def test_a_damaged_file_is_refused_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = exported(tmp_path, [run_at(900.0)])
-    path.write_bytes(path.read_bytes()[:-20])
-    assert (cli.main(["replay", str(path)]), f"tfperf: {path}, line 2: " in capsys.readouterr().err) == (USAGE, True)
-
-
-def test_a_reader_that_leaves_early_does_not_change_the_exit_status(tmp_path: Path) -> None:
-    path = exported(tmp_path, [run_at(900.0)] * 8)
-    reader, writer = os.pipe()
-    os.close(reader)
-    with os.fdopen(writer, "w") as left:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest_tfperf.cli", "replay", path],
-            stdout=left,
-            stderr=subprocess.PIPE,
-            timeout=PATIENCE_SECONDS,
-            text=True,
-            check=False,
-        )
-    assert (done.returncode, done.stderr) == (REGRESSED, "")
 
 
 # Real measurements; tests/data/measurements/README.md describes them
@@ -291,14 +244,3 @@ def test_a_real_loss_of_ten_percent_and_a_busy_machine_are_explained(capsys: pyt
             "  confirmed * 162.9  158.6  158.9  158.6  134.1",
         ]
     )
-
-
-def test_the_noisy_row_is_that_of_its_ten_runs() -> None:
-    ten_runs, *_ = measurement_file.read(REAL / "quiet.json")
-    log_rates = [run.log_rate for run in summarise(ten_runs.runs).runs]
-    row = BaselineStore(REAL / "baselines", published=None).load("recorded")[
-        Key("resnet20-b32-replicated-device", "1x1")
-    ]
-    assert row.runs == 10
-    assert row.reference == pytest.approx(math.exp(hodges_lehmann(log_rates)), rel=1e-4)
-    assert row.between_runs == pytest.approx(statistics.stdev(log_rates), rel=1e-2)

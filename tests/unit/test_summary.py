@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
@@ -17,13 +15,11 @@ from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.reports.summary import (
     before,
-    drift_line,
     machine_line,
     refused,
     skips,
     software_line,
     summary,
-    unused_data_dir,
 )
 
 
@@ -58,10 +54,6 @@ def test_a_session_announces_what_is_special_about_it() -> None:
     ]
 
 
-def test_hold_is_not_mentioned_where_the_history_has_some_of_the_tests() -> None:
-    assert len(before("h200", 2, 5.0, 1, hold=True)) == 1
-
-
 def test_invalid_parameters_are_listed_once_each_with_their_first_test() -> None:
     faults = {"a.py::test[1]": ["unknown model"], "a.py::test[2]": ["unknown model", "steps=0"]}
     assert refused(faults, 40, "will be reported as errors") == [
@@ -69,10 +61,6 @@ def test_invalid_parameters_are_listed_once_each_with_their_first_test() -> None
         "  a.py::test[1] and 1 more: unknown model",
         "  a.py::test[2]: steps=0",
     ]
-
-
-def test_a_data_folder_that_nothing_reads_is_announced() -> None:
-    assert "reads /data/imagenet; perf_tests has some" in unused_data_dir(Path("/data/imagenet"))
 
 
 # After the last test
@@ -97,7 +85,6 @@ def test_a_session_is_summarised() -> None:
     ("found", "last"),
     [
         ([PASSED], "box: 1 PASS in 12 s"),
-        ([judged(Outcome.REGRESSED, -0.13)], "box: 1 REGRESSED in 12 s"),
         (
             [judged(Outcome.IMPROVED, 0.13)],
             "1 IMPROVED: record them with --update-baselines, or a later loss of the gain will pass unnoticed",
@@ -107,10 +94,6 @@ def test_a_session_is_summarised() -> None:
 )
 def test_a_summary_ends_with_what_to_do_next(found: list[Measurement], last: str) -> None:
     assert after(*found)[-1] == last
-
-
-def test_a_machine_without_baselines_is_told_so_once() -> None:
-    assert len(after(*[UNKNOWN] * 50)) == 1 + 50 + 3
 
 
 def test_recorded_rows_are_shown_old_to_new() -> None:
@@ -150,24 +133,6 @@ def test_skips_are_counted_by_reason_the_most_frequent_first() -> None:
 # What all tests have in common
 
 
-def test_a_common_drift_without_reference_environment_lists_what_changed() -> None:
-    then = baseline(environment="tensorflow=2.20.0 keras=3.1")
-    now = replace(judged(Outcome.PASS, -0.08, baseline=then), environment={"tensorflow": "2.21.0", "keras": "3.1"})
-    elsewhere = replace(now, machine="h200", environment={"keras": "3.2"})
-    assert drift_line("box", math.log(0.92), 13, [now, now, elsewhere, UNKNOWN]) == (
-        "common drift of box: 13 tests together are 8 % slower than their baselines. "
-        "Changed since: tensorflow 2.20.0 -> 2.21.0. "
-        "Only a reference environment tells the machine from the software: tfperf reference create"
-    )
-
-
-def test_a_common_rise_is_called_faster_and_a_small_one_is_not_mentioned() -> None:
-    assert drift_line("box", 0.004, 8, []) == ""
-    assert drift_line("box", math.log(1.05), 8, []).startswith(
-        "common drift of box: 8 tests together are 5 % faster than their baselines. Changed since: nothing that is"
-    )
-
-
 THEN = baseline(environment="tensorflow=2.20.0 driver=570")
 NOW = replace(judged(Outcome.PASS, -0.08, baseline=THEN), environment={"tensorflow": "2.21.0", "driver": "580"})
 
@@ -193,12 +158,17 @@ NOW = replace(judged(Outcome.PASS, -0.08, baseline=THEN), environment={"tensorfl
             "+1.4 %, fails from -5.0 %)",
         ),
         (
-            {"outcome": Outcome.PASS, "change": 0.0, "low": -0.01, "high": 0.01},
-            "machine and software on box: PASS: all tests together are level with the baselines (95 % CI -1.0 % to "
-            "+1.0 %, fails from -5.0 %)",
+            {"outcome": Outcome.PASS, "change": 0.02, "low": 0.01, "high": 0.03},
+            "machine and software on box: PASS: all tests together are 2 % faster than the baselines (95 % CI +1.0 % "
+            "to +3.0 %, fails from -5.0 %). Changed since: driver 570 -> 580, tensorflow 2.20.0 -> 2.21.0. Only a "
+            "reference environment tells the machine from the software: tfperf reference create",
+        ),
+        (
+            {"outcome": Outcome.PASS, "change": 0.009, "low": -0.01, "high": 0.01},
+            "",
         ),
     ],
-    ids=["slower machine", "slower, and nobody knows which", "machine as before", "all as before"],
+    ids=["slower machine", "slower, and nobody knows which", "machine as before", "all changed", "all as before"],
 )
 def test_the_machine_has_a_verdict_of_its_own(verdict: dict[str, Any], line: str) -> None:
     assert machine_line("box", MachineVerdict(threshold=0.05, tests=13, **verdict), [NOW, UNKNOWN]) == line

@@ -42,7 +42,6 @@ def workload(choices: dict[str, Any]) -> Workload:
         (NCCL, cpus(2), r"needs GPUs, and this test runs on 2 virtual CPU devices"),
         (NCCL, split(2), r"a GPU for each replica.*leave out --tfperf-split-gpu"),
         (HIERARCHICAL, cpus(3), r"an even number of devices, and there are 3: .*'copy' or 'nccl'"),
-        (HIERARCHICAL, gpus(3), r"an even number of devices"),
         (ON_GPU, cpus(1), r"needs GPUs.*leave it out to keep the parameters on the CPU"),
         ({**SERVER, **XLA}, cpus(2), r"XLA can't compile .*variable_update='replicated'"),
         ({**SERVER, **XLA}, gpus(1), r"XLA can't compile"),
@@ -60,10 +59,8 @@ def test_what_the_devices_can_not_train_says_what_they_can(
 @pytest.mark.parametrize(
     ("choices", "devices"),
     [
-        ({}, cpus(3)),
         (NCCL, gpus(3)),
         (NCCL, split(1)),
-        (HIERARCHICAL, cpus(1)),
         (HIERARCHICAL, split(4)),
         (SERVER, cpus(2)),
         (ON_GPU, gpus(2)),

@@ -8,8 +8,6 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from measurements import WORKLOAD, baseline, measurement, throughput, verdict
 
 from pytest_tfperf.core.breakdown import Bound, Breakdown
@@ -18,7 +16,7 @@ from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.reports.measurement_table import counts, measurement_table
-from pytest_tfperf.reports.table import Column, aligned, table
+from pytest_tfperf.reports.table import Column, table
 
 NAME_AND_SIZE = (
     Column[dict[str, str]]("name", lambda row: row.get("name")),
@@ -46,13 +44,6 @@ def test_a_column_without_a_value_in_any_row_is_left_out() -> None:
     assert table(NAME_AND_SIZE, [{"size": "1"}, {"name": "", "size": "20"}]) == ["size", "   1", "  20"]
 
 
-@given(st.lists(st.lists(st.text("ab c", max_size=6), min_size=3, max_size=3), min_size=1, max_size=5))
-def test_no_cell_is_lost_and_no_line_ends_in_blanks(cells: list[list[str]]) -> None:
-    lines = aligned(cells, right={1})
-    assert all(line == line.rstrip() for line in lines)
-    assert ["".join(line.split()) for line in lines] == ["".join("".join(row).split()) for row in cells]
-
-
 def test_measurements_stand_under_their_heading() -> None:
     faster = measurement(
         throughput(1234567.0, uncertainty=1000.0),
@@ -69,13 +60,6 @@ def test_measurements_stand_under_their_heading() -> None:
     assert "\n".join(measurement_table([judged(Outcome.PASS, -0.004), faster, UNKNOWN, slower])) == expected
 
 
-def test_what_is_not_known_of_any_measurement_has_no_column() -> None:
-    assert measurement_table([UNKNOWN]) == [
-        "workload                        topology  images/s  +/-   outcome",
-        "resnet50-b64-replicated-device  1x1           7.25  0.01  NO_BASELINE",
-    ]
-
-
 def row(found: Measurement) -> dict[str, str]:
     """A measurement's row, by the columns' headings; beside one that knows its uncertainty."""
     heading, line, _ = measurement_table([found, UNKNOWN])
@@ -85,14 +69,8 @@ def row(found: Measurement) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("found", "column", "cell"),
     [
-        (
-            judged(Outcome.PASS, 0.0, tolerance=Tolerance(), threshold=1 - math.exp(math.log1p(-0.02))),
-            "fails at",
-            "2 %",
-        ),
         (judged(Outcome.PASS, 0.0, tolerance=Tolerance(), threshold=0.0204), "fails at", "2 %"),
         (measurement(throughput(500.0, runs=(RunValue(math.log(500.0), 0.1, 2),))), "+/-", "-"),
-        (measurement(throughput(523.9, uncertainty=725.4)), "+/-", "-"),
         (measurement(document=baseline(1612.0)), "document", "1,612"),
         (measurement(document=baseline(1612.0, machine="dgx1-p100")), "document", "1,612 (dgx1-p100)"),
         (measurement(file="monday/a.log"), "file", "monday/a.log"),
@@ -102,7 +80,7 @@ def row(found: Measurement) -> dict[str, str]:
             "compute 87 %",
         ),
     ],
-    ids=["tolerance", "rounds to it", "few windows", "wild", "document", "other machine's", "file", "bound"],
+    ids=["tolerance", "few windows", "document", "other machine's", "file", "bound"],
 )
 def test_a_cell(found: Measurement, column: str, cell: str) -> None:
     assert row(found)[column] == cell

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from json import dumps, loads
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle, merged
 
 
@@ -78,9 +74,3 @@ def test_of_many_processes_the_busiest_are_kept() -> None:
 def test_merging_one_changes_nothing(several: list[Telemetry]) -> None:
     once = merged(several)
     assert merged([once, None]) == once
-
-
-@given(st.lists(telemetries, min_size=1, max_size=6))
-def test_json_gives_telemetry_again(several: list[Telemetry]) -> None:
-    found = merged(several)
-    assert build(Telemetry, loads(dumps(asdict(found))), "") == found

@@ -32,19 +32,15 @@ def test_a_snapshot_names_its_machine(name):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 2}, "version 2, but this pytest-tfperf reads version 1: upgrade"),
-        ({"version": None}, "not a topology"),
+        ({"version": 2}, "not a topology of version 1: write it again"),
         ({"gpu": []}, "unknown field 'gpu'. Did you mean 'gpus'"),
         ({"host": None}, "expected an object with the fields of Host"),
         ({"host": {"cpu_model": "A", "usable_cores": 1}}, "'total_cores' is missing"),
         ({"host": BARE_HOST | {"usable_cores": True}}, "usable_cores: expected int, found True"),
         ({"host": BARE_HOST | {"usable_cores": 0}}, "at least 1"),
-        ({"nodes": "2"}, "nodes: expected int, found '2'"),
-        ({"nodes": 0}, "at least 1"),
         ({"gpus": {}}, "gpus: expected list"),
         ({"gpus": [1]}, r"gpus\[0\]: expected an object"),
-        ({"links": [[None]]}, "0 GPUs need 0 rows"),
-        ({"links": "X"}, "links: expected list"),
+        ({"links": [[None]]}, "0 GPUs need a symmetric matrix of 0 rows"),
         ({"devices": {"kind": "TPU", "count": 1}}, "unknown DeviceKind 'TPU'"),
     ],
 )
@@ -55,12 +51,7 @@ def test_a_faulty_snapshot_names_the_field(change, message):
 
 @pytest.mark.parametrize(
     ("cell", "message"),
-    [
-        (None, "need the same link"),
-        ("SYS", "need the same link"),
-        ("NVLINK", "unknown link"),
-        (4, "fields of Link, found 4"),
-    ],
+    [(None, "symmetric matrix"), ("SYS", "symmetric matrix"), ("NVLINK", "unknown link"), (4, "fields of Link, found")],
 )
 def test_a_faulty_link_is_an_error(cell, message):
     value = load("dgx1-p100").to_json()
@@ -69,20 +60,7 @@ def test_a_faulty_link_is_an_error(cell, message):
         Topology.from_json(value)
 
 
-def test_two_gpus_with_one_uuid_are_an_error():
-    value = load("dgx1-p100").to_json()
-    value["gpus"][1]["uuid"] = value["gpus"][0]["uuid"]
-    with pytest.raises(TfperfError, match="same uuid"):
-        Topology.from_json(value)
-
-
-@pytest.mark.parametrize("value", [None, [], "text", 3, {}])
-def test_what_is_no_topology_is_an_error(value):
-    with pytest.raises(TfperfError, match="not a topology"):
-        Topology.from_json(value)
-
-
-@pytest.mark.parametrize("text", [b"", b'{"version": 1', b"\xff\xfe", b"{}", None])
+@pytest.mark.parametrize("text", [b'{"version": 1', b"\xff\xfe", b"{}", b"[]", None])
 def test_a_file_that_is_missing_or_no_snapshot_is_named(tmp_path, text):
     path = tmp_path / "machine.json"
     if text is not None:

@@ -55,7 +55,3 @@ def test_mig_devices_of_one_gpu_are_numbered():
     machine = load("mixed")
     mig = tuple(replace(gpu, index=0, mig_profile="1g.18gb") for gpu in machine.gpus)
     assert "GPU0.0  GPU0.1  GPU0.2" in render(replace(machine, gpus=mig))
-
-
-def test_no_line_ends_in_blanks():
-    assert all(line == line.rstrip() for line in render(DGX1).splitlines())

@@ -66,15 +66,13 @@ def test_a_probe_that_hangs_keeps_the_worker_from_starting(devices: Devices, mes
         known.check(devices, hangs)
 
 
-@pytest.mark.parametrize("on", [gpus("GPU-1"), gpus("GPU-0", "GPU-1")], ids=["itself", "with another"])
-def test_devices_on_which_the_probe_hung_are_refused_at_once(on: Devices) -> None:
-    with pytest.raises(MeasurementError, match="GPU-1 no longer answers"):
-        after_a_hang(gpus("GPU-1"), hangs).check(on, no_probe)
-
-
-@pytest.mark.parametrize("on", [gpus("GPU-0"), CPUS], ids=["another GPU", "the CPU"])
-def test_other_devices_are_used_as_before(on: Devices) -> None:
-    after_a_hang(gpus("GPU-1"), hangs).check(on, no_probe)
+def test_devices_on_which_the_probe_hung_are_refused_at_once_and_others_used_as_before() -> None:
+    known = after_a_hang(gpus("GPU-1"), hangs)
+    for on in (gpus("GPU-1"), gpus("GPU-0", "GPU-1")):
+        with pytest.raises(MeasurementError, match="GPU-1 no longer answers"):
+            known.check(on, no_probe)
+    for on in (gpus("GPU-0"), CPUS):
+        known.check(on, no_probe)
 
 
 def test_a_probe_that_fails_without_a_hang_lets_the_worker_start() -> None:

@@ -79,13 +79,6 @@ def test_a_kill_that_the_kernel_counted_is_out_of_memory(
     assert type(failures(tmp_path, oom_kills=count().__next__).died(-end, "model")) is kind
 
 
-@pytest.mark.parametrize(("flag", "kind"), [(True, OutOfMemory), (False, MeasurementError)])
-def test_a_worker_that_raised_says_whether_memory_was_short(
-    tmp_path: Path, flag: bool, kind: type[MeasurementError]
-) -> None:
-    assert type(failures(tmp_path).raised(error("no", out_of_memory=flag), "steps")) is kind
-
-
 # Messages
 
 
@@ -99,7 +92,6 @@ def test_a_death_names_process_exit_phase_and_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sent", "headline"),
     [
-        (error("no room\nfor it"), "the worker raised InternalError in phase 'steps': no room"),
         (error(""), "the worker raised InternalError in phase 'steps'"),
         (error("no", hint=". See nvidia-smi"), "the worker raised InternalError in phase 'steps': no. See nvidia-smi"),
     ],
@@ -108,15 +100,14 @@ def test_an_exception_is_named_with_its_phase_and_cause(tmp_path: Path, sent: di
     assert str(failures(tmp_path).raised(sent, "steps")).splitlines()[0] == headline
 
 
-def test_an_error_of_this_package_is_shown_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("log", "shown"), [(f'  File "{OURS}", line 3, in f\n', False), (USERS, True)])
+def test_an_error_of_this_package_is_shown_as_it_is_with_the_users_lines_that_led_to_it(
+    tmp_path: Path, log: str, shown: bool
+) -> None:
     sent = error("model 'nets:absent': no such function\nKnown: tiny", ours=True)
-    assert str(failures(tmp_path, f'  File "{OURS}", line 3, in f\n').raised(sent, "model")) == (
-        f"model 'nets:absent': no such function (in phase 'model')\nKnown: tiny\nits log: {tmp_path}/worker.log"
-    )
-
-
-def test_an_error_of_this_package_shows_the_users_line_that_led_to_it(tmp_path: Path) -> None:
-    assert f"  | {USERS}" in str(failures(tmp_path, USERS).raised(error("it raised", ours=True), "model"))
+    said = str(failures(tmp_path, log).raised(sent, "model"))
+    assert said.startswith("model 'nets:absent': no such function (in phase 'model')\nKnown: tiny\n")
+    assert (f"{tmp_path}/worker.log" in said, f"  | {USERS}" in said) == (True, shown)
 
 
 def test_a_hang_names_the_users_lines_the_option_and_what_the_worker_wrote_before(tmp_path: Path) -> None:
@@ -133,22 +124,7 @@ def test_a_hang_names_the_users_lines_the_option_and_what_the_worker_wrote_befor
     ]
 
 
-def test_a_hang_without_stacks_shows_the_log_alone(tmp_path: Path) -> None:
-    hung = failures(tmp_path, "connecting to storage\n").hung(3.0, "steps", "")
-    assert str(hung).splitlines()[1:] == [f"the end of its log ({tmp_path}/worker.log):", "  | connecting to storage"]
-
-
 # The line that names the cause
-
-FRAMES = "\n\n".join(f'  File "{KERAS}", line {number}, in __call__' for number in range(30))
-ASSERTION = f"""\
-Graph execution error:
-
-Detected at node while/assert_1/Assert defined at (most recent call last):
-{FRAMES}
-
-assertion failed: [enough of it]
-\t [[{{{{node while/assert_1/Assert}}}}]] [Op:__inference__steps_135]"""
 
 PIPELINE = """\
 Graph execution error:
@@ -195,7 +171,6 @@ in user code:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        (ASSERTION, "assertion failed: [enough of it]"),
         (PIPELINE, "ValueError: disk on fire"),
         (SEVERAL, "(0) INVALID_ARGUMENT:  assertion failed: [enough of it]"),
         (IN_A_LAYER, "Cannot reshape a tensor with 3 elements to shape [2]"),
@@ -203,7 +178,7 @@ in user code:
         ("the layers do not fit\nthey are 3 and 4 wide", "the layers do not fit"),
         ("", ""),
     ],
-    ids=["assertion", "pipeline", "several", "layer", "traced", "plain", "empty"],
+    ids=["pipeline", "several", "layer", "traced", "plain", "empty"],
 )
 def test_the_first_line_says_what_was_wrong(text: str, line: str) -> None:
     assert first_line(text) == line
@@ -273,12 +248,10 @@ def test_the_users_code_is_distinguished_from_libraries(file: str, users: bool) 
 @pytest.mark.parametrize(
     ("status", "text"),
     [
-        (0, "exited with status 0"),
         (3, "exited with status 3"),
         (-9, "was ended by SIGKILL (somebody's kill -9, or the kernel's out-of-memory killer: see dmesg)"),
         (-11, "was ended by SIGSEGV (a crash in native code)"),
         (-6, "was ended by SIGABRT (native code gave up)"),
-        (-15, "was ended by SIGTERM"),
         (-40, "was ended by signal 40"),
     ],
 )

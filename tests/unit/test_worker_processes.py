@@ -178,13 +178,6 @@ def test_a_server_kills_a_group_before_the_pid_of_its_leader_is_free(workers: Wo
     assert Path("held").read_text() == "yes"
 
 
-def test_a_server_whose_connection_closes_ends_without_exit_handlers(workers: Workers) -> None:
-    """TensorFlow's take seconds on a busy machine."""
-    script = WORK + "    import atexit\n    atexit.register(open, 'tidied', 'w')\n"
-    workers.server(fake_server(Path(), script)).close()
-    assert not Path("tidied").exists()
-
-
 def test_an_interpreter_that_never_reads_its_message_does_not_block_the_driver(tmp_path: Path) -> None:
     interpreter, listener = Interpreter(fake_python(tmp_path, "time.sleep(60)")), Listener()
     large = {"log": str(tmp_path / "worker.log"), "larger than a pipe": "x" * 1_000_000}

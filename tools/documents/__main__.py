@@ -17,8 +17,8 @@ def main() -> int:
     parser.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="DIR", help="default: baselines/")
     arguments = parser.parse_args()
     try:
-        for name, imported in regenerate(arguments.folder, arguments.baselines).items():
-            print(f"{name}: {len(imported.baselines)} baselines, {len(imported.not_measured)} not measured")
+        for name, rows in regenerate(arguments.folder, arguments.baselines).items():
+            print(f"{name}: {len(rows)} baselines")
     except TfperfError as error:
         print(f"tools.documents: {error}", file=sys.stderr)
         return 1

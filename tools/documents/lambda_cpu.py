@@ -9,13 +9,12 @@ f9891f0 of 2018-08-10, whose README holds these figures), and tf_cnn_benchmarks'
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.workload import AllReduce, ParameterDevice, VariableUpdate, Workload
 from pytest_tfperf.errors import DocumentError, one_of
-from tools.documents.imported import Imported, Origin
-from tools.documents.tables import figure, tables
+from tools.documents.tables import figure, published, tables
 
 NAME: Final = "lambda-cpu-benchmark.md"
 _BATCH_PER_GPU: Final = {
@@ -36,30 +35,10 @@ _HEADING = re.compile(
     r"(?P<distortions>-distortions)?-(?P<gpus>[1-9]\d?)gpus)\*\*"
 )
 _TABLES: Final = 9
-# Lambda patched tf_cnn_benchmarks so that images are resized alike with distortions and without.
-_PLAIN, _DISTORTED = "imagenet-consistent", "imagenet-distortions-consistent"
-_LIGHTER: Final = {_PLAIN: "device", _DISTORTED: _PLAIN}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cell:
-    table: str
-    cpu: str
-    workload: Workload
-    topology: str
-    images_per_sec: float | None
-
-    @property
-    def source(self) -> str:
-        return f"{NAME}, {self.table}, {self.workload.model}, {self.cpu}"
-
-    def place(self, pipeline: str) -> tuple[str, Workload]:
-        """Where the figure of this cell under another pipeline is."""
-        return self.cpu, self.workload.with_(input_pipeline=pipeline)
-
-
-def read(page: str) -> Imported:
-    """The nine tables as baselines, one machine for each CPU; cells of 0 are reported as not measured.
+def read(page: str) -> list[Baseline]:
+    """The nine tables as baselines, one machine for each CPU; cells of 0 were not measured and give no row.
 
     Raises:
         DocumentError: a table or the version is missing, a model has no known batch size, or a cell is not a figure.
@@ -71,39 +50,46 @@ def read(page: str) -> Imported:
             f"{NAME}: expected '(tf version ...)', 'GitHub hash ...' and {_TABLES} tables under headings such as "
             f"'**syn-replicated-nccl-4gpus**', found {len(found)}"
         )
-    origin = Origin(
+    environment = f"tensorflow={version[1]} benchmarks={commit[1]}"
+    return [
+        _row(heading, model, cpu, images_per_sec, environment)
+        for heading, table in found
+        for model, *cells in table.rows
+        for cpu, cell in zip(table.columns[1:], cells, strict=True)
+        if (images_per_sec := figure(cell, NAME))
+    ]
+
+
+def _row(heading: re.Match[str], model: str, cpu: str, images_per_sec: float, environment: str) -> Baseline:
+    workload = _workload(heading, model)
+    parameters = _PARAMETERS if workload.variable_update is VariableUpdate.PARAMETER_SERVER else ""
+    note = (
+        f"not in the document: GPU (probably GTX 1080 Ti, 11.3 TFLOPS), batch {workload.batch_size}, "
+        f"mean of 2 runs, 2018{parameters}"
+    )
+    return published(
+        f"lambda-{cpu.lower()}",
+        workload,
+        f"1x{heading['gpus']}",
+        images_per_sec,
+        source=f"{NAME}, {heading['table']}, {model}, {cpu}",
         date="2018",
-        environment=f"tensorflow={version[1]} benchmarks={commit[1]}",
+        runs=2,
         gpu="GeForce GTX 1080 Ti",
         gpu_fp32_tflops=11.3,
-        runs=2,
-    )
-    cells = [
-        _cell(heading, model, cpu, text)
-        for heading, table in found
-        for model, *figures in table.rows
-        for cpu, text in zip(table.columns[1:], figures, strict=True)
-    ]
-    figures = {(cell.cpu, cell.workload): cell.images_per_sec for cell in cells}
-    return Imported(
-        tuple(
-            origin.baseline(
-                f"lambda-{c.cpu.lower()}", c.workload, c.topology, c.images_per_sec, c.source, _note(c, figures)
-            )
-            for c in cells
-            if c.images_per_sec is not None
-        ),
-        tuple(cell.source for cell in cells if cell.images_per_sec is None),
+        environment=environment,
+        note=f"W-2133 reads low in most cells; {note}" if cpu == "W-2133" else note,
     )
 
 
-def _cell(heading: re.Match[str], model: str, cpu: str, text: str) -> _Cell:
+def _workload(heading: re.Match[str], model: str) -> Workload:
     if model not in _BATCH_PER_GPU:
         raise DocumentError(f"{NAME}: {one_of('model', model, _BATCH_PER_GPU)}")
     update = VariableUpdate(heading["update"])
     on_gpus = update is VariableUpdate.PARAMETER_SERVER
-    real = _DISTORTED if heading["distortions"] else _PLAIN
-    workload = Workload(
+    # Lambda patched tf_cnn_benchmarks so that images are resized alike with distortions and without.
+    real = "imagenet-distortions-consistent" if heading["distortions"] else "imagenet-consistent"
+    return Workload(
         model=model,
         batch_size=_BATCH_PER_GPU[model],
         variable_update=update,
@@ -111,30 +97,3 @@ def _cell(heading: re.Match[str], model: str, cpu: str, text: str) -> _Cell:
         input_pipeline=real if heading["data"] == "real" else "device",
         local_parameter_device=ParameterDevice.GPU if on_gpus else ParameterDevice.CPU,
     )
-    return _Cell(
-        table=heading["table"],
-        cpu=cpu,
-        workload=workload,
-        topology=f"1x{heading['gpus']}",
-        images_per_sec=figure(text, NAME),
-    )
-
-
-def _note(cell: _Cell, figures: dict[tuple[str, Workload], float | None]) -> str:
-    notes = []
-    workload, images_per_sec = cell.workload, cell.images_per_sec or 0.0
-    if cell.cpu == "W-2133":
-        notes.append("W-2133 reads low in most cells")
-    if (lighter := _LIGHTER.get(workload.input_pipeline)) is not None:
-        other = figures.get(cell.place(lighter))
-        if other is not None and images_per_sec > other:
-            notes.append(f"above {other:g} of the lighter input ({lighter})")
-        synthetic = figures.get(cell.place("device"))
-        if workload.model == "alexnet" and synthetic is not None:
-            notes.append(f"bound by its input: {images_per_sec / synthetic:.2f} of synthetic")
-    parameters = _PARAMETERS if workload.variable_update is VariableUpdate.PARAMETER_SERVER else ""
-    notes.append(
-        f"not in the document: GPU (probably GTX 1080 Ti, 11.3 TFLOPS), batch {workload.batch_size}, "
-        f"mean of 2 runs, 2018{parameters}"
-    )
-    return "; ".join(notes)

@@ -1,10 +1,13 @@
-"""Tables and code blocks of a Markdown page, and the figures in a table's cells."""
+"""Tables of a Markdown page, the figures in their cells, and the rows that are made of them."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
+from pytest_tfperf.core.baseline import PUBLISHED_TOLERANCE, Baseline, Key, Provenance
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import DocumentError
 
 _RULER = re.compile(r"[\s|:-]*-[\s|:-]*")
@@ -18,15 +21,6 @@ class Table:
     heading: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A fenced code block: the heading of its section, the text between the two, and the code byte for byte."""
-
-    heading: str
-    intro: str
-    code: str
 
 
 def tables(page: str, name: str) -> list[Table]:
@@ -51,25 +45,28 @@ def tables(page: str, name: str) -> list[Table]:
     return found
 
 
-def blocks(page: str) -> list[Block]:
-    """All code blocks between lines of three backticks."""
-    sections = re.split(r"^#+ (.*)\n", page, flags=re.MULTILINE)[1:]
-    found = []
-    for heading, text in zip(sections[::2], sections[1::2], strict=True):
-        intro, *fenced = re.split(r"^```\n", text, flags=re.MULTILINE)
-        found += [Block(heading, intro.strip(), code) for code in fenced[:1]]
-    return found
-
-
-def figure(cell: str, name: str) -> float | None:
-    """A cell's images per second; None where it is 0 or empty, which is how the documents write "not measured".
+def figure(cell: str, name: str) -> float:
+    """A cell's images per second; 0 or empty is how the documents write "not measured".
 
     Raises:
         DocumentError: the cell holds something else.
     """
     if cell and not _FIGURE.fullmatch(cell):
         raise DocumentError(f"{name}: {cell!r} is not a figure. Give images/s, as 1612 or 789.51")
-    return float(cell or 0) or None
+    return float(cell or 0)
+
+
+def published(machine: str, workload: Workload, topology: str, images_per_sec: float, **more: Any) -> Baseline:
+    """The row for one published figure; `more` is what else a `Baseline` holds."""
+    return Baseline(
+        machine=machine,
+        key=Key(workload.id, topology),
+        reference=images_per_sec,
+        lower=-PUBLISHED_TOLERANCE,
+        upper=PUBLISHED_TOLERANCE,
+        provenance=Provenance.PUBLISHED,
+        **more,
+    )
 
 
 def _cells(line: str) -> tuple[str, ...]:
