@@ -130,7 +130,9 @@ def test_doubts_improvements_and_missing_baselines_exit_with_0(held: Finished) -
 def test_a_doubt_warns_and_is_explained_in_the_summary(held: Finished) -> None:
     warnings, _, summary = held.text.partition("= warnings summary =")[2].partition("= throughput =")
     assert "ThroughputWarning: nets:tiny-b3-replicated-device on " in warnings
-    assert re.search(r"^INCONCLUSIVE: nets:tiny-b3-.*; the slowdown is confirmed, but neither of", summary, re.MULTILINE)
+    assert re.search(
+        r"^INCONCLUSIVE: nets:tiny-b3-.*; the slowdown is confirmed, but neither of", summary, re.MULTILINE
+    )
     assert re.search(r"^box: .*\b1 INCONCLUSIVE", summary, re.MULTILINE)
 
 
