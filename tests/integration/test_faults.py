@@ -84,13 +84,9 @@ WITHOUT_LOG = ("test_trains_to_nan", "test_returns_something_else", "test_is_not
 
 
 @pytest.mark.parametrize("name", SAID)
-def test_a_fault_shows_the_end_of_the_log_where_it_tells_more(faults: Finished, name: str) -> None:
-    assert ("the end of its log (" in faults.cases[name].text) is (name not in WITHOUT_LOG)
-
-
-@pytest.mark.parametrize("name", SAID)
-def test_a_fault_names_the_rerun_command_and_nothing_that_misleads(faults: Finished, name: str) -> None:
+def test_a_fault_shows_the_log_where_it_tells_more_and_the_rerun_command(faults: Finished, name: str) -> None:
     text = faults.cases[name].text
+    assert ("the end of its log (" in text) is (name not in WITHOUT_LOG)
     assert f"  rerun       pytest test_it.py::{name}" in text
     assert ("cuInit" in text, "workers/local.py" in text) == (False, False)  # CUDA on CPUs, a traceback of ours
 
@@ -129,35 +125,29 @@ def test_a_worker_that_hangs_is_killed_with_its_stacks_and_the_session_goes_on(p
     assert "in batches" in case.text  # a thread of TensorFlow's, by faulthandler
 
 
-ONE_TEST = "def test_it(throughput, on): throughput.check(tiny(), on=on)"
-
-
-def with_fakes(project: Project, **packages: str) -> dict[str, str]:
-    """The environment in which these packages, with these texts, are found before the installed ones."""
-    for name, text in packages.items():
-        project.write(f"fake/{name}/__init__.py", text)
-    return {"PYTHONPATH": os.pathsep.join([str(project.folder / "fake"), os.environ.get("PYTHONPATH", "")])}
+MISSING = "raise ImportError('libcudart.so.12: not found')"
+TOO_OLD = "{}; workers need TensorFlow 2.16 or newer, with Keras 3"
 
 
 @pytest.mark.parametrize("start", ["fork", "fresh"])
-def test_a_python_without_tensorflow_is_an_error_with_what_to_install(project: Project, start: str) -> None:
-    project.tests(ONE_TEST)
-    fakes = with_fakes(project, tensorflow="raise ImportError('libcudart.so.12: not found')")
-    finished = project.run(f"--tfperf-worker={start}", **fakes)
+@pytest.mark.parametrize(
+    ("tensorflow", "keras", "said"),
+    [
+        (MISSING, "", "can't import TensorFlow: ImportError: libcudart.so.12: not found"),
+        ("__version__ = '2.15.1'", "__version__ = '3.15.0'", TOO_OLD.format("2.15.1")),
+        ("__version__ = '2.21.0'", "__version__ = '2.15.0'", TOO_OLD.format("2.15.0")),
+    ],
+    ids=["no TensorFlow", "old TensorFlow", "old Keras"],
+)
+def test_a_python_that_can_not_train_is_an_error_with_what_to_install(
+    project: Project, tensorflow: str, keras: str, said: str, start: str
+) -> None:
+    project.tests("def test_it(throughput, on): throughput.check(tiny(), on=on)")
+    project.write("fake/tensorflow/__init__.py", tensorflow)
+    project.write("fake/keras/__init__.py", keras)
+    path = os.pathsep.join([str(project.folder / "fake"), os.environ.get("PYTHONPATH", "")])
+    finished = project.run(f"--tfperf-worker={start}", PYTHONPATH=path)
     assert (finished.kinds, finished.status) == ({"test_it": "error"}, NOT_MEASURED)
     text = finished.cases["test_it"].text
-    assert "can't import TensorFlow: ImportError: libcudart.so.12: not found" in text
+    assert said in text
     assert f"{sys.executable} -m pip install --upgrade tensorflow (" in text
-
-
-@pytest.mark.parametrize(
-    ("tensorflow", "keras", "old", "start"),
-    [("2.15.1", "3.15.0", "2.15.1", "fork"), ("2.21.0", "2.15.0", "2.15.0", "fresh")],
-)
-def test_an_old_tensorflow_or_keras_is_named(
-    project: Project, tensorflow: str, keras: str, old: str, start: str
-) -> None:
-    project.tests(ONE_TEST)
-    versions = {"tensorflow": f"__version__ = {tensorflow!r}", "keras": f"__version__ = {keras!r}"}
-    finished = project.run(f"--tfperf-worker={start}", **with_fakes(project, **versions))
-    assert f" {old}; workers need TensorFlow 2.16 or newer, with Keras 3\n" in finished.cases["test_it"].text

@@ -35,9 +35,6 @@ TESTS = """
         throughput.check(tiny(4), on=on)
         assert "scaling" == "as wished"
 
-    def test_is_in_doubt(throughput, on):
-        throughput.check(tiny(6, "nets:uneven"), on=on, steps=4)
-
     def test_trains_to_nan(throughput, on):
         throughput.check(tiny(1, "nets:nan"), on=on)
 
@@ -68,12 +65,9 @@ ON_GPUS = """
 def fill(project: Project) -> None:
     project.tests(TESTS)
     project.write("test_on_gpus.py", ON_GPUS)
-    # Seconds a step in each worker, by a played clock: five slow runs of eight are too few to fail.
-    project.write("uneven", "6000 6000 15 6000 15 6000 6000 15")
     project.baseline("nets:tiny-b1-replicated-device", **ANY_THROUGHPUT)
     project.baseline("nets:tiny-b2-replicated-device", reference=0.001)
     project.baseline("nets:tiny-b3-replicated-device", reference=1e12, environment="tensorflow=1.3.0", source="a test")
-    project.baseline("nets:uneven-b6-replicated-device", reference=0.25)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +91,6 @@ PLAIN = {
     "test_makes_other_calls_when_it_runs_again": "error",
     "test_has_no_baseline": "skipped",
     "test_fails_in_its_body_without_a_baseline": "failure",
-    "test_is_in_doubt": "passed",
     "test_trains_to_nan": "error",
     "test_has_no_document": "error",
     "test_is_expected_to_err[0]": "skipped",
@@ -112,11 +105,8 @@ def test_an_outcome_is_this_in_junit(plain: Finished, name: str) -> None:
     assert plain.cases[name].kind == PLAIN[name], plain.text
 
 
-def test_pytests_summary_agrees_with_junit(plain: Finished) -> None:
-    assert "3 failed, 5 passed, 2 skipped, 4 xfailed, 1 warning, 3 errors in " in plain.text
-
-
-def test_a_regression_exits_with_1_beside_expected_errors(plain: Finished) -> None:
+def test_pytests_summary_agrees_and_a_regression_exits_with_1(plain: Finished) -> None:
+    assert "3 failed, 4 passed, 2 skipped, 4 xfailed, 3 errors in " in plain.text
     assert plain.status == 1
 
 
@@ -125,34 +115,54 @@ def test_a_missing_measurement_exits_with_6_beside_expected_errors(shared: Proje
     assert shared.run("-k", "has_no_document or expected").status == NOT_MEASURED
 
 
-def test_passed_tests_and_missing_baselines_exit_with_0(shared: Project) -> None:
+@pytest.fixture(scope="module")
+def held(shared: Project) -> Finished:
+    """A slowdown that no earlier session showed, which --tfperf-hold leaves in doubt."""
     fill(shared)
-    assert shared.run("-k", "improves or has_no_baseline").status == 0
+    return shared.run("--tfperf-hold", "--tfperf-dir=another", "-k", "improves or has_no_baseline or regresses")
+
+
+def test_doubts_improvements_and_missing_baselines_exit_with_0(held: Finished) -> None:
+    kinds = {"test_improves": "passed", "test_regresses": "passed", "test_has_no_baseline": "skipped"}
+    assert (held.kinds, held.status) == (kinds, 0), held.text
+
+
+def test_a_doubt_warns_and_is_explained_in_the_summary(held: Finished) -> None:
+    warnings, _, summary = held.text.partition("= warnings summary =")[2].partition("= throughput =")
+    assert "ThroughputWarning: nets:tiny-b3-replicated-device on " in warnings
+    assert re.search(
+        r"^INCONCLUSIVE: nets:tiny-b3-.*; the slowdown is confirmed, but neither of", summary, re.MULTILINE
+    )
+    assert re.search(r"^box: .*\b1 INCONCLUSIVE", summary, re.MULTILINE)
+
+
+def test_a_regression_says_what_was_measured_how_sure_it_is_and_what_to_do(plain: Finished) -> None:
+    pytest.LineMatcher(plain.cases["test_regresses"].text.splitlines()).fnmatch_lines(
+        [
+            "nets:tiny-b3-replicated-device on * (box): * images/s (95 % CI * to *), 100.0 % slower than 1,0*",
+            "  threshold   fails below * (baseline 1,000,000,000,000, *tolerance 2 %*)",
+            "  baseline    measured, a test, 1 run, between-run standard deviation unknown",
+            "  confirmed   8 of 8 fresh runs: *  *  *  *  *  *  *  *",
+            "  environment tensorflow 1.3.0 -> 2.*",
+            "  rerun       pytest test_it.py::test_regresses",
+            "  accept      pytest test_it.py::test_regresses --update-baselines    (*commit the row)",
+        ]
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "line"),
+    ("name", "said"),
     [
-        (
-            "test_regresses",
-            r"nets:tiny-b3-replicated-device on * (box): * images/s (95 % CI * to *), 100.0 % slower than 1,0*",
-        ),
-        ("test_regresses", r"  threshold   fails below * (baseline 1,000,000,000,000, *tolerance 2 %*)"),
-        ("test_regresses", r"  baseline    measured, a test, 1 run, between-run standard deviation unknown"),
-        ("test_regresses", r"  confirmed   8 of 8 fresh runs: *  *  *  *  *  *  *  *"),
-        ("test_regresses", r"  environment tensorflow 1.3.0 -> 2.*"),
-        ("test_regresses", r"  rerun       pytest test_it.py::test_regresses"),
-        ("test_regresses", r"  accept      pytest test_it.py::test_regresses --update-baselines    (*commit the row)"),
-        ("test_trains_to_nan", r"* INVALID: loss became NaN by step 1, in the warm-up; *"),
+        ("test_trains_to_nan", "INVALID: loss became NaN by step 1, in the warm-up; "),
         (
             "test_makes_other_calls_when_it_runs_again",
-            r"test_it.py:*: call 1 of this test measured nets:tiny-b3-replicated-device on 1x1 when it ran first, and "
-            r"asks for nets:tiny-b5-replicated-device on 1x1 now*",
+            "call 1 of this test measured nets:tiny-b3-replicated-device on 1x1 when it ran first, and asks for nets:t",
         ),
+        ("test_fails_in_its_body_after_a_slow_run", "assert 'the body' == 'first'"),
     ],
 )
-def test_a_failure_says(plain: Finished, name: str, line: str) -> None:
-    pytest.LineMatcher(plain.cases[name].text.splitlines()).fnmatch_lines([line])
+def test_a_failure_says(plain: Finished, name: str, said: str) -> None:
+    assert said in plain.cases[name].text
 
 
 def test_a_regression_fails_after_the_body_and_without_a_traceback(plain: Finished) -> None:
@@ -161,7 +171,6 @@ def test_a_regression_fails_after_the_body_and_without_a_traceback(plain: Finish
 
 
 def test_a_body_that_fails_is_shown_with_the_slowdown_that_it_measured(plain: Finished) -> None:
-    assert "assert 'the body' == 'first'" in plain.cases["test_fails_in_its_body_after_a_slow_run"].text
     report = plain.text.partition("test_fails_in_its_body_after_a_slow_run _")[2]
     assert "slower than 1,000,000,000,000" in report.partition("\n____")[0]
 
@@ -177,33 +186,23 @@ def test_too_few_devices_are_named(plain: Finished) -> None:
     assert "needs 64 equal GPUs, and this machine has" in plain.cases["test_needs_more_devices"].text
 
 
-def test_a_doubt_warns_and_is_explained_in_the_summary(plain: Finished) -> None:
-    warnings, _, summary = plain.text.partition("= warnings summary =")[2].partition("= throughput =")
-    assert "too few runs show the slowdown" in warnings
-    assert re.search(r"^INCONCLUSIVE: nets:uneven-b6-.*too few runs show the slowdown$", summary, re.MULTILINE)
-    assert re.search(r"^box: .*\b\d INCONCLUSIVE", summary, re.MULTILINE)
-
-
 def test_the_table_shows_every_measurement_with_its_outcome(plain: Finished) -> None:
     table = plain.text.partition("= throughput =")[2].partition("\n\n")[0]
-    cells = re.compile(r"nets:(\S+)-replicated-device|([A-Z_]{4,}|measured)")
-    rows = {tuple(cells.findall(line)) for line in table.splitlines()}
-    shown = {f"{row[0][0]} {row[-1][1]}" for row in rows if len(row) > 1}
-    assert shown == {
+    rows = [line.removeprefix("nets:").split() for line in table.splitlines() if line.startswith("nets:")]
+    assert {f"{row[0].removesuffix('-replicated-device')} {row[-1]}" for row in rows} == {
         "tiny-b1 PASS",
         "tiny-b2 IMPROVED",
         "tiny-b3 INCONCLUSIVE",
         "tiny-b3 REGRESSED",
         "tiny-b3 measured",
         "tiny-b4 NO_BASELINE",
-        "uneven-b6 INCONCLUSIVE",
         "nan-b1 INVALID",
     }
 
 
 def test_machine_number_of_tests_and_time_are_announced(plain: Finished) -> None:
     pytest.LineMatcher(plain.text.splitlines()).fnmatch_lines(
-        ["tfperf: box, 16 throughput tests, about * (16 never timed here)", "test_it.py *"]
+        ["tfperf: box, 15 throughput tests, about * (15 never timed here)", "test_it.py *"]
     )
 
 
