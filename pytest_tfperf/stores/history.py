@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_tfperf.core.baseline import Baseline
 
-SCHEMA: Final = 2
+SCHEMA: Final = 1
 """The version of the tables, kept in SQLite's own `user_version`; 0 is a new file."""
 
 _LOCK_SECONDS = 30

@@ -96,12 +96,7 @@ def test_two_conftests_that_give_one_name_to_two_functions_are_a_usage_error(pro
 def test_a_session_forgets_its_names_and_leaves_those_of_one_around_it(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(naming("mine", "nets:tiny"))
     pytester.parseconfigure("--collect-only")
-<<<<<<< HEAD
-    other = naming("other", "nets:nan").replace("models", "pipelines")
-    pytester.makeconftest(naming("mine", "nets:nan") + "\n" + other)
-=======
     pytester.makeconftest(f"{naming('mine', 'nets:nan')}\ndef pytest_tfperf_pipelines(): return {{'other': 'nets:x'}}")
->>>>>>> integration
     pytester.runpytest_inprocess("--collect-only")
     assert catalogue.models()["mine"] == "nets:tiny"
     assert "other" not in catalogue.pipelines()

@@ -203,7 +203,7 @@ def test_another_versions_file_is_refused_with_the_next_step(history: History, p
     history.prepare()
     with closing(sqlite3.connect(path)) as database:
         database.execute("pragma user_version = 3")
-    with pytest.raises(TfperfError, match=r"history\.sqlite: another version .*schema 3; .* schema 2.*folder"):
+    with pytest.raises(TfperfError, match=r"history\.sqlite: another version .*schema 3; .* schema 1.*folder"):
         history.append(judged())
 
 
