@@ -86,18 +86,9 @@ class _Server:
                     self._wake_reader.recv(4096)
                     self._reap()
                 if self._channel in ready:
-                    self._handle(self._channel.receive())
+                    self._fork(self._channel.receive())
         for pid in self._workers:
             _kill(pid)
-
-    def _handle(self, message: dict[str, Any]) -> None:
-        """Fork a worker for a job, or kill the worker of a job's number; that one may have ended already."""
-        if "kill" not in message:
-            self._fork(message)
-            return
-        for pid, number in self._workers.items():
-            if number == message["kill"]:
-                _kill(pid)
 
     def _fork(self, message: dict[str, Any]) -> None:
         if files := open_accelerators():
