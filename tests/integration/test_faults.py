@@ -121,7 +121,7 @@ def test_a_worker_that_hangs_is_killed_with_its_stacks_and_the_session_goes_on(p
     finished = project.run("-o", "tfperf_timeout=20")
     case = finished.cases["test_hangs"]
     assert (case.kind, finished.kinds["test_the_last_one"]) == ("error", "skipped"), finished.text
-    assert "said nothing for 20 s in phase 'steps' and was killed; ini option tfperf_timeout" in case.text
+    assert "said nothing for 20 s in phase 'steps' and was killed; ini value tfperf_timeout sets" in case.text
     assert "in batches" in case.text  # a thread of TensorFlow's, by faulthandler
 
 

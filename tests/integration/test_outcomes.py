@@ -141,7 +141,7 @@ def test_a_regression_says_what_was_measured_how_sure_it_is_and_what_to_do(plain
         [
             "nets:tiny-b3-replicated-device on * (box): * images/s (95 % CI * to *), 100.0 % slower than 1,0*",
             "  threshold   fails below * (baseline 1,000,000,000,000, *tolerance 2 %*)",
-            "  baseline    measured, a test, 1 run, between-run standard deviation unknown",
+            "  baseline    measured, a test, 1 run",
             "  confirmed   8 of 8 fresh runs: *  *  *  *  *  *  *  *",
             "  environment tensorflow 1.3.0 -> 2.*",
             "  rerun       pytest test_it.py::test_regresses",

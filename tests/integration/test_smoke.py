@@ -50,4 +50,4 @@ def test_a_smoke_run_finds_what_would_break(smoke: Finished) -> None:
 
 def test_a_smoke_run_leaves_no_history(smoke: Finished, shared: Project) -> None:
     """One window would give later estimates and readers a throughput that was never measured."""
-    assert (len(shared.history.frame()), len(shared.history.comparisons())) == (0, 0)
+    assert (len(shared.history.frame()), list(shared.history.comparisons())) == (0, [])
