@@ -86,7 +86,9 @@ def test_the_table_shows_both_sides_and_the_ratio(plain: Finished) -> None:
     assert "nets:tiny-b64-replicated-device" in plain.text
 
 
-@pytest.mark.parametrize(("model", "said"), [("once", "was ended by SIGKILL"), ("once_in_memory", "out of memory with batch_size 1 and 2")])
+@pytest.mark.parametrize(
+    ("model", "said"), [("once", "was ended by SIGKILL"), ("once_in_memory", "out of memory with batch_size 1 and 2")]
+)
 def test_a_worker_that_dies_in_a_later_pair_is_named_with_workloads_and_devices(
     plain: Finished, model: str, said: str
 ) -> None:
