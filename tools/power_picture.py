@@ -1,7 +1,7 @@
 """Draws docs/pictures/power.svg: how often a loss is found in the first session, by either rule.
 
     pip install -c constraints.txt '.[benchmarks]'
-    python -m tools.power_picture [--sessions 100] [--seed 7] [--processes 2]
+    python -m tools.power_picture [--sessions 60] [--seed 7] [--processes 2]
 
 Simulated through the production judgement, as benchmarks/verdict.py does: 5 of 50 tests lose the same share. The same
 seed draws the same picture.
@@ -29,7 +29,7 @@ NAMES = {1: "with a reference environment", 2: "without"}
 def main() -> None:
     """Simulate and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sessions", type=int, default=100, help="simulated sessions of each point")
+    parser.add_argument("--sessions", type=int, default=60, help="simulated sessions of each point")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--processes", type=int, default=1)
     options = parser.parse_args()
@@ -47,7 +47,7 @@ def main() -> None:
     axes.axvline(2, color="#9aa3ad", linewidth=0.8)
     axes.annotate("tolerance 2 %", (2, 103), ha="center", fontsize=8, annotation_clip=False)
     axes.set(xlabel="loss of a test, %", ylabel="found in the first session, %", ylim=(0, 100), xlim=(0, 8))
-    axes.legend(frameon=False, loc="lower right")
+    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)  # below: lines cross inside
     figure.savefig(PICTURE, bbox_inches="tight", metadata={"Date": None})
 
 

@@ -18,8 +18,7 @@ from pytest_tfperf.core import catalogue
 from pytest_tfperf.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-BEING_REWRITTEN = {"statistics.md"}  # to be emptied when that page lands
-DOCS = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in BEING_REWRITTEN]
+DOCS = sorted((ROOT / "docs").glob("*.md"))
 TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CITATION.md", "CHANGELOG.md")]
 PAGES = [*TOP, *DOCS]
 INSIDE = {"architecture.md", "CONTRIBUTING.md", "CITATION.md", "CHANGELOG.md", "performance.md", "statistics.md"}
