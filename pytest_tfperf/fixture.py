@@ -211,9 +211,10 @@ class ThroughputFixture:
 
         Raises:
             ThroughputRegression, MissingBaseline, Inconclusive: the test fails.
-            MeasurementError, BaselineError: it errors.
+            MeasurementError, BaselineError, TfperfError: it errors.
             NoBaseline: it is skipped.
         """
+        self._session.queue.require_all_calls(self._test, self._calls)
         if self.is_undecided:
             return
         found: dict[Consequence, list[Measurement | Comparison]] = {kind: [] for kind in Consequence}

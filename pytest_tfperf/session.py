@@ -290,8 +290,9 @@ class Session:
         name = topology.machine
         if name not in self._machines:
             rows = self.baselines.load(name)
+            tests = min(len(self._runnable), sum(row.is_measured for row in rows.values()))
             self._machines[name] = MachineSession(
-                rows, lambda: self._past_sessions(rows), tests=len(self._runnable), hold=self.settings.hold
+                rows, lambda: self._past_sessions(rows), tests=tests, hold=self.settings.hold
             )
         return self._machines[name]
 
@@ -385,6 +386,11 @@ class Session:
                 history_error=self.queue.history_fault or self._past_fault,
             ),
             [f"reference environment: {warning}" for warning in self._reference_warnings],
+            [
+                f"{test}: confirmed by fresh runs, because its reference environment failed: {why}"
+                for machine in self._machines.values()
+                for (test, _), why in machine.reference_failures.items()
+            ],
             summary.refused(errors, len(self.selection), "were reported as errors"),
             summary.skips(self._skipped) if skips else [],
         ]

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from pytest_tfperf.bench.environment import environment
 from pytest_tfperf.bench.machine_session import MachineSession
-from pytest_tfperf.bench.one_run import TRIES, AlwaysDisturbed, RunEngine, undisturbed
+from pytest_tfperf.bench.one_run import TRIES, AlwaysDisturbed, RunEngine, Side, T, undisturbed
 from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.breakdown import breakdown
@@ -31,7 +31,7 @@ from pytest_tfperf.reports.message import loss_fact
 REFERENCE_PAIR_LABELS = ("reference environment", "current environment")
 
 MAX_SECONDS_DISTURBED = 600.0
-"""What the tests of a machine may spend in a session on runs that were all disturbed; from then on each gets one try.
+"""When a machine's tests have spent this on runs that were all disturbed, each further test gets one try.
 
 A machine that stays busy must not take hours; the one try shows whether it has recovered.
 """
@@ -135,15 +135,19 @@ class Bench:
         pairs, discarded_pairs = list(earlier.pairs), list(earlier.discarded_pairs)
         if not verdict.is_decided:
             machine.suspect(task)
-            pair, bad_pairs = self._pair(task, machine) if verdict.pairs_wanted else (None, ())
-            discarded_pairs += bad_pairs
+            disturbed = [run for run in runs if run.disturbance is not None]
+            pair = None
+            if verdict.pairs_wanted and not disturbed:
+                pair, bad_pairs = self._pair(task, machine)
+                discarded_pairs += bad_pairs
             if pair is not None:
                 pairs.append(pair)
-            else:  # rule 2, or a reference environment that fails
-                discarded += [run for run in runs if run.disturbance is not None]
-                run, bad_runs = self._good_run(task, "confirmation run")
-                runs = [*(run for run in runs if run.disturbance is None), run]
-                discarded += bad_runs
+            else:  # rule 2, a first run whose bad news is not believed, or a reference environment that fails
+                if task.call in machine.reference_failures:
+                    discarded_pairs, pairs = [*discarded_pairs, *pairs], []
+                good, bad_runs = self._good_run(task, "confirmation run")
+                discarded += [*disturbed, *bad_runs]
+                runs = [run for run in runs if run.disturbance is None] + [good]
         return self._judged(task, runs, discarded, pairs, discarded_pairs, started)
 
     def _judged(
@@ -172,15 +176,21 @@ class Bench:
 
     def _good_run(self, task: Task, label: str) -> tuple[Run, tuple[Run, ...]]:
         """A run that nothing disturbed, and those before it that were."""
-        machine, started = self._machine(task.topology), time.monotonic()
-        tries = TRIES if machine.seconds_disturbed < MAX_SECONDS_DISTURBED else 1
-        run, discarded = undisturbed(
-            lambda: self._engine.run(task.side, task.topology, task.plan, label=label), tries=tries
+        run, discarded = self._undisturbed(
+            task, lambda: self._engine.run(task.side, task.topology, task.plan, label=label)
         )
         if run is None:
-            machine.seconds_disturbed += time.monotonic() - started
             raise _always_disturbed(task, discarded)
         return run, discarded
+
+    def _undisturbed(self, task: Task, take: Callable[[], T]) -> tuple[T | None, tuple[T, ...]]:
+        """As `undisturbed`, with fewer tries where the machine's tests have spent too long on disturbed runs."""
+        machine, started = self._machine(task.topology), time.monotonic()
+        tries = TRIES if machine.seconds_disturbed < MAX_SECONDS_DISTURBED else 1
+        taken, discarded = undisturbed(take, tries=tries)
+        if taken is None:
+            machine.seconds_disturbed += time.monotonic() - started
+        return taken, discarded
 
     def _pair(self, task: Task, machine: MachineSession) -> tuple[Pair | None, tuple[Pair, ...]]:
         """A pair with the reference environment; None where that fails, so that rule 2 takes over."""
@@ -193,15 +203,23 @@ class Bench:
             ),
         )
         try:
-            pair, discarded = undisturbed(source.take)
+            pair, discarded = self._undisturbed(task, source.take)
         except MeasurementError as error:
-            if source.failed_side != "a":
+            if source.failed_side == "b" or (source.failed_side == "" and not self._fails(reference, task)):
                 raise
             machine.give_up_reference(task, str(error).splitlines()[0])
             return None, ()
         if pair is None:
-            raise _always_disturbed(task, [run for bad in discarded for run in (bad.a, bad.b)])
+            raise _always_disturbed(task, [run for bad in discarded for run in (bad.a, bad.b) if run.disturbance])
         return pair, discarded
+
+    def _fails(self, side: Side, task: Task) -> bool:
+        """Whether a side can't run by itself either: of two workers at once it is not known which one failed."""
+        try:
+            self._engine.run(side, task.topology, ONE_WINDOW, label="reference environment")
+        except MeasurementError:
+            return True
+        return False
 
     def _rate_on_device_data(self, task: Task, runs: Sequence[Run]) -> float | None:
         """Images/s of the same training on data that lies on the devices, where the steps fetch theirs.

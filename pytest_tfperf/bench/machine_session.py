@@ -25,7 +25,7 @@ class MachineSession:
     Args:
         rows: the machine's baselines.
         past: reads the machine's earlier sessions, once and only when something is judged.
-        tests: throughput tests that this session will probably run.
+        tests: tests with a baseline of this machine that the session will probably run.
         hold: REGRESSED only where one of the two sessions before showed it.
     """
 

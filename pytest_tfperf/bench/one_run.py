@@ -47,12 +47,12 @@ class AlwaysDisturbed(MeasurementError):
         where: workload and devices, for the message.
         disturbance: of the last run.
         tries: how many were made.
-        runs: what they measured, to be kept and shown.
+        runs: what they measured, to be shown.
     """
 
     def __init__(self, where: str, disturbance: Disturbance, tries: int, runs: tuple[Run, ...]) -> None:
-        also = f" (and so was each of {tries} fresh runs)" if tries > 1 else ""
-        super().__init__(f"{where}: INVALID: {disturbance}{also}")
+        each = f" (each of {tries} fresh runs was disturbed)" if tries > 1 else ""
+        super().__init__(f"{where}: INVALID: {disturbance}{each}")
         self.disturbance = disturbance
         self.runs = runs
 

@@ -65,6 +65,19 @@ class RerunQueue:
             )
         return before
 
+    def require_all_calls(self, test: str, made: int) -> None:
+        """Refuse a rerun that made fewer calls than the first run: an undecided one would stay so for ever.
+
+        Raises:
+            TfperfError: so it is.
+        """
+        kept = len(self._calls.get(test, []))
+        if made < kept:
+            raise TfperfError(
+                f"this test made {kept} calls when it ran first, and {made} now. A test that is in doubt runs again: "
+                "it must make the same calls each time"
+            )
+
     def earlier_comparison(self, test: str, index: int) -> Comparison | None:
         """The same of a comparison, which is always decided."""
         call = self._call(test, index)

@@ -14,7 +14,7 @@ DOUBTS = 0.10
 """How often noise alone may leave a session with an INCONCLUSIVE test."""
 
 SUSPICION = 1.5
-"""Standard errors. A slowdown below this, or below the tolerance less this, raises no suspicion."""
+"""Standard errors. A test is suspected if its slowdown exceeds both this and the tolerance less this."""
 
 DETECTION = 2.05
 """Standard errors beyond the threshold at which a slowdown is detected: 98 times in 100 by the screen and again by the

@@ -166,6 +166,21 @@ def test_a_workload_that_fails_in_the_reference_environment_is_confirmed_by_runs
     assert "no such model" in machine.session.reference_failures[task.call]
 
 
+def test_a_reference_environment_that_fails_in_a_later_pair_hands_over_to_runs(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    found = machine.decided(machine.task(steady(80.0), steady(100.0, 100.0, MeasurementError("killed"))))
+    assert found.verdict is not None
+    assert (found.verdict.outcome, found.verdict.rule) == (Outcome.REGRESSED, Rule.BASELINE)
+    assert (len(found.pairs), len(found.runs)) == (0, 8)
+
+
+def test_a_disturbed_first_run_is_replaced_before_pairs_are_taken(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, BUSY)
+    found = machine.decided(machine.task(steady(80.0, 100.0), steady(100.0)))
+    assert (outcome_of(found)[0], [run.disturbance for run in found.discarded]) == (Outcome.PASS, [BUSY])
+    assert [run.disturbance for run in found.runs] == [None]
+
+
 def test_our_own_worker_that_dies_in_a_pair_is_an_error(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     with pytest.raises(MeasurementError, match="the worker died"):

@@ -62,6 +62,14 @@ def test_a_test_that_makes_other_calls_is_refused_with_both_named() -> None:
     assert "the same calls each time" in str(caught.value)
 
 
+def test_a_rerun_that_makes_fewer_calls_is_refused() -> None:
+    queue = queue_with(settled(), in_doubt())
+    queue.defer(TEST)
+    queue.begin(TEST)
+    with pytest.raises(TfperfError, match="made 2 calls when it ran first, and 1 now"):
+        queue.require_all_calls(TEST, 1)
+
+
 def test_a_comparison_is_found_again() -> None:
     queue, done = RerunQueue(None), comparison()
     queue.begin(TEST)
