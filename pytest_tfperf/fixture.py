@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from pytest_tfperf.bench.comparing import MAX_PAIRS, MAX_SECONDS, Effort, compare
 from pytest_tfperf.bench.one_run import AlwaysDisturbed, Side
+from pytest_tfperf.bench.rerun_queue import asked_for
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.comparison import Comparison
@@ -94,7 +95,7 @@ class ThroughputFixture:
             ours = self._ours(workload)
             other = Side(workload=workload, launcher=self._session.other_launcher)
             return self._compare(other, ours, on, accepted, plan).b.throughput
-        task, bench = self._session.task(self._test, workload, on, accepted, plan), self._session.bench
+        task, bench = self._session.task(self._test, self._calls, workload, on, accepted, plan), self._session.bench
         if settings.smoke:
             return self._result(task, lambda _: bench.smoke(task)).throughput
         if settings.update_baselines:
@@ -108,7 +109,7 @@ class ThroughputFixture:
     ) -> Throughput:
         """Measure and judge nothing; the arguments, the result and the errors are those of `check`."""
         self._require_open(on)
-        task = self._session.task(self._test, workload, on, None, self._plan(steps, warmup_steps))
+        task = self._session.task(self._test, self._calls, workload, on, None, self._plan(steps, warmup_steps))
         bench = self._session.bench
         take = bench.smoke if self._session.settings.smoke else bench.measure
         return self._result(task, lambda _: take(task)).throughput
@@ -264,7 +265,9 @@ class ThroughputFixture:
     def _result(self, task: Task, take: Callable[[Measurement | None], Measurement]) -> Measurement:
         """What this call measured when the test ran before, where that is decided; else what `take` makes of it."""
         queue, index = self._session.queue, self._calls
-        result = queue.earlier(self._test, index, task.key, task.topology.machine)
+        asked = asked_for(task.topology.shape, task.topology.machine, task.workload)
+        before = queue.earlier(self._test, index, asked)
+        result = before if isinstance(before, Measurement) else None
         if result is None or not result.is_decided:
             with self._explained(result):
                 result = take(result)
@@ -282,7 +285,8 @@ class ThroughputFixture:
         effort: Effort | None = None,
     ) -> Comparison:
         session, index = self._session, self._calls
-        result = session.queue.earlier_comparison(self._test, index)
+        before = session.queue.earlier(self._test, index, asked_for(on.shape, on.machine, a.workload, b.workload))
+        result = before if isinstance(before, Comparison) else None
         if result is None:
             smoke = session.settings.smoke
             with self._explained():

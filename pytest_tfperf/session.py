@@ -88,6 +88,7 @@ class Session:
         self._past_fault = ""
         self._reference_remarks: list[str] = []
         self._reference_warnings: dict[str, None] = {}
+        self._locks: dict[str, str] = {}
         self._machine_failures = 0
         self._open = ExitStack()
 
@@ -194,11 +195,14 @@ class Session:
 
     # Measuring
 
-    def task(self, test: str, workload: Workload, topology: Topology, tolerance: Tolerance | None, plan: Plan) -> Task:
+    def task(
+        self, test: str, index: int, workload: Workload, topology: Topology, tolerance: Tolerance | None, plan: Plan
+    ) -> Task:
         """Everything that is known of a measurement before it starts.
 
         Args:
             test: pytest's node id.
+            index: which of the test's calls it is, from 0.
             workload, topology, plan: what to measure.
             tolerance: the test's own; None: the row's, or the default.
 
@@ -215,6 +219,7 @@ class Session:
         other = None if reference.is_floor else self.references.launcher_for(reference.baseline)
         return Task(
             test=test,
+            index=index,
             topology=topology,
             plan=plan,
             side=Side(workload=workload, launcher=self.launcher, slowdown=self.settings.inject_slowdown),
@@ -314,6 +319,7 @@ class Session:
         if not self._machines or settings.smoke or settings.update_baselines:
             return []
         failures = []
+        self.progress.test = "software and machine"
         for name, machine in self._machines.items():
             measured = [r for r in self.queue.results if isinstance(r, Measurement) and r.machine == name]
             software, hardware = session_verdicts(
@@ -345,15 +351,16 @@ class Session:
 
         folder, machine = self.settings.baselines, measurement.machine
         row = baseline_of(measurement)
-        row = replace(row, lock=write_lock(folder, machine, root=self.settings.root))
+        if machine not in self._locks:  # the packages stay the same, and reading them takes a while
+            self._locks[machine] = write_lock(folder, machine, root=self.settings.root)
+        row = replace(row, lock=self._locks[machine])
         old = self.baselines.load(machine).get(row.key)
         if old is not None and old.is_measured:
             row = replace(row, lower=old.lower, upper=old.upper)
         self._changes += self.baselines.update(machine, {row.key: row})
         forget_locks(folder, machine, {one.lock for one in self.baselines.load(machine).values()})
-        if missing := unrepeatable(row):
-            self._reference_warnings[missing] = None
-        self._reference_warnings |= dict.fromkeys(read_lock(folder / row.lock).warnings)
+        warnings = [unrepeatable(row), *read_lock(folder / row.lock).warnings]
+        self._reference_warnings |= dict.fromkeys(filter(None, warnings))
 
     def note_skip(self, reason: str) -> None:
         """A test was skipped because it can't be measured here."""
@@ -436,7 +443,7 @@ class Session:
     @property
     def _measured_nothing(self) -> bool:
         wanted = self.settings.require_baseline and bool(self.selection) and not self.collects_only
-        return wanted and not any(True for _ in self.queue.results)
+        return wanted and not list(self.queue.results)
 
     @property
     def _runnable(self) -> list[SelectedTest]:

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from pytest_tfperf.bench.environment import environment
 from pytest_tfperf.bench.machine_session import MachineSession
-from pytest_tfperf.bench.one_run import TRIES, AlwaysDisturbed, RunEngine, Side, T, undisturbed
+from pytest_tfperf.bench.one_run import AlwaysDisturbed, RunEngine, Side, T, undisturbed
 from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.breakdown import breakdown
@@ -29,12 +29,6 @@ from pytest_tfperf.reports.advice import loss_advice
 from pytest_tfperf.reports.message import loss_fact
 
 REFERENCE_PAIR_LABELS = ("reference environment", "current environment")
-
-MAX_SECONDS_DISTURBED = 600.0
-"""When a machine's tests have spent this on runs that were all disturbed, each further test gets one try.
-
-A machine that stays busy must not take hours; the one try shows whether it has recovered.
-"""
 
 BREAKDOWN_SECONDS = 2.0
 """Timed at most, after a regression, on data that lies on the devices: it tells which part slowed down."""
@@ -120,7 +114,8 @@ class Bench:
             if run.disturbance is None or run.disturbance.kind is not DisturbanceKind.NOT_STEADY:
                 break
             unsettled.append(run)
-            if len(unsettled) == TRIES:
+            if len(unsettled) >= machine.tries:
+                machine.seconds_disturbed += time.monotonic() - started
                 raise _always_disturbed(task, unsettled)
         machine.note_first_run(task, run)
         return self._judged(task, [run], unsettled, (), (), started)
@@ -186,8 +181,7 @@ class Bench:
     def _undisturbed(self, task: Task, take: Callable[[], T]) -> tuple[T | None, tuple[T, ...]]:
         """As `undisturbed`, with fewer tries where the machine's tests have spent too long on disturbed runs."""
         machine, started = self._machine(task.topology), time.monotonic()
-        tries = TRIES if machine.seconds_disturbed < MAX_SECONDS_DISTURBED else 1
-        taken, discarded = undisturbed(take, tries=tries)
+        taken, discarded = undisturbed(take, tries=machine.tries)
         if taken is None:
             machine.seconds_disturbed += time.monotonic() - started
         return taken, discarded

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from pytest_tfperf.bench.bench import brief
 from pytest_tfperf.bench.one_run import RunEngine, Side, undisturbed
@@ -97,7 +98,7 @@ def compare(
     while True:
         # The third pair is the first that can decide, and mostly the last: its workers profile their steps.
         profiled = len(pairs) == MIN_PAIRS - 1
-        pair, bad = undisturbed(lambda profiled=profiled: source.take(profiled=profiled))  # type: ignore[misc]
+        pair, bad = undisturbed(partial(source.take, profiled=profiled))
         discarded += bad
         pairs += [pair] if pair is not None else []
         if len(pairs) == MIN_PAIRS:
@@ -111,7 +112,11 @@ def compare(
             decision = replace(decision, reason=f"{decision.reason}; {end}")
             break
     counted = pairs or [discarded[-1]]
-    device_rate = _rate_on_device_data(engine, b, topology, plan, counted) if judged and _regressed(decision) else None
+    device_rate = (
+        _rate_on_device_data(engine, b, topology, plan, counted)
+        if judged and decision.outcome is Outcome.REGRESSED
+        else None
+    )
     fallback = f"; alternating runs, because {source.fallback}" if source.fallback else ""
     return Comparison(
         test=test,
@@ -143,10 +148,6 @@ def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int) -> Decisio
         if (throughput := summarise([run])).is_diverged:
             return replace(decision, outcome=Outcome.INVALID, reason=f"INVALID: {name}'s {loss_fact(throughput)}")
     return decision
-
-
-def _regressed(decision: Decision) -> bool:
-    return decision.outcome is Outcome.REGRESSED
 
 
 def _end(pairs: int, discarded: int, seconds: float, effort: Effort, most: int) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
+from pytest_tfperf.bench.one_run import TRIES
 from pytest_tfperf.bench.pairs import PairSource
-from pytest_tfperf.bench.task import Task
+from pytest_tfperf.bench.task import Call, Task
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.past_session import PastSession
 from pytest_tfperf.core.run import Pair, Run
@@ -15,6 +16,12 @@ from pytest_tfperf.judging.common_drift import MIN_TESTS, CommonDrift, common_dr
 from pytest_tfperf.judging.judge import Evidence
 from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
+
+MAX_SECONDS_DISTURBED = 600.0
+"""When a machine's tests have spent this on runs that were all disturbed, each further test gets one try.
+
+A machine that stays busy must not take hours; the one try shows whether it has recovered.
+"""
 
 PastSessions = Mapping[Key, Sequence[PastSession]]
 
@@ -36,11 +43,11 @@ class MachineSession:
         self._read_past = past
         self._tests = tests
         self._hold = hold
-        self._first_changes: dict[tuple[str, Key], float] = {}
-        self._with_reference: dict[tuple[str, Key], Task] = {}
-        self._suspects: set[tuple[str, Key]] = set()
-        self._sources: dict[tuple[str, Key], PairSource] = {}
-        self._without_reference: dict[tuple[str, Key], str] = {}
+        self._first_changes: dict[Call, float] = {}
+        self._with_reference: dict[Call, Task] = {}
+        self._suspects: set[Call] = set()
+        self._sources: dict[Call, PairSource] = {}
+        self._without_reference: dict[Call, str] = {}
         self.all_ran_once = False
         self.seconds_disturbed = 0.0
         """Spent on tests whose fresh workers were all disturbed."""
@@ -58,7 +65,12 @@ class MachineSession:
         self._suspects.add(task.call)
 
     @property
-    def suspects(self) -> frozenset[tuple[str, Key]]:
+    def tries(self) -> int:
+        """Fresh runs that a test gets until nothing disturbs one."""
+        return TRIES if self.seconds_disturbed < MAX_SECONDS_DISTURBED else 1
+
+    @property
+    def suspects(self) -> frozenset[Call]:
         """The calls that had to be confirmed."""
         return frozenset(self._suspects)
 
@@ -98,14 +110,16 @@ class MachineSession:
 
     def pair_source(self, task: Task, make: Callable[[], PairSource]) -> PairSource:
         """The task's source of pairs, which stays the same while the test runs again and again."""
-        return self._sources.setdefault(task.call, make())
+        if task.call not in self._sources:
+            self._sources[task.call] = make()
+        return self._sources[task.call]
 
     def give_up_reference(self, task: Task, why: str) -> None:
         """Confirm this task by fresh runs, because its workload fails in the reference environment."""
         self._without_reference[task.call] = why
 
     @property
-    def reference_failures(self) -> Mapping[tuple[str, Key], str]:
+    def reference_failures(self) -> Mapping[Call, str]:
         """The calls whose workload fails in the reference environment, and why."""
         return dict(self._without_reference)
 

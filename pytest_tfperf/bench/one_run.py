@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pytest_tfperf.bench import out_of_memory
-from pytest_tfperf.bench.disturbance import DisturbanceGuard
+from pytest_tfperf.bench.disturbance import DisturbanceGuard, Observation
 from pytest_tfperf.bench.interleaved import interleave
 from pytest_tfperf.bench.step_profile import StepProfiler
 from pytest_tfperf.bench.windows import Enough, Observer, time_windows
@@ -90,12 +90,10 @@ class RunEngine:
         job = self._job(side, topology)
         self._observer.begin(label)
         with self._named(topology, side.workload), closing(side.launcher.start(job, self._observer.phase)) as training:
-            if not self._sampled:
-                return time_windows(training, plan, self._observer, enough)
-            with self._guard.watching(job.devices.gpu_uuids) as seen:
+            with self._watching(job) as seen:
                 run = time_windows(training, plan, self._observer, enough)
             run = replace(run, environment={**run.environment, **seen.environment}, telemetry=seen.telemetry)
-            if run.disturbance is None:
+            if run.disturbance is None and self._sampled:
                 run = self._profiled(side, training, job, run)
             return replace(run, disturbance=run.disturbance or seen.disturbance)
 
@@ -134,13 +132,16 @@ class RunEngine:
                 started = sides[name].launcher.start(jobs[name], self._observer.phase)
                 training[name] = workers.enter_context(closing(started))
             self._observer.begin("pair")
-            with self._guard.watching(jobs["a"].devices.gpu_uuids) as seen:
+            with self._watching(jobs["a"]) as seen:
                 pair = interleave(training["a"], training["b"], plan, self._observer.phase, b_first=b_first)
             runs = {"a": pair.a, "b": pair.b}
             for name, run in runs.items():
                 run = replace(run, telemetry=seen.telemetry, disturbance=seen.disturbance)
                 runs[name] = self._profiled(sides[name], training[name], jobs[name], run) if profiled else run
             return replace(pair, a=runs["a"], b=runs["b"])
+
+    def _watching(self, job: Job) -> AbstractContextManager[Observation]:
+        return self._guard.watching(job.devices.gpu_uuids) if self._sampled else nullcontext(Observation())
 
     def _job(self, side: Side, topology: Topology) -> Job:
         assert topology.devices is not None, "the fixture has refused a topology without devices taken"

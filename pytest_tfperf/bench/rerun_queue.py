@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.history import History
 
 Result = Measurement | Comparison
+
+_SAME = "A test that is in doubt runs again: it must make the same calls each time"
 
 
 @dataclass
@@ -47,21 +49,27 @@ class RerunQueue:
             self._calls[test] = []
         self._waiting.discard(test)
 
-    def earlier(self, test: str, index: int, key: Key, machine: str) -> Measurement | None:
-        """What the test's call number `index` (from 0) measured when it ran before; None where it did not.
+    def earlier(self, test: str, index: int, asked: str) -> Result | None:
+        """What the test's call number `index` (from 0) gave when it ran before; None where it did not.
+
+        Args:
+            test, index: the call.
+            asked: what it asks for now, as `asked_for` words it.
 
         Raises:
             TfperfError: the test makes other calls than it made then.
         """
-        call = self._call(test, index)
-        if call is None:
+        calls = self._calls.get(test, [])
+        if index >= len(calls):
             return None
-        before = call.result
-        if not isinstance(before, Measurement) or (before.key, before.machine) != (key, machine):
-            what = before.key if isinstance(before, Measurement) else "a comparison"
+        before = calls[index].result
+        if isinstance(before, Measurement):
+            gave = asked_for(before.topology, before.machine, before.workload)
+        else:
+            gave = asked_for(before.topology, before.machine, before.a.workload, before.b.workload)
+        if gave != asked:
             raise TfperfError(
-                f"call {index + 1} of this test measured {_named(what)} when it ran first, and asks for {_named(key)} "
-                "now. A test that is in doubt runs again: it must make the same calls each time"
+                f"call {index + 1} of this test measured {gave} when it ran first, and asks for {asked} now. {_SAME}"
             )
         return before
 
@@ -73,15 +81,7 @@ class RerunQueue:
         """
         kept = len(self._calls.get(test, []))
         if made < kept:
-            raise TfperfError(
-                f"this test made {kept} calls when it ran first, and {made} now. A test that is in doubt runs again: "
-                "it must make the same calls each time"
-            )
-
-    def earlier_comparison(self, test: str, index: int) -> Comparison | None:
-        """The same of a comparison, which is always decided."""
-        call = self._call(test, index)
-        return call.result if call is not None and isinstance(call.result, Comparison) else None
+            raise TfperfError(f"this test made {kept} calls when it ran first, and {made} now. {_SAME}")
 
     def keep(self, test: str, index: int, result: Result) -> None:
         """Keep what a call gave, in the place of what it gave before."""
@@ -117,10 +117,7 @@ class RerunQueue:
         """What all tests gave so far, in the order in which they first ran."""
         return (call.result for calls in self._calls.values() for call in calls)
 
-    def _call(self, test: str, index: int) -> _Call | None:
-        calls = self._calls.get(test, [])
-        return calls[index] if index < len(calls) else None
 
-
-def _named(what: Key | str) -> str:
-    return what if isinstance(what, str) else f"{what.workload} on {what.topology}"
+def asked_for(topology: str, machine: str, *workloads: Workload) -> str:
+    """What a call measures, in words: one workload, or two that are compared."""
+    return f"{' against '.join(workload.id for workload in workloads)} on {topology} of {machine}"

@@ -17,7 +17,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.judging.machine import (
     SENTINEL_STAGES,
     ReferencePairs,
@@ -49,7 +49,7 @@ def session_verdicts(
 
 
 def _chosen(machine: MachineSession, turn: int) -> list[Task]:
-    tasks = {"\n".join((task.test, *task.key)): task for task in machine.with_reference}
+    tasks = {f"{task.test} {task.index}": task for task in machine.with_reference}
     suspects = {name for name, task in tasks.items() if task.call in machine.suspects}
     return [tasks[name] for name in sentinels(tasks, suspects, turn)]
 
@@ -84,7 +84,7 @@ class _Sentinel:
         while len(self.pairs) < wanted:
             try:
                 pair, _ = undisturbed(self._source.take)
-            except MeasurementError:
+            except TfperfError:
                 return False
             if pair is None:
                 return False

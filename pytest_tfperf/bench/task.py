@@ -12,6 +12,9 @@ from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.judging.reference import Reference
 
+Call = tuple[str, int]
+"""pytest's node id, and which of the test's calls."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
@@ -19,6 +22,7 @@ class Task:
 
     Args:
         test: pytest's node id.
+        index: which of the test's calls it is, from 0.
         topology: what to train on.
         plan: how many steps.
         side: what to train, and what starts it.
@@ -28,6 +32,7 @@ class Task:
     """
 
     test: str
+    index: int = 0
     topology: Topology
     plan: Plan
     side: Side
@@ -46,6 +51,6 @@ class Task:
         return Key(self.workload.id, self.topology.shape)
 
     @property
-    def call(self) -> tuple[str, Key]:
+    def call(self) -> Call:
         """What tells this task from the others of the session."""
-        return self.test, self.key
+        return self.test, self.index

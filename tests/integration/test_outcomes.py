@@ -156,7 +156,7 @@ def test_a_regression_says_what_was_measured_how_sure_it_is_and_what_to_do(plain
         ("test_trains_to_nan", "INVALID: loss became NaN by step 1, in the warm-up; "),
         (
             "test_makes_other_calls_when_it_runs_again",
-            "call 1 of this test measured nets:tiny-b3-replicated-device on 1x1 when it ran first, and asks for nets:t",
+            "call 1 of this test measured nets:tiny-b3-replicated-device on 1x1 of box when it ran first",
         ),
         ("test_fails_in_its_body_after_a_slow_run", "assert 'the body' == 'first'"),
     ],

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from measurements import KEY, TEST, comparison, measurement, verdict
+from measurements import TEST, WORKLOAD, comparison, measurement, verdict
 
-from pytest_tfperf.bench.rerun_queue import RerunQueue
-from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.bench.rerun_queue import RerunQueue, asked_for
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.history import History
+
+ASKED = asked_for("1x8", "box", WORKLOAD)
 
 
 def in_doubt() -> Measurement:
@@ -44,21 +45,23 @@ def test_a_deferred_test_finds_what_each_call_measured() -> None:
     queue = queue_with(first, second)
     queue.defer(TEST)
     queue.begin(TEST)
-    assert [queue.earlier(TEST, index, KEY, "box") for index in (0, 1, 2)] == [first, second, None]
+    assert [queue.earlier(TEST, index, ASKED) for index in (0, 1, 2)] == [first, second, None]
 
 
 def test_a_test_that_was_not_deferred_starts_from_nothing() -> None:
     queue = queue_with(settled())
     queue.begin(TEST)
-    assert queue.earlier(TEST, 0, KEY, "box") is None
+    assert queue.earlier(TEST, 0, ASKED) is None
 
 
 def test_a_test_that_makes_other_calls_is_refused_with_both_named() -> None:
     queue = queue_with(in_doubt())
     queue.defer(TEST)
     queue.begin(TEST)
-    with pytest.raises(TfperfError, match=r"call 1 .* measured .* on 1x8 .* asks for other on 1x2") as caught:
-        queue.earlier(TEST, 0, Key("other", "1x2"), "box")
+    with pytest.raises(
+        TfperfError, match=r"call 1 .* measured .* on 1x8 of box .* asks for .* against .* now"
+    ) as caught:
+        queue.earlier(TEST, 0, asked_for("1x8", "box", WORKLOAD, WORKLOAD))
     assert "the same calls each time" in str(caught.value)
 
 
@@ -74,7 +77,7 @@ def test_a_comparison_is_found_again() -> None:
     queue, done = RerunQueue(None), comparison()
     queue.begin(TEST)
     queue.keep(TEST, 0, done)
-    assert queue.earlier_comparison(TEST, 0) is done
+    assert queue.earlier(TEST, 0, asked_for("1x8", "box", WORKLOAD, WORKLOAD)) is done
 
 
 def test_the_history_keeps_the_latest_result_of_a_call_only(tmp_path: Path) -> None:
