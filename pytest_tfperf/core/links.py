@@ -30,17 +30,10 @@ class Link:
     Args:
         kind: NVLink, or how far the PCIe path reaches.
         nvlinks: how many NVLinks are bonded; 0 for any other kind.
-
-    Raises:
-        TfperfError: an NVLink without a count, or a count without NVLink.
     """
 
     kind: LinkKind
     nvlinks: int = 0
-
-    def __post_init__(self) -> None:
-        if (self.kind is LinkKind.NVLINK) != (self.nvlinks > 0):
-            raise TfperfError(f"a link of kind {self.kind.name} has {self.nvlinks} NVLinks: only NVLINK has any")
 
     @property
     def quality(self) -> int:

@@ -1,15 +1,13 @@
 """The machine: GPUs, the links between them, the host; and which of its devices a test takes.
 
-Discovery is in `hardware/`. These are frozen values that can be saved as JSON and loaded again.
+Discovery is in `hardware/`. These are frozen values that can be saved as JSON.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.core import machine_key
@@ -18,10 +16,13 @@ from pytest_tfperf.core.gpu import count_names, equal_groups
 from pytest_tfperf.core.links import Link as Link
 from pytest_tfperf.core.links import LinkKind as LinkKind
 from pytest_tfperf.core.links import Matrix, best_linked, link_class
-from pytest_tfperf.core.plain_json import build, plain
+from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import NotEnoughDevices, TfperfError
 
 JSON_VERSION = 1
+
+MOST_LOGICAL_DEVICES = 64
+"""Of one CPU or one split GPU. TensorFlow makes as many as are asked for; thousands take all memory before a step."""
 
 
 class DeviceKind(StrEnum):
@@ -87,9 +88,6 @@ class Topology:
         notes: hidden, lost or unusable GPUs.
         gpu_key: the GPU part of the machine's key, where `gpus` are not all of the machine's.
         machine_name: replaces the key (`--tfperf-machine`).
-
-    Raises:
-        TfperfError: links that are not a symmetric matrix over the GPUs, or less than one node or core.
     """
 
     host: Host
@@ -104,15 +102,6 @@ class Topology:
     notes: tuple[str, ...] = ()
     gpu_key: str = ""
     machine_name: str = ""
-
-    def __post_init__(self) -> None:
-        size, links = len(self.gpus), self.links
-        if [len(row) for row in links] != [size] * size or any(
-            (links[i][j] is None) != (i == j) or links[i][j] != links[j][i] for i in range(size) for j in range(i + 1)
-        ):
-            raise TfperfError(f"links: {size} GPUs need a symmetric matrix of {size} rows, null on its diagonal")
-        if min(self.nodes, self.host.usable_cores, self.host.total_cores) < 1:
-            raise TfperfError("nodes, host.usable_cores and host.total_cores must be at least 1")
 
     @property
     def machine(self) -> str:
@@ -144,14 +133,14 @@ class Topology:
         """Whether its devices are virtual CPU devices."""
         return self.devices is not None and self.devices.kind is DeviceKind.CPU
 
-    def take(self, n: int, *, nodes: int = 1, unequal: bool = False) -> Topology:
-        """The best linked `n` equal GPUs (any, where unequal); after `on_cpu` or `split`, `n` logical devices.
+    def take(self, n: int, *, nodes: int = 1) -> Topology:
+        """The best linked `n` equal GPUs; after `on_cpu` or `split`, `n` logical devices.
 
         Best: the worst pair's link, then all links in total, then the lowest indices. `n` is for each of `nodes`.
 
         Raises:
-            NotEnoughDevices: too few, or too few equal ones, or several nodes, which cannot be driven yet; says what
-                is needed and what there is.
+            NotEnoughDevices: too few equal GPUs, more than 64 logical devices, or several nodes, which cannot be driven
+                yet; says what is needed and what there is.
             TfperfError: n or nodes is below 1.
         """
         for name, count in (("devices", n), ("nodes", nodes)):
@@ -162,10 +151,13 @@ class Topology:
                 f"needs {nodes} nodes, but training on several nodes is not built yet; `tfperf replay` judges its logs"
             )
         if self.devices is not None and (self.on_cpus or self._is_split):
+            if n > MOST_LOGICAL_DEVICES:
+                kind = "virtual CPU devices" if self.on_cpus else "parts of a GPU"
+                raise NotEnoughDevices(f"needs {n:,} {kind}, and a test can take at most {MOST_LOGICAL_DEVICES}")
             return replace(self, devices=replace(self.devices, count=n))
-        chosen = best_linked(self.links, self._groups(unequal), n)
+        chosen = best_linked(self.links, self._groups(), n)
         if chosen is None:
-            raise NotEnoughDevices(self._too_few(n, unequal), wanted=n)
+            raise NotEnoughDevices(self._too_few(n), wanted=n)
         uuids = tuple(self.gpus[i].uuid for i in chosen)
         return self._only(chosen, Devices(kind=DeviceKind.GPU, count=n, gpu_uuids=uuids))
 
@@ -181,7 +173,7 @@ class Topology:
             NotEnoughDevices: there is no GPU.
         """
         if not self.gpus:
-            raise NotEnoughDevices(self._too_few(1, unequal=True))
+            raise NotEnoughDevices(self._too_few(1))
         return self._only((0,), Devices(kind=DeviceKind.GPU, count=0, gpu_uuids=(self.gpus[0].uuid,), split=True))
 
     def showing(self, indices: Sequence[int], why: str = "") -> Topology:
@@ -204,36 +196,9 @@ class Topology:
         return f"{count} virtual CPU devices on {cores}" if count > 1 else cores
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for `from_json`, and `machine` for readers."""
+        """Plain values, with the format's version and the machine's key."""
         facts: dict[str, Any] = plain(self)
         return {"version": JSON_VERSION, "machine": self.machine} | facts
-
-    @classmethod
-    def from_json(cls, value: object, where: str = "topology") -> Topology:
-        """The topology that `to_json` wrote.
-
-        Raises:
-            TfperfError: another version, an unknown or missing field, a wrong value; names the field.
-        """
-        if not isinstance(value, Mapping) or value.get("version") != JSON_VERSION:
-            raise TfperfError(
-                f"{where}: not a topology of version {JSON_VERSION}: write it again with `tfperf topology --json`"
-            )
-        return build(cls, {name: v for name, v in value.items() if name not in ("version", "machine")}, where)
-
-    @classmethod
-    def load(cls, path: Path) -> Topology:
-        """The topology in a file that `tfperf topology --json` wrote.
-
-        Raises:
-            TfperfError: no readable file, no JSON, or no topology; names file and line.
-        """
-        try:
-            return cls.from_json(json.loads(path.read_text("utf-8")), str(path))
-        except OSError as error:
-            raise TfperfError(f"{path}: {error.strerror}") from None
-        except ValueError as error:
-            raise TfperfError(f"{path}: not JSON: {error}") from None
 
     @property
     def _is_split(self) -> bool:
@@ -252,22 +217,18 @@ class Topology:
             gpu_key=self._gpu_key,
         )
 
-    def _groups(self, unequal: bool) -> list[list[int]]:
+    def _groups(self) -> list[list[int]]:
         """Indices of the GPUs that may be taken together."""
         # CUDA gives a process one MIG device, whatever CUDA_VISIBLE_DEVICES lists.
         mig = [[i] for i, gpu in enumerate(self.gpus) if gpu.mig]
-        whole = [i for i, gpu in enumerate(self.gpus) if not gpu.mig]
-        return mig + ([whole] if unequal else equal_groups(self.gpus, whole))
+        return mig + equal_groups(self.gpus, [i for i, gpu in enumerate(self.gpus) if not gpu.mig])
 
-    def _too_few(self, n: int, unequal: bool) -> str:
+    def _too_few(self, n: int) -> str:
         notes = "".join(f" ({note})" for note in self.notes)
-        needs = f"needs {n} {'GPU' if n == 1 else 'GPUs' if unequal else 'equal GPUs'}, and this machine has"
+        needs = f"needs {n} {'GPU' if n == 1 else 'equal GPUs'}, and this machine has"
         if not self.gpus:
             return f"{needs} none: {self.why_no_gpus or 'the reason is not known'}{notes}"
-        most = max(map(len, self._groups(unequal)))
         fact = f"{needs} {len(self.gpus)}: {count_names(self.gpus)}{notes}"
         if any(gpu.mig for gpu in self.gpus):
             return f"{fact}. A process can use only one MIG device; turn MIG off to train on several GPUs"
-        if most < len(self.gpus) and n <= len(self.gpus):
-            return f"{fact}. At most {most} are equal; take({n}, unequal=True) also takes unequal ones"
         return f"{fact}. `tfperf topology` shows them"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import combinations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import linked, load, machines
+from machines import DATA, NAMES, linked, load, machines
 
 from pytest_tfperf.core.topology import DeviceKind, Devices, Gpu, Link, LinkKind, Topology
 from pytest_tfperf.errors import NotEnoughDevices, TfperfError
@@ -20,21 +21,23 @@ def indices(topology: Topology) -> list[int]:
     return [gpu.index for gpu in topology.gpus]
 
 
-@given(machines(), st.integers(1, 6), st.booleans())
-def test_taken_gpus_are_as_many_as_wanted_and_best_linked(machine, n, unequal):
+@given(machines(), st.integers(1, 6))
+def test_taken_gpus_are_as_many_as_wanted_equal_and_best_linked(machine, n):
     try:
-        taken = machine.take(n, unequal=unequal)
+        taken = machine.take(n)
     except NotEnoughDevices:
         return
     assert len(taken.gpus) == n
-    assert unequal or len({(gpu.name, gpu.memory_bytes) for gpu in taken.gpus}) == 1
+    (kind,) = {(gpu.name, gpu.memory_bytes) for gpu in taken.gpus}
     assert taken.machine == machine.machine
     at = [machine.gpus.index(gpu) for gpu in taken.gpus]
     assert taken.links == tuple(tuple(machine.links[i][j] for j in at) for i in at)
-    if unequal and n > 1:
-        worst = min(machine.links[i][j].quality for i, j in combinations(at, 2))
-        others = combinations(range(len(machine.gpus)), n)
-        assert all(min(machine.links[i][j].quality for i, j in combinations(other, 2)) <= worst for other in others)
+    equal = [i for i, gpu in enumerate(machine.gpus) if (gpu.name, gpu.memory_bytes) == kind]
+
+    def worst(indices):
+        return min((machine.links[i][j].quality for i, j in combinations(indices, 2)), default=0)
+
+    assert worst(at) == max(map(worst, combinations(equal, n)))
 
 
 @pytest.mark.parametrize(
@@ -57,18 +60,11 @@ def test_the_best_linked_equal_gpus_are_taken(machine, n, taken):
     assert indices(machine.take(n)) == taken
 
 
-def test_unequal_gpus_are_refused_by_their_names_and_taken_where_allowed():
-    with pytest.raises(
-        NotEnoughDevices, match=r"1x NVIDIA GeForce GTX 1080 Ti \+ 2x NVIDIA GeForce RTX 3090\. At most 2"
-    ):
-        MIXED.take(3)
-    assert indices(MIXED.take(3, unequal=True)) == [0, 1, 2]
-
-
 @pytest.mark.parametrize(
     ("machine", "n", "message"),
     [
         (DGX1, 9, r"needs 9 equal GPUs, and this machine has 8: 8x Tesla P100-SXM2-16GB"),
+        (MIXED, 3, r"has 3: 1x NVIDIA GeForce GTX 1080 Ti \+ 2x NVIDIA GeForce RTX 3090"),
         (NO_GPU, 1, r"needs 1 GPU, and this machine has none: there is no libnvidia-ml"),
         (DGX1.showing([0, 1], "CUDA_VISIBLE_DEVICES='0,1' shows 2 of 8 GPUs"), 4, r"CUDA_VISIBLE_DEVICES='0,1'"),
     ],
@@ -97,13 +93,20 @@ def test_a_count_below_one_is_an_error(count):
 def test_one_process_gets_one_mig_device_only():
     mig = replace(DGX1, gpus=tuple(replace(gpu, mig_profile="1g.5gb") for gpu in DGX1.gpus))
     with pytest.raises(NotEnoughDevices, match="one MIG device"):
-        mig.take(2, unequal=True)
+        mig.take(2)
 
 
 def test_a_worker_gets_the_taken_gpus_uuids():
     taken = MIXED.take(2)
     uuids = tuple(gpu.uuid for gpu in taken.gpus)
     assert taken.devices == Devices(kind=DeviceKind.GPU, count=2, gpu_uuids=uuids)
+
+
+@pytest.mark.parametrize("machine", [DGX1.on_cpu(), H200.split()])
+def test_more_logical_devices_than_tensorflow_can_make_are_refused_before_a_worker_starts(machine):
+    assert machine.take(64).devices.count == 64
+    with pytest.raises(NotEnoughDevices, match=r"needs 100,000 .*, and a test can take at most 64"):
+        machine.take(100_000)
 
 
 @pytest.mark.parametrize("machine", [DGX1, NO_GPU])
@@ -137,7 +140,7 @@ def test_shape_and_description(topology, shape, text, taken):
 def test_gpus_of_one_name_and_different_memory_are_not_equal():
     small, large = (replace(H200.gpus[0], uuid=f"GPU-{gib}", memory_bytes=gib * 2**30) for gib in (80, 141))
     links = ((None, Link(LinkKind.SYS)), (Link(LinkKind.SYS), None))
-    with pytest.raises(NotEnoughDevices, match="At most 1 are equal"):
+    with pytest.raises(NotEnoughDevices, match="needs 2 equal GPUs"):
         replace(H200, gpus=(small, large), links=links).take(2)
 
 
@@ -152,12 +155,11 @@ def test_a_word_that_is_no_link_lists_the_good_ones(word):
         Link.parse(word)
 
 
-@pytest.mark.parametrize(("kind", "nvlinks"), [(LinkKind.NVLINK, 0), (LinkKind.PIX, 2)])
-def test_only_nvlinks_are_counted(kind, nvlinks):
-    with pytest.raises(TfperfError):
-        Link(kind, nvlinks)
-
-
 def test_the_peak_rate_of_a_p100_is_that_of_its_data_sheet():
     assert DGX1.gpus[0].fp32_tflops == pytest.approx(10.6, abs=0.05)
     assert Gpu(index=0, uuid="GPU-0", name="A", cores=3584).fp32_tflops is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_json_of_a_machine_has_its_facts_and_its_key(name):
+    assert load(name).to_json() == json.loads((DATA / f"{name}.json").read_text())
