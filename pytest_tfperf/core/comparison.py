@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from pytest_tfperf.core.breakdown import Breakdown
-from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import Outcome, Tolerance
@@ -83,13 +81,3 @@ class Comparison:
     def log_ratios(self) -> tuple[float, ...]:
         """ln(b / a) of each pair."""
         return tuple(pair.log_ratio for pair in self.pairs)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `from_json`."""
-        whole: dict[str, Any] = plain(self)
-        return whole
-
-    @classmethod
-    def from_json(cls, value: object, where: str = "comparison") -> Comparison:
-        """The comparison that `to_json` wrote; a TfperfError names the field that can't be one."""
-        return build(cls, value, where)

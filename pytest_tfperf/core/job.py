@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.core.workload import Workload
 
@@ -32,13 +30,3 @@ class Job:
     data_dir: str = ""
     cores: int | None = None
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for the wire."""
-        whole: dict[str, Any] = plain(self)
-        return whole
-
-    @classmethod
-    def from_json(cls, value: object) -> Job:
-        """The job that `to_json` wrote; a TfperfError shows that driver and worker are different versions."""
-        return build(cls, value, "job")

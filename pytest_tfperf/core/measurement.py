@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.breakdown import Breakdown
-from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import Verdict
@@ -81,16 +79,6 @@ class Measurement:
     def is_test(self) -> bool:
         """Whether `test` is a pytest node id, which can be run again."""
         return "::" in self.test
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `from_json`."""
-        whole: dict[str, Any] = plain(self)
-        return whole
-
-    @classmethod
-    def from_json(cls, value: object, where: str = "measurement") -> Measurement:
-        """The measurement that `to_json` wrote; a TfperfError names the field that can't be one."""
-        return build(cls, value, where)
 
 
 SETTINGS = {"threads", "tf32", "xla_flags", "variables", "injected_slowdown"}

@@ -13,6 +13,7 @@ from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_session import PastSession
+from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 
@@ -100,7 +101,7 @@ class History:
     def append_comparison(self, comparison: Comparison) -> int:
         """Add a comparison and return its number; it is on disk when this returns."""
         with self._write() as database:
-            whole = _packed(comparison.to_json())
+            whole = _packed(comparison)
             row = {"test": comparison.test, "seconds": comparison.seconds, "whole": whole}
             return _insert(database, "comparisons", row)
 
@@ -155,7 +156,7 @@ class History:
         with self._open_existing() as database:
             for number, whole in database.execute(query, (session, test)):
                 place = f"{self._path}: measurement {number}"
-                yield Measurement.from_json(_unpacked(whole, place), place)
+                yield build(Measurement, _unpacked(whole, place), place)
 
     def comparisons(self) -> Iterator[Comparison]:
         """The comparisons, oldest first.
@@ -166,7 +167,7 @@ class History:
         with self._open_existing() as database:
             for number, whole in database.execute("select id, whole from comparisons order by id"):
                 place = f"{self._path}: comparison {number}"
-                yield Comparison.from_json(_unpacked(whole, place), place)
+                yield build(Comparison, _unpacked(whole, place), place)
 
     def frame(self) -> pandas.DataFrame:
         """All measurements, oldest first.
@@ -220,7 +221,7 @@ def _measurement_row(m: Measurement) -> dict[str, Any]:
         "outcome": decided.outcome.value if decided else None,
         "runs": len(m.runs),
         "workers": max(1, len(m.runs) + len(m.discarded) + 2 * (len(m.pairs) + len(m.discarded_pairs))),
-        "whole": _packed(m.to_json()),
+        "whole": _packed(m),
     }
     if decided and decided.baseline and not decided.is_floor and "injected_slowdown" not in m.environment:
         expected = math.log(decided.baseline.reference) + decided.common_drift
@@ -237,8 +238,8 @@ def _insert(database: sqlite3.Connection, table: str, row: Mapping[str, Any]) ->
     return int(database.execute(f"insert into {table} ({', '.join(row)}) values ({places})", row).lastrowid or 0)
 
 
-def _packed(whole: Mapping[str, Any]) -> bytes:
-    return zlib.compress(json.dumps(whole).encode())
+def _packed(whole: Measurement | Comparison) -> bytes:
+    return zlib.compress(json.dumps(plain(whole)).encode())
 
 
 def _unpacked(whole: bytes, place: str) -> object:

@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import atomic
 
@@ -26,7 +27,7 @@ _NEXT = "export it again: tfperf history --export -o FILE"
 
 def render(measurements: Iterable[Measurement]) -> str:
     """The file's text; one line for each measurement."""
-    lines = ",\n".join(json.dumps(measurement.to_json()) for measurement in measurements)
+    lines = ",\n".join(json.dumps(plain(measurement)) for measurement in measurements)
     return f'{{"version": {VERSION}, "measurements": [\n{lines}\n]}}\n'
 
 
@@ -83,7 +84,7 @@ def parse(data: bytes, name: str) -> tuple[Measurement, ...]:
     for index, value in enumerate(whole["measurements"]):
         place = f"{name}: measurements[{index}]"
         try:
-            measurement = Measurement.from_json(value, place)
+            measurement = build(Measurement, value, place)
         except TfperfError as error:
             raise TfperfError(f"{error}: {_NEXT}") from None
         runs = [*measurement.runs, *measurement.discarded]

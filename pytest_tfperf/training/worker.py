@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.training.devices import configure, limit_threads
 from pytest_tfperf.training.environment import environment
 from pytest_tfperf.training.failures import failure
@@ -23,9 +24,9 @@ from pytest_tfperf.workers.wire import Channel, ConnectionLost
 
 
 def work(channel: Channel, message: Mapping[str, Any]) -> int:
-    """Do the job of the driver's message (`Job.to_json` under "job"); returns the process's exit status."""
+    """Do the job of the driver's message (a `Job` under "job"); returns the process's exit status."""
     try:
-        _work(channel, Job.from_json(message["job"]))
+        _work(channel, build(Job, message["job"], "job"))
     except ConnectionLost:
         return 0  # the driver needs nothing more
     except BaseException as error:  # the driver reports whatever it was

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.import_paths import import_paths, python_path, working_folder
@@ -98,7 +99,7 @@ class LocalLauncher:
         log = self._files.worker_log(self._started)
         scratch = self._files.new_scratch_folder()
         message = {
-            "job": job.to_json(),
+            "job": plain(job),
             "number": self._started,
             "log": str(log),
             "environment": {**_environment(job), **self._interpreter.environment, "TMPDIR": str(scratch)},

@@ -17,6 +17,7 @@ from patience import wait_for
 from pythons import fake_python, fake_server
 
 from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
@@ -70,7 +71,7 @@ def message_for(folder: Path, job: Job, **options: Any) -> dict[str, Any]:
 def test_a_job_arrives_as_it_was_given(tmp_path: Path) -> None:
     names = {"model": {"mine": "nets:tiny"}}
     job = Job(workload=Workload(model="resnet50", batch_size=64), devices=GPUS, seed=3, data_dir="/d", names=names)
-    assert Job.from_json(message_for(tmp_path, job)["job"]) == job
+    assert build(Job, message_for(tmp_path, job)["job"], "job") == job
 
 
 @pytest.mark.parametrize(("devices", "visible"), [(CPU, "-1"), (GPUS, "GPU-1,GPU-2")])
