@@ -17,6 +17,6 @@ os.environ.pop("PYTEST_XDIST_WORKER", None)
 def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """24 images in 3 shards; not to be changed."""
     folder = tmp_path_factory.mktemp("data") / "imagenet"
-    command = [sys.executable, "-m", "pytest_tfperf.training.make_imagenet", folder, "--images", "24", "--shards", "3"]
+    command = [sys.executable, "-m", "pytest_tfperf.training.make_imagenet", folder, "24", "3", "1"]
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
     return folder

@@ -9,7 +9,6 @@ from pytest_tfperf.errors import MeasurementError, NoData
 
 IMAGE = "image/encoded"
 LABEL = "image/class/label"
-TEXT = "image/class/text"
 BOX = tuple(f"image/object/bbox/{side}" for side in ("ymin", "xmin", "ymax", "xmax"))
 """A box's four features, in the order in which TensorFlow takes its sides."""
 

@@ -1,13 +1,11 @@
 """Writes a small data set with ImageNet's schema and sizes, made of real photographs; `tfperf make-imagenet` runs it.
 
 The photographs are those in colour that scikit-image ships and that are large enough to be cropped without enlarging.
-What an input pipeline costs depends on the JPEGs' sizes, in pixels and in bytes, and on their texture. So the crops are
-encoded to the sizes of ImageNet's training images, as far as a quality that cameras write allows.
+What an input pipeline costs depends on the JPEGs' sizes, in pixels and in bytes, and on their texture.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import random
@@ -16,20 +14,15 @@ import tempfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pytest_tfperf.core.image_data import BOX, IMAGE, LABEL, TEXT
+from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_USAGE
+from pytest_tfperf.core.image_data import BOX, IMAGE, LABEL
 from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
     import tensorflow as tf
     from PIL.Image import Image
-
-    Photograph = tuple[str, Image]
-
-LABELS = 1000
-MEAN_BYTES = 110_000
-"""Of ImageNet's training images: 1.28 million in 138 GB, a bit less without the largest."""
 
 _PHOTOGRAPHS = (
     "astronaut.png",
@@ -40,12 +33,11 @@ _PHOTOGRAPHS = (
     "motorcycle_right.png",
 )
 _SIZES = ((500, 375), (500, 375), (500, 375), (375, 500), (500, 333))  # three in five are 500x375
-_BYTES_SPREAD = 0.25  # standard deviation of a size's logarithm
-_QUALITIES = (30, 97)
-_WRONG_ARGUMENTS = 4  # the exit status, as pytest's
+# Gives about 110 kB on average, as ImageNet's training images have: 1.28 million in 138 GB, without the largest.
+_QUALITY = 97
 
 
-def make_imagenet(folder: Path, images: int = 512, shards: int = 8, seed: int = 1) -> str:
+def make_imagenet(folder: Path, images: int, shards: int, seed: int) -> str:
     """Write `images` photographs into `folder`, in `shards` files, all or nothing; one seed gives the same files.
 
     Returns a sentence about what was written.
@@ -82,18 +74,18 @@ def make_imagenet(folder: Path, images: int = 512, shards: int = 8, seed: int = 
     )
 
 
-def _photographs() -> list[Photograph]:
-    """Name and picture, RGB; each is large enough for one of the sizes."""
+def _photographs() -> list[Image]:
+    """In RGB; each is large enough for one of the sizes."""
     from PIL import Image
 
     found = find_spec("skimage")  # not imported: that takes a second, and only its files are needed
     if found is None or found.origin is None:
         raise ImportError("No module named 'skimage'")
     folder = Path(found.origin).parent / "data"
-    return [(Path(name).stem, Image.open(folder / name).convert("RGB")) for name in _PHOTOGRAPHS]
+    return [Image.open(folder / name).convert("RGB") for name in _PHOTOGRAPHS]
 
 
-def _write(folder: Path, photographs: Sequence[Photograph], images: int, shards: int, rng: random.Random) -> int:
+def _write(folder: Path, photographs: Sequence[Image], images: int, shards: int, rng: random.Random) -> int:
     """Write all shards; returns the bytes of all JPEGs."""
     import tensorflow as tf
 
@@ -101,100 +93,54 @@ def _write(folder: Path, photographs: Sequence[Photograph], images: int, shards:
     for shard in range(shards):
         path = folder / f"train-{shard:05d}-of-{shards:05d}"
         with tf.io.TFRecordWriter(str(path)) as file:
-            for number in range(shard * images // shards, (shard + 1) * images // shards):
-                example, size = _example(photographs, number, rng)
-                file.write(example.SerializeToString(deterministic=True))
-                jpeg_bytes += size
+            for _ in range(shard * images // shards, (shard + 1) * images // shards):
+                jpeg = _jpeg(rng.choice(photographs), rng)
+                file.write(_example(jpeg, rng).SerializeToString(deterministic=True))
+                jpeg_bytes += len(jpeg)
     return jpeg_bytes
 
 
-def _example(photographs: Sequence[Photograph], number: int, rng: random.Random) -> tuple[tf.train.Example, int]:
-    """A random crop as an Example, and its JPEG's bytes; each label has one photograph, and several crops of it."""
-    import tensorflow as tf
-
-    label = rng.randint(1, LABELS)
-    name, photograph = photographs[label % len(photographs)]
-    fitting = [size for size in _SIZES if size[0] <= photograph.width and size[1] <= photograph.height]
-    width, height = rng.choice(fitting)
-    jpeg = _encoded(_crop(photograph, width, height, rng), MEAN_BYTES * rng.lognormvariate(0, _BYTES_SPREAD))
-    features: dict[str, bytes | int | float] = {
-        IMAGE: jpeg,
-        LABEL: label,
-        TEXT: name.encode(),
-        "image/class/synset": f"n{label:08d}".encode(),
-        "image/height": height,
-        "image/width": width,
-        "image/channels": 3,
-        "image/colorspace": b"RGB",
-        "image/format": b"JPEG",
-        "image/filename": f"{name}_{number:06d}.JPEG".encode(),
-        "image/object/bbox/label": label,
-        **dict(zip(BOX, _box(rng), strict=True)),
-    }
-    example = tf.train.Example()
-    for key, value in features.items():
-        feature = example.features.feature[key]
-        if isinstance(value, bytes):
-            feature.bytes_list.value.append(value)
-        elif isinstance(value, float):
-            feature.float_list.value.append(value)
-        else:
-            feature.int64_list.value.append(value)
-    return example, len(jpeg)
-
-
-def _crop(photograph: Image, width: int, height: int, rng: random.Random) -> Image:
-    """A random part of the photograph with this shape, mirrored in half of the cases; nothing is enlarged."""
-    from PIL.Image import Resampling, Transpose
-
-    scale = rng.uniform(1, min(photograph.width / width, photograph.height / height))
-    left = rng.uniform(0, photograph.width - width * scale)
-    top = rng.uniform(0, photograph.height - height * scale)
-    right, bottom = min(left + width * scale, photograph.width), min(top + height * scale, photograph.height)
-    part = photograph.resize((width, height), Resampling.BICUBIC, box=(left, top, right, bottom))
-    return part.transpose(Transpose.FLIP_LEFT_RIGHT) if rng.random() < 0.5 else part
-
-
-def _encoded(image: Image, wanted_bytes: float) -> bytes:
-    """The JPEG of the lowest quality at which it has at least so many bytes, or of the highest quality."""
-    low, high = _QUALITIES
-    while low < high:
-        middle = (low + high) // 2
-        if len(_jpeg(image, middle)) < wanted_bytes:
-            low = middle + 1
-        else:
-            high = middle
-    return _jpeg(image, low)
-
-
-def _jpeg(image: Image, quality: int) -> bytes:
+def _jpeg(photograph: Image, rng: random.Random) -> bytes:
+    """A random crop of one of the sizes."""
+    width, height = rng.choice(
+        [size for size in _SIZES if size[0] <= photograph.width and size[1] <= photograph.height]
+    )
+    left, top = rng.randint(0, photograph.width - width), rng.randint(0, photograph.height - height)
     file = io.BytesIO()
-    options: dict[str, Any] = {"quality": quality, "subsampling": "4:2:0"}
-    image.save(file, "JPEG", **options)
+    crop = photograph.crop((left, top, left + width, top + height))
+    crop.save(file, "JPEG", quality=_QUALITY, subsampling="4:2:0")
     return file.getvalue()
 
 
-def _box(rng: random.Random) -> tuple[float, float, float, float]:
-    """ymin, xmin, ymax, xmax of one box that takes at least a third of each side."""
-    (ymin, ymax), (xmin, xmax) = ((start := rng.uniform(0, 0.6), rng.uniform(start + 0.33, 1)) for _ in range(2))
-    return ymin, xmin, ymax, xmax
+def _example(jpeg: bytes, rng: random.Random) -> tf.train.Example:
+    """The JPEG with a random label and box."""
+    import tensorflow as tf
+
+    example = tf.train.Example()
+    feature = example.features.feature
+    feature[IMAGE].bytes_list.value.append(jpeg)
+    feature[LABEL].int64_list.value.append(rng.randint(1, 1000))
+    ymin, xmin = rng.uniform(0, 0.5), rng.uniform(0, 0.5)
+    for side, value in zip(BOX, (ymin, xmin, ymin + 0.5, xmin + 0.5), strict=True):
+        feature[side].float_list.value.append(value)
+    return example
 
 
-def main() -> int:
-    """Parse the command line and write the data set; returns the exit status, 4 if nothing was written."""
-    parser = argparse.ArgumentParser(prog="tfperf make-imagenet", description="write a small set of photographs")
-    parser.add_argument("folder", type=Path, metavar="DIR")
-    for name, default in (("--images", 512), ("--shards", 8), ("--seed", 1)):
-        parser.add_argument(name, type=int, default=default, metavar="N")
-    arguments = parser.parse_args()
+def main(folder: str, *counts: str) -> int:
+    """Write the data set; returns the exit status, 4 if nothing was written.
+
+    Args:
+        folder: a new or empty one.
+        counts: images, shards and seed; `tfperf make-imagenet` gives them all.
+    """
     try:
-        print(make_imagenet(arguments.folder, arguments.images, arguments.shards, arguments.seed))
+        print(make_imagenet(Path(folder), *map(int, counts)))
     except TfperfError as error:
         print(f"tfperf: {error}", file=sys.stderr)
-        return _WRONG_ARGUMENTS
-    print(f"use it: pytest perf_tests --tfperf-data-dir={arguments.folder.resolve()}")
-    return 0
+        return EXIT_USAGE
+    print(f"use it: pytest perf_tests --tfperf-data-dir={Path(folder).resolve()}")
+    return EXIT_GREEN
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

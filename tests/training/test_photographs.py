@@ -131,14 +131,9 @@ def test_what_make_imagenet_writes_has_imagenets_features_and_sizes(photographs:
     assert len(made) == 24
     assert labels <= set(range(1, 1001))
     assert len(labels) > 12
-    assert 90_000 < sum(map(len, jpegs)) / len(jpegs) < 120_000
-    for one, jpeg in zip(features, jpegs, strict=True):
-        height, width, channels = tf.io.decode_jpeg(jpeg).shape
-        assert [one[f"image/{name}"].int64_list.value[0] for name in ("height", "width", "channels")] == [
-            height,
-            width,
-            channels,
-        ]
+    assert 100_000 < sum(map(len, jpegs)) / len(jpegs) < 120_000
+    assert {tuple(tf.io.decode_jpeg(jpeg).shape) for jpeg in jpegs} <= {(375, 500, 3), (500, 375, 3), (333, 500, 3)}
+    for one in features:
         for low, high in (("ymin", "ymax"), ("xmin", "xmax")):
             sides = [one[f"image/object/bbox/{side}"].float_list.value[0] for side in (low, high)]
             assert 0 <= sides[0] < sides[1] <= 1
