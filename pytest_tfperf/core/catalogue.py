@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
-from pytest_tfperf.core.workload import AllReduce, Optimizer, Precision, Trainer, VariableUpdate, Workload
+from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import NotBuiltYet, WorkloadError, one_of
 
 _TRAINING = Path(__file__).parents[1] / "training"
@@ -99,18 +100,12 @@ def require_no_training_options(workload: Workload) -> None:
     Raises:
         WorkloadError: names the options to leave out; in the id they would suggest a difference that does not exist.
     """
-    given = {
-        "all_reduce": workload.all_reduce is not AllReduce.COPY,
-        "precision": workload.precision is not Precision.FLOAT32,
-        "tf32": not workload.tf32,
-        "xla": workload.xla,
-        "optimizer": workload.optimizer is not Optimizer.SGD,
-        "trainer": workload.trainer is not Trainer.LOOP,
-        "forward_only": workload.forward_only,
-    }
-    if any(given.values()):
-        names = ", ".join(field for field, is_given in given.items() if is_given)
-        raise WorkloadError(f"{workload.id}: its input pipeline is measured without training: leave out {names}")
+    options = ("all_reduce", "precision", "tf32", "xla", "optimizer", "trainer", "forward_only")
+    given = [f.name for f in fields(workload) if f.name in options and getattr(workload, f.name) != f.default]
+    if given:
+        raise WorkloadError(
+            f"{workload.id}: its input pipeline is measured without training: leave out {', '.join(given)}"
+        )
 
 
 def reads_data(input_pipeline: str) -> bool:

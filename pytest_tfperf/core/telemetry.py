@@ -17,7 +17,7 @@ _MOST_ENTRIES = 10
 
 
 class Throttle(StrEnum):
-    """Why a GPU's clock is below its maximum, by NVML's clocks event reasons."""
+    """Why a GPU's clock is below its maximum: NVML's clocks event reasons, in the order of their bits."""
 
     IDLE = "idle"
     APPLICATION_CLOCKS = "application_clocks"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Self, get_type_hints
 
 from pytest_tfperf.errors import WorkloadError, one_of
 
@@ -188,14 +188,7 @@ class Workload:
         return self.id
 
 
-_CHOICES: dict[str, type[StrEnum]] = {
-    "variable_update": VariableUpdate,
-    "all_reduce": AllReduce,
-    "local_parameter_device": ParameterDevice,
-    "precision": Precision,
-    "optimizer": Optimizer,
-    "trainer": Trainer,
-}
+_CHOICES = {name: kind for name, kind in get_type_hints(Workload).items() if issubclass(kind, StrEnum)}
 
 # The words that end an id, after the packs and in this order, and the choices that they stand for.
 _SUFFIXES: dict[str, dict[str, Any]] = {

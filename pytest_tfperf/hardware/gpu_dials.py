@@ -9,18 +9,6 @@ from typing import Any
 from pytest_tfperf.core.telemetry import GpuTelemetry, Throttle
 from pytest_tfperf.hardware.nvml import ask
 
-_THROTTLES = {
-    0x001: Throttle.IDLE,
-    0x002: Throttle.APPLICATION_CLOCKS,
-    0x004: Throttle.POWER_CAP,
-    0x008: Throttle.HW_SLOWDOWN,
-    0x010: Throttle.SYNC_BOOST,
-    0x020: Throttle.SW_THERMAL,
-    0x040: Throttle.HW_THERMAL,
-    0x080: Throttle.HW_POWER_BRAKE,
-    0x100: Throttle.DISPLAY_CLOCKS,
-}
-
 _USE_SECONDS = 1.0  # NVML averages a process's use over up to a second; a shorter time may give nothing
 
 
@@ -62,7 +50,7 @@ def _read(nvml: Any, uuid: str, other_process: Callable[[int], str]) -> GpuTelem
 
 def _throttles(nvml: Any, gpu: Any) -> Mapping[str, float] | None:
     bits = ask(nvml, "nvmlDeviceGetCurrentClocksEventReasons", gpu)  # from R535 on
-    return None if bits is None else {reason.value: 1.0 for bit, reason in _THROTTLES.items() if bits & bit}
+    return None if bits is None else {reason.value: 1.0 for i, reason in enumerate(Throttle) if bits & 1 << i}
 
 
 def _other_processes(nvml: Any, handle: Any, other_process: Callable[[int], str]) -> Mapping[str, float] | None:

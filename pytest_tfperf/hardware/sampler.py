@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -15,9 +14,6 @@ from pytest_tfperf.hardware.host_usage import HostUsage
 from pytest_tfperf.hardware.nvml import NvmlError, session
 
 _INTERVAL_SECONDS = 1.0
-# The sampler must not be the disturbance. With thousands of processes, or a slow driver, polls get rarer.
-_MOST_OF_A_CORE = 0.005
-_LONGEST_INTERVAL_SECONDS = 10.0
 # The kernel counts CPU time in ticks of 10 ms: less than ten of them say nothing.
 _SHORTEST_SECONDS = 0.1
 
@@ -40,8 +36,6 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="tfperf-sampler", daemon=True)
         self.hung = False
         """Whether the thread did not end when it was stopped."""
-        self.cpu_seconds = 0.0
-        """CPU time of the thread."""
 
     def start(self) -> None:
         """Begin; once for each sampler."""
@@ -62,14 +56,8 @@ class Sampler:
             if self._uuids:
                 with suppress(NvmlError):
                     nvml = stack.enter_context(session(self._nvml))
-            interval = _INTERVAL_SECONDS
-            while True:
-                ended = self._ended.wait(interval)
-                began = time.thread_time()
+            ended = False
+            while not ended:
+                ended = self._ended.wait(_INTERVAL_SECONDS)
                 poll = host.poll()
                 self._polls.append(replace(poll, gpus=read_gpus(nvml, self._uuids, host.other_process)))
-                self.cpu_seconds = time.thread_time()
-                if ended:
-                    return
-                cost = self.cpu_seconds - began
-                interval = min(_LONGEST_INTERVAL_SECONDS, max(_INTERVAL_SECONDS, cost / _MOST_OF_A_CORE))

@@ -18,13 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-def published_folder() -> Path | None:
-    """The documents' baselines: `published/` in an installed wheel, `baselines/` in a checkout, else None."""
-    package = Path(__file__).parents[1]
-    return next((f for f in (package / "published", package.parent / "baselines") if f.is_dir()), None)
-
-
-_PUBLISHED: Final = published_folder()
+_PACKAGE: Final = Path(__file__).parents[1]
+# The documents' baselines: `published/` in an installed wheel, `baselines/` in a checkout.
+_PUBLISHED: Final = next((f for f in (_PACKAGE / "published", _PACKAGE.parent / "baselines") if f.is_dir()), None)
 
 
 @final
