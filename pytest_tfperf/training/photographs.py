@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,28 +45,23 @@ _INTERNAL = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Processing:
-    """What is done to each photograph.
+def photographs(
+    spec: InputSpec, *, distortions: bool = False, consistent: bool = False, cached: bool = False
+) -> tf.data.Dataset:
+    """Endless batches of the data set's photographs.
 
     Args:
+        spec: what is asked for.
         distortions: change brightness, saturation, hue and contrast.
         consistent: resize by bilinear, nearest, bicubic and area in turn, not by bilinear alone.
-    """
-
-    distortions: bool = False
-    consistent: bool = False
-
-
-def photographs(spec: InputSpec, processing: Processing, *, cached: bool = False) -> tf.data.Dataset:
-    """Endless batches of the data set's photographs; with `cached` of one photograph again and again.
+        cached: one photograph again and again.
 
     Raises:
         NoData, MeasurementError: there is no data set, see `image_data.shards`.
     """
     records, threads = read_once(spec), max_threads()
     records = records.take(1).cache().repeat() if cached else records.repeat().shuffle(_SHUFFLED, seed=spec.seed)
-    images = records.enumerate().map(process(spec, processing), num_parallel_calls=threads)
+    images = records.enumerate().map(process(spec, distortions, consistent), num_parallel_calls=threads)
     batches = images.batch(spec.batch_size, drop_remainder=True)
     return batches.prefetch(_BATCHES_AHEAD_EACH * spec.replicas).with_options(_options(threads))
 
@@ -84,8 +78,10 @@ def read_once(spec: InputSpec) -> tf.data.Dataset:
     )
 
 
-def process(spec: InputSpec, processing: Processing) -> Callable[[tf.Tensor, tf.Tensor], Any]:
-    """A function from a record's index in reading order and its bytes to image and label."""
+def process(
+    spec: InputSpec, distortions: bool = False, consistent: bool = False
+) -> Callable[[tf.Tensor, tf.Tensor], Any]:
+    """A function from a record's index in reading order and its bytes to image and label; see `photographs`."""
     height, width, _ = spec.image_shape
 
     def work(index: tf.Tensor, record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -96,12 +92,12 @@ def process(spec: InputSpec, processing: Processing) -> Callable[[tf.Tensor, tf.
         # All of a photograph's random numbers in one operation: each one costs as much as a small resize.
         flip, *draws = tf.unstack(tf.random.stateless_uniform([5], seed))
         image = tf.cond(flip < 0.5, lambda: image, lambda: tf.reverse(image, [1]))
-        if processing == Processing():
+        if distortions or consistent:
+            image = _resized(image, (height, width), position if consistent else None)
+            image = _distorted(image, draws, position) if distortions else image * (2 / 255) - 1
+        else:
             # Scaled where pixels become floats anyway: the weights of bilinear resizing add up to 1.
             image = tf.image.resize(_scaled(image), (height, width))
-        else:
-            image = _resized(image, (height, width), position if processing.consistent else None)
-            image = _distorted(image, draws, position) if processing.distortions else image * (2 / 255) - 1
         return tf.ensure_shape(image, spec.image_shape), _label(label, spec.num_classes)
 
     return work
@@ -126,24 +122,22 @@ def naming_corrupt(spec: InputSpec) -> Iterator[None]:
 
 def _first_corrupt(spec: InputSpec) -> str:
     """Shard, record and TensorFlow's text of the first record that can't be read, parsed, cropped or decoded whole."""
-    work = process(spec, Processing())
+    work = process(spec)
 
-    def check(index: tf.Tensor, record: tf.Tensor) -> tf.Tensor:
-        image, _ = work(index, record)
-        with tf.control_dependencies([image]):
-            # Whole, because the crop that failed may have been another one.
-            return tf.shape(tf.io.decode_jpeg(_parsed(record)[0], channels=3))
+    def check(index: tf.Tensor, record: tf.Tensor) -> tuple[Any, tf.Tensor]:
+        # Whole as well, because the crop that failed may have been another one.
+        return work(index, record), tf.shape(tf.io.decode_jpeg(_parsed(record)[0], channels=3))
 
     ends = time.monotonic() + _SEARCH_SECONDS
-    for shard in _in_reading_order(spec):
+    for path in map(Path, _in_reading_order(spec)):
         number = 0
+        records = tf.data.TFRecordDataset(str(path)).enumerate().map(check, num_parallel_calls=max_threads())
         try:
-            for _ in tf.data.TFRecordDataset(shard).enumerate().map(check, num_parallel_calls=max_threads()):
+            for _ in records:
                 number += 1
                 if time.monotonic() > ends:
                     return ""
         except _CORRUPT as error:
-            path = Path(shard)
             return f"record {number} of {path.name} in {path.parent} is corrupt: {_tensorflows_text(error)}"
     return ""
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.training.inputs import InputSpec, PipelineOnly, feed
-from pytest_tfperf.training.photographs import Processing, naming_corrupt, process, read_once
+from pytest_tfperf.training.photographs import naming_corrupt, process, read_once
 from pytest_tfperf.training.pipelines import imagenet as pipelines
 
 Images = np.ndarray[Any, Any]
@@ -102,9 +102,7 @@ def example(**changed: Any) -> tf.train.Example:
 
 
 def processed(spec: InputSpec, index: int, **changed: Any) -> tuple[Images, int]:
-    image, label = process(spec, Processing())(
-        tf.constant(index, tf.int64), tf.constant(example(**changed).SerializeToString())
-    )
+    image, label = process(spec)(tf.constant(index, tf.int64), tf.constant(example(**changed).SerializeToString()))
     return image.numpy(), int(label)
 
 
