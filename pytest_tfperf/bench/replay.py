@@ -64,7 +64,7 @@ def replay_log(
         DocumentError: the file holds no whole log; names file and line.
         BaselineError: the machine's file can't be read.
     """
-    run = tf_cnn_log.read(log).run(of.images_per_step)
+    run = tf_cnn_log.read(log, of.images_per_step)
     found = _reference(store, of.machine, Key(of.workload.id, of.topology), None)
     measurement = Measurement(
         test="",

@@ -58,8 +58,8 @@ def test_verbosity_shows_the_lines_of_tf_cnn_benchmarks(verbose: Finished) -> No
 
 
 def test_the_verbose_lines_of_a_run_can_be_replayed(verbose: Finished) -> None:
-    log = tf_cnn_log.parse(verbose.text, "pytest's output")
-    assert sum(window.steps for window in log.run(1).windows) == 15
+    run = tf_cnn_log.parse(verbose.text, "pytest's output", images_per_step=1)
+    assert sum(window.steps for window in run.windows) == 15
 
 
 def test_a_log_has_no_escape_codes_and_no_progress(verbose: Finished) -> None:

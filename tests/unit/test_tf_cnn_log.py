@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.errors import DocumentError
-from pytest_tfperf.stores.tf_cnn_log import Step, parse, read
+from pytest_tfperf.stores.tf_cnn_log import parse, read
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 AZURE = {int(path.stem.removeprefix("azure-test")): path.read_text() for path in LOGS.glob("azure-test*.log")}
@@ -36,18 +37,17 @@ TOTAL = "total images/sec: 39.90\n"
     ],
 )
 def test_lines_are_read_whatever_surrounds_them(text: str) -> None:
-    assert parse(text + TOTAL, "a.log").steps == (Step(1, 50.0, 7.5), Step(10, 40.0, 7.4))
+    windows = (Window(10, pytest.approx(10 * 64 / 39.9), 7.4),)
+    assert parse(text + TOTAL, "a.log", 64) == Run(windows, 64, stated_images_per_sec=39.9, log="a.log")
 
 
 @pytest.mark.parametrize("test", range(1, 8))
-def test_a_real_logs_run_has_its_total_and_all_its_steps(test: int) -> None:
-    log = parse(AZURE[test], "a.log")
-    run = log.run(64)
-    (window,) = run.windows
+def test_a_real_logs_run_has_its_steps_and_the_workers_median_total(test: int) -> None:
     printed = [float(text) for text in re.findall(r"total images/sec: (\S+)", AZURE[test])]
-    assert len(log.steps) == AZURE[test].count("jitter")
-    assert (run.stated_images_per_sec, run.log) == (median(printed), "a.log")  # totals are never added up
-    assert (window.steps, 100 * 64 / window.seconds) == (100, pytest.approx(log.images_per_sec))
+    run = parse(AZURE[test], "a.log", 64)
+    (window,) = run.windows
+    assert run.stated_images_per_sec == median(printed)
+    assert (window.steps, 100 * 64 / window.seconds) == (100, pytest.approx(median(printed)))
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ def test_a_real_logs_run_has_its_total_and_all_its_steps(test: int) -> None:
     ids=["the last", "NaN before the last", "none"],
 )
 def test_a_run_has_the_last_loss_or_one_that_is_no_number(text: str, loss: float | None) -> None:
-    (window,) = parse(text + TOTAL, "a.log").run(64).windows
+    (window,) = parse(text + TOTAL, "a.log", 64).windows
     assert window.loss == (loss if loss is None else pytest.approx(loss, nan_ok=True))
 
 
 def test_a_log_of_totals_alone_is_one_step() -> None:
-    (window,) = parse(TOTAL, "a.log").run(64).windows
+    (window,) = parse(TOTAL, "a.log", 64).windows
     assert (window.steps, window.seconds) == (1, pytest.approx(64 / 39.9))
 
 
@@ -80,19 +80,19 @@ def test_a_log_of_totals_alone_is_one_step() -> None:
 )
 def test_garbage_is_refused_with_its_place(text: str, place: str, fact: str) -> None:
     with pytest.raises(DocumentError) as error:
-        parse(text, "a.log")
+        parse(text, "a.log", 64)
     assert str(error.value).startswith(place)
     assert fact in str(error.value)
 
 
 def test_a_log_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match=r"none\.log can't be read: No such file"):
-        read(tmp_path / "none.log")
+        read(tmp_path / "none.log", 64)
 
 
 def test_bytes_that_are_no_text_do_not_hide_a_log(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(b"\xff\xfe progress\n" + (SHORT + TOTAL).encode())
-    assert read(tmp_path / "a.log").images_per_sec == 39.9
+    assert read(tmp_path / "a.log", 64).stated_images_per_sec == 39.9
 
 
 _words = st.sampled_from(
@@ -108,5 +108,5 @@ def test_no_mutation_of_a_real_log_makes_the_parser_crash(test: int, data: st.Da
         at = data.draw(st.integers(0, len(text)))
         text = text[:at] + data.draw(_words | st.text(max_size=5)) + text[at + data.draw(st.integers(0, 80)) :]
     with suppress(DocumentError):
-        (window,) = parse(text, "a.log").run(64).windows
+        (window,) = parse(text, "a.log", 64).windows
         assert 0 < window.seconds < math.inf
