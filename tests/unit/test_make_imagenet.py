@@ -38,7 +38,6 @@ def test_the_command_says_what_it_wrote_and_one_seed_gives_the_same_files(tmp_pa
     [
         (".", (1, 1), "not an empty folder: name a new one"),
         ("new", (1, 2), "at least one image for each shard"),
-        ("new", (-1, -1), "at least one image for each shard"),
         ("file/new", (1, 1), "can't be written: "),
     ],
 )
@@ -51,10 +50,8 @@ def test_what_can_not_be_written_is_refused(tmp_path: Path, folder: str, counts:
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("package", ["PIL", "tensorflow"])
-def test_a_missing_package_is_named(tmp_path: Path, package: str) -> None:
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / f"{package}.py").write_text(f"raise ImportError('no {package}')")
-    done = make(tmp_path / "new", "--images", 1, "--shards", 1, python_path=str(tmp_path / "broken"))
+def test_a_missing_package_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tensorflow.py").write_text("raise ImportError('no tensorflow')")
+    done = make(tmp_path / "new", "--images", 1, "--shards", 1, python_path=str(tmp_path))
     assert done.returncode == 4, done.stderr
-    assert f"no {package}. pip install" in done.stderr
+    assert "no tensorflow. pip install" in done.stderr

@@ -49,11 +49,6 @@ def test_the_statistics_are_tf_cnn_benchmarks_with_windows_for_steps(some: list[
     assert jitter == pytest.approx(1.4826 * np.median(np.abs(values - np.median(values))), abs=tiny)
 
 
-def test_a_worked_example_of_the_three() -> None:
-    shown = window_statistics([Window(1, 1.0), Window(1, 0.5), Window(1, 0.25)], 64)
-    assert shown == pytest.approx((64 * 3 / 1.75, math.sqrt(6 / 9) * 64 * math.sqrt(7 / 3) / math.sqrt(3), 94.8864))
-
-
 # One run
 
 
