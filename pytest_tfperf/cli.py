@@ -71,7 +71,6 @@ def _parser() -> argparse.ArgumentParser:
         "--dir", type=Path, default=Path(".tfperf"), metavar="DIR", help="folder of the history (default: .tfperf/)"
     )
     history.add_argument("--csv", action="store_true", help="print every measurement as CSV")
-    history.add_argument("--comparisons", action="store_true", help="show interleaved comparisons only")
     history.add_argument("--export", action="store_true", help="write whole measurements as JSON, for `tfperf replay`")
     history.add_argument("--session", metavar="ID", help="export only this session (the table shows the ids)")
     history.add_argument("--test", metavar="NODEID", help="export only this test")
@@ -137,7 +136,7 @@ def _topology(arguments: argparse.Namespace) -> int:
 def _replay(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.bench.replay import next_step, replay_export, replay_log
     from pytest_tfperf.core.verdict import Outcome, Tolerance
-    from pytest_tfperf.reports.measurement_table import counts, measurement_table
+    from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
     from pytest_tfperf.reports.message import message
     from pytest_tfperf.stores.baselines import BaselineStore
     from pytest_tfperf.stores.measurement_file import is_measurement_file
@@ -157,7 +156,7 @@ def _replay(arguments: argparse.Namespace) -> int:
     for measurement in measurements:
         if measurement.verdict is not None:
             _print(message(measurement, hint=next_step(measurement, store)) + "\n")
-    _print("\n".join([*measurement_table(measurements), "", counts(measurements)]))
+    _print("\n".join([*measurement_table(measurements), "", counts(map(outcome, measurements))]))
     outcomes = {measurement.verdict.outcome for measurement in measurements if measurement.verdict}
     if Outcome.REGRESSED in outcomes:
         return EXIT_REGRESSED
@@ -192,10 +191,8 @@ def _history(arguments: argparse.Namespace) -> int:
     if arguments.csv:
         _print(measured.to_csv(index=False).rstrip("\n"))
         return EXIT_GREEN
-    tables = [] if arguments.comparisons or measured.empty else [by_workload(measured)]
-    if compared := list(history.comparisons()):
-        tables.append("\n".join(latest_comparisons(compared)))
-    _print("\n\n".join(tables) or "nothing of that kind was measured here yet")
+    tables = [by_workload(measured), latest_comparisons(history.comparisons())]
+    _print("\n\n".join("\n".join(lines) for lines in tables if lines) or "nothing was measured here yet")
     return EXIT_GREEN
 
 
