@@ -131,11 +131,7 @@ def skipping(session: Session) -> Iterator[None]:
     except (NoData, NotEnoughDevices, NotBuiltYet, NoBaseline) as error:
         if session.settings.require_baseline and (why := session.why_missing_is_an_error(error)):
             raise MeasurementError(why) from None
-        reason = str(error)
-        if isinstance(error, NoData):
-            reason = (
-                reason.partition("\n")[0] + " Name one with --tfperf-data-dir=DIR (tfperf make-imagenet DIR makes one)"
-            )
+        reason = str(error).partition("\n")[0]
         if not isinstance(error, NoBaseline):  # which the table shows
             session.note_skip(reason)
         raise pytest.skip.Exception(reason, _use_item_location=True) from None

@@ -12,7 +12,6 @@ from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports import comparisons as interleaved
 from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
-from pytest_tfperf.reports.message import headline
 from pytest_tfperf.reports.numbers import change, compared, duration, percent, rate
 from pytest_tfperf.reports.table import table
 
@@ -86,7 +85,7 @@ def summary(
     measured_nothing: bool = False,
     history_error: str = "",
 ) -> list[str]:
-    """The table, its counts, the machine, what is in doubt, what was recorded, what to do next, what failed.
+    """The table, its counts, the machine, what was recorded, what to do next, what failed.
 
     Args:
         measurements: all of the session's.
@@ -114,14 +113,12 @@ def summary(
 
 
 def comparison_summary(comparisons: Sequence[Comparison]) -> list[str]:
-    """The table of comparisons, their counts and what is in doubt; nothing where nothing was compared."""
+    """The table of comparisons and their counts; nothing where nothing was compared."""
     if not comparisons:
         return []
     words = counts(map(interleaved.outcome, comparisons))
     spent = duration(sum(c.seconds for c in comparisons))
-    doubts = [c for c in comparisons if c.outcome is Outcome.INCONCLUSIVE]
-    lines = [*interleaved.comparison_table(comparisons), "", f"{comparisons[0].machine}: {words} in {spent}"]
-    return lines + [f"INCONCLUSIVE: {interleaved.headline(c)}; {c.reason}" for c in doubts]
+    return [*interleaved.comparison_table(comparisons), "", f"{comparisons[0].machine}: {words} in {spent}"]
 
 
 def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable[Measurement]) -> str:
@@ -172,15 +169,11 @@ def _changed(measurements: Iterable[Measurement], names: Collection[str] = ()) -
 
 
 def _next_steps(measurements: Sequence[Measurement], changes: Sequence[Change], baselines: str) -> Iterator[str]:
-    verdicts = [(m, m.verdict) for m in measurements if m.verdict is not None]
-    for m, verdict in verdicts:
-        if verdict.outcome is Outcome.INCONCLUSIVE:
-            yield f"INCONCLUSIVE: {headline(m)}; {verdict.reason}"
     if changes:
         new = sum(c.old is None for c in changes)
         yield f"recorded in {baselines}: {new} new, {len(changes) - new} changed; check and commit them"
         yield from (f"  {line}" for line in table(map(_recorded, changes), {"old", "new", "change", "between runs"}))
-    outcomes = Counter(verdict.outcome for _, verdict in verdicts)
+    outcomes = Counter(m.verdict.outcome for m in measurements if m.verdict)
     if unknown := outcomes[Outcome.NO_BASELINE]:
         yield f"{unknown} without a baseline: record them with --update-baselines, then commit {baselines}"
     if better := outcomes[Outcome.IMPROVED]:
