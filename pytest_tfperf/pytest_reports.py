@@ -14,7 +14,9 @@ import pytest
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
 
 from pytest_tfperf.core import source_location
+from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import (
     BaselineError,
     MeasurementError,
@@ -287,12 +289,12 @@ def set_clock(item: pytest.Item) -> None:
 
 
 def feed_benchmark(item: pytest.Item, benchmark: Any) -> None:
-    """The windows of the first check as pytest-benchmark's rounds; a test that measured nothing has none."""
+    """The windows of the first check as pytest-benchmark's rounds; a test without a valid measurement has none."""
     from pytest_tfperf.reports.pytest_benchmark import feed
 
     fixture = item.stash[_FIXTURE]
     measured = [result for result in fixture.results if isinstance(result, Measurement)]
-    if measured and not fixture.is_undecided:
+    if measured and outcome_of(measured[0]) is not Outcome.INVALID and not fixture.is_undecided:
         feed(benchmark, measured[0])
     else:
         benchmark.skipped = True  # else pytest-benchmark warns that its fixture was not used
