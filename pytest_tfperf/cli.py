@@ -66,12 +66,9 @@ def _parser() -> argparse.ArgumentParser:
         help="folder of baselines (default: baselines/ for logs; the recorded baseline for exported measurements)",
     )
     replay.set_defaults(run=_replay)
-    history = commands.add_parser("history", help="show or export what was measured here")
-    history.add_argument(
-        "--dir", type=Path, default=Path(".tfperf"), metavar="DIR", help="folder of the history (default: .tfperf/)"
-    )
+    measured_in = _folder("--dir", ".tfperf", "folder of the history")
+    history = commands.add_parser("history", parents=[measured_in], help="show or export what was measured here")
     history.add_argument("--csv", action="store_true", help="print every measurement as CSV")
-    history.add_argument("--comparisons", action="store_true", help="show interleaved comparisons only")
     history.add_argument("--export", action="store_true", help="write whole measurements as JSON, for `tfperf replay`")
     history.add_argument("--session", metavar="ID", help="export only this session (the table shows the ids)")
     history.add_argument("--test", metavar="NODEID", help="export only this test")
@@ -79,17 +76,12 @@ def _parser() -> argparse.ArgumentParser:
     history.set_defaults(run=_history)
     make = commands.add_parser("make-imagenet", help="write a small data set of real photographs, of ImageNet's schema")
     make.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
-    make.add_argument(
-        "--images", type=int, default=512, metavar="N", help="number of photographs (default: 512, about 56 MB)"
-    )
-    make.add_argument("--shards", type=int, default=8, metavar="N", help="number of files (default: 8)")
-    make.add_argument(
-        "--seed",
-        type=int,
-        default=1,
-        metavar="N",
-        help="seed of all random choices; the same seed gives the same files",
-    )
+    for option, default, what in (
+        ("--images", 512, "number of photographs, about 0.1 MB each"),
+        ("--shards", 8, "number of files"),
+        ("--seed", 1, "seed of all random choices; the same seed gives the same files"),
+    ):
+        make.add_argument(option, type=int, default=default, metavar="N", help=f"{what} (default: {default})")
     make.set_defaults(run=_make_imagenet)
     _add_reference(commands)
     return parser
@@ -100,29 +92,29 @@ def _add_reference(commands: argparse._SubParsersAction[argparse.ArgumentParser]
         "reference", help="build, list and remove the environments in which baselines were recorded"
     )
     actions = reference.add_subparsers(required=True, metavar="ACTION")
-    folders = argparse.ArgumentParser(add_help=False)
-    folders.add_argument(
-        "--dir", type=Path, default=Path(".tfperf"), metavar="DIR", help="where environments lie (default: .tfperf/)"
-    )
-    folders.add_argument(
-        "--baselines",
-        type=Path,
-        default=Path("baselines"),
-        metavar="DIR",
-        help="folder of the baselines (default: baselines/)",
-    )
-    create = actions.add_parser("create", parents=[folders], help="build the environments of a machine's baselines")
+    folders = [
+        _folder("--dir", ".tfperf", "where environments lie"),
+        _folder("--baselines", "baselines", "folder of the baselines"),
+    ]
+    create = actions.add_parser("create", parents=folders, help="build the environments of a machine's baselines")
     create.add_argument(
         "--machine", metavar="NAME", help="the baselines' file name without .csv (default: this machine)"
     )
     create.set_defaults(run=_reference_create)
-    show = actions.add_parser("list", parents=[folders], help="show environments, what they serve and their disk use")
+    show = actions.add_parser("list", parents=folders, help="show environments, what they serve and their disk use")
     show.set_defaults(run=_reference_list)
-    remove = actions.add_parser("remove", parents=[folders], help="delete an environment and its git worktrees")
+    remove = actions.add_parser("remove", parents=folders, help="delete an environment and its git worktrees")
     which = remove.add_mutually_exclusive_group(required=True)
     which.add_argument("name", nargs="?", metavar="NAME", help="as `tfperf reference list` shows it")
     which.add_argument("--all", action="store_true", help="delete all environments")
     remove.set_defaults(run=_reference_remove)
+
+
+def _folder(option: str, default: str, what: str) -> argparse.ArgumentParser:
+    """A parent of commands that take such a folder."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument(option, type=Path, default=Path(default), metavar="DIR", help=f"{what} (default: {default}/)")
+    return parser
 
 
 def _topology(arguments: argparse.Namespace) -> int:
@@ -137,7 +129,7 @@ def _topology(arguments: argparse.Namespace) -> int:
 def _replay(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.bench.replay import next_step, replay_export, replay_log
     from pytest_tfperf.core.verdict import Outcome, Tolerance
-    from pytest_tfperf.reports.measurement_table import counts, measurement_table
+    from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
     from pytest_tfperf.reports.message import message
     from pytest_tfperf.stores.baselines import BaselineStore
     from pytest_tfperf.stores.measurement_file import is_measurement_file
@@ -157,7 +149,7 @@ def _replay(arguments: argparse.Namespace) -> int:
     for measurement in measurements:
         if measurement.verdict is not None:
             _print(message(measurement, hint=next_step(measurement, store)) + "\n")
-    _print("\n".join([*measurement_table(measurements), "", counts(measurements)]))
+    _print("\n".join([*measurement_table(measurements), "", counts(map(outcome, measurements))]))
     outcomes = {measurement.verdict.outcome for measurement in measurements if measurement.verdict}
     if Outcome.REGRESSED in outcomes:
         return EXIT_REGRESSED
@@ -192,10 +184,8 @@ def _history(arguments: argparse.Namespace) -> int:
     if arguments.csv:
         _print(measured.to_csv(index=False).rstrip("\n"))
         return EXIT_GREEN
-    tables = [] if arguments.comparisons or measured.empty else [by_workload(measured)]
-    if compared := list(history.comparisons()):
-        tables.append("\n".join(latest_comparisons(compared)))
-    _print("\n\n".join(tables) or "nothing of that kind was measured here yet")
+    tables = [by_workload(measured), latest_comparisons(history.comparisons())]
+    _print("\n\n".join("\n".join(lines) for lines in tables if lines) or "nothing was measured here yet")
     return EXIT_GREEN
 
 

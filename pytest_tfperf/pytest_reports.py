@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,9 @@ import pytest
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
 
 from pytest_tfperf.core import source_location
+from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import (
     BaselineError,
     MeasurementError,
@@ -25,7 +27,6 @@ from pytest_tfperf.errors import (
     TfperfError,
     WorkloadError,
 )
-from pytest_tfperf.reports.progress_line import connect
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
 
 SESSION: pytest.StashKey[Session] = pytest.StashKey()
 _FIXTURE: pytest.StashKey[ThroughputFixture] = pytest.StashKey()
-
-
-class ThroughputNotMeasured(AssertionError):
-    """`--tfperf-require-baseline` asks for a measurement, and pytest was called so that there can be none."""
 
 
 class ThroughputWarning(pytest.PytestWarning):
@@ -136,11 +133,7 @@ def skipping(session: Session) -> Iterator[None]:
     except (NoData, NotEnoughDevices, NotBuiltYet, NoBaseline) as error:
         if session.settings.require_baseline and (why := session.why_missing_is_an_error(error)):
             raise MeasurementError(why) from None
-        reason = str(error)
-        if isinstance(error, NoData):
-            reason = (
-                reason.partition("\n")[0] + " Name one with --tfperf-data-dir=DIR (tfperf make-imagenet DIR makes one)"
-            )
+        reason = str(error).partition("\n")[0]
         if not isinstance(error, NoBaseline):  # which the table shows
             session.note_skip(reason)
         raise pytest.skip.Exception(reason, _use_item_location=True) from None
@@ -177,7 +170,7 @@ def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[Non
     error, fixture = call.excinfo.value, item.stash.get(_FIXTURE, None)
     if isinstance(error, TfperfError):
         _word_error(report, item, session, fixture, error)
-    elif isinstance(error, (*FAILURES, ThroughputNotMeasured)):
+    elif isinstance(error, FAILURES):
         if report.when == "setup":  # a fixture measured it, and it is a failure all the same
             report.when = "call"
         report.longrepr = str(error)
@@ -202,7 +195,7 @@ def _word_error(
     # JUnit and pytest's summary say "error" of what fails outside of the call: nothing was tested.
     report.when = "setup" if report.when == "call" else report.when
     report.longrepr = text
-    session.note_not_measured(item.nodeid, text.partition("\n")[0])
+    session.note_not_measured(item.nodeid)
     if fixture is not None and (unreported := fixture.unreported()):
         report.sections.append(("throughput", unreported))
 
@@ -227,8 +220,27 @@ def write_summary(reporter: TerminalReporter, session: Session) -> None:
 
 def connect_progress_line(config: pytest.Config) -> None:
     """Let the progress line write where there is a terminal, and tf_cnn_benchmarks' lines with `-v`."""
-    if (reporter := config.pluginmanager.get_plugin("terminalreporter")) is not None:
-        connect(config.stash[SESSION].progress, reporter, config.pluginmanager.get_plugin("capturemanager"))
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    capture: Any = config.pluginmanager.get_plugin("capturemanager")
+    if reporter is None:
+        return
+
+    def uncaptured(write: Callable[[str], None]) -> Callable[[str], None]:
+        """During a test pytest captures even what its own reporter writes."""
+
+        def write_through(text: str) -> None:
+            with capture.global_and_fixture_disabled() if capture else nullcontext():
+                write(text)
+
+        return write_through
+
+    line = config.stash[SESSION].progress
+    writer = reporter._tw  # pytest offers no other way to the width of the current line
+    if reporter.isatty():
+        line.write = uncaptured(lambda text: writer.write_raw(text, flush=True))
+        line.room = lambda: writer.fullwidth - writer.width_of_current_line
+    if reporter.verbosity > 0:
+        line.write_line = uncaptured(reporter.write_line)
 
 
 def end_in_order_on_sigterm(config: pytest.Config) -> None:
@@ -240,10 +252,13 @@ def end_in_order_on_sigterm(config: pytest.Config) -> None:
     def end(*_: object) -> None:
         pytest.exit("SIGTERM: the session was asked to end, for example by a time limit")
 
+    def reset() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
     in_main_thread = threading.current_thread() is threading.main_thread()
     if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, end)
-        config.add_cleanup(_reset_sigterm)
+        config.add_cleanup(reset)
 
 
 def is_xdist_worker(config: pytest.Config) -> bool:
@@ -258,7 +273,7 @@ def _refuse_xdist(config: pytest.Config) -> None:
         "throughput is not measured under pytest-xdist: its workers would share the machine. Run these tests without -n"
     )
     if config.stash[SESSION].settings.require_baseline:
-        raise ThroughputNotMeasured(reason)
+        raise MeasurementError(reason)
     pytest.skip(reason)
 
 
@@ -274,16 +289,12 @@ def set_clock(item: pytest.Item) -> None:
 
 
 def feed_benchmark(item: pytest.Item, benchmark: Any) -> None:
-    """The windows of the first check as pytest-benchmark's rounds; a test that measured nothing has none."""
+    """The windows of the first check as pytest-benchmark's rounds; a test without a valid measurement has none."""
     from pytest_tfperf.reports.pytest_benchmark import feed
 
     fixture = item.stash[_FIXTURE]
     measured = [result for result in fixture.results if isinstance(result, Measurement)]
-    if measured and not fixture.is_undecided:
+    if measured and outcome_of(measured[0]) is not Outcome.INVALID and not fixture.is_undecided:
         feed(benchmark, measured[0])
     else:
         benchmark.skipped = True  # else pytest-benchmark warns that its fixture was not used
-
-
-def _reset_sigterm() -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -81,7 +81,7 @@ class Session:
         self.queue = RerunQueue(None if settings.smoke else self.history)
         self._changes: list[Change] = []
         self._skipped: Counter[str] = Counter()
-        self._not_measured: dict[str, str] = {}
+        self._not_measured: set[str] = set()
         self._nothing_to_record = ""
         self._machines: dict[str, MachineSession] = {}
         self._verdicts: dict[str, tuple[SoftwareVerdict | None, MachineVerdict | None]] = {}
@@ -152,13 +152,11 @@ class Session:
             hold=settings.hold,
             against=str(settings.against or ""),
         )
-        if self.settings.data_dir and not any(test.reads_data for test in self._runnable):
-            lines.append(summary.unused_data_dir(self.settings.data_dir))
         if self.settings.against is None:
             unreadable = self.baselines.unreadable(*self._machine_names)
             lines += [f"tfperf: ignored, the file of another machine: {fault}" for fault in unreadable]
             lines += [f"tfperf: {remark}" for remark in self._reference_remarks]
-        return [*lines, *summary.refused(self.selection.faulty, len(self.selection), "will be reported as errors")]
+        return [*lines, *summary.refused(self.selection.faulty, len(self.selection))]
 
     # The machine
 
@@ -366,9 +364,9 @@ class Session:
         """A test was skipped because it can't be measured here."""
         self._skipped[reason] += 1
 
-    def note_not_measured(self, test: str, why: str) -> None:
-        """A test ended in an error; `why` is its first line."""
-        self._not_measured[test] = why
+    def note_not_measured(self, test: str) -> None:
+        """A test ended in an error."""
+        self._not_measured.add(test)
 
     def summary(self, *, skips: bool) -> list[str]:
         """What to say after the last test.
@@ -376,11 +374,9 @@ class Session:
         Args:
             skips: count what kept tests from measuring, because pytest itself does not (`-rs`).
         """
-        faulty = self.selection.faulty
         if self.collects_only:
-            return summary.refused(faulty, len(self.selection), "would be reported as errors")
+            return summary.refused(self.selection.faulty, len(self.selection))
         measured, compared = self._shown
-        errors = {test: found for test, found in faulty.items() if test in self._not_measured}
         sections = [
             summary.comparison_summary(compared),
             summary.summary(
@@ -388,7 +384,7 @@ class Session:
                 baselines=self.settings.shown_baselines,
                 changes=self._changes,
                 machine=self._machine_lines(measured),
-                not_measured=[(test, why) for test, why in self._not_measured.items() if test not in faulty],
+                not_measured=len(self._not_measured),
                 measured_nothing=self._measured_nothing,
                 history_error=self.queue.history_fault or self._past_fault,
             ),
@@ -398,7 +394,6 @@ class Session:
                 for machine in self._machines.values()
                 for (test, _), why in machine.reference_failures.items()
             ],
-            summary.refused(errors, len(self.selection), "were reported as errors"),
             summary.skips(self._skipped) if skips else [],
         ]
         between = [""] if sections[0] and sections[1] else []

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind, DisturbanceLimits
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle
 from pytest_tfperf.hardware.sampler import Sampler
+from pytest_tfperf.reports.numbers import whole_percent
 
 # The exact reasons first: HW_SLOWDOWN is set together with each of the others.
 _SLOWDOWNS = {
@@ -100,7 +101,7 @@ def _gpu_disturbance(gpu: GpuTelemetry, limits: DisturbanceLimits) -> Disturbanc
             return Disturbance(DisturbanceKind.GPU_SLOWED_DOWN, f"{gpu.uuid} was {text}{hottest}")
     process, used = _busiest(gpu.other_processes)
     if used > limits.gpu_utilisation_fraction:
-        fact = f"{process} also ran on {gpu.uuid} and used up to {_percent(used)} of it"
+        fact = f"{process} also ran on {gpu.uuid} and used up to {whole_percent(used)} of it"
         return Disturbance(DisturbanceKind.GPU_SHARED, fact)
     return None
 
@@ -112,11 +113,11 @@ def _host_disturbance(host: Telemetry, limits: DisturbanceLimits) -> Disturbance
     if others > limits.other_cpu_fraction and idle <= limits.idle_fraction:
         process, _ = _busiest(host.other_processes)
         culprit = f", the busiest was {process}" if process else ""
-        fact = f"other processes used {_percent(others)} of {cores}{culprit}"
+        fact = f"other processes used {whole_percent(others)} of {cores}{culprit}"
         return Disturbance(DisturbanceKind.OTHER_PROCESSES, fact)
     stolen = host.steal_fraction_mean or 0.0
     if stolen > limits.steal_fraction:
-        fact = f"the hypervisor gave {_percent(stolen)} of {cores} to other virtual machines (steal time)"
+        fact = f"the hypervisor gave {whole_percent(stolen)} of {cores} to other virtual machines (steal time)"
         return Disturbance(DisturbanceKind.STEAL, fact)
     swapped = host.swap_bytes_per_sec_mean or 0.0
     if swapped > limits.swap_bytes_per_sec:
@@ -126,7 +127,3 @@ def _host_disturbance(host: Telemetry, limits: DisturbanceLimits) -> Disturbance
 
 def _busiest(shares: Mapping[str, float] | None) -> tuple[str, float]:
     return max((shares or {}).items(), key=lambda item: item[1], default=("", 0.0))
-
-
-def _percent(fraction: float) -> str:
-    return f"{fraction * 100:.0f} %"

@@ -37,7 +37,7 @@ def shards(data_dir: str) -> tuple[str, ...]:
         MeasurementError: there is no such folder, or it holds no shards.
     """
     if not data_dir:
-        raise NoData(f"this input pipeline reads real images, and no data set was named.\n{_GET_ONE}\n{SCHEMA}")
+        raise NoData(f"this input pipeline reads real images, and no data set was named. {_GET_ONE}\n{SCHEMA}")
     folder = Path(data_dir)
     if not folder.is_dir():
         fault = "is not a folder" if folder.exists() else "does not exist"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.workload import Optimizer, Precision, Workload
 
-_ADVICE = {
+ADVICE = {
     DisturbanceKind.OTHER_PROCESSES: "end the other processes, or accept more of them with ini tfperf_busy",
     DisturbanceKind.STEAL: "use a machine that is not shared, or accept more steal time with ini tfperf_steal",
     DisturbanceKind.SWAPPING: "free memory, or accept more swapping with ini tfperf_swap",
@@ -16,11 +16,7 @@ _ADVICE = {
     DisturbanceKind.DRIVER_SILENT: "look for the cause in dmesg (for a GPU, NVRM: Xid); a hung driver needs a reboot",
     DisturbanceKind.NOT_STEADY: "give the test more warmup_steps or steps, and look for other work on the machine",
 }
-
-
-def advice(kind: DisturbanceKind) -> str:
-    """The next step after a run that was disturbed in this way."""
-    return _ADVICE[kind]
+"""The next step after a run that was disturbed in this way."""
 
 
 def loss_advice(workload: Workload) -> str:

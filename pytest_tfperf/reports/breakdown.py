@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, passes, slower_part
+from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, slower_part
 from pytest_tfperf.core.step_profile import Input
-from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.reports.numbers import percent, rate, whole_percent
 
 
 def bound_by(breakdown: Breakdown | None) -> str | None:
-    """For a table: "input", "compute 87 %" of the rate of matrix products; None where it is not known."""
+    """For a table: "input", or "compute 87 %" of the rate of matrix products; None where it is not known."""
     if breakdown is None or breakdown.bound is None:
         return None
     word, share = breakdown.bound.value.removesuffix("-bound"), breakdown.products_fraction
-    return word if share is None else f"{word} {whole_percent(share)}"
+    return word if share is None or breakdown.bound is Bound.INPUT else f"{word} {whole_percent(share)}"
 
 
 def breakdown_lines(
-    breakdown: Breakdown | None, workload: Workload, images_per_sec: float, slower_than: float | None = None
+    breakdown: Breakdown | None, images_per_sec: float, slower_than: float | None = None
 ) -> Iterator[tuple[str, str]]:
     """Labelled lines about a breakdown; `slower_than` is the throughput that a regressed one fell below."""
     if breakdown is None:
         return
     if text := _input(breakdown):
         yield "input", text
-    if breakdown.products_fraction is not None and breakdown.multiply_adds_per_image:
-        yield "compute", _compute(breakdown.products_fraction, breakdown.multiply_adds_per_image, workload)
+    if (share := breakdown.products_fraction) is not None:
+        text = f"{percent(share)} of the measured rate of matrix products"
+        yield "compute", f"{text}; above 100 % the machine was slower while those were timed" if share > 1 else text
     if slower_than is not None and (part := slower_part(breakdown, images_per_sec, slower_than)) is not None:
         yield "slower", _slower(part, breakdown.device_data_images_per_sec)
 
@@ -41,14 +41,6 @@ def _input(breakdown: Breakdown) -> str:
         return ""
     word = "the limit" if breakdown.bound is Bound.INPUT else "not the limit"
     return f"{word}: the pipeline alone gives {rate(breakdown.pipeline_images_per_sec)} images/s"
-
-
-def _compute(share: float, multiply_adds_per_image: int, workload: Workload) -> str:
-    times = passes(workload)
-    work = f"{times} x 2 x " if times > 1 else "2 x "
-    giga = multiply_adds_per_image / times / 1e9
-    text = f"{percent(share)} of the measured rate of matrix products ({work}{giga:.4g} GMAC an image)"
-    return f"{text}; above 100 % the machine was slower while those were timed" if share > 1 else text
 
 
 def _slower(part: Slower, device_data_images_per_sec: float | None) -> str:

@@ -3,44 +3,50 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.reports.advice import advice, loss_advice
+from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
-from pytest_tfperf.reports.message import Line, labelled
-from pytest_tfperf.reports.numbers import change, compared, duration, percent, rate
-from pytest_tfperf.reports.table import Column, table
+from pytest_tfperf.reports.message import Line, with_lines
+from pytest_tfperf.reports.numbers import change, compared, percent, rate
+from pytest_tfperf.reports.table import table
 
 _DISTINGUISHING = ("tensorflow", "python")
 
-_COLUMNS: Sequence[Column[Comparison]] = (
-    Column("workload", lambda c: c.a.workload.id if c.a.workload == c.b.workload else ""),
-    Column("topology", lambda c: c.topology),
-    Column("a", lambda c: sides(c)[0]),
-    Column("images/s", lambda c: rate(c.a.throughput.images_per_sec), right=True),
-    Column("bound", lambda c: bound_by(c.a.breakdown)),
-    Column("b", lambda c: sides(c)[1]),
-    Column("images/s", lambda c: rate(c.b.throughput.images_per_sec), right=True),
-    Column("bound", lambda c: bound_by(c.b.breakdown)),
-    Column("b / a", lambda c: "" if c.outcome is Outcome.INVALID else f"{c.ratio:.3f}", right=True),
-    Column("95 % CI", lambda c: "" if c.outcome is Outcome.INVALID else _interval(c)),
-    Column("pairs", lambda c: str(len(c.pairs)), right=True),
-    Column("outcome", lambda c: outcome(c)),
-)
+_RIGHT = {"a images/s", "b images/s", "b / a", "pairs"}
 
 
 def comparison_table(comparisons: Iterable[Comparison]) -> list[str]:
-    """The comparisons in the order given."""
-    return table(_COLUMNS, comparisons)
+    """The comparisons in the order given; the ratio of an INVALID one is left out, as it means nothing."""
+    return table(map(_row, comparisons), _RIGHT)
 
 
 def latest_comparisons(comparisons: Iterable[Comparison]) -> list[str]:
     """The latest of the comparisons of the same two sides, and when it was made."""
     latest = {(c.machine, c.topology, c.a.workload, *sides(c)): c for c in comparisons}
-    return table([*_COLUMNS, Column("machine", lambda c: c.machine), Column("when", lambda c: c.time)], latest.values())
+    return table([_row(c) | {"machine": c.machine, "when": c.time} for c in latest.values()], _RIGHT)
+
+
+def _row(c: Comparison) -> dict[str, str | None]:
+    a, b = sides(c)
+    is_valid = c.outcome is not Outcome.INVALID
+    return {
+        "workload": c.a.workload.id if c.a.workload == c.b.workload else None,
+        "topology": c.topology,
+        "a": a,
+        "a images/s": rate(c.a.throughput.images_per_sec),
+        "a bound": bound_by(c.a.breakdown),
+        "b": b,
+        "b images/s": rate(c.b.throughput.images_per_sec),
+        "b bound": bound_by(c.b.breakdown),
+        "b / a": f"{c.ratio:.3f}" if is_valid else None,
+        "95 % CI": _interval(c) if is_valid else None,
+        "pairs": str(len(c.pairs)),
+        "outcome": outcome(c),
+    }
 
 
 def outcome(comparison: Comparison) -> str:
@@ -61,7 +67,7 @@ def sides(comparison: Comparison) -> tuple[str, str]:
 
 def message(comparison: Comparison, rerun: RerunCommand = FROM_ROOTDIR) -> str:
     """A comparison in a few lines, the first of which stands alone; `rerun` measures it again."""
-    return "\n".join([headline(comparison), *labelled(_lines(comparison, rerun))])
+    return with_lines(headline(comparison), _lines(comparison, rerun))
 
 
 def headline(comparison: Comparison) -> str:
@@ -85,31 +91,26 @@ def _lines(c: Comparison, rerun: RerunCommand) -> Iterator[Line]:
         yield "pairs", "  ".join(change(math.expm1(x)) for x in c.log_ratios) + reason
     for pair in c.discarded_pairs:
         yield "discarded", f"{change(math.expm1(pair.log_ratio))}: {pair.disturbance}"
-    yield "time", f"{c.interleaving.value}, {duration(c.seconds)}"
-    for name, side in (("a", c.a), ("b", c.b)):
-        slower_than = c.a.throughput.images_per_sec if side is c.b and c.outcome is Outcome.REGRESSED else None
-        about = breakdown_lines(side.breakdown, side.workload, side.throughput.images_per_sec, slower_than)
+    for name, side in zip("ab", (c.a, c.b), strict=True):
+        slower_than = c.a.throughput.images_per_sec if name == "b" and c.outcome is Outcome.REGRESSED else None
+        about = breakdown_lines(side.breakdown, side.throughput.images_per_sec, slower_than)
         yield from ((f"{name}'s {label}", text) for label, text in about)
-    if changed := _environment_changes(c):
+    a, b = c.a.environment, c.b.environment
+    if changed := [f"{name} {a[name]} -> {b[name]}" for name in sorted(a.keys() & b.keys()) if a[name] != b[name]]:
         yield "environment", ", ".join(changed)
-    yield from (("next", text) for text in _advice(c))
+    if c.outcome is Outcome.INVALID:
+        yield from _advice(c)
     if "::" in c.test and c.outcome is not Outcome.PASS:
         yield "rerun", rerun.of(c.test)
 
 
-def _advice(c: Comparison) -> Iterator[str]:
-    if c.outcome is not Outcome.INVALID:
-        return
-    diverged = [side for side in (c.a, c.b) if side.throughput.diverged]
-    if diverged:
-        yield loss_advice(diverged[0].workload)
-    elif c.discarded_pairs and (disturbance := c.discarded_pairs[-1].disturbance):
-        yield advice(disturbance.kind)
-
-
-def _environment_changes(c: Comparison) -> list[str]:
-    a, b = c.a.environment, c.b.environment
-    return [f"{name} {a[name]} -> {b[name]}" for name in sorted(a.keys() & b.keys()) if a[name] != b[name]]
+def _advice(c: Comparison) -> Iterator[Line]:
+    for side in (c.a, c.b):
+        if side.throughput.diverged:
+            yield "next", loss_advice(side.workload)
+            return
+    if c.discarded_pairs and (disturbance := c.discarded_pairs[-1].disturbance):
+        yield "next", ADVICE[disturbance.kind]
 
 
 def _interval(c: Comparison) -> str:

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_tfperf.reports.numbers import change, rate
+from pytest_tfperf.reports.table import table
+
 if TYPE_CHECKING:
     import pandas
 
 
-def by_workload(history: pandas.DataFrame) -> str:
+def by_workload(history: pandas.DataFrame) -> list[str]:
     """One line for each machine, workload and topology of `History.frame()`.
 
     `change` is the last measurement against the median of all; `session` and `when` are the last measurement's.
     """
-    groups = history.groupby(["machine", "workload", "topology"], sort=True)
-    rows = groups.agg(
-        measured=("images_per_sec", "size"),
-        median=("images_per_sec", "median"),
-        last=("images_per_sec", "last"),
-        outcome=("outcome", "last"),
-        when=("time", "last"),
-        session=("session", "last"),
-    )
-    rows.insert(3, "change", rows["last"] / rows["median"] - 1)
-    return str(
-        rows.reset_index().to_string(
-            index=False,
-            na_rep="-",
-            formatters={"median": "{:,.1f}".format, "last": "{:,.1f}".format, "change": "{:+.1%}".format},
+    rows = []
+    known = history.fillna({"outcome": "measured"})
+    for (machine, workload, topology), measured in known.groupby(["machine", "workload", "topology"]):
+        last, median = measured.iloc[-1], measured["images_per_sec"].median()
+        rows.append(
+            {
+                "machine": machine,
+                "workload": workload,
+                "topology": topology,
+                "measured": str(len(measured)),
+                "median": rate(median),
+                "last": rate(last["images_per_sec"]),
+                "change": change(last["images_per_sec"] / median - 1),
+                "outcome": last["outcome"],
+                "when": last["time"],
+                "session": last["session"],
+            }
         )
-    )
+    return table(rows, {"measured", "median", "last", "change"})

@@ -13,12 +13,13 @@ from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import Throughput, run_value
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
-from pytest_tfperf.reports.advice import advice, loss_advice
+from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import breakdown_lines
-from pytest_tfperf.reports.numbers import change, compared, duration, percent, rate
+from pytest_tfperf.reports.numbers import change, compared, percent, rate
 from pytest_tfperf.reports.telemetry import telemetry_lines
 
 _WORTH_SHOWING = 0.001
+_FAILED_LATER = "the reference environment failed in a later pair"
 _BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)
 
 Line = tuple[str, str]
@@ -33,7 +34,7 @@ def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: 
     verdict = measurement.verdict
     assert verdict is not None, "only a judged measurement has a message"
     lines = [*_facts(measurement, verdict), *_next_steps(measurement, verdict, rerun, hint)]
-    return "\n".join([headline(measurement), *labelled(lines)])
+    return with_lines(headline(measurement), lines)
 
 
 def not_measured(
@@ -54,13 +55,13 @@ def not_measured(
     if earlier is not None:
         lines.append(("before", headline(earlier)))
     if disturbance is not None:
-        lines.append(("next", advice(disturbance.kind)))
-    return "\n".join([why, *labelled([*lines, ("rerun", rerun.of(test))])])
+        lines.append(("next", ADVICE[disturbance.kind]))
+    return with_lines(why, [*lines, ("rerun", rerun.of(test))])
 
 
-def labelled(lines: Iterable[Line]) -> Iterator[str]:
-    """Lines below a headline, their texts in one column."""
-    return (f"  {label:<11} {text}" for label, text in lines)
+def with_lines(first: str, lines: Iterable[Line]) -> str:
+    """A headline and the labelled lines below it, their texts in one column."""
+    return "\n".join([first, *(f"  {label:<11} {text}" for label, text in lines)])
 
 
 def headline(measurement: Measurement) -> str:
@@ -109,23 +110,19 @@ def _last_disturbance(m: Measurement) -> Disturbance | None:
 def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
     row = verdict.baseline
     if verdict.outcome is Outcome.INVALID:
-        yield from _disturbed(m)
+        yield from _discarded(m)
     elif row is None:
-        yield "time", _time(m)
-        yield from breakdown_lines(m.breakdown, m.workload, m.throughput.images_per_sec)
-        if m.document is not None:
-            yield "document", f"{rate(m.document.reference)} images/s on {m.document.machine}: {m.document.source}"
+        yield from breakdown_lines(m.breakdown, m.throughput.images_per_sec)
     else:
         expected = _expected(m, verdict, row)
         yield "threshold", _threshold(verdict, row, expected)
         yield "baseline", _baseline(verdict, row)
         yield _runs(m, verdict, expected)
         if abs(verdict.common_drift) >= _WORTH_SHOWING:
-            yield "drift", _drift(verdict)
-        yield from _disturbed(m)
-        yield "time", _time(m)
+            yield "drift", f"{change(math.expm1(verdict.common_drift))} is common to all tests of this session"
+        yield from _discarded(m)
         slower_than = expected if verdict.outcome is Outcome.REGRESSED else None
-        yield from breakdown_lines(m.breakdown, m.workload, m.throughput.images_per_sec, slower_than)
+        yield from breakdown_lines(m.breakdown, m.throughput.images_per_sec, slower_than)
         if verdict.min_detectable_slowdown is not None and verdict.noise is not None:
             yield "detectable", _detectable(verdict.min_detectable_slowdown, verdict.noise)
         if changed := changed_since(row, m.environment):
@@ -140,7 +137,7 @@ def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str
     if verdict.reason is Reason.DIVERGED:
         yield "next", loss_advice(m.workload)
     elif verdict.outcome is Outcome.INVALID and (disturbance := _last_disturbance(m)):
-        yield "next", advice(disturbance.kind)
+        yield "next", ADVICE[disturbance.kind]
     if not m.is_test:
         return
     record = f"{rerun.of(m.test)} --update-baselines"
@@ -185,46 +182,26 @@ def _baseline(verdict: Verdict, row: Baseline) -> str:
 
 def _runs(m: Measurement, verdict: Verdict, expected: float) -> Line:
     """The figures that decided, and which rule did; or why nothing is confirmed."""
-    regressed = verdict.outcome is Outcome.REGRESSED
-    # A run or pair shows the slowdown if it lost more than half of the threshold.
-    half = math.log1p(-(verdict.threshold or 0.0)) / 2
     if m.pairs:
+        label, what = "pairs", "interleaved pairs with the reference environment"
         logs = [pair.log_ratio for pair in m.pairs]
         figures = "  ".join(change(math.expm1(log)) for log in logs)
-        what = "interleaved pairs with the reference environment"
     else:
+        label, what = "runs", "fresh runs"
         logs = [run.log_rate - math.log(expected) for run in m.throughput.runs]
         figures = "  ".join(rate(run.images_per_sec) for run in m.throughput.runs)
-        what = "fresh runs"
-    if regressed and len(logs) > 1:
-        return "confirmed", f"{sum(log < half for log in logs)} of {len(logs)} {what}: {figures}"
-    if m.pairs:
-        return "pairs", f"{len(logs)} {what}: {figures}; {verdict.reason}"
-    return "runs", f"{figures}: {verdict.reason}"
+    if verdict.outcome is not Outcome.REGRESSED or len(logs) == 1:
+        return label, f"{figures}: {verdict.reason}"
+    # A run or pair shows the slowdown if it lost more than half of the threshold.
+    half = math.log1p(-(verdict.threshold or 0.0)) / 2
+    return "confirmed", f"{sum(log < half for log in logs)} of {len(logs)} {what}: {figures}"
 
 
-def _drift(verdict: Verdict) -> str:
-    text = f"{change(math.expm1(verdict.common_drift))} is common to all tests of this session"
-    return f"{text}, and is not held against it" if verdict.rule is Rule.BASELINE else text
-
-
-def _disturbed(m: Measurement) -> Iterator[Line]:
-    for label, runs in (("discarded", m.discarded), ("disturbed", m.runs)):
-        for run in runs:
-            if run.disturbance:
-                yield label, f"{rate(run_value(run).images_per_sec)}: {run.disturbance}"
+def _discarded(m: Measurement) -> Iterator[Line]:
+    for run in m.discarded:
+        yield "discarded", f"{rate(run_value(run).images_per_sec)}: {run.disturbance}"
     for pair in m.discarded_pairs:
-        yield "discarded", f"pair at {change(math.expm1(pair.log_ratio))}: {pair.disturbance}"
-
-
-def _time(m: Measurement) -> str:
-    t = m.throughput
-    text = f"{t.steps} steps in {t.windows} window{'s' if t.windows > 1 else ''}"
-    if m.seconds:
-        text += f", {duration(m.seconds)} in all"
-    if t.compile_seconds is not None:
-        text += f"; the first call, which compiles, took {t.compile_seconds:.1f} s"
-    return text
+        yield "discarded", f"pair at {change(math.expm1(pair.log_ratio))}: {pair.disturbance or _FAILED_LATER}"
 
 
 def _detectable(slowdown: float, noise: Noise) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
 
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.run import Run
@@ -98,28 +96,3 @@ def progress(run: Run, plan: Plan) -> str:
     done, seconds = steps(run), sum(w.seconds for w in run.windows)
     left = seconds / done * max(plan.steps - done, 0)
     return f"steps {done}/{plan.steps}  {rate(run.images_per_step * done / seconds)} images/s  {duration(left)} left"
-
-
-def connect(line: ProgressLine, reporter: Any, capture: Any) -> None:
-    """Let the line write where there is a terminal, and print tf_cnn_benchmarks' lines with `-v`.
-
-    Args:
-        line: the session's.
-        reporter: pytest's terminal reporter.
-        capture: pytest's capture manager, which captures even what pytest's own reporter writes during a test; None
-            where nothing is captured.
-    """
-
-    def uncaptured(write: Callable[[str], None]) -> Callable[[str], None]:
-        def write_through(text: str) -> None:
-            with capture.global_and_fixture_disabled() if capture else nullcontext():
-                write(text)
-
-        return write_through
-
-    writer = reporter._tw  # pytest offers no other way to the width of the current line
-    if reporter.isatty():
-        line.write = uncaptured(lambda text: writer.write_raw(text, flush=True))
-        line.room = lambda: writer.fullwidth - writer.width_of_current_line
-    if reporter.verbosity > 0:
-        line.write_line = uncaptured(reporter.write_line)

@@ -6,19 +6,9 @@ of ours, and the function that it calls advances the counter by a window's secon
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from pytest_tfperf.core.measurement import Measurement
-
-
-class BenchmarkFixture(Protocol):
-    """The part of pytest-benchmark's fixture that is used here."""
-
-    extra_info: dict[str, Any]
-
-    def pedantic(self, target: Any, *, rounds: int, iterations: int) -> Any:
-        """Time `rounds` calls of `target`."""
-
 
 _seconds = 0.0
 
@@ -28,15 +18,14 @@ def window_clock() -> float:
     return _seconds
 
 
-def feed(benchmark: BenchmarkFixture, measurement: Measurement) -> None:
-    """Hand over a measurement's first run as rounds, and what it was as extra_info."""
+def feed(benchmark: Any, measurement: Measurement) -> None:
+    """Hand a measurement's first run to pytest-benchmark's fixture: its windows as rounds, the rest as extra_info."""
     windows = measurement.runs[0].windows
     upcoming = iter(windows)
 
     def advance() -> None:
         global _seconds
-        window = next(upcoming, None)  # a disabled pytest-benchmark calls once, without rounds
-        if window is not None:
+        if (window := next(upcoming, None)) is not None:  # --benchmark-cprofile calls once more
             _seconds += window.seconds / window.steps
 
     benchmark.extra_info |= {

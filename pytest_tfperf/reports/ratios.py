@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.reports.message import labelled
+from pytest_tfperf.reports.message import with_lines
 from pytest_tfperf.reports.numbers import percent, rate
 
 
@@ -35,4 +35,4 @@ def message(pairs: Sequence[tuple[float, float]], figure: Baseline, over: Baseli
         f"{figure.key.workload} on {figure.key.topology} over {over.key.workload} on {over.key.topology}: {now:.3f}, "
         f"{percent(1 - now / published)} below the documents' {published:.3f}"
     )
-    return "\n".join([headline, *labelled(lines)])
+    return with_lines(headline, lines)

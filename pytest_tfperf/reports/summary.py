@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from pytest_tfperf.core.baseline import Change
 from pytest_tfperf.core.comparison import Comparison
@@ -12,24 +11,13 @@ from pytest_tfperf.core.measurement import OUTSIDE, Measurement, changed_since
 from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports import comparisons as interleaved
-from pytest_tfperf.reports.measurement_table import counts, measurement_table
-from pytest_tfperf.reports.message import headline
+from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
 from pytest_tfperf.reports.numbers import change, compared, duration, percent, rate
-from pytest_tfperf.reports.table import Column, table
+from pytest_tfperf.reports.table import table
 
 _DRIFT_WORTH_SHOWING = 0.01
 
 _NO_REFERENCE_ENVIRONMENT = "Only a reference environment tells the machine from the software: tfperf reference create"
-
-_RECORDED: Sequence[Column[Change]] = (
-    Column("file", lambda c: f"{c.new.machine}.csv"),
-    Column("workload", lambda c: c.new.key.workload),
-    Column("topology", lambda c: c.new.key.topology),
-    Column("old", lambda c: rate(c.old.reference) if c.old else "new", right=True),
-    Column("new", lambda c: rate(c.new.reference), right=True),
-    Column("change", lambda c: change(c.new.reference / c.old.reference - 1) if c.old else "", right=True),
-    Column("between runs", lambda c: "" if c.new.between_runs is None else percent(c.new.between_runs), right=True),
-)
 
 
 def before(
@@ -65,25 +53,21 @@ def before(
     return [f"tfperf: {line}" for line in lines]
 
 
-def refused(faults: Mapping[str, Sequence[str]], tests: int, becomes: str) -> list[str]:
+def refused(faults: Mapping[str, Sequence[str]], tests: int) -> list[str]:
     """The tests whose parameters are invalid, each fault once with the first test that has it.
 
-    `faults` has what is wrong for each test; `tests` is the number of throughput tests; `becomes` says what happens to
-    the invalid ones: "will be reported as errors".
+    `faults` has what is wrong for each test; `tests` is the number of throughput tests.
     """
     if not faults:
         return []
-    grouped = _by_reason((test, fault) for test, found in faults.items() for fault in found)
-    heading = f"tfperf: {len(faults)} of {_count(tests)} have invalid parameters and {becomes}:"
-    return [heading, *(f"  {tests}: {fault}" for fault, tests in grouped.items())]
-
-
-def unused_data_dir(folder: Path) -> str:
-    """A data folder that no selected test reads, as far as parameters show."""
-    return (
-        f"tfperf: no selected test that can run here has an input pipeline among its parameters that reads {folder}; "
-        "perf_tests has some: pytest perf_tests -k imagenet"
-    )
+    grouped: dict[str, list[str]] = {}
+    for test, found in faults.items():
+        for fault in found:
+            grouped.setdefault(fault, []).append(test)
+    lines = [f"tfperf: {len(faults)} of {_count(tests)} have invalid parameters; each of them is an error:"]
+    for fault, (first, *others) in grouped.items():
+        lines.append(f"  {first}{f' and {len(others)} more' if others else ''}: {fault}")
+    return lines
 
 
 def skips(reasons: Mapping[str, int]) -> list[str]:
@@ -97,18 +81,18 @@ def summary(
     baselines: str,
     changes: Sequence[Change] = (),
     machine: Sequence[str] = (),
-    not_measured: Sequence[tuple[str, str]] = (),
+    not_measured: int = 0,
     measured_nothing: bool = False,
     history_error: str = "",
 ) -> list[str]:
-    """The table, its counts, the machine, what is in doubt, what was recorded, what to do next, what failed.
+    """The table, its counts, the machine, what was recorded, what to do next, what failed.
 
     Args:
         measurements: all of the session's.
         baselines: the folder of the baselines, as it is shown.
         changes: rows that were recorded.
         machine: what `machine_line` and `software_line` say.
-        not_measured: tests that could not be measured, each with the first line of its error.
+        not_measured: tests that ended in an error because they could not be measured.
         measured_nothing: --tfperf-require-baseline was given and no test was measured.
         history_error: why the history lacks some of this session; "" where it is complete.
     """
@@ -120,22 +104,21 @@ def summary(
         )
     elif measurements:
         spent = duration(sum(m.seconds for m in measurements))
-        counted = f"{measurements[0].machine}: {counts(measurements)} in {spent}"
+        counted = f"{measurements[0].machine}: {counts(map(outcome, measurements))} in {spent}"
         lines += [*measurement_table(measurements), "", counted, *filter(None, machine)]
         lines += _next_steps(measurements, changes, baselines)
-    lines += [f"not measured: {tests}: {why}" for why, tests in _by_reason(not_measured).items()]
+    if not_measured:
+        lines.append(f"{not_measured} not measured: the error of each test says why, and what to do")
     return lines + ([f"not in the history: {history_error}"] if history_error else [])
 
 
 def comparison_summary(comparisons: Sequence[Comparison]) -> list[str]:
-    """The table of comparisons, their counts and what is in doubt; nothing where nothing was compared."""
+    """The table of comparisons and their counts; nothing where nothing was compared."""
     if not comparisons:
         return []
-    words = ", ".join(f"{count} {word}" for word, count in Counter(map(interleaved.outcome, comparisons)).items())
+    words = counts(map(interleaved.outcome, comparisons))
     spent = duration(sum(c.seconds for c in comparisons))
-    doubts = [c for c in comparisons if c.outcome is Outcome.INCONCLUSIVE]
-    lines = [*interleaved.comparison_table(comparisons), "", f"{comparisons[0].machine}: {words} in {spent}"]
-    return lines + [f"INCONCLUSIVE: {interleaved.headline(c)}; {c.reason}" for c in doubts]
+    return [*interleaved.comparison_table(comparisons), "", f"{comparisons[0].machine}: {words} in {spent}"]
 
 
 def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable[Measurement]) -> str:
@@ -186,27 +169,28 @@ def _changed(measurements: Iterable[Measurement], names: Collection[str] = ()) -
 
 
 def _next_steps(measurements: Sequence[Measurement], changes: Sequence[Change], baselines: str) -> Iterator[str]:
-    verdicts = [(m, m.verdict) for m in measurements if m.verdict is not None]
-    for m, verdict in verdicts:
-        if verdict.outcome is Outcome.INCONCLUSIVE:
-            yield f"INCONCLUSIVE: {headline(m)}; {verdict.reason}"
     if changes:
         new = sum(c.old is None for c in changes)
         yield f"recorded in {baselines}: {new} new, {len(changes) - new} changed; check and commit them"
-        yield from (f"  {line}" for line in table(_RECORDED, changes))
-    outcomes = Counter(verdict.outcome for _, verdict in verdicts)
+        yield from (f"  {line}" for line in table(map(_recorded, changes), {"old", "new", "change", "between runs"}))
+    outcomes = Counter(m.verdict.outcome for m in measurements if m.verdict)
     if unknown := outcomes[Outcome.NO_BASELINE]:
         yield f"{unknown} without a baseline: record them with --update-baselines, then commit {baselines}"
     if better := outcomes[Outcome.IMPROVED]:
         yield f"{better} IMPROVED: record them with --update-baselines, or a later loss of the gain will pass unnoticed"
 
 
-def _by_reason(tests: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Reason -> "the first test and 3 more", from tests and reasons."""
-    grouped: dict[str, list[str]] = {}
-    for test, reason in tests:
-        grouped.setdefault(reason, []).append(test)
-    return {why: f"{t[0]} and {len(t) - 1} more" if len(t) > 1 else t[0] for why, t in grouped.items()}
+def _recorded(changed: Change) -> dict[str, str | None]:
+    old, new = changed.old, changed.new
+    return {
+        "file": f"{new.machine}.csv",
+        "workload": new.key.workload,
+        "topology": new.key.topology,
+        "old": rate(old.reference) if old else "new",
+        "new": rate(new.reference),
+        "change": change(new.reference / old.reference - 1) if old else None,
+        "between runs": None if new.between_runs is None else percent(new.between_runs),
+    }
 
 
 def _count(tests: int) -> str:

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
-
-T = TypeVar("T")
-
-_NO_VALUE = "-"
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 
-@dataclass(frozen=True)  # without slots: a generic class with slots can't be called as Column[T](...)
-class Column(Generic[T]):
-    """One column of a table.
+def table(rows: Iterable[Mapping[str, str | None]], right: Collection[str] = ()) -> list[str]:
+    """The heading and one line for each row, nothing without rows; a column without any value is left out.
 
     Args:
-        name: the heading.
-        cell: the text for a row; None or "" where the row has no value.
-        right: align to the right, as numbers are.
+        rows: a column's name -> its text, None or "" for no value; the same names in each row.
+        right: the columns to align to the right, as numbers are.
     """
-
-    name: str
-    cell: Callable[[T], str | None]
-    right: bool = False
-
-
-def table(columns: Sequence[Column[T]], rows: Iterable[T]) -> list[str]:
-    """The heading and one line for each row; a column without a value in any row is left out."""
-    rows = list(rows)
-    filled = [(column, [column.cell(row) or _NO_VALUE for row in rows]) for column in columns]
-    shown = [(column, cells) for column, cells in filled if any(cell != _NO_VALUE for cell in cells)]
-    lines = zip(*([column.name, *cells] for column, cells in shown), strict=True)
-    return aligned(list(lines), right={i for i, (column, _) in enumerate(shown) if column.right})
+    if not (rows := list(rows)):
+        return []
+    names = [name for name in rows[0] if any(row[name] for row in rows)]
+    lines = [names, *([row[name] or "-" for name in names] for row in rows)]
+    return aligned(lines, {i for i, name in enumerate(names) if name in right})
 
 
 def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:

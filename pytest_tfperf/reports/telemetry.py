@@ -8,7 +8,6 @@ from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle, merged
 from pytest_tfperf.reports.numbers import whole_percent
 
-_GIB = 2**30
 _MIB = 2**20
 
 
@@ -37,8 +36,6 @@ def _host(host: Telemetry) -> Iterator[str]:
         yield f"steal {whole_percent(host.steal_fraction_mean)}"
     if host.swap_bytes_per_sec_mean is not None and host.swap_bytes_per_sec_mean >= _MIB / 2:
         yield f"swapping {host.swap_bytes_per_sec_mean / _MIB:.0f} MiB/s"
-    if host.memory_available_bytes_min is not None:
-        yield f"{host.memory_available_bytes_min / _GIB:.1f} GiB of memory free"
 
 
 def _gpu(gpu: GpuTelemetry) -> Iterator[str]:
@@ -46,14 +43,8 @@ def _gpu(gpu: GpuTelemetry) -> Iterator[str]:
         yield f"{gpu.temperature_celsius_max} C"
     if gpu.sm_clock_mhz_median is not None:
         yield f"{gpu.sm_clock_mhz_median:,.0f} MHz"
-    if gpu.memory_clock_mhz_median is not None:
-        yield f"memory {gpu.memory_clock_mhz_median:,.0f} MHz"
     if gpu.power_watts_mean is not None:
         yield f"{gpu.power_watts_mean:.0f} W"
-    if gpu.utilisation_fraction_mean is not None:
-        yield f"used {whole_percent(gpu.utilisation_fraction_mean)} of the time"
-    if gpu.memory_used_bytes_max is not None:
-        yield f"{gpu.memory_used_bytes_max / _GIB:.1f} GiB used"
     for reason, fraction in (gpu.throttled_fractions or {}).items():
         if reason != Throttle.IDLE:  # a GPU that waits for its input
             yield f"{reason.replace('_', ' ')} {whole_percent(fraction)} of the time"

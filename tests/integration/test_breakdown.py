@@ -82,7 +82,7 @@ def test_the_table_shows_the_share_of_the_rate_of_matrix_products(session: Finis
 
 
 def test_a_regression_shows_how_busy_the_machine_was(session: Finished, paced: Measurement) -> None:
-    assert re.search(r"\n  machine     .*load [\d.]+, .* of memory free\n", session.cases["test_paced"].text)
+    assert re.search(r"\n  machine     .*load [\d.]+", session.cases["test_paced"].text)
     telemetry = [run.telemetry for run in paced.runs]
     assert all(one is not None and (one.memory_available_bytes_min or 0) > 0 for one in telemetry)
 

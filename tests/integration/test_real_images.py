@@ -32,7 +32,7 @@ def test_without_a_folder_a_test_is_skipped_and_under_the_nightly_gate_an_error(
     case = finished.cases[NEEDS_DATA]
     assert (finished.status, case.kind, project.started_workers) == (status, kind, False), finished.text
     if kind == "skipped":
-        assert "Name one with --tfperf-data-dir=DIR (tfperf make-imagenet DIR makes one)" in case.message
+        assert "name it with --tfperf-data-dir=DIR" in case.message
 
 
 def test_a_foreign_folder_is_an_error_before_a_worker_starts(project: Project) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from measurements import WORKLOAD, run
+from measurements import run
 
 from pytest_tfperf.core.breakdown import Bound, Breakdown
 from pytest_tfperf.core.step_profile import Input
@@ -22,16 +22,12 @@ TROUBLED_HOST = Telemetry(
     other_processes={"cron (pid 2)": 0.01, "make (pid 4711)": 0.38},
     steal_fraction_mean=0.21,
     swap_bytes_per_sec_mean=3 * 2**20,
-    memory_available_bytes_min=2**29,
 )
 GPU = GpuTelemetry(
     uuid="GPU-1",
     temperature_celsius_max=68,
     sm_clock_mhz_median=1755.0,
-    memory_clock_mhz_median=3201.0,
     power_watts_mean=290.4,
-    utilisation_fraction_mean=0.97,
-    memory_used_bytes_max=12 * 2**30,
     throttled_fractions={"idle": 0.5, "power_cap": 0.4},
     other_processes={"python (pid 4711)": 0.2},
 )
@@ -57,14 +53,14 @@ ON_DEVICE_DATA = "on device data the same training gives 2,900 images/s"
         (Breakdown(input=Input.RESIDENT), "input", "not the limit: one batch stays on the devices"),
         (Breakdown(input=Input.ALONE), "input", "measured alone: nothing is trained"),
         (
-            fetched(multiply_adds_per_image=3 * 3_858_000_000, products_fraction=0.871),
+            fetched(products_fraction=0.871),
             "compute",
-            "87.1 % of the measured rate of matrix products (3 x 2 x 3.858 GMAC an image)",
+            "87.1 % of the measured rate of matrix products",
         ),
         (
-            fetched(multiply_adds_per_image=3_000_000_000, products_fraction=1.4),
+            fetched(products_fraction=1.4),
             "compute",
-            "140.0 % of the measured rate of matrix products (3 x 2 x 1 GMAC an image); "
+            "140.0 % of the measured rate of matrix products; "
             "above 100 % the machine was slower while those were timed",
         ),
         (
@@ -82,17 +78,11 @@ ON_DEVICE_DATA = "on device data the same training gives 2,900 images/s"
     ],
 )
 def test_a_line_after_a_regression_from_2000_to_1000(found: Breakdown | None, label: str, text: str | None) -> None:
-    assert dict(breakdown_lines(found, WORKLOAD, 1000.0, slower_than=2000.0)).get(label) == text
+    assert dict(breakdown_lines(found, 1000.0, slower_than=2000.0)).get(label) == text
 
 
 def test_without_a_regression_nothing_is_called_slower() -> None:
-    assert "slower" not in dict(breakdown_lines(fetched(device_data_images_per_sec=2900.0), WORKLOAD, 1000.0))
-
-
-def test_inference_counts_one_pass() -> None:
-    found = fetched(multiply_adds_per_image=3_858_000_000, products_fraction=0.5)
-    lines = dict(breakdown_lines(found, WORKLOAD.with_(forward_only=True), 1000.0))
-    assert lines["compute"].endswith("(2 x 3.858 GMAC an image)")
+    assert "slower" not in dict(breakdown_lines(fetched(device_data_images_per_sec=2900.0), 1000.0))
 
 
 @pytest.mark.parametrize(
@@ -100,9 +90,8 @@ def test_inference_counts_one_pass() -> None:
     [
         (None, None),
         (fetched(None), None),
-        (fetched(Bound.INPUT), "input"),
+        (fetched(Bound.INPUT, products_fraction=0.2), "input"),
         (fetched(products_fraction=0.869), "compute 87 %"),
-        (fetched(products_fraction=1.4), "compute 140 %"),
     ],
 )
 def test_what_a_table_says_of_the_bound(found: Breakdown | None, cell: str | None) -> None:
@@ -116,17 +105,11 @@ def test_what_a_table_says_of_the_bound(found: Breakdown | None, cell: str | Non
         (HOST, {"machine": "CPU 2.9 GHz, load 2.1, other processes 3 % of the CPU"}),
         (
             TROUBLED_HOST,
-            {
-                "machine": "other processes 40 % of the CPU (most of it make (pid 4711)), steal 21 %, "
-                "swapping 3 MiB/s, 0.5 GiB of memory free"
-            },
+            {"machine": "other processes 40 % of the CPU (most of it make (pid 4711)), steal 21 %, swapping 3 MiB/s"},
         ),
         (
             Telemetry(seconds=1.0, gpus=(GpuTelemetry(uuid="GPU-0"), GPU)),
-            {
-                "GPU 1": "68 C, 1,755 MHz, memory 3,201 MHz, 290 W, used 97 % of the time, 12.0 GiB used, "
-                "power cap 40 % of the time, shared with python (pid 4711)"
-            },
+            {"GPU 1": "68 C, 1,755 MHz, 290 W, power cap 40 % of the time, shared with python (pid 4711)"},
         ),
     ],
     ids=["nothing", "quiet host", "trouble", "a GPU beside one that tells nothing"],

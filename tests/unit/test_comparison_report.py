@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from textwrap import dedent
 from typing import Any
 
@@ -41,7 +42,6 @@ def test_a_slower_side_b_fails_with_all_that_is_known() -> None:
           tolerance   2 %: down to a ratio of 0.98
           pairs       -10.0 %  -10.4 %  -9.6 %: slower by more than the tolerance in 3 fresh pairs
           discarded   -40.0 %: other processes used 43 % of 2 cores, most of it make (pid 4711)
-          time        interleaved windows, 30 s
           b's input   the limit: the pipeline alone gives 910.0 images/s
           b's slower  the input pipeline: on device data the same training gives 2,000 images/s
           environment tensorflow 2.16.2 -> 2.21.0
@@ -100,30 +100,26 @@ def test_an_invalid_comparison_has_a_next_step(found: Comparison, advice: str) -
 
 
 def test_the_table_has_each_sides_bound_beside_its_throughput() -> None:
-    rows = [
-        comparison(a=side(breakdown=INPUT_BOUND)),
-        comparison(b=side(workload=WORKLOAD.with_(xla=True)), outcome=Outcome.INVALID),
+    two_workloads = comparison(b=side(workload=WORKLOAD.with_(xla=True)), outcome=Outcome.INVALID)
+    lines = comparison_table([comparison(a=side(breakdown=INPUT_BOUND)), two_workloads])
+    heading, *cells = (re.split("  +", line) for line in lines)
+    rows = [dict(zip(heading, row, strict=True)) for row in cells]
+    assert [[row[name] for name in ("workload", "b", "a bound", "b / a", "95 % CI")] for row in rows] == [
+        [WORKLOAD.id, "tensorflow 2.21.0", "input", "0.900", "0.890 to 0.910"],
+        ["-", f"{WORKLOAD.id}-xla", "-", "-", "-"],
     ]
-    expected = dedent("""\
-        workload                        topology  a                               images/s  bound  b                                   images/s  b / a  95 % CI         pairs  outcome
-        resnet50-b64-replicated-device  1x8       tensorflow ?                       1,000  input  tensorflow 2.21.0                      900.0  0.900  0.890 to 0.910      3  REGRESSED
-        -                               1x8       resnet50-b64-replicated-device     1,000  -      resnet50-b64-replicated-device-xla     1,000      -  -                   3  INVALID""")  # noqa: E501
-    assert "\n".join(comparison_table(rows)) == expected
 
 
 def test_the_history_shows_the_latest_comparison_of_two_sides() -> None:
     other = comparison(topology="1x4", ratio=0.95, time="monday")
     heading, *rows = latest_comparisons([comparison(time="monday"), other, comparison(ratio=0.8, time="tuesday")])
-    assert heading.endswith("  outcome    machine  when")
+    assert heading.split()[-3:] == ["outcome", "machine", "when"]
     assert [(row.split()[-1], "0.800" in row) for row in rows] == [("tuesday", True), ("monday", False)]
 
 
-def test_the_summary_counts_comparisons_and_lists_those_in_doubt() -> None:
-    found = [comparison(outcome=None), comparison(outcome=Outcome.INCONCLUSIVE, reason="20 pairs do not decide")]
-    *_, empty, counts, doubt = comparison_summary(found)
-    assert (empty, counts) == ("", "box: 1 compared, 1 INCONCLUSIVE in 1 min")
-    assert doubt.startswith("INCONCLUSIVE: resnet50-b64-replicated-device, tensorflow 2.21.0 is 10 % slower")
-    assert doubt.endswith("; 20 pairs do not decide")
+def test_the_summary_counts_comparisons() -> None:
+    found = [comparison(outcome=None), comparison(outcome=Outcome.INCONCLUSIVE)]
+    assert comparison_summary(found) == [*comparison_table(found), "", "box: 1 compared, 1 INCONCLUSIVE in 1 min"]
 
 
 def test_a_ratio_below_the_documents_reads_as_a_regression_does() -> None:

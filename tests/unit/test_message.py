@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import BUSY, NOISE, TEST, WORKLOAD, baseline, measurement, pair, run, run_at, throughput, verdict
+from measurements import BUSY, TEST, WORKLOAD, baseline, measurement, pair, run, run_at, throughput, verdict
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
@@ -19,7 +19,7 @@ from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Tolerance, Verdict
-from pytest_tfperf.reports.advice import advice
+from pytest_tfperf.reports.advice import ADVICE
 from pytest_tfperf.reports.message import headline, message, not_measured
 
 DOCUMENT = baseline(
@@ -53,7 +53,7 @@ def line(label: str, found: Measurement, **more: Any) -> str:
 
 def test_a_regression_confirmed_against_the_reference_environment() -> None:
     found = measurement(
-        throughput(1402.0, low=1396.0, high=1409.0, compile_seconds=7.3),
+        throughput(1402.0, low=1396.0, high=1409.0),
         machine="dgx1-p100",
         runs=(run(telemetry=HOST),),
         pairs=tuple(pair(change) for change in (-0.051, -0.048, -0.052, -0.01)),
@@ -78,7 +78,6 @@ def test_a_regression_confirmed_against_the_reference_environment() -> None:
           confirmed   3 of 4 interleaved pairs with the reference environment: -5.1 %  -4.8 %  -5.2 %  -1.0 %
           drift       -8.0 % is common to all tests of this session
           discarded   pair at -30.0 %: other processes used 43 % of 2 cores, most of it make (pid 4711)
-          time        100 steps in 100 windows, 12 s in all; the first call, which compiles, took 7.3 s
           detectable  slowdowns from 8.7 % (95 % power); between-run standard deviation 1.2 % (9 rows of this machine)
           environment tensorflow 2.20.0 -> 2.21.0
           machine     CPU 2.9 GHz, load 2.1, other processes 3 % of the CPU
@@ -87,67 +86,16 @@ def test_a_regression_confirmed_against_the_reference_environment() -> None:
     assert message(found, RerunCommand(" --tfperf-machine=dgx1-p100")) == expected
 
 
-def test_a_regression_confirmed_by_fresh_runs_reads_as_in_the_design() -> None:
-    found = judged(
-        *(1401.0, 1404.0, 1402.0),
-        outcome=Outcome.REGRESSED,
-        reason=Reason.CONFIRMED,
-        baseline=DOCUMENT,
-        more={"discarded": (run_at(829.0, disturbance=BUSY),)},
-    )
-    expected = dedent("""\
-        resnet50-b64-replicated-device on 8x Tesla P100 (dgx1-p100): 1,402 images/s (95 % CI 1,395 to 1,409), 13.1 % slower than 1,612
-          threshold   fails below 1,531    (baseline 1,612, tolerance 5 %)
-          baseline    published, tensorpack-multigpu-dgx1.md, replicated, 8 GPUs
-          confirmed   3 of 3 fresh runs: 1,401  1,404  1,402
-          discarded   829.0: other processes used 43 % of 2 cores, most of it make (pid 4711)
-          time        300 steps in 300 windows, 12 s in all
-          detectable  slowdowns from 8.7 % (95 % power); between-run standard deviation 1.2 % (9 rows of this machine)
-          rerun       pytest 'perf_tests/test_a.py::test_b[1]'
-          accept      pytest 'perf_tests/test_a.py::test_b[1]' --update-baselines    (if the slowdown is intended; commit the row)""")  # noqa: E501
-    assert message(found) == expected
-
-
-def test_a_pass_says_against_what() -> None:
-    expected = dedent("""\
-        resnet50-b64-replicated-device on 8x Tesla P100 (dgx1-p100): 1,600 images/s (95 % CI 1,592 to 1,608), 0.7 % slower than 1,612
-          threshold   fails below 1,531    (baseline 1,612, tolerance 5 %)
-          baseline    measured, --update-baselines at 0123456789ab (2026-01-01), 5 runs
-          runs        1,600: within the tolerance
-          time        100 steps in 100 windows, 12 s in all
-          detectable  slowdowns from 8.7 % (95 % power); between-run standard deviation 1.2 % (9 rows of this machine)
-          rerun       pytest 'perf_tests/test_a.py::test_b[1]'""")  # noqa: E501
-    assert message(judged(1600.0)) == expected
-
-
-def test_a_missing_baseline_says_how_to_record_one() -> None:
-    found = measurement(throughput(1600.0, compile_seconds=7.3), verdict=NO_BASELINE, document=DOCUMENT)
-    expected = dedent("""\
-        resnet50-b64-replicated-device on 8x Tesla P100 (box): 1,600 images/s (95 % CI 1,592 to 1,608); there is no baseline for this workload on this machine
-          time        100 steps in 100 windows, 12 s in all; the first call, which compiles, took 7.3 s
-          document    1,612 images/s on dgx1-p100: tensorpack-multigpu-dgx1.md, replicated, 8 GPUs
-          record      pytest 'perf_tests/test_a.py::test_b[1]' --update-baselines""")  # noqa: E501
-    assert message(found) == expected
-
-
-def test_a_diverged_loss_reports_no_throughput() -> None:
-    expected = dedent("""\
-        resnet50-b64-replicated-device on 8x Tesla P100 (box): INVALID: loss became NaN by step 45, in window 3; the throughput of a diverged run is not reported
-          next        look in the input pipeline for NaN in the images and for labels outside of the model's classes; train the model without pytest-tfperf at the same learning rate, 0.01
-          rerun       pytest 'perf_tests/test_a.py::test_b[1]'""")  # noqa: E501
-    assert message(measurement(NAN, verdict=DIVERGED)) == expected
-
-
 def test_an_error_shows_the_machine_earlier_results_and_what_to_do() -> None:
     runs = [run(disturbance=BUSY, telemetry=HOST)]
     text = not_measured("it was busy", TEST, RerunCommand(), disturbance=BUSY, runs=runs, earlier=judged(1600.0))
-    expected = dedent("""\
-        it was busy
-          machine     CPU 2.9 GHz, load 2.1, other processes 3 % of the CPU
-          before      resnet50-b64-replicated-device on 8x Tesla P100 (dgx1-p100): 1,600 images/s (95 % CI 1,592 to 1,608), 0.7 % slower than 1,612
-          next        end the other processes, or accept more of them with ini tfperf_busy
-          rerun       pytest 'perf_tests/test_a.py::test_b[1]'""")  # noqa: E501
-    assert text == expected
+    assert text.splitlines() == [
+        "it was busy",
+        "  machine     CPU 2.9 GHz, load 2.1, other processes 3 % of the CPU",
+        f"  before      {headline(judged(1600.0))}",
+        "  next        end the other processes, or accept more of them with ini tfperf_busy",
+        f"  rerun       pytest '{TEST}'",
+    ]
 
 
 SAME, LESS = {"baseline": baseline(1612.0)}, {"outcome": Outcome.REGRESSED}
@@ -162,7 +110,7 @@ LOST = throughput(*MIXED).images_per_sec / 1612 - 1
 @pytest.mark.parametrize(
     ("label", "found", "text"),
     [
-        ("threshold", judged(1600.0, threshold=0.0503), "fails below 1,531    (baseline 1,612, tolerance 5 %)"),
+        ("threshold", judged(1600.0), "fails below 1,531    (baseline 1,612, tolerance 5 %)"),
         (
             "threshold",
             judged(1600.0, threshold=0.083),
@@ -175,11 +123,6 @@ LOST = throughput(*MIXED).images_per_sec / 1612 - 1
         ),
         ("threshold", judged(1600.0, is_floor=True), "fails below 1,531    (floor 1,612, tolerance 5 %)"),
         ("threshold", judged(1600.0, threshold=None), "none: any slowdown is accepted"),
-        (
-            "threshold",
-            judged(1600.0, **REFERENCE),
-            "fails from 5 % slower than the reference environment    (tolerance 5 %)",
-        ),
         ("baseline", judged(1600.0, **SAME), "measured, 5 runs"),
         ("baseline", judged(1600.0, baseline=ONE_RUN), "measured, 1 run"),
         (
@@ -188,12 +131,6 @@ LOST = throughput(*MIXED).images_per_sec / 1612 - 1
             "published, tensorpack-multigpu-dgx1.md, replicated, 8 GPUs; a floor: measured on the weaker Tesla P100",
         ),
         ("drift", judged(1600.0, common_drift=-0.0005), ""),
-        (
-            "drift",
-            judged(1600.0, common_drift=math.log(0.988)),
-            "-1.2 % is common to all tests of this session, and is not held against it",
-        ),
-        ("detectable", judged(1600.0, min_detectable_slowdown=None), ""),
         (
             "detectable",
             judged(1600.0, noise=SURE),
@@ -213,9 +150,15 @@ LOST = throughput(*MIXED).images_per_sec / 1612 - 1
         (
             "pairs",
             judged(1402.0, more=PAIRS, **REFERENCE),
-            "2 interleaved pairs with the reference environment: +0.1 %  -0.2 %; within the tolerance",
+            "+0.1 %  -0.2 %: within the tolerance",
         ),
-        ("disturbed", judged(1600.0, more={"runs": (run_at(1600.0, disturbance=BUSY),)}), f"1,600: {BUSY.fact}"),
+        ("discarded", judged(1600.0, more={"discarded": (run_at(829.0, disturbance=BUSY),)}), f"829.0: {BUSY.fact}"),
+        (
+            "discarded",
+            judged(1600.0, more={"discarded_pairs": (pair(-0.3),)}),
+            "pair at -30.0 %: the reference environment failed in a later pair",
+        ),
+        ("record", measurement(verdict=NO_BASELINE), f"pytest '{TEST}' --update-baselines"),
         ("rerun", judged(1402.0, more={"test": ""}), ""),
         (
             "record",
@@ -234,6 +177,7 @@ def test_a_line(label: str, found: Measurement, text: str) -> None:
         (judged(1612.1), ", level with 1,612"),
         (judged(3224.0, is_floor=True), ", 100.0 % faster than the floor of 1,612"),
         (measurement(throughput(1402.0)), "(box): 1,402 images/s (95 % CI 1,395 to 1,409)"),
+        (measurement(verdict=NO_BASELINE), "; there is no baseline for this workload on this machine"),
         (measurement(throughput(1402.0, low=0.0)), ": 1,402 images/s"),
         (measurement(throughput(1402.0, high=math.inf), file="a.log"), ": 1,402 images/s"),
         (
@@ -242,7 +186,7 @@ def test_a_line(label: str, found: Measurement, text: str) -> None:
             "the throughput of a diverged run is not reported",
         ),
     ],
-    ids=["level", "floor", "measured", "no interval", "a log", "diverged in the warm-up"],
+    ids=["level", "floor", "measured", "no baseline", "no interval", "a log", "diverged in the warm-up"],
 )
 def test_the_end_of_a_headline(found: Measurement, end: str) -> None:
     assert headline(found).endswith(end)
@@ -266,41 +210,26 @@ def test_each_disturbance_is_named_and_has_advice(kind: DisturbanceKind) -> None
         verdict=Verdict(outcome=Outcome.INVALID, reason=Reason.DISTURBED),
     )
     assert headline(found).endswith(": INVALID: every run was disturbed: it was disturbed")
-    assert line("next", found) == advice(kind) != ""
-
-
-outcomes = st.sampled_from([Outcome.PASS, Outcome.IMPROVED, Outcome.REGRESSED, Outcome.INCONCLUSIVE])
-fractions = st.none() | st.floats(-0.9, 9.0)
+    assert line("next", found) == ADVICE[kind] != ""
 
 
 @given(
     st.lists(st.floats(0.01, 1e6), min_size=1, max_size=8),
-    st.lists(st.floats(-0.9, 9.0).map(pair), max_size=12),
-    outcomes,
-    st.sampled_from(Rule),
-    fractions,
-    st.none() | st.floats(0.001, 0.9),
-    st.floats(-0.5, 0.5),
+    st.lists(st.floats(-0.9, 9.0).map(pair), max_size=12).map(tuple),
+    st.fixed_dictionaries(
+        {
+            "outcome": st.sampled_from([Outcome.PASS, Outcome.REGRESSED, Outcome.INCONCLUSIVE]),
+            "rule": st.sampled_from(Rule),
+            "confirmed_change": st.none() | st.floats(-0.9, 9.0),
+            "threshold": st.none() | st.floats(0.001, 0.9),
+            "common_drift": st.floats(-0.5, 0.5),
+        }
+    ),
 )
 def test_every_message_has_labels_in_one_column_and_lines_that_fit(
-    runs: list[float],
-    pairs: list[Any],
-    outcome: Outcome,
-    rule: Rule,
-    confirmed: float | None,
-    threshold: float | None,
-    drift: float,
+    runs: list[float], pairs: tuple[Any, ...], of: dict[str, Any]
 ) -> None:
-    found = judged(
-        *runs,
-        outcome=outcome,
-        rule=rule,
-        confirmed_change=confirmed,
-        threshold=threshold,
-        common_drift=drift,
-        noise=NOISE,
-        more={"pairs": tuple(pairs)},
-    )
+    found = judged(*runs, more={"pairs": pairs}, **of)
     (first, *rest) = message(found).splitlines()
     assert first == headline(found)
     assert all(text[:2] == "  " and text[2] != " " and text[13] == " " and text[14] != " " for text in rest)

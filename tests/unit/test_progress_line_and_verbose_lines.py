@@ -80,17 +80,6 @@ def test_without_a_terminal_only_the_lines_that_stay_are_written() -> None:
     assert (terminal.written, terminal.lines[1:]) == ([], FIRST_LINES)
 
 
-@pytest.mark.parametrize(
-    ("windows", "steps"),
-    [([1] * 21, ["1", "10", "20"]), ([4] * 6, ["4", "12", "20"])],
-    ids=["every tenth step", "windows over a tenth step"],
-)
-def test_a_line_is_printed_at_every_tenth_step(windows: list[int], steps: list[str]) -> None:
-    terminal = Terminal(verbose=True)
-    terminal.time(run_of(*windows))
-    assert [line.partition("\t")[0] for line in terminal.lines[2:]] == steps
-
-
 def test_a_tests_own_runs_are_numbered_and_others_are_named() -> None:
     terminal = Terminal(verbose=True)
     labels = ["run", "reference environment", "confirmation run", "on device data"]
@@ -107,12 +96,12 @@ def test_a_tests_own_runs_are_numbered_and_others_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "steps"),
-    [(run_of(5, 4, 4), ["5", "13"]), (run_of(5, 5), ["5", "10"])],
-    ids=["last step without a line", "last step with a line"],
+    ("windows", "steps"),
+    [([1] * 21, ["1", "10", "20", "21"]), ([4] * 5, ["4", "12", "20"]), ([5, 4, 4], ["5", "13"])],
+    ids=["every tenth step and the last", "windows over a tenth step", "few steps"],
 )
-def test_a_run_ends_with_its_last_step_and_its_total(run: Run, steps: list[str]) -> None:
-    _, _, *lines = Terminal(verbose=True).finish(run)
+def test_a_run_is_printed_at_every_tenth_step_and_at_its_end(windows: list[int], steps: list[str]) -> None:
+    _, _, *lines = Terminal(verbose=True).finish(run_of(*windows))
     assert [line.partition("\t")[0] for line in lines[:-3]] == steps
     assert lines[-3:] == ["-" * 64, "total images/sec: 640.00", "-" * 64]
 

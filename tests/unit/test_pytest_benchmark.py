@@ -8,33 +8,29 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import WORKLOAD, measurement, run, throughput
+from measurements import measurement, run, throughput
 
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.reports.pytest_benchmark import feed, forget_clock_readings, window_clock
 
 
 class Benchmark:
-    """Times calls as pytest-benchmark's fixture does with the timer that it was given; `off` calls once, untimed."""
+    """Times calls as pytest-benchmark's fixture does with the timer that it was given."""
 
-    def __init__(self, off: bool = False) -> None:
-        self.extra_info: dict[str, Any] = {"mine": 1}
+    def __init__(self) -> None:
+        self.extra_info: dict[str, Any] = {}
         self.rounds: list[float] = []
-        self._off = off
 
     def pedantic(self, target: Callable[[], Any], *, rounds: int, iterations: int) -> None:
         assert iterations == 1
-        if self._off:
-            target()
-            return
         for _ in range(rounds):
             start = window_clock()
             target()
             self.rounds.append(window_clock() - start)
 
 
-def fed(*runs: Run, off: bool = False) -> Benchmark:
-    benchmark = Benchmark(off)
+def fed(*runs: Run) -> Benchmark:
+    benchmark = Benchmark()
     feed(benchmark, measurement(throughput(1402.0), runs=runs))
     return benchmark
 
@@ -46,23 +42,6 @@ def test_each_window_is_a_round_of_seconds_per_step(windows: list[Window]) -> No
 
 def test_only_the_first_run_is_handed_over() -> None:
     assert fed(run([0.5]), run([0.25, 0.25])).rounds == pytest.approx([0.5])
-
-
-def test_a_benchmark_that_is_switched_off_calls_once() -> None:
-    assert fed(run([0.5]), off=True).rounds == []
-
-
-def test_what_was_measured_is_told_beside_what_was_there() -> None:
-    assert fed(run([0.5])).extra_info == {
-        "mine": 1,
-        "images_per_sec": pytest.approx(1402.0),
-        "workload": WORKLOAD.id,
-        "topology": "1x8",
-        "machine": "box",
-        "devices": "8x Tesla P100",
-        "unit": "seconds per step",
-        "compile_seconds": None,
-    }
 
 
 def test_clock_readings_are_forgotten_and_facts_kept() -> None:

@@ -160,8 +160,8 @@ def test_what_could_not_be_measured_is_not_listed_as_in_doubt(tmp_path: Path) ->
     made.queue.begin("for_cpus")
     doubt = measurement(test="for_cpus", verdict=verdict(Outcome.INCONCLUSIVE, -0.13, runs_wanted=3))
     made.queue.keep("for_cpus", 0, doubt)
-    made.note_not_measured("for_cpus", "the worker died")
-    assert made.summary(skips=False) == ["not measured: for_cpus: the worker died"]
+    made.note_not_measured("for_cpus")
+    assert made.summary(skips=False) == ["1 not measured: the error of each test says why, and what to do"]
 
 
 def test_a_history_that_could_not_be_written_is_mentioned(tmp_path: Path) -> None:
