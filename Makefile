@@ -20,8 +20,9 @@ perf: $(VENV)/.installed-$(EXTRA)
 baselines: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" --benchmark-quiet --update-baselines $(ARGS)
 
+# Not reordered: integration tests, whose files take longest, come first, so that both processes end together.
 test: $(VENV)/.installed-dev
-	$(PYTEST) tests -n 2 --dist loadfile $(ARGS)
+	$(PYTEST) tests -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

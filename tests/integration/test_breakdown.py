@@ -1,4 +1,7 @@
-"""Each result says what it is bound by; a regression, which part slowed down, and how busy the machine was."""
+"""Each result says what it is bound by; a regression, which part slowed down, and how busy the machine was.
+
+The session is a verbose one, which shows each run as tf_cnn_benchmarks does.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from inner import ANY_THROUGHPUT, Finished, Project
 
 from pytest_tfperf.core.breakdown import Bound
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.stores import tf_cnn_log
 
 TESTS = """
     def test_paced(throughput, on):
@@ -54,6 +58,27 @@ def test_a_regression_of_the_pipeline_is_followed_by_a_run_on_device_data(sessio
 def test_each_run_of_a_test_is_labelled_with_what_it_is(session: Finished) -> None:
     labels = re.findall(r"^(.+): compiled in \d+\.\d s$", session.text, re.MULTILINE)
     assert labels == [*["run 1"] * 3, *[f"confirmation run {number}" for number in range(2, 9)], "on device data"]
+
+
+@pytest.fixture
+def first_run(session: Finished) -> str:
+    """What was written of it in tf_cnn_benchmarks' lines."""
+    heading = "Step\tImg/sec\ttotal_loss\n"
+    return heading + session.text.split(heading)[1]
+
+
+def test_a_run_shows_the_lines_of_tf_cnn_benchmarks(first_run: str) -> None:
+    step = r"(\d+)\timages/sec: \d+\.\d \+/- \d+\.\d \(jitter = \d+\.\d\)\t\d+\.\d{3}"
+    assert re.findall(f"^{step}$", first_run, re.MULTILINE) == ["1", "10", "15"]
+
+
+def test_the_lines_of_a_run_can_be_replayed(first_run: str) -> None:
+    run = tf_cnn_log.parse(first_run, "pytest's output", images_per_step=1)
+    assert sum(window.steps for window in run.windows) == 15
+
+
+def test_a_log_has_no_escape_codes_and_no_progress(session: Finished) -> None:
+    assert ("\x1b" in session.text, " left" in session.text) == (False, False)
 
 
 def test_the_run_on_device_data_is_not_part_of_the_result(session: Finished, shared: Project) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 from inner import NOT_MEASURED, Finished, Project
@@ -48,8 +49,28 @@ TESTS = """
 """
 
 
+HANGING = """
+    def test_hangs(throughput, on):
+        throughput.check(tiny(input_pipeline="nets:stalling"), on=on)
+
+    def test_the_last_one(throughput, on):
+        throughput.check(tiny(), on=on)
+"""
+
+
 @pytest.fixture(scope="module")
-def faults(shared: Project) -> Finished:
+def hanging(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Finished]]:
+    """A session that has just started, and waits for most of its time; call it to wait for its end."""
+    with Project(tmp_path_factory.mktemp("hanging")) as project:
+        project.tests(HANGING)
+        # The limit holds for each phase of each worker, and a busy machine must not look like a hang.
+        process = project.start("-o", "tfperf_timeout=20")
+        yield lambda: project.end_of(process)
+
+
+@pytest.fixture(scope="module")
+def faults(hanging: Callable[[], Finished], shared: Project) -> Finished:
+    """Runs while `hanging` waits."""
     shared.tests(TESTS)
     (shared.folder / "tmp").mkdir()
     return shared.end_of(shared.start(TMPDIR=str(shared.folder / "tmp"), KERAS_BACKEND="torch"))
@@ -106,19 +127,10 @@ def test_only_finished_measurements_are_in_the_history(faults: Finished, shared:
     assert list(shared.history.frame()["test"]) == [f"test_it.py::{name}" for name in names]
 
 
-HANGING = """
-    def test_hangs(throughput, on):
-        throughput.check(tiny(input_pipeline="nets:stalling"), on=on)
-
-    def test_the_last_one(throughput, on):
-        throughput.check(tiny(), on=on)
-"""
-
-
-def test_a_worker_that_hangs_is_killed_with_its_stacks_and_the_session_goes_on(project: Project) -> None:
-    """The limit also holds for the import of TensorFlow, which takes long on a busy machine."""
-    project.tests(HANGING)
-    finished = project.run("-o", "tfperf_timeout=20")
+def test_a_worker_that_hangs_is_killed_with_its_stacks_and_the_session_goes_on(
+    hanging: Callable[[], Finished],
+) -> None:
+    finished = hanging()
     case = finished.cases["test_hangs"]
     assert (case.kind, finished.kinds["test_the_last_one"]) == ("error", "skipped"), finished.text
     assert "said nothing for 20 s in phase 'steps' and was killed; ini value tfperf_timeout sets" in case.text

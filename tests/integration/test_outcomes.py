@@ -1,4 +1,7 @@
-"""DESIGN's table of outcomes, as pytest, JUnit and the exit status show it."""
+"""DESIGN's table of outcomes, as pytest, JUnit and the exit status show it.
+
+test_wherever_it_is_called.py has those of the nightly gate.
+"""
 
 from __future__ import annotations
 
@@ -74,13 +77,6 @@ def fill(project: Project) -> None:
 def plain(shared: Project) -> Finished:
     fill(shared)
     return shared.run()
-
-
-@pytest.fixture(scope="module")
-def nightly(shared: Project) -> Finished:
-    fill(shared)
-    selected = "improves or baseline or more_devices"
-    return shared.run("--tfperf-require-baseline", "-k", selected)
 
 
 PLAIN = {
@@ -202,15 +198,6 @@ def test_machine_number_of_tests_and_time_are_announced(plain: Finished) -> None
     pytest.LineMatcher(plain.text.splitlines()).fnmatch_lines(
         ["tfperf: box, 15 throughput tests, about * (15 never timed here)", "test_it.py *"]
     )
-
-
-def test_the_nightly_gate_fails_a_missing_baseline_and_skips_for_missing_devices(nightly: Finished) -> None:
-    assert nightly.kinds == {
-        "test_improves": "passed",
-        "test_has_no_baseline": "failure",
-        "test_fails_in_its_body_without_a_baseline": "failure",
-        "test_needs_more_devices": "skipped",
-    }
 
 
 def test_a_nightly_gate_that_measured_nothing_is_not_green(shared: Project) -> None:

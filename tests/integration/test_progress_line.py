@@ -1,4 +1,4 @@
-"""Progress in a terminal, tf_cnn_benchmarks' own lines with -v."""
+"""Progress in a terminal."""
 
 from __future__ import annotations
 
@@ -8,21 +8,13 @@ import re
 import select
 
 import pytest
-from inner import Finished, Project
+from inner import Project
 from patience import SESSION_SECONDS
-
-from pytest_tfperf.stores import tf_cnn_log
 
 TESTS = """
     def test_it(throughput, on):
         throughput.check(tiny(input_pipeline="nets:paced"), on=on)
 """
-
-
-@pytest.fixture(scope="module")
-def verbose(shared: Project) -> Finished:
-    shared.tests(TESTS)
-    return shared.run("-v")
 
 
 @pytest.fixture(scope="module")
@@ -47,23 +39,6 @@ def _read(descriptor: int) -> bytes:
         return os.read(descriptor, 4096)
     except OSError:  # EIO: the last writer has closed the terminal
         return b""
-
-
-def test_verbosity_shows_the_lines_of_tf_cnn_benchmarks(verbose: Finished) -> None:
-    lines = [line for line in verbose.text.splitlines() if re.match(r"\d+\t|Step\t", line)]
-    step = r"\d+\timages/sec: \d+\.\d \+/- \d+\.\d \(jitter = \d+\.\d\)\t\d+\.\d{3}"
-    assert lines[0] == "Step\tImg/sec\ttotal_loss"
-    assert [re.fullmatch(step, line) is not None for line in lines[1:]] == [True, True, True]  # steps 1, 10 and 15
-    assert re.search(r"^run 1: compiled in \d+\.\d s$", verbose.text, re.MULTILINE)
-
-
-def test_the_verbose_lines_of_a_run_can_be_replayed(verbose: Finished) -> None:
-    run = tf_cnn_log.parse(verbose.text, "pytest's output", images_per_step=1)
-    assert sum(window.steps for window in run.windows) == 15
-
-
-def test_a_log_has_no_escape_codes_and_no_progress(verbose: Finished) -> None:
-    assert ("\x1b" in verbose.text, " left" in verbose.text) == (False, False)
 
 
 @pytest.mark.parametrize("phase", ["start", "model", "compile", "warm-up"])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from inner import NOT_MEASURED, Finished, Project
+from patience import SESSION_SECONDS
 
 TESTS = """
     @pytest.mark.parametrize("input_pipeline", ["imagenet", "imagenet-only"])
@@ -15,6 +18,15 @@ TESTS = """
         throughput.measure(tiny(batch_size, input_pipeline=input_pipeline), on=on)
 """
 NEEDS_DATA = "test_it[2-imagenet]"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A data set of 24 images in 3 shards, and what `tfperf make-imagenet` said of it."""
+    folder = tmp_path_factory.mktemp("data") / "imagenet"
+    command = [sys.executable, "-m", "pytest_tfperf.cli", "make-imagenet", folder, "--images", "24", "--shards", "3"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=SESSION_SECONDS, check=True)
+    return folder, done.stdout
 
 
 def run(project: Project, *arguments: str, **environment: str) -> Finished:
@@ -43,13 +55,19 @@ def test_a_foreign_folder_is_an_error_before_a_worker_starts(project: Project) -
     assert "has no files like train-00000-of-01024; it contains cat.jpg" in case.text
 
 
-def test_real_images_are_trained_on_and_read_alone(project: Project, photographs: Path) -> None:
-    finished = run(project, f"--tfperf-data-dir={photographs}")
+def test_the_command_says_what_it_wrote_and_how_to_use_it(made: tuple[Path, str]) -> None:
+    folder, said = made
+    assert f"{folder}: 24 images in 3 shard(s)" in said
+    assert f"pytest perf_tests --tfperf-data-dir={folder}" in said
+
+
+def test_real_images_are_trained_on_and_read_alone(project: Project, made: tuple[Path, str]) -> None:
+    finished = run(project, f"--tfperf-data-dir={made[0]}")
     assert set(finished.kinds.values()) == {"passed"}, finished.text
 
 
-def test_a_corrupt_record_is_named_in_the_error(project: Project, photographs: Path) -> None:
-    shutil.copytree(photographs, project.folder / "set")
+def test_a_corrupt_record_is_named_in_the_error(project: Project, made: tuple[Path, str]) -> None:
+    shutil.copytree(made[0], project.folder / "set")
     shard = project.folder / "set" / "train-00001-of-00003"
     shard.write_bytes(shard.read_bytes()[:-1000])
     case = run(project, "--tfperf-data-dir=set", "-k", "not only").cases[NEEDS_DATA]

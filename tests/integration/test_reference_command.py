@@ -89,11 +89,11 @@ def test_an_environment_is_created_listed_and_removed_by_the_command(
     assert "there are no reference environments" in capfd.readouterr().out
 
 
-def test_a_package_that_no_index_has_is_a_usage_error_with_pips_words(
-    project: ReferenceProject, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+def test_a_package_that_can_not_be_installed_is_a_usage_error_with_pips_words(
+    project: ReferenceProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    record(project, project.row("no-such-package==1.0", python=PYTHON))
+    play_python(tmp_path / "bin", monkeypatch)
+    record(project, project.row("fail==No matching distribution found for no-such-package==1.0"))
     assert cli.main(["reference", "create", "--machine=box"]) == 4
     assert "  | ERROR: No matching distribution found for no-such-package==1.0" in capfd.readouterr().err
 
@@ -172,9 +172,8 @@ def test_a_creation_that_was_killed_is_made_anew_once_its_installer_has_ended(
     assert f"commit {project.first}" in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "fork server"])
 def test_a_worker_runs_the_code_of_the_commit_in_its_folder(
-    project: ReferenceProject, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fresh: bool
+    project: ReferenceProject, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Under this Python: the code is what is tried. PYTHONPATH names today's, which has no such model any more."""
     monkeypatch.setenv("PYTHONPATH", str(project.folder))
@@ -185,7 +184,6 @@ def test_a_worker_runs_the_code_of_the_commit_in_its_folder(
     launcher = LocalLauncher(
         logs=tmp_path / "logs",
         silence_seconds=SESSION_SECONDS,
-        fresh=fresh,
         python=str(environment.python),
         moved=environment.moved(project.folder),
     )

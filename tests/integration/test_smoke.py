@@ -10,6 +10,7 @@ from pytest_tfperf.core.baseline import Key
 
 @pytest.fixture(scope="module")
 def smoke(shared: Project) -> Finished:
+    """With pytest-benchmark switched off, which changes nothing."""
     shared.tests(
         """
         @pytest.mark.parametrize("batch_size", [1, 2])
@@ -29,7 +30,7 @@ def smoke(shared: Project) -> Finished:
     shared.baseline("nets:tiny-b1-replicated-device", reference=1e12)
     figures = {"nets:tiny-b1-replicated-device": 1e12, "nets:tiny-b2-replicated-device": 1.0}
     shared.publish("paper", {Key(workload, "1x1"): value for workload, value in figures.items()})
-    return shared.run("--tfperf-smoke")
+    return shared.run("--tfperf-smoke", "--benchmark-disable")
 
 
 def test_one_window_is_measured_and_nothing_judged(smoke: Finished) -> None:

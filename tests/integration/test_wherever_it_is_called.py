@@ -1,4 +1,4 @@
-"""An outcome reaches its test wherever it was measured: in a class of unittest's, in a fixture, before a skip."""
+"""The nightly gate's outcomes reach a test wherever it measured: in a class of unittest's, a fixture, before a skip."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ TESTS = """
     import unittest
 
     from pytest_tfperf.errors import ThroughputRegression
+
+    def test_improves(throughput, on):
+        throughput.check(tiny(3), on=on)
+
+    def test_has_no_baseline(throughput, on):
+        throughput.check(tiny(4), on=on)
 
     @pytest.fixture
     def measured(throughput, on):
@@ -69,12 +75,15 @@ def finished(shared: Project) -> Finished:
     shared.tests(TESTS)
     shared.write("test_on_gpus.py", ON_GPUS)
     shared.baseline("nets:tiny-b1-replicated-device", reference=1e12, source="a test")
+    shared.baseline("nets:tiny-b3-replicated-device", reference=0.001)
     return shared.run("--tfperf-require-baseline", "-o", "tfperf_steps=2")
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "said"),
     [
+        ("test_improves", "passed", ""),
+        ("test_has_no_baseline", "failure", "there is no baseline"),
         ("test_of_unittest", "failure", "8 of 8 fresh runs: "),
         ("test_measured_by_a_fixture", "failure", "there is no baseline"),
         ("test_skips_after_it_measured", "failure", "there is no baseline"),

@@ -71,8 +71,3 @@ def test_a_saved_run_is_compared_with_by_the_same_machine(compared: Finished) ->
     pytest.LineMatcher(compared.text.splitlines()).fnmatch_lines(
         ["Comparing against benchmarks from: *first.json", "test_throughput (0001_first) *"]
     )
-
-
-def test_pytest_benchmark_can_be_switched_off(benchmarked: Finished, shared: Project) -> None:
-    finished = shared.run("--benchmark-disable", "-k", "throughput", "--tfperf-smoke")
-    assert finished.kinds == {"test_throughput": "passed"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,16 @@ def cpus() -> list[str]:
     from pytest_tfperf.training.devices import configure
 
     return configure(Devices(kind=DeviceKind.CPU, count=4))
+
+
+@pytest.fixture(scope="session")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set of 24 images in 3 shards; not to be changed."""
+    from pytest_tfperf.training.make_imagenet import make_imagenet
+
+    folder = tmp_path_factory.mktemp("data") / "imagenet"
+    make_imagenet(folder, images=24, shards=3, seed=1)
+    return folder
 
 
 @pytest.fixture(scope="module", autouse=True)

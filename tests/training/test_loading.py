@@ -8,9 +8,14 @@ import pytest
 import tensorflow as tf
 from building import build, workload_of
 
+import pytest_tfperf
 from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.training.inputs import PipelineOnly
 from pytest_tfperf.training.loading import loop_for
+
+
+def test_every_public_name_is_there_where_tensorflow_is() -> None:
+    assert [name for name in pytest_tfperf.__all__ if not hasattr(pytest_tfperf, name)] == []
 
 
 @pytest.mark.parametrize("pipeline", ["feeds:learnable", "feeds:of_unknown_shape"])

@@ -1,4 +1,7 @@
-"""`throughput.compare` with real workers: equal sides, a side that is slowed, windows and whole runs, failures."""
+"""`throughput.compare` and `check_ratio` with real workers.
+
+Equal sides, a side that is slowed, windows and whole runs, failures; ratios against figures that a test published.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import re
 
 import pytest
 from inner import Finished, Project
+
+from pytest_tfperf.core.baseline import Key
 
 # The tolerance is wide because the machine may be busy with anything; the slowdown is far wider.
 TESTS = """
@@ -42,6 +47,15 @@ TESTS = """
     @pytest.mark.parametrize("net", ["once", "once_in_memory"])
     def test_dies_in_a_later_pair(throughput, on, net):
         throughput.compare(tiny(), tiny(2, f"nets:{net}"), on=on, tolerance=0.01, max_pairs=20)
+
+    def test_ratio_holds(throughput, on):
+        assert throughput.check_ratio(tiny(64), over=tiny(1), on=on) > 1
+
+    def test_ratio_scales(throughput, on, gpu_topology):
+        throughput.check_ratio(tiny(1), on=gpu_topology.take(2), over=tiny(1), over_on=on)
+
+    def test_ratio_falls_short(throughput, on):
+        throughput.check_ratio(tiny(1), over=tiny(64), on=on, tolerance=0.05)
 """
 
 
@@ -49,6 +63,9 @@ TESTS = """
 def plain(shared: Project) -> Finished:
     shared.tests(TESTS)
     shared.write("even", "20 21")  # seconds a step of the first worker of a pair and of the second
+    figures = {("tiny-b1", "1x1"): 1000.0, ("tiny-b64", "1x1"): 1000.0, ("tiny-b1", "1x2"): 1.0}
+    keys = {Key(f"nets:{name}-replicated-device", topology): value for (name, topology), value in figures.items()}
+    shared.publish("paper, page 1", keys)
     return shared.run()
 
 
@@ -66,6 +83,8 @@ def slowed(shared: Project) -> Finished:
         pytest.param("test_two_workloads", id="two workloads"),
         pytest.param("test_host_pipelines", id="host pipelines alternate whole runs"),
         pytest.param("test_trainers", id="model.fit and our loop"),
+        pytest.param("test_ratio_holds", id="a ratio above the documents'"),
+        pytest.param("test_ratio_scales", id="a ratio of two counts of devices"),
     ],
 )
 def test_a_comparison_passes_of(plain: Finished, test: str) -> None:
@@ -114,3 +133,12 @@ def test_an_injected_slowdown_is_announced_and_costs_as_much_as_it_says(slowed: 
     assert "tfperf: workers lose 80.0 % of their throughput on purpose" in slowed.text
     # No sleep is shorter than it was asked to be: 50 steps of 4 images a second are the most without a slowdown.
     assert float(slowed.text.partition("sleeping gives ")[2].split()[0]) <= 0.2 * 50 * 4
+
+
+def test_a_ratio_that_falls_short_in_three_pairs_fails_with_the_documents_figures(plain: Finished) -> None:
+    case = plain.cases["test_ratio_falls_short"]
+    assert (plain.status, case.kind) == (1, "failure")
+    assert "below the documents' 1.000" in case.text
+    assert "document    1,000 / 1,000 on paper: paper, page 1; over paper, page 1" in case.text
+    measured = next(line for line in case.text.splitlines() if "  measured " in line)
+    assert measured.count(" = ") == 3
