@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -18,7 +19,7 @@ from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.import_paths import import_paths, python_path, working_folder
 from pytest_tfperf.workers.launcher import Progress
-from pytest_tfperf.workers.processes import ForkServer, Interpreter, LocalProcess, start_fresh
+from pytest_tfperf.workers.processes import ForkServer, Interpreter, LocalProcess
 from pytest_tfperf.workers.unresponsive import PROBE, UnresponsiveDevices
 from pytest_tfperf.workers.wire import Listener
 from pytest_tfperf.workers.worker_files import WorkerFiles
@@ -122,9 +123,10 @@ class LocalLauncher:
 
     def _process(self, listener: Listener, message: dict[str, Any]) -> LocalProcess:
         if self._fresh:
-            return start_fresh(self._interpreter, listener, message)
+            log, stdin = Path(message["log"]), json.dumps(message)
+            return self._interpreter.start("pytest_tfperf.training.process", listener, log, stdin)
         now = {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_IMPORT)}
-        if self._server is not None and (self._server.gone or now != self._imported_under):
+        if self._server is not None and (self._server.has_ended() or now != self._imported_under):
             self._server.close()
             self._server = None
         if self._server is None:

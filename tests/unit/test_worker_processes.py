@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from pythons import fake_python, fake_server
 
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers import processes
-from pytest_tfperf.workers.processes import ForkServer, Interpreter, LocalProcess, start_fresh
+from pytest_tfperf.workers.processes import ForkServer, Interpreter, LocalProcess
 from pytest_tfperf.workers.wire import Listener
 
 # A worker that starts a child, writes its pid, and ends with status 3 or not at all.
@@ -69,8 +70,8 @@ class Workers:
         return self.server(fake_server(self._folder, script)).fork(self.message(ends=ends))
 
     def fresh(self, *, ends: bool) -> LocalProcess:
-        interpreter = Interpreter(fake_python(self._folder, FRESH))
-        self._started.append(made := start_fresh(interpreter, self._listener, self.message(ends=ends)))
+        interpreter, message = Interpreter(fake_python(self._folder, FRESH)), json.dumps(self.message(ends=ends))
+        self._started.append(made := interpreter.start("worker", self._listener, self._folder / "worker.log", message))
         return made
 
     def message(self, *, ends: bool = False) -> dict[str, Any]:
@@ -119,7 +120,7 @@ def test_a_worker_ends_with_its_own_status_or_is_killed_and_its_children_with_it
     worker = start(workers, ends=ends)
     child = workers.child()
     if not ends:
-        assert worker.exit_status(0.001) is None
+        assert worker.exit_status(0) is None
         worker.end()
     assert worker.exit_status(PATIENCE_SECONDS) == status
     assert wait_for(lambda: not runs(child))
@@ -140,7 +141,7 @@ def test_a_workers_children_end_after_the_server_was_killed(workers: Workers) ->
     server = workers.server(fake_server(Path(), WORK))
     worker = server.fork(workers.message())
     child = workers.child()
-    os.kill(server.pid, signal.SIGKILL)
+    os.kill(server.process.pid, signal.SIGKILL)
     worker.end()
     assert wait_for(lambda: not runs(child))
 
@@ -180,9 +181,9 @@ def test_a_server_kills_a_group_before_the_pid_of_its_leader_is_free(workers: Wo
 
 def test_an_interpreter_that_never_reads_its_message_does_not_block_the_driver(tmp_path: Path) -> None:
     interpreter, listener = Interpreter(fake_python(tmp_path, "time.sleep(60)")), Listener()
-    large = {"log": str(tmp_path / "worker.log"), "larger than a pipe": "x" * 1_000_000}
-    worker = start_fresh(interpreter, listener, large)
-    assert worker.exit_status(0.001) is None
+    larger_than_a_pipe = "x" * 1_000_000
+    worker = interpreter.start("worker", listener, tmp_path / "worker.log", larger_than_a_pipe)
+    assert worker.exit_status(0) is None
     worker.end()
     listener.close()
 
@@ -235,8 +236,8 @@ def test_a_server_that_refuses_to_fork_names_the_other_way(workers: Workers) -> 
 
 def test_a_server_that_was_killed_is_gone(workers: Workers) -> None:
     server = workers.server(fake_server(Path(), WORK))
-    assert not server.gone
-    os.kill(server.pid, signal.SIGKILL)
-    assert wait_for(lambda: server.gone)
+    assert not server.has_ended()
+    os.kill(server.process.pid, signal.SIGKILL)
+    assert wait_for(server.has_ended)
     with pytest.raises(MeasurementError, match="the fork server was ended by SIGKILL"):
         server.fork(workers.message())
