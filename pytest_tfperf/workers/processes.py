@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -17,19 +16,8 @@ from typing import Any
 
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.failures import describe_exit, last_lines, read_end
-from pytest_tfperf.workers.interpreters import require_usable_import
-from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
-
-_PACKAGE = Path(__file__).parent.parent
-
-# Runs a module of this very package under any Python, without putting what lies beside the package on its path.
-_BOOTSTRAP = """
-import importlib.util, runpy, sys
-spec = importlib.util.spec_from_file_location("pytest_tfperf", sys.argv[1])
-sys.modules["pytest_tfperf"] = package = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(package)
-runpy.run_module(sys.argv[2], run_name="__main__")
-"""
+from pytest_tfperf.workers.interpreters import command, require_usable_import
+from pytest_tfperf.workers.wire import ConnectionLost, Listener, Silence
 
 _ANSWER_SECONDS = 60
 _IMPORT_SECONDS = 300  # importing TensorFlow from a cold network disk has been seen to take minutes
@@ -81,7 +69,7 @@ class Interpreter:
             given.write(stdin.encode())
             given.seek(0)
             process = subprocess.Popen(
-                [self.python, "-P", "-c", _BOOTSTRAP, str(_PACKAGE / "__init__.py"), module],
+                command(self.python, module),
                 stdin=given,
                 stdout=output,
                 stderr=output,

@@ -401,7 +401,7 @@ def test_a_name_that_leads_nowhere_is_refused(text: str, why: str) -> None:
 
 def test_an_environment_without_tensorflow_says_what_to_do(tmp_path: Path) -> None:
     python = tmp_path / "python"
-    python.write_text('#!/bin/sh\necho \'{"python": [3, 12, 1], "fault": "No module named tensorflow"}\'\n')
+    python.write_text('#!/bin/sh\necho \'{"failed": "No module named tensorflow", "faults": {}}\'\n')
     python.chmod(0o755)
     environment = ReferenceEnvironment(name="box-1", python=python)
     said = "box-1 can't be used: .* can't import TensorFlow: No module named tensorflow.*tfperf reference create"
@@ -416,8 +416,8 @@ def test_a_session_uses_what_can_be_measured_and_says_of_the_rest_why_not(
     project: ReferenceProject, tmp_path: Path
 ) -> None:
     python = tmp_path / "python"
-    versions = {"python": [3, 12, 1], "tensorflow": "2.21.0", "keras": "3.15.1"}
-    answer = versions | {"faults": {"nets:gone": "module nets has no function gone"}}
+    versions = {"tensorflow": "2.21.0", "keras": "3.15.1"}
+    answer = {"imported": versions, "faults": {"nets:gone": "module nets has no function gone"}}
     python.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
     python.chmod(0o755)
     environment = ReferenceEnvironment(name="box-1", python=python)
