@@ -46,89 +46,78 @@ def package(packages: Path, name: str, version: str = "1.0", **direct_url: objec
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
     folder = tmp_path / "venv" / "site-packages"
-    folder.mkdir(parents=True)
+    (folder / "~ensorflow-2.20.0.dist-info").mkdir(parents=True)  # a broken installation left it
     return folder
 
 
-def locked(tmp_path: Path, *search: Path) -> Lock:
-    folder = tmp_path / "baselines"
-    return read_lock(folder / write_lock(folder, "box", root=tmp_path / "project", search=[*map(str, search)]))
-
-
-def requirements(lock: Lock) -> list[str]:
-    return [line for line in lock.lines if not line.startswith("#")]
+def locked(tmp_path: Path, *search: Path) -> tuple[Lock, list[str]]:
+    """What a lock of the packages in these folders says, and the requirements in it; for the project in /project."""
+    path = tmp_path / write_lock(tmp_path, "box", root=Path("/project"), search=[*map(str, search)])
+    return read_lock(path), [line for line in path.read_text().splitlines() if not line.startswith("#")]
 
 
 def test_a_lock_names_python_and_each_package_with_its_version(tmp_path: Path, packages: Path) -> None:
     package(packages, "tensorflow", "2.21.0")
     package(packages, "Keras", "3.15.1")
-    lock = locked(tmp_path, packages)
-    assert (requirements(lock), lock.tensorflow) == (["Keras==3.15.1", "tensorflow==2.21.0"], "2.21.0")
-    assert lock.python == ".".join(map(str, sys.version_info[:3]))
-
-
-def test_what_pip_can_not_install_or_workers_do_not_need_is_not_locked(tmp_path: Path, packages: Path) -> None:
-    package(packages, "pip")
-    package(packages, "pytest_tfperf")
-    (packages / "~ensorflow-2.20.0.dist-info").mkdir()  # a broken installation left it
-    own = (tmp_path / "project").as_uri()
-    package(packages, "project", url=own, dir_info={"editable": True})
-    lock = locked(tmp_path, packages)
-    assert (requirements(lock), lock.warnings) == ([], [])
+    python = ".".join(map(str, sys.version_info[:3]))
+    assert locked(tmp_path, packages) == (Lock(python, "2.21.0", ()), ["Keras==3.15.1", "tensorflow==2.21.0"])
 
 
 def test_of_a_package_that_is_there_twice_the_one_that_is_imported_is_locked(tmp_path: Path, packages: Path) -> None:
     other = tmp_path / "other" / "site-packages"
     package(packages, "my_lib", "2.0")
     package(other, "My-Lib", "1.0")
-    assert requirements(locked(tmp_path, packages, other)) == ["my_lib==2.0"]
+    assert locked(tmp_path, packages, other)[1] == ["my_lib==2.0"]
+
+
+GIT = {"vcs": "git", "commit_id": "abc"}
 
 
 @pytest.mark.parametrize(
-    ("origin", "line"),
+    ("name", "origin", "lines"),
     [
         (
-            {"url": "https://h/r.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}, "subdirectory": "py"},
-            "mine @ git+https://h/r.git@abc#subdirectory=py",
+            "mine",
+            {"url": "https://h/r.git", "vcs_info": GIT, "subdirectory": "py"},
+            ["mine @ git+https://h/r.git@abc#subdirectory=py"],
         ),
         (
-            {"url": "file:///w/mine-1.0-py3-none-any.whl", "archive_info": {"hashes": {"sha256": "12"}}},
-            "mine @ file:///w/mine-1.0-py3-none-any.whl",
+            "mine",
+            {"url": "file:///w/mine-1.0-py3-none-any.whl", "archive_info": {}},
+            ["mine @ file:///w/mine-1.0-py3-none-any.whl"],
         ),
+        ("project", {"url": "file:///project", "dir_info": {"editable": True}}, []),
+        ("pip", {}, []),
+        ("pytest_tfperf", {}, []),
     ],
-    ids=["git", "wheel"],
+    ids=["git", "wheel", "the project itself", "pip", "this package"],
 )
-def test_a_package_that_is_from_no_index_is_locked_by_its_address(
-    origin: dict[str, object], line: str, tmp_path: Path, packages: Path
+def test_a_package_that_is_from_no_index_is_locked_by_its_address_and_one_that_comes_by_itself_is_not(
+    name: str, origin: dict[str, object], lines: list[str], tmp_path: Path, packages: Path
 ) -> None:
-    package(packages, "mine", **origin)
-    assert requirements(locked(tmp_path, packages)) == [line]
+    package(packages, name, **origin)
+    lock, requirements = locked(tmp_path, packages)
+    assert (requirements, lock.warnings) == (lines, ())
 
 
 def test_packages_from_folders_are_left_out_with_one_warning(tmp_path: Path, packages: Path) -> None:
     package(packages, "mine", url="file:///home/me/my%20lib", dir_info={"editable": True})
     package(tmp_path / "src", "beside_its_source")  # an index may have another one of that name
-    lock = locked(tmp_path, packages, tmp_path / "src")
+    lock, requirements = locked(tmp_path, packages, tmp_path / "src")
     (warning,) = lock.warnings
-    assert (requirements(lock), "beside-its-source, mine" in warning) == ([], True)
+    assert (requirements, "beside-its-source, mine" in warning) == ([], True)
 
 
-def test_equal_packages_have_one_lock_and_others_another(tmp_path: Path, packages: Path) -> None:
-    folder = tmp_path / "baselines"
+def test_equal_packages_have_one_lock_which_is_not_written_again_and_others_another(
+    tmp_path: Path, packages: Path
+) -> None:
     package(packages, "six", "1.16.0")
-    names = [write_lock(folder, "box", root=tmp_path, search=[str(packages)]) for _ in range(2)]
+    locked(tmp_path, packages)
+    (path,) = tmp_path.glob("*.lock.txt")
+    path.write_text("# python: 3.11.7\n")  # somebody took out what can't be installed
+    assert locked(tmp_path, packages)[0].python == "3.11.7"
     package(packages, "seven")
-    names.append(write_lock(folder, "box", root=tmp_path, search=[str(packages)]))
-    assert (names[0] == names[1], names[1] == names[2]) == (True, False)
-    assert sorted(path.name for path in folder.iterdir()) == sorted({*names})
-
-
-def test_an_edited_lock_is_not_written_over(tmp_path: Path, packages: Path) -> None:
-    package(packages, "python-apt", "2.6.0+x")
-    path = tmp_path / write_lock(tmp_path, "box", root=tmp_path, search=[str(packages)])
-    path.write_text("# python: 3.11.7\n")
-    assert write_lock(tmp_path, "box", root=tmp_path, search=[str(packages)]) == path.name
-    assert path.read_text() == "# python: 3.11.7\n"
+    assert locked(tmp_path, packages)[1] == ["seven==1.0", "six==1.16.0"]
 
 
 def test_locks_that_no_row_names_go_and_other_machines_stay(tmp_path: Path) -> None:
@@ -142,7 +131,7 @@ def test_locks_that_no_row_names_go_and_other_machines_stay(tmp_path: Path) -> N
 def test_a_lock_that_can_not_be_written_names_its_folder(tmp_path: Path, packages: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BaselineError, match=r"file/box-.*can't be written: .*--tfperf-baselines=DIR"):
-        write_lock(tmp_path / "file", "box", root=tmp_path, search=[str(packages)])
+        locked(tmp_path / "file", packages)
 
 
 @pytest.mark.parametrize(
