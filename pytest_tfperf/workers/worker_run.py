@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.failures import Failures, read_end
 from pytest_tfperf.workers.interpreters import require_usable_import
 from pytest_tfperf.workers.launcher import Progress
-from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
+from pytest_tfperf.workers.wire import ConnectionLost, Listener, Silence
 
 # A busy machine lets a worker write its stacks late; a worker that hangs in a driver writes none.
 _STACKS_SECONDS = 3.0
@@ -70,17 +70,14 @@ class WorkerRun:
     ) -> None:
         self.log = str(log)
         self._process = process
-        self._scratch = scratch
         self._python = python
         self._silence_seconds = silence_seconds
         self._on_hang = on_hang
         self._failures = Failures(process.pid, log, on_cpus=job.devices.kind is DeviceKind.CPU)
-        self._connection: Channel | None = None
         self._phase = "start"
-        self.images_per_step = 0
-        self.compile_seconds = 0.0
-        self.fetches = False
-        self.environment: Mapping[str, str] = {}
+        self._end = ExitStack()
+        self._end.callback(shutil.rmtree, scratch, ignore_errors=True)
+        self._end.callback(process.end)
 
     def prepare(self, listener: Listener, number: int, progress: Progress) -> None:
         """Wait until the worker of this number has called and compiled its step.
@@ -89,11 +86,12 @@ class WorkerRun:
             MeasurementError: as `TrainingRun.receive`.
         """
         try:
-            self._connection = listener.wait_for(
+            self._channel = listener.wait_for(
                 {"hello": "worker", "number": number},
                 self._silence_seconds,
                 lambda: self._process.exit_status(0) is not None,
             )
+            self._end.callback(self._channel.close)
         except Silence:
             raise self._silent() from None
         except ConnectionLost:
@@ -103,10 +101,10 @@ class WorkerRun:
                 self._phase = message["phase"]
                 progress(self._phase)
         ready = message["ready"]
-        self.images_per_step = ready["images_per_step"]
-        self.compile_seconds = ready["compile_seconds"]
-        self.fetches = ready["fetches"]
-        self.environment = ready["environment"]
+        self.images_per_step: int = ready["images_per_step"]
+        self.compile_seconds: float = ready["compile_seconds"]
+        self.fetches: bool = ready["fetches"]
+        self.environment: Mapping[str, str] = ready["environment"]
         self._phase = "steps"
 
     def request(self, steps: int) -> None:
@@ -128,15 +126,7 @@ class WorkerRun:
 
     def close(self) -> None:
         """See `TrainingRun.close`."""
-        if self._connection is not None:
-            self._connection.close()
-        self._process.end()
-        shutil.rmtree(self._scratch, ignore_errors=True)
-
-    @property
-    def _channel(self) -> Channel:
-        assert self._connection is not None, "the launcher has called `prepare`"
-        return self._connection
+        self._end.close()
 
     def _send(self, message: dict[str, Any]) -> None:
         with suppress(ConnectionLost):  # the next `receive` explains why
