@@ -1,4 +1,4 @@
-"""The Pythons that run workers: where one is, how it runs our modules, and whether its TensorFlow is recent enough."""
+"""The Pythons that run workers: how one runs our modules and finds the user's, and whether its TensorFlow will do."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import json
 import os
 import re
 import shutil
+import site
 import subprocess
+import sys
+import sysconfig
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.workers.failures import last_lines
-from pytest_tfperf.workers.import_paths import import_paths, python_path, working_folder
 
 _PACKAGE = str(Path(__file__).parents[1] / "__init__.py")
 
@@ -34,7 +36,51 @@ runpy.run_module(sys.argv[2], run_name="__main__")
 _IMPORT_SECONDS = 300  # a cold network disk
 _WITHOUT_GPUS = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
-_NOTHING_MOVED: Mapping[Path, Path] = MappingProxyType({})
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python that runs workers, and where they look for the user's modules.
+
+    Args:
+        python: its path.
+        moved: folders of the user's code that workers take from elsewhere, old -> new: the project's folder -> its
+            checkout at the reference environment's commit.
+    """
+
+    python: str
+    moved: Mapping[Path, Path] = field(default_factory=dict)
+
+    def command(self, module: str) -> list[str]:
+        """Runs a module of this very package, which need not be installed there."""
+        return [self.python, "-c", _BOOTSTRAP, _PACKAGE, module]
+
+    def folder(self) -> Path:
+        """Where workers run: in pytest's folder, or the same of the other checkout; its top where it has no such."""
+        here = Path(self._move(str(Path.cwd())))
+        return here if here.is_dir() else next(new for new in self.moved.values() if here.is_relative_to(new))
+
+    def environment(self) -> dict[str, str]:
+        """This process's environment variables, with PYTHONPATH for workers."""
+        folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(self._move(folder) for folder in folders if folder)}
+
+    def import_paths(self) -> list[str]:
+        """Folders in which pytest finds the tests' own modules, the working folder first.
+
+        Folders of installed packages are left out: this interpreter has its own.
+        """
+        libraries = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+        installed = [Path(path) for path in (*libraries, *site.getsitepackages(), site.getusersitepackages()) if path]
+        ours = (
+            path for path in sys.path if path and not any(Path(path).is_relative_to(folder) for folder in installed)
+        )
+        return [self._move(path) for path in (str(Path.cwd()), *ours)]
+
+    def _move(self, path: str) -> str:
+        for old, new in self.moved.items():
+            if Path(path).resolve().is_relative_to(old.resolve()):
+                return str(new / Path(path).resolve().relative_to(old.resolve()))
+        return path
 
 
 def find_python(text: str) -> Path:
@@ -59,13 +105,8 @@ def find_python(text: str) -> Path:
     raise ValueError(f"must be a Python or a virtual environment: {problem}")
 
 
-def command(python: Path | str, module: str) -> list[str]:
-    """Runs a module of pytest_tfperf under a Python that need not have it installed."""
-    return [str(python), "-c", _BOOTSTRAP, _PACKAGE, module]
-
-
 def try_imports(
-    python: Path, functions: Collection[str] = (), moved: Mapping[Path, Path] = _NOTHING_MOVED
+    python: Path, functions: Collection[str] = (), moved: Mapping[Path, Path] | None = None
 ) -> tuple[str, dict[str, str]]:
     """Have `python` import TensorFlow, and then the user's own functions; takes as long as the imports.
 
@@ -74,17 +115,18 @@ def try_imports(
     Args:
         python: the interpreter.
         functions: "package.module:function" each.
-        moved: as in `LocalLauncher`.
+        moved: as in `Interpreter`.
 
     Raises:
         TfperfError: it is no Python, its TensorFlow cannot be imported, or one of the two is too old.
     """
+    interpreter = Interpreter(str(python), moved or {})
     try:
         done = subprocess.run(
-            command(python, "pytest_tfperf.training.try_imports"),
-            input=json.dumps({"import_paths": import_paths(moved), "functions": sorted(functions)}),
-            cwd=working_folder(moved),
-            env={**os.environ, **_WITHOUT_GPUS, "PYTHONPATH": python_path(moved)},
+            interpreter.command("pytest_tfperf.training.try_imports"),
+            input=json.dumps({"import_paths": interpreter.import_paths(), "functions": sorted(functions)}),
+            cwd=interpreter.folder(),
+            env={**interpreter.environment(), **_WITHOUT_GPUS},
             capture_output=True,
             text=True,
             errors="replace",

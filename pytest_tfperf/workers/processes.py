@@ -9,14 +9,14 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.failures import describe_exit, last_lines, read_end
-from pytest_tfperf.workers.interpreters import command, require_usable_import
+from pytest_tfperf.workers.interpreters import Interpreter, require_usable_import
 from pytest_tfperf.workers.wire import ConnectionLost, Listener, Silence
 
 _ANSWER_SECONDS = 60
@@ -45,39 +45,26 @@ class LocalProcess:
             self.exit_status(_KILL_SECONDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Interpreter:
-    """How to run a module of this package under some Python.
-
-    Args:
-        python: the interpreter.
-        environment: variables that differ from this process's own.
-        folder: where it runs; None: where this process does.
-    """
-
-    python: str
-    environment: Mapping[str, str] = field(default_factory=dict)
-    folder: Path | None = None
-
-    def start(self, module: str, listener: Listener, log: Path, stdin: str = "") -> LocalProcess:
-        """The module as a process in a session of its own, so that Ctrl-C in the terminal is pytest's to handle."""
-        log.parent.mkdir(parents=True, exist_ok=True)
-        environment = {"TF_CPP_MIN_LOG_LEVEL": "1", **os.environ, **self.environment}
-        environment |= {"TFPERF_ADDRESS": str(listener.address), "TFPERF_PARENT": str(os.getpid())}
-        # A file, not a pipe: writing to a pipe could block until the interpreter has started.
-        with log.open("ab") as output, tempfile.TemporaryFile() as given:
-            given.write(stdin.encode())
-            given.seek(0)
-            process = subprocess.Popen(
-                command(self.python, module),
-                stdin=given,
-                stdout=output,
-                stderr=output,
-                env=environment,
-                cwd=self.folder,
-                start_new_session=True,
-            )
-        return LocalProcess(process.pid, partial(_wait, process))
+def start_process(
+    interpreter: Interpreter, module: str, listener: Listener, log: Path, stdin: str = ""
+) -> LocalProcess:
+    """A module of this package in a session of its own, so that Ctrl-C in the terminal is pytest's to handle."""
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "1", **interpreter.environment()}
+    environment |= {"TFPERF_ADDRESS": str(listener.address), "TFPERF_PARENT": str(os.getpid())}
+    # A file, not a pipe: writing to a pipe could block until the interpreter has started.
+    with log.open("ab") as output, tempfile.TemporaryFile() as given:
+        given.write(stdin.encode())
+        given.seek(0)
+        process = subprocess.Popen(
+            interpreter.command(module),
+            stdin=given,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            cwd=interpreter.folder(),
+            start_new_session=True,
+        )
+    return LocalProcess(process.pid, partial(_wait, process))
 
 
 class ForkServer:
@@ -91,7 +78,7 @@ class ForkServer:
         self._python = interpreter.python
         self._log = log
         self._statuses: dict[int, int] = {}  # by the job's number, because pids are used again
-        self.process = interpreter.start("pytest_tfperf.training.server", listener, log)
+        self.process = start_process(interpreter, "pytest_tfperf.training.server", listener, log)
         with ExitStack() as undo:
             undo.callback(self.process.end)
             try:

@@ -16,7 +16,8 @@ from pythons import fake_python, fake_server
 
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers import processes
-from pytest_tfperf.workers.processes import ForkServer, Interpreter, LocalProcess
+from pytest_tfperf.workers.interpreters import Interpreter
+from pytest_tfperf.workers.processes import ForkServer, LocalProcess, start_process
 from pytest_tfperf.workers.wire import Listener
 
 # A worker that starts a child, writes its pid, and ends with status 3 or not at all.
@@ -71,7 +72,9 @@ class Workers:
 
     def fresh(self, *, ends: bool) -> LocalProcess:
         interpreter, message = Interpreter(fake_python(self._folder, FRESH)), json.dumps(self.message(ends=ends))
-        self._started.append(made := interpreter.start("worker", self._listener, self._folder / "worker.log", message))
+        self._started.append(
+            made := start_process(interpreter, "worker", self._listener, self._folder / "worker.log", message)
+        )
         return made
 
     def message(self, *, ends: bool = False) -> dict[str, Any]:
@@ -182,7 +185,7 @@ def test_a_server_kills_a_group_before_the_pid_of_its_leader_is_free(workers: Wo
 def test_an_interpreter_that_never_reads_its_message_does_not_block_the_driver(tmp_path: Path) -> None:
     interpreter, listener = Interpreter(fake_python(tmp_path, "time.sleep(60)")), Listener()
     larger_than_a_pipe = "x" * 1_000_000
-    worker = interpreter.start("worker", listener, tmp_path / "worker.log", larger_than_a_pipe)
+    worker = start_process(interpreter, "worker", listener, tmp_path / "worker.log", larger_than_a_pipe)
     assert worker.exit_status(0) is None
     worker.end()
     listener.close()
