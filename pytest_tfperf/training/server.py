@@ -14,10 +14,8 @@ import socket
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from pytest_tfperf.training.process import (
-    become_worker,
     call_driver,
     die_with_parent,
     import_tensorflow,
@@ -86,11 +84,11 @@ class _Server:
                     self._wake_reader.recv(4096)
                     self._reap()
                 if self._channel in ready:
-                    self._fork(self._channel.receive())
+                    self._fork(self._channel.receive()["fork"])
         for pid in self._workers:
             _kill(pid)
 
-    def _fork(self, message: dict[str, Any]) -> None:
+    def _fork(self, number: int) -> None:
         if files := open_accelerators():
             self._channel.send(
                 {"refused": f"the fork server has {', '.join(files)} open: CUDA would not survive a fork"}
@@ -99,11 +97,11 @@ class _Server:
         server = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._become_worker(message, server)
-        self._workers[pid] = message["number"]
+            self._become_worker(number, server)
+        self._workers[pid] = number
         self._channel.send({"forked": pid})
 
-    def _become_worker(self, message: dict[str, Any], server: int) -> None:
+    def _become_worker(self, number: int, server: int) -> None:
         """In the child: never returns into the server's loop, whatever happens."""
         status = 1
         try:
@@ -113,10 +111,9 @@ class _Server:
             for end in (self._wake_reader, self._wake_writer, self._channel):
                 end.close()
             die_with_parent(server)
-            become_worker(Path(message["log"]), message["environment"], message["import_paths"])
             from pytest_tfperf.training import worker
 
-            status = worker.work(call_driver(self._address, message), message)
+            status = worker.work(*call_driver(self._address, number))
         except BaseException:  # the traceback belongs in the worker's log, not in the server's loop
             traceback.print_exc()
         finally:

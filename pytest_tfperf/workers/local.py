@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -11,7 +10,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import DeviceKind
@@ -93,7 +91,6 @@ class LocalLauncher:
         scratch = self._files.new_scratch_folder()
         message = {
             "job": job.to_json(),
-            "number": self._started,
             "log": str(log),
             "environment": {**self._environment(job), "TMPDIR": str(scratch)},
             "import_paths": self._interpreter.import_paths(),
@@ -101,7 +98,7 @@ class LocalLauncher:
         with ExitStack() as undo:
             undo.callback(shutil.rmtree, scratch, ignore_errors=True)
             run = WorkerRun(
-                self._process(listener, message),
+                self._process(listener, log),
                 job,
                 log,
                 scratch,
@@ -110,14 +107,13 @@ class LocalLauncher:
                 on_hang=partial(self._unresponsive.suspect, job.devices),
             )
             undo.callback(run.close)
-            run.prepare(listener, self._started, progress)
+            run.prepare(listener, self._started, message, progress)
             undo.pop_all()
         return run
 
-    def _process(self, listener: Listener, message: dict[str, Any]) -> LocalProcess:
+    def _process(self, listener: Listener, log: Path) -> LocalProcess:
         if self._fresh:
-            log, stdin = Path(message["log"]), json.dumps(message)
-            return start_process(self._interpreter, "pytest_tfperf.training.process", listener, log, stdin)
+            return start_process(self._interpreter, "pytest_tfperf.training.process", listener, log, self._started)
         now = {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_IMPORT)}
         if self._server is not None and (self._server.has_ended() or now != self._imported_under):
             self._server.close()
@@ -125,7 +121,7 @@ class LocalLauncher:
         if self._server is None:
             self._imported_under = now
             self._server = ForkServer(self._interpreter, listener, self._files.server_log)
-        return self._server.fork(message)
+        return self._server.fork(self._started)
 
     def _environment(self, job: Job) -> dict[str, str]:
         environment = {"TF_CPP_MIN_LOG_LEVEL": "1", **self._interpreter.environment()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, suppress
@@ -46,18 +45,18 @@ class LocalProcess:
 
 
 def start_process(
-    interpreter: Interpreter, module: str, listener: Listener, log: Path, stdin: str = ""
+    interpreter: Interpreter, module: str, listener: Listener, log: Path, number: int = 0
 ) -> LocalProcess:
-    """A module of this package in a session of its own, so that Ctrl-C in the terminal is pytest's to handle."""
-    environment = {"TF_CPP_MIN_LOG_LEVEL": "1", **interpreter.environment()}
+    """A module of this package in a session of its own, so that Ctrl-C in the terminal is pytest's to handle.
+
+    Its environment says how to call the driver, and as which worker.
+    """
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "1", **interpreter.environment(), "TFPERF_NUMBER": str(number)}
     environment |= {"TFPERF_ADDRESS": str(listener.address), "TFPERF_PARENT": str(os.getpid())}
-    # A file, not a pipe: writing to a pipe could block until the interpreter has started.
-    with log.open("ab") as output, tempfile.TemporaryFile() as given:
-        given.write(stdin.encode())
-        given.seek(0)
+    with log.open("ab") as output:
         process = subprocess.Popen(
             interpreter.command(module),
-            stdin=given,
+            stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             env=environment,
@@ -68,7 +67,7 @@ def start_process(
 
 
 class ForkServer:
-    """`training.server` as a process; it imports TensorFlow once and then forks a worker for each message.
+    """`training.server` as a process; it imports TensorFlow once and then forks a worker for each number.
 
     Raises:
         MeasurementError: it did not start, or cannot import TensorFlow.
@@ -77,7 +76,7 @@ class ForkServer:
     def __init__(self, interpreter: Interpreter, listener: Listener, log: Path) -> None:
         self._python = interpreter.python
         self._log = log
-        self._statuses: dict[int, int] = {}  # by the job's number, because pids are used again
+        self._statuses: dict[int, int] = {}  # by the worker's number, because pids are used again
         self.process = start_process(interpreter, "pytest_tfperf.training.server", listener, log)
         with ExitStack() as undo:
             undo.callback(self.process.end)
@@ -93,8 +92,8 @@ class ForkServer:
         """Whether the server is gone, and must be started anew."""
         return self.process.exit_status(0) is not None
 
-    def fork(self, message: dict[str, Any]) -> LocalProcess:
-        """A worker, within milliseconds; `message` is what `training.worker.work` takes.
+    def fork(self, number: int) -> LocalProcess:
+        """The worker of this number, within milliseconds.
 
         When a worker ends, the server kills what is left in its group.
 
@@ -102,11 +101,11 @@ class ForkServer:
             MeasurementError: the server is gone, or holds a GPU open.
         """
         try:
-            self._channel.send(message)
+            self._channel.send({"fork": number})
         except ConnectionLost:
             raise self._gone() from None
         pid = self._answer("forked", _ANSWER_SECONDS)
-        return LocalProcess(pid, partial(self._exit_status, message["number"]))
+        return LocalProcess(pid, partial(self._exit_status, number))
 
     def close(self) -> None:
         """Close the connection: the server kills its workers and exits; it is killed if it does not."""
@@ -115,7 +114,7 @@ class ForkServer:
         self.process.end()
 
     def _exit_status(self, number: int, seconds: float) -> int | None:
-        """The exit status of this job's worker; None too where the server is gone."""
+        """The exit status of the worker of this number; None too where the server is gone."""
         deadline = time.monotonic() + seconds
         with suppress(Silence, ConnectionLost):
             while number not in self._statuses:

@@ -79,8 +79,8 @@ class WorkerRun:
         self._end.callback(shutil.rmtree, scratch, ignore_errors=True)
         self._end.callback(process.end)
 
-    def prepare(self, listener: Listener, number: int, progress: Progress) -> None:
-        """Wait until the worker of this number has called and compiled its step.
+    def prepare(self, listener: Listener, number: int, message: Mapping[str, Any], progress: Progress) -> None:
+        """Wait until the worker of this number has called, send it the message, and wait for its compiled step.
 
         Raises:
             MeasurementError: as `TrainingRun.receive`.
@@ -92,15 +92,16 @@ class WorkerRun:
                 lambda: self._process.exit_status(0) is not None,
             )
             self._end.callback(self._channel.close)
+            self._channel.send(message)
         except Silence:
             raise self._silent() from None
         except ConnectionLost:
             raise self._failures.died(self._process.exit_status(0), self._phase) from None
-        while "ready" not in (message := self._next()):
-            if "phase" in message:
-                self._phase = message["phase"]
+        while "ready" not in (answer := self._next()):
+            if "phase" in answer:
+                self._phase = answer["phase"]
                 progress(self._phase)
-        ready = message["ready"]
+        ready = answer["ready"]
         self.images_per_step: int = ready["images_per_step"]
         self.compile_seconds: float = ready["compile_seconds"]
         self.fetches: bool = ready["fetches"]

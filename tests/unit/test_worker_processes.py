@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -18,7 +16,7 @@ from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers import processes
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.processes import ForkServer, LocalProcess, start_process
-from pytest_tfperf.workers.wire import Listener
+from pytest_tfperf.workers.wire import Channel, Listener
 
 # A worker that starts a child, writes its pid, and ends with status 3 or not at all.
 WORK = """
@@ -31,16 +29,16 @@ WORK = """
             return 3
         time.sleep(3600)
 """
-FRESH = WORK + "    sys.exit(work(None, json.load(sys.stdin)))\n"
+FRESH = WORK + "    sys.exit(work(*call_as_worker()))\n"
 
 # The server says that both of its workers have one pid, and that the first has ended.
 ONE_PID_FOR_ALL = """
     channel = call()
     channel.send({"hello": "server"})
     channel.send({"ready": True})
-    message = channel.receive()
+    number = channel.receive()["fork"]
     channel.send({"forked": 4711})
-    channel.send({"exited": message["number"], "status": 3})
+    channel.send({"exited": number, "status": 3})
     channel.receive()
     channel.send({"forked": 4711})
     channel.receive()
@@ -61,27 +59,32 @@ class Workers:
         self._folder = folder
         self._listener = Listener()
         self._started: list[ForkServer | LocalProcess] = []
-        self._messages = 0
+        self._channels: list[Channel] = []
 
     def server(self, python: str) -> ForkServer:
         self._started.append(made := ForkServer(Interpreter(python), self._listener, self._folder / "server.log"))
         return made
 
     def forked(self, *, ends: bool, script: str = WORK) -> LocalProcess:
-        return self.server(fake_server(self._folder, script)).fork(self.message(ends=ends))
+        return self.forked_from(self.server(fake_server(self._folder, script)), ends=ends)
+
+    def forked_from(self, server: ForkServer, *, ends: bool = False) -> LocalProcess:
+        worker = server.fork(1)
+        self._send_message(ends)
+        return worker
 
     def fresh(self, *, ends: bool) -> LocalProcess:
-        interpreter, message = Interpreter(fake_python(self._folder, FRESH)), json.dumps(self.message(ends=ends))
-        self._started.append(
-            made := start_process(interpreter, "worker", self._listener, self._folder / "worker.log", message)
-        )
-        return made
+        interpreter = Interpreter(fake_python(self._folder, FRESH))
+        worker = start_process(interpreter, "worker", self._listener, self._folder / "worker.log", 1)
+        self._started.append(worker)
+        self._send_message(ends)
+        return worker
 
-    def message(self, *, ends: bool = False) -> dict[str, Any]:
-        self._messages += 1
-        log = str(self._folder / "worker.log")
-        environment = dict(os.environ)
-        return {"number": self._messages, "log": log, "environment": environment, "import_paths": [], "ends": ends}
+    def _send_message(self, ends: bool) -> None:
+        log, environment = str(self._folder / "worker.log"), dict(os.environ)
+        channel = self._listener.wait_for({"hello": "worker", "number": 1}, PATIENCE_SECONDS)
+        channel.send({"log": log, "environment": environment, "import_paths": [], "ends": ends})
+        self._channels.append(channel)
 
     def child(self) -> int:
         """The pid of a worker's child, once it is there."""
@@ -89,6 +92,8 @@ class Workers:
         return int((self._folder / "child").read_text())
 
     def close(self) -> None:
+        for channel in self._channels:
+            channel.close()
         for one in self._started:
             one.close() if isinstance(one, ForkServer) else one.end()
         self._listener.close()
@@ -142,7 +147,7 @@ def test_the_pid_of_a_worker_that_ended_is_not_killed(
 
 def test_a_workers_children_end_after_the_server_was_killed(workers: Workers) -> None:
     server = workers.server(fake_server(Path(), WORK))
-    worker = server.fork(workers.message())
+    worker = workers.forked_from(server)
     child = workers.child()
     os.kill(server.process.pid, signal.SIGKILL)
     worker.end()
@@ -161,7 +166,7 @@ def test_a_workers_children_end_though_the_drivers_death_interrupts_the_killing(
     os.killpg = interrupted
     """
     server = workers.server(fake_server(Path(), script + WORK))
-    server.fork(workers.message())
+    workers.forked_from(server)
     child = workers.child()
     server.close()
     assert wait_for(lambda: not runs(child))
@@ -182,18 +187,9 @@ def test_a_server_kills_a_group_before_the_pid_of_its_leader_is_free(workers: Wo
     assert Path("held").read_text() == "yes"
 
 
-def test_an_interpreter_that_never_reads_its_message_does_not_block_the_driver(tmp_path: Path) -> None:
-    interpreter, listener = Interpreter(fake_python(tmp_path, "time.sleep(60)")), Listener()
-    larger_than_a_pipe = "x" * 1_000_000
-    worker = start_process(interpreter, "worker", listener, tmp_path / "worker.log", larger_than_a_pipe)
-    assert worker.exit_status(0) is None
-    worker.end()
-    listener.close()
-
-
 def test_workers_with_one_pid_are_kept_apart(workers: Workers, killed: list[int]) -> None:
     server = workers.server(fake_python(Path(), ONE_PID_FOR_ALL))
-    first, second = (server.fork(workers.message()) for _ in range(2))
+    first, second = (server.fork(number) for number in (1, 2))
     assert (first.exit_status(PATIENCE_SECONDS), second.exit_status(0.01)) == (3, None)
     first.end()
     assert killed == [], "the pid is the second's now"
@@ -234,7 +230,7 @@ def test_a_server_that_refuses_to_fork_names_the_other_way(workers: Workers) -> 
     """
     server = workers.server(fake_python(Path(), script))
     with pytest.raises(MeasurementError, match="/dev/nvidia0 open; use --tfperf-worker=fresh"):
-        server.fork(workers.message())
+        server.fork(1)
 
 
 def test_a_server_that_was_killed_is_gone(workers: Workers) -> None:
@@ -243,4 +239,4 @@ def test_a_server_that_was_killed_is_gone(workers: Workers) -> None:
     os.kill(server.process.pid, signal.SIGKILL)
     assert wait_for(server.has_ended)
     with pytest.raises(MeasurementError, match="the fork server was ended by SIGKILL"):
-        server.fork(workers.message())
+        server.fork(1)

@@ -21,7 +21,7 @@ from pytest_tfperf.workers.worker_run import WorkerRun
 
 CPU = Devices(kind=DeviceKind.CPU, count=1)
 READY = {"images_per_step": 4, "compile_seconds": 1.5, "fetches": True, "environment": {"tensorflow": "2.21.0"}}
-NUMBER = 7
+NUMBER, MESSAGE = 7, {"job": "to train"}
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Started:
         self.worker.close()
 
     def prepare(self, run: WorkerRun) -> None:
-        run.prepare(self.listener, NUMBER, self.phases.append)
+        run.prepare(self.listener, NUMBER, MESSAGE, self.phases.append)
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_windows_come_in_the_order_of_their_requests(started: Started) -> None:
     for steps in (1, 2):
         run.request(steps)
     assert [run.receive() for _ in range(2)] == [Window(1, 0.1, 0.5), Window(2, 0.2, 0.5)]
-    assert [started.worker.receive(PATIENCE_SECONDS) for _ in range(2)] == [{"steps": 1}, {"steps": 2}]
+    assert [started.worker.receive(PATIENCE_SECONDS) for _ in range(3)] == [MESSAGE, {"steps": 1}, {"steps": 2}]
 
 
 def test_a_step_profile_drops_the_window_that_is_still_queued(started: Started) -> None:
@@ -117,7 +117,7 @@ def test_a_step_profile_drops_the_window_that_is_still_queued(started: Started) 
     run = started.ready(window(1), {"step_profile": asdict(profile)})
     assert run.profile_step(matrix_products=True, multiply_adds=False) == profile
     asked = {"matrix_products": True, "multiply_adds": False}
-    assert started.worker.receive(PATIENCE_SECONDS) == {"profile_step": asked}
+    assert [started.worker.receive(PATIENCE_SECONDS) for _ in range(2)] == [MESSAGE, {"profile_step": asked}]
 
 
 ERROR = {"type": "ValueError", "message": "no", "hint": "", "ours": False, "out_of_memory": True}
@@ -146,7 +146,7 @@ def test_a_worker_whose_connection_closes_has_died(started: Started) -> None:
 def test_a_worker_that_ends_before_it_calls_has_died(started: Started) -> None:
     run = started.run()
     with pytest.raises(MeasurementError, match="exited with status 3 in phase 'start'"):
-        run.prepare(started.listener, NUMBER + 1, started.phases.append)
+        run.prepare(started.listener, NUMBER + 1, MESSAGE, started.phases.append)
 
 
 def test_a_silent_worker_hangs(started: Started) -> None:
