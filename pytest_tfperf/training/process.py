@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.workers.wire import Address, Channel, connect
+from pytest_tfperf.workers.wire import Channel, connect
 
 _PR_SET_PDEATHSIG = 1
 
@@ -52,7 +52,7 @@ def import_tensorflow() -> dict[str, Any]:
     return {"imported": {"tensorflow": tf.__version__, "keras": keras.__version__}}
 
 
-def call_driver(address: Address, number: int) -> tuple[Channel, dict[str, Any]]:
+def call_driver(address: str, number: int) -> tuple[Channel, dict[str, Any]]:
     """Connect to the driver as the worker of this number, and become what its message says; returns that, too."""
     channel = connect(address)
     channel.send({"hello": "worker", "number": number, "pid": os.getpid()})
@@ -92,8 +92,7 @@ def become_worker(log: Path, environment: Mapping[str, str], import_paths: Seque
 def main() -> int:
     """Import TensorFlow, then do the driver's job; returns the process's exit status."""
     die_with_parent(int(os.environ.pop("TFPERF_PARENT")))
-    address, number = Address.parse(os.environ.pop("TFPERF_ADDRESS")), int(os.environ.pop("TFPERF_NUMBER"))
-    channel, message = call_driver(address, number)
+    channel, message = call_driver(os.environ.pop("TFPERF_ADDRESS"), int(os.environ.pop("TFPERF_NUMBER")))
     found = import_tensorflow()
     channel.send(found)
     if "failed" in found:

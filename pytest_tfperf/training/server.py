@@ -21,14 +21,14 @@ from pytest_tfperf.training.process import (
     import_tensorflow,
     pin_compute_settings,
 )
-from pytest_tfperf.workers.wire import Address, Channel, ConnectionLost, connect
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, connect
 
 
 def main() -> None:
     """Serve until the driver closes the connection."""
     driver = int(os.environ.pop("TFPERF_PARENT"))
     die_with_parent(driver)
-    address = Address.parse(os.environ.pop("TFPERF_ADDRESS"))
+    address = os.environ.pop("TFPERF_ADDRESS")
     channel = connect(address)
     channel.send({"hello": "server", "pid": os.getpid()})
     pin_compute_settings()
@@ -60,7 +60,7 @@ def open_accelerators(descriptors: Path = Path("/proc/self/fd")) -> list[str]:
 
 
 class _Server:
-    def __init__(self, channel: Channel, address: Address) -> None:
+    def __init__(self, channel: Channel, address: str) -> None:
         self._channel = channel
         self._address = address
         self._workers: dict[int, int] = {}  # pid -> job number; the system may use a pid again

@@ -51,7 +51,7 @@ class LocalLauncher:
         self._silence_seconds = silence_seconds
         self._fresh = fresh
         self._interpreter = Interpreter(python, moved or {})
-        self._listener: Listener | None = None
+        self._listener = Listener()
         self._server: ForkServer | None = None
         self._imported_under: dict[str, str] = {}
         self._started = 0
@@ -70,9 +70,8 @@ class LocalLauncher:
         """End the fork server and its workers."""
         if self._server is not None:
             self._server.close()
-        if self._listener is not None:
-            self._listener.close()
-        self._server = self._listener = None
+            self._server = None
+        self._listener.close()
 
     def _probe(self, job: Job, progress: Progress) -> None:
         """One step of the smallest workload, on the same devices."""
@@ -85,7 +84,6 @@ class LocalLauncher:
             run.close()
 
     def _start(self, job: Job, progress: Progress) -> WorkerRun:
-        self._listener = listener = self._listener or Listener()
         self._started += 1
         log = self._files.worker_log(self._started)
         scratch = self._files.new_scratch_folder()
@@ -98,7 +96,7 @@ class LocalLauncher:
         with ExitStack() as undo:
             undo.callback(shutil.rmtree, scratch, ignore_errors=True)
             run = WorkerRun(
-                self._process(listener, log),
+                self._process(log),
                 job,
                 log,
                 scratch,
@@ -107,20 +105,21 @@ class LocalLauncher:
                 on_hang=partial(self._unresponsive.suspect, job.devices),
             )
             undo.callback(run.close)
-            run.prepare(listener, self._started, message, progress)
+            run.prepare(self._listener, self._started, message, progress)
             undo.pop_all()
         return run
 
-    def _process(self, listener: Listener, log: Path) -> LocalProcess:
+    def _process(self, log: Path) -> LocalProcess:
         if self._fresh:
-            return start_process(self._interpreter, "pytest_tfperf.training.process", listener, log, self._started)
+            module = "pytest_tfperf.training.process"
+            return start_process(self._interpreter, module, self._listener, log, self._started)
         now = {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_IMPORT)}
         if self._server is not None and (self._server.has_ended() or now != self._imported_under):
             self._server.close()
             self._server = None
         if self._server is None:
             self._imported_under = now
-            self._server = ForkServer(self._interpreter, listener, self._files.server_log)
+            self._server = ForkServer(self._interpreter, self._listener, self._files.server_log)
         return self._server.fork(self._started)
 
     def _environment(self, job: Job) -> dict[str, str]:

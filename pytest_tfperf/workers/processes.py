@@ -52,7 +52,7 @@ def start_process(
     Its environment says how to call the driver, and as which worker.
     """
     environment = {"TF_CPP_MIN_LOG_LEVEL": "1", **interpreter.environment(), "TFPERF_NUMBER": str(number)}
-    environment |= {"TFPERF_ADDRESS": str(listener.address), "TFPERF_PARENT": str(os.getpid())}
+    environment |= {"TFPERF_ADDRESS": listener.address, "TFPERF_PARENT": str(os.getpid())}
     with log.open("ab") as output:
         process = subprocess.Popen(
             interpreter.command(module),

@@ -12,10 +12,10 @@ _BEGIN = f"""\
 #!{sys.executable} -P
 import json, os, signal, subprocess, sys, time
 sys.path.insert(0, {str(Path(pytest_tfperf.__file__).parents[1])!r})
-from pytest_tfperf.workers.wire import Address, connect
+from pytest_tfperf.workers.wire import connect
 
 def call():
-    return connect(Address.parse(os.environ["TFPERF_ADDRESS"]))
+    return connect(os.environ["TFPERF_ADDRESS"])
 
 def call_as_worker():
     channel = call()
