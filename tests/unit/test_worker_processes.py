@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import psutil
@@ -16,7 +17,7 @@ from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers import processes
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.processes import ForkServer, LocalProcess, start_process
-from pytest_tfperf.workers.wire import Channel, Listener
+from pytest_tfperf.workers.wire import Listener
 
 # A worker that starts a child, writes its pid, and ends with status 3 or not at all.
 WORK = """
@@ -53,17 +54,16 @@ def runs(pid: int) -> bool:
 
 
 class Workers:
-    """Starts servers and workers in a folder, and ends them after the test."""
+    """Starts servers and workers in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, end: ExitStack) -> None:
         self._folder = folder
-        self._listener = Listener()
-        self._started: list[ForkServer | LocalProcess] = []
-        self._channels: list[Channel] = []
+        self._end = end
+        self._listener = end.enter_context(closing(Listener()))
 
     def server(self, python: str) -> ForkServer:
-        self._started.append(made := ForkServer(Interpreter(python), self._listener, self._folder / "server.log"))
-        return made
+        server = ForkServer(Interpreter(python), self._listener, self._folder / "server.log")
+        return self._end.enter_context(closing(server))
 
     def forked(self, *, ends: bool, script: str = WORK) -> LocalProcess:
         return self.forked_from(self.server(fake_server(self._folder, script)), ends=ends)
@@ -76,37 +76,29 @@ class Workers:
     def fresh(self, *, ends: bool) -> LocalProcess:
         interpreter = Interpreter(fake_python(self._folder, FRESH))
         worker = start_process(interpreter, "worker", self._listener, self._folder / "worker.log", 1)
-        self._started.append(worker)
+        self._end.callback(worker.end)
         self._send_message(ends)
         return worker
 
     def _send_message(self, ends: bool) -> None:
         log, environment = str(self._folder / "worker.log"), dict(os.environ)
         channel = self._listener.wait_for({"hello": "worker", "number": 1}, PATIENCE_SECONDS)
+        self._end.enter_context(closing(channel))
         channel.send({"log": log, "environment": environment, "import_paths": [], "ends": ends})
-        self._channels.append(channel)
 
     def child(self) -> int:
-        """The pid of a worker's child, once it is there."""
+        """The pid of a worker's child, once it is there; it ends with the test."""
         assert wait_for((self._folder / "child").exists)
-        return int((self._folder / "child").read_text())
-
-    def close(self) -> None:
-        for channel in self._channels:
-            channel.close()
-        for one in self._started:
-            one.close() if isinstance(one, ForkServer) else one.end()
-        self._listener.close()
-        if (self._folder / "child").exists() and runs(self.child()):
-            os.kill(self.child(), signal.SIGKILL)
+        pid = int((self._folder / "child").read_text())
+        self._end.callback(lambda: os.kill(pid, signal.SIGKILL) if runs(pid) else None)
+        return pid
 
 
 @pytest.fixture
 def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
     monkeypatch.chdir(tmp_path)
-    made = Workers(tmp_path)
-    yield made
-    made.close()
+    with ExitStack() as end:
+        yield Workers(tmp_path, end)
 
 
 @pytest.fixture
@@ -233,9 +225,8 @@ def test_a_server_that_refuses_to_fork_names_the_other_way(workers: Workers) -> 
         server.fork(1)
 
 
-def test_a_server_that_was_killed_is_gone(workers: Workers) -> None:
+def test_a_server_that_was_killed_can_not_fork(workers: Workers) -> None:
     server = workers.server(fake_server(Path(), WORK))
-    assert not server.has_ended()
     os.kill(server.process.pid, signal.SIGKILL)
     assert wait_for(server.has_ended)
     with pytest.raises(MeasurementError, match="the fork server was ended by SIGKILL"):

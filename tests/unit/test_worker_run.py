@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
-from pytest_tfperf.workers.wire import Channel, Listener, connect
+from pytest_tfperf.workers.wire import Listener, connect
 from pytest_tfperf.workers.worker_run import WorkerRun
 
 CPU = Devices(kind=DeviceKind.CPU, count=1)
@@ -43,15 +44,15 @@ class Process:
 class Started:
     """A run, and its worker's end of the channel, to which a test sends what a worker would."""
 
-    def __init__(self, folder: Path, listener: Listener) -> None:
+    def __init__(self, folder: Path, end: ExitStack) -> None:
         self._folder = folder
-        self.listener = listener
+        self._end = end
+        self.listener = end.enter_context(closing(Listener()))
         self.process = Process()
-        self.worker: Channel = connect(listener.address)
+        self.worker = end.enter_context(closing(connect(self.listener.address)))
         self.worker.send({"hello": "worker", "number": NUMBER})
         self.phases: list[str] = []
         self.hangs: list[str] = []
-        self._runs: list[WorkerRun] = []
 
     def run(self, *sent: dict[str, Any], silence: float = 60.0) -> WorkerRun:
         scratch = self._folder / "scratch"
@@ -65,7 +66,7 @@ class Started:
             silence_seconds=silence,
             on_hang=lambda: self.hangs.append("hung"),
         )
-        self._runs.append(run)
+        self._end.callback(run.close)
         for message in sent:
             self.worker.send(message)
         return run
@@ -75,22 +76,14 @@ class Started:
         self.prepare(run)
         return run
 
-    def close(self) -> None:
-        for run in self._runs:
-            run.close()
-        self.worker.close()
-
     def prepare(self, run: WorkerRun) -> None:
         run.prepare(self.listener, NUMBER, MESSAGE, self.phases.append)
 
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[Started]:
-    listener = Listener()
-    made = Started(tmp_path, listener)
-    yield made
-    made.close()
-    listener.close()
+    with ExitStack() as end:
+        yield Started(tmp_path, end)
 
 
 def window(steps: int) -> dict[str, Any]:
