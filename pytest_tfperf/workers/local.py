@@ -97,10 +97,10 @@ class LocalLauncher:
             undo.callback(shutil.rmtree, scratch, ignore_errors=True)
             run = WorkerRun(
                 self._process(log),
-                job,
                 log,
                 scratch,
-                self._interpreter.python,
+                python=self._interpreter.python,
+                on_cpus=job.devices.kind is DeviceKind.CPU,
                 silence_seconds=self._silence_seconds,
                 on_hang=partial(self._unresponsive.suspect, job.devices),
             )

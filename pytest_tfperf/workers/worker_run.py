@@ -11,11 +11,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.step_profile import StepProfile
-from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.failures import Failures, read_end
 from pytest_tfperf.workers.interpreters import require_usable_import
@@ -48,11 +46,11 @@ class WorkerRun:
 
     Args:
         process: the worker; it may not have called yet.
-        job: what it does.
         log: its log file.
         scratch: folder of its temporary files, removed at the end. TensorFlow writes a file for each function that it
             compiles and removes them in an exit handler, which a killed worker never runs.
         python: the interpreter that it runs under, for messages.
+        on_cpus: it has no GPUs.
         silence_seconds: if it sends nothing for so long it hangs, and is killed.
         on_hang: called when it hung.
     """
@@ -60,11 +58,11 @@ class WorkerRun:
     def __init__(
         self,
         process: WorkerProcess,
-        job: Job,
         log: Path,
         scratch: Path,
-        python: str,
         *,
+        python: str,
+        on_cpus: bool,
         silence_seconds: float,
         on_hang: Callable[[], None] = lambda: None,
     ) -> None:
@@ -73,7 +71,7 @@ class WorkerRun:
         self._python = python
         self._silence_seconds = silence_seconds
         self._on_hang = on_hang
-        self._failures = Failures(process.pid, log, on_cpus=job.devices.kind is DeviceKind.CPU)
+        self._failures = Failures(process.pid, log, on_cpus=on_cpus)
         self._phase = "start"
         self._end = ExitStack()
         self._end.callback(shutil.rmtree, scratch, ignore_errors=True)

@@ -373,11 +373,16 @@ def test_a_name_that_leads_nowhere_is_refused(text: str, why: str) -> None:
         parse_reference(text)
 
 
-def test_an_environment_without_tensorflow_says_what_to_do(tmp_path: Path) -> None:
-    python = tmp_path / "python"
-    python.write_text('#!/bin/sh\necho \'{"failed": "No module named tensorflow", "faults": {}}\'\n')
+def answering(folder: Path, **answer: object) -> ReferenceEnvironment:
+    """One whose Python finds this when it tries its imports."""
+    python = folder / "python"
+    python.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
     python.chmod(0o755)
-    environment = ReferenceEnvironment(name="box-1", python=python)
+    return ReferenceEnvironment(name="box-1", python=python)
+
+
+def test_an_environment_without_tensorflow_says_what_to_do(tmp_path: Path) -> None:
+    environment = answering(tmp_path, failed="No module named tensorflow", faults={})
     said = "box-1 can't be used: .* can't import TensorFlow: No module named tensorflow.*tfperf reference create"
     with pytest.raises(TfperfError, match=said):
         check(environment, [Workload(model="trivial", batch_size=1)], tmp_path)
@@ -389,12 +394,8 @@ def test_an_environment_without_tensorflow_says_what_to_do(tmp_path: Path) -> No
 def test_a_session_uses_what_can_be_measured_and_says_of_the_rest_why_not(
     project: ReferenceProject, tmp_path: Path
 ) -> None:
-    python = tmp_path / "python"
-    versions = {"tensorflow": "2.21.0", "keras": "3.15.1"}
-    answer = {"imported": versions, "faults": {"nets:gone": "module nets has no function gone"}}
-    python.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
-    python.chmod(0o755)
-    environment = ReferenceEnvironment(name="box-1", python=python)
+    versions, faults = {"tensorflow": "2.21.0", "keras": "3.15.1"}, {"nets:gone": "module nets has no function gone"}
+    environment = answering(tmp_path, imported=versions, faults=faults)
 
     def find(row: Baseline) -> ReferenceEnvironment:
         if not row.lock:

@@ -11,16 +11,12 @@ from typing import Any
 import pytest
 from patience import PATIENCE_SECONDS, running
 
-from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.step_profile import Input, StepProfile
-from pytest_tfperf.core.topology import DeviceKind, Devices
-from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
 from pytest_tfperf.workers.wire import Listener, connect
 from pytest_tfperf.workers.worker_run import WorkerRun
 
-CPU = Devices(kind=DeviceKind.CPU, count=1)
 READY = {"images_per_step": 4, "compile_seconds": 1.5, "fetches": True, "environment": {"tensorflow": "2.21.0"}}
 NUMBER, MESSAGE = 7, {"job": "to train"}
 
@@ -59,10 +55,10 @@ class Started:
         scratch.mkdir()
         run = WorkerRun(
             self.process,
-            Job(workload=Workload(model="trivial", batch_size=1), devices=CPU),
             self._folder / "worker.log",
             scratch,
-            "python",
+            python="python",
+            on_cpus=True,
             silence_seconds=silence,
             on_hang=lambda: self.hangs.append("hung"),
         )
