@@ -55,7 +55,7 @@ def import_tensorflow() -> dict[str, Any]:
 def call_driver(address: str, number: int) -> tuple[Channel, dict[str, Any]]:
     """Connect to the driver as the worker of this number, and become what its message says; returns that, too."""
     channel = connect(address)
-    channel.send({"hello": "worker", "number": number, "pid": os.getpid()})
+    channel.send({"hello": "worker", "number": number})
     message = channel.receive()
     become_worker(Path(message["log"]), message["environment"], message["import_paths"])
     return channel, message

@@ -30,7 +30,7 @@ def main() -> None:
     die_with_parent(driver)
     address = os.environ.pop("TFPERF_ADDRESS")
     channel = connect(address)
-    channel.send({"hello": "server", "pid": os.getpid()})
+    channel.send({"hello": "server"})
     pin_compute_settings()
     found = import_tensorflow()  # once for all workers
     channel.send(found)

@@ -9,9 +9,9 @@ it in `session.py`. It needs three parts, of which `local.py` is the example:
 
 Protocol, as JSON over a `wire.Channel`. The worker calls, sends `{"hello": "worker", "number": ...}`, and gets one
 message with its job, log, environment and import paths. It sends one `{"phase": name}` for each phase of its start,
-and then `{"ready": {...}}`. It answers `{"steps": n}` by
-`{"window": {...}}` and `{"profile_step": {...}}` by `{"step_profile": {...}}`. At any time it may send
-`{"error": {...}}` and end. It ends when the driver closes the channel.
+and then `{"ready": {...}}`. It answers `{"steps": n}` by `{"window": {...}}` and `{"profile_step": {...}}` by
+`{"step_profile": {...}}`. At any time it may send `{"error": {...}}` and end. It ends when the driver closes the
+channel.
 """
 
 from __future__ import annotations
