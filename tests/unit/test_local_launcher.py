@@ -88,11 +88,6 @@ def test_workers_can_take_the_users_code_from_another_checkout(tmp_path: Path, m
     assert message["environment"]["PYTHONPATH"] == message["import_paths"][0] == message["runs in"] == str(checkout)
 
 
-def test_workers_leave_no_temporary_files(tmp_path: Path, temporary: Path) -> None:
-    assert Path(message_for(tmp_path, JOB)["environment"]["TMPDIR"]).parent == temporary
-    assert not list(temporary.iterdir())
-
-
 def server_of(launcher: LocalLauncher) -> str:
     run = launcher.start(JOB, lambda phase: None)
     run.close()
