@@ -229,7 +229,7 @@ def _reference_create(arguments: argparse.Namespace) -> int:
     for row in {(row.lock, row.commit): row for row in rows}.values():
         try:
             environment = store.create(row, _print)
-            tensorflow = check(environment, [], Path.cwd()).tensorflow
+            tensorflow, _ = check(environment, [], Path.cwd())
             _print(f"{environment.name}: ready at {row.commit}, TensorFlow {tensorflow}")
         except TfperfError as error:
             print(f"tfperf: {error}", file=sys.stderr)

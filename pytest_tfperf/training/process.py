@@ -1,14 +1,13 @@
 """What a worker process does before it works: it dies with its parent, and has its own log, environment and paths.
 
 Run as a module it is a fresh interpreter that becomes one worker: the launcher gives the driver's address in
-TFPERF_ADDRESS and the job by standard input. The other way to a worker is a fork of `server`.
+TFPERF_ADDRESS and the worker's number in TFPERF_NUMBER. The other way to a worker is a fork of `server`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import faulthandler
-import json
 import os
 import signal
 import sys
@@ -18,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.workers.wire import Address, Channel, connect
+from pytest_tfperf.workers.wire import Channel, connect
 
 _PR_SET_PDEATHSIG = 1
 
@@ -53,11 +52,13 @@ def import_tensorflow() -> dict[str, Any]:
     return {"imported": {"tensorflow": tf.__version__, "keras": keras.__version__}}
 
 
-def call_driver(address: Address, message: Mapping[str, Any]) -> Channel:
-    """Connect to the driver and say which job's worker this is."""
+def call_driver(address: str, number: int) -> tuple[Channel, dict[str, Any]]:
+    """Connect to the driver as the worker of this number, and become what its message says; returns that, too."""
     channel = connect(address)
-    channel.send({"hello": "worker", "number": message["number"], "pid": os.getpid()})
-    return channel
+    channel.send({"hello": "worker", "number": number})
+    message = channel.receive()
+    become_worker(Path(message["log"]), message["environment"], message["import_paths"])
+    return channel, message
 
 
 def become_worker(log: Path, environment: Mapping[str, str], import_paths: Sequence[str]) -> None:
@@ -89,12 +90,9 @@ def become_worker(log: Path, environment: Mapping[str, str], import_paths: Seque
 
 
 def main() -> int:
-    """Import TensorFlow, then do the job from standard input; returns the process's exit status."""
+    """Import TensorFlow, then do the driver's job; returns the process's exit status."""
     die_with_parent(int(os.environ.pop("TFPERF_PARENT")))
-    address = Address.parse(os.environ.pop("TFPERF_ADDRESS"))
-    message = json.load(sys.stdin)
-    become_worker(Path(message["log"]), message["environment"], message["import_paths"])
-    channel = call_driver(address, message)
+    channel, message = call_driver(os.environ.pop("TFPERF_ADDRESS"), int(os.environ.pop("TFPERF_NUMBER")))
     found = import_tensorflow()
     channel.send(found)
     if "failed" in found:

@@ -14,25 +14,23 @@ import socket
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from pytest_tfperf.training.process import (
-    become_worker,
     call_driver,
     die_with_parent,
     import_tensorflow,
     pin_compute_settings,
 )
-from pytest_tfperf.workers.wire import Address, Channel, ConnectionLost, connect
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, connect
 
 
 def main() -> None:
     """Serve until the driver closes the connection."""
     driver = int(os.environ.pop("TFPERF_PARENT"))
     die_with_parent(driver)
-    address = Address.parse(os.environ.pop("TFPERF_ADDRESS"))
+    address = os.environ.pop("TFPERF_ADDRESS")
     channel = connect(address)
-    channel.send({"hello": "server", "pid": os.getpid()})
+    channel.send({"hello": "server"})
     pin_compute_settings()
     found = import_tensorflow()  # once for all workers
     channel.send(found)
@@ -62,7 +60,7 @@ def open_accelerators(descriptors: Path = Path("/proc/self/fd")) -> list[str]:
 
 
 class _Server:
-    def __init__(self, channel: Channel, address: Address) -> None:
+    def __init__(self, channel: Channel, address: str) -> None:
         self._channel = channel
         self._address = address
         self._workers: dict[int, int] = {}  # pid -> job number; the system may use a pid again
@@ -86,11 +84,11 @@ class _Server:
                     self._wake_reader.recv(4096)
                     self._reap()
                 if self._channel in ready:
-                    self._fork(self._channel.receive())
+                    self._fork(self._channel.receive()["fork"])
         for pid in self._workers:
             _kill(pid)
 
-    def _fork(self, message: dict[str, Any]) -> None:
+    def _fork(self, number: int) -> None:
         if files := open_accelerators():
             self._channel.send(
                 {"refused": f"the fork server has {', '.join(files)} open: CUDA would not survive a fork"}
@@ -99,11 +97,11 @@ class _Server:
         server = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._become_worker(message, server)
-        self._workers[pid] = message["number"]
+            self._become_worker(number, server)
+        self._workers[pid] = number
         self._channel.send({"forked": pid})
 
-    def _become_worker(self, message: dict[str, Any], server: int) -> None:
+    def _become_worker(self, number: int, server: int) -> None:
         """In the child: never returns into the server's loop, whatever happens."""
         status = 1
         try:
@@ -113,10 +111,9 @@ class _Server:
             for end in (self._wake_reader, self._wake_writer, self._channel):
                 end.close()
             die_with_parent(server)
-            become_worker(Path(message["log"]), message["environment"], message["import_paths"])
             from pytest_tfperf.training import worker
 
-            status = worker.work(call_driver(self._address, message), message)
+            status = worker.work(*call_driver(self._address, number))
         except BaseException:  # the traceback belongs in the worker's log, not in the server's loop
             traceback.print_exc()
         finally:

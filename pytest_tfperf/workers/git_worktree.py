@@ -20,7 +20,7 @@ def repository_of(folder: Path) -> Path | None:
     return Path(done.stdout.rstrip("\n")) if done.returncode == 0 else None
 
 
-def commit_of(folder: Path, *, besides: Path) -> str:
+def commit_of(folder: Path, *, besides: Path | None = None) -> str:
     """Hash of the commit of the repository that `folder` is in, 12 digits; "" in none.
 
     "-dirty" follows where files that git knows differ from it, other than those below `besides`: baselines that were
@@ -30,7 +30,7 @@ def commit_of(folder: Path, *, besides: Path) -> str:
     if head.returncode or repository is None:
         return ""
     but = []
-    if besides.resolve().is_relative_to(repository):
+    if besides is not None and besides.resolve().is_relative_to(repository):
         but = [f":(top,exclude,literal){besides.resolve().relative_to(repository)}"]
     changed = _git(folder, "diff", "--quiet", "HEAD", "--", ":/", *but).returncode != 0
     return head.stdout.strip() + (DIRTY if changed else "")
@@ -77,12 +77,6 @@ def remove_worktree(repository: Path, folder: Path) -> None:
     """Delete the folder with all changes in it, and have git forget it."""
     shutil.rmtree(folder, ignore_errors=True)  # git removes neither one that is broken nor another clone's
     _git(repository, "worktree", "remove", "--force", str(folder))
-
-
-def is_at(folder: Path, commit: str) -> bool:
-    """Whether a worktree has this commit checked out, and its files do not differ from it."""
-    found = _git(folder, "describe", "--always", "--exclude=*", "--abbrev=40", "--dirty").stdout.strip()
-    return found.startswith(commit) and not found.endswith(DIRTY)
 
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

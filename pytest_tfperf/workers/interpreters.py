@@ -1,4 +1,4 @@
-"""The Pythons that run workers: where another one is, and whether its TensorFlow is recent enough."""
+"""The Pythons that run workers: how one runs our modules and finds the user's, and whether its TensorFlow will do."""
 
 from __future__ import annotations
 
@@ -6,51 +6,81 @@ import json
 import os
 import re
 import shutil
+import site
 import subprocess
+import sys
+import sysconfig
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.workers.failures import last_lines
-from pytest_tfperf.workers.import_paths import import_paths, python_path, working_folder
 
 _PACKAGE = str(Path(__file__).parents[1] / "__init__.py")
 
-# Runs under any Python, also 2.7. It imports TensorFlow instead of looking it up, because a broken one must show now.
-# It imports as a worker does: pytest_tfperf is the driver's, and the user's own code comes after what is installed.
-_PROBE = """
+# Runs a module of this very package, without what lies beside the package or in the working folder on the path. Any
+# Python can read it, also 2.7.
+_BOOTSTRAP = """
 import sys
 sys.path[:] = [path for path in sys.path if path]
-import json
-package, paths, functions = json.load(sys.stdin)
-found = {"python": list(sys.version_info[:3]), "faults": {}}
-if sys.version_info >= (3, 11):
-    import importlib.util
-    spec = importlib.util.spec_from_file_location("pytest_tfperf", package)
-    sys.modules["pytest_tfperf"] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    try:
-        import tensorflow, keras
-        found["tensorflow"] = tensorflow.__version__
-        found["keras"] = keras.__version__
-    except Exception as error:
-        found["fault"] = "%s: %s" % (type(error).__name__, error)
-    sys.path += [path for path in paths if path not in sys.path]
-    for target in functions:
-        name, _, function = target.partition(":")
-        try:
-            if not callable(getattr(importlib.import_module(name), function, None)):
-                found["faults"][target] = "module %r has no function %r" % (name, function)
-        except BaseException as error:
-            found["faults"][target] = "importing %r raises %s: %s" % (name, type(error).__name__, error)
-sys.stdout.write("\\n" + json.dumps(found) + "\\n")
+if sys.version_info < (3, 11):
+    sys.exit("it is Python %d.%d.%d; workers need 3.11 or newer" % sys.version_info[:3])
+import importlib.util, runpy
+spec = importlib.util.spec_from_file_location("pytest_tfperf", sys.argv[1])
+sys.modules["pytest_tfperf"] = package = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(package)
+runpy.run_module(sys.argv[2], run_name="__main__")
 """
-_PROBE_SECONDS = 300  # a cold network disk
-_PROBE_ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
+_IMPORT_SECONDS = 300  # a cold network disk
+_WITHOUT_GPUS = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
-_NOTHING_MOVED: Mapping[Path, Path] = MappingProxyType({})
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python that runs workers, and where they look for the user's modules.
+
+    Args:
+        python: its path.
+        moved: folders of the user's code that workers take from elsewhere, old -> new: the project's folder -> its
+            checkout at the reference environment's commit.
+    """
+
+    python: str
+    moved: Mapping[Path, Path] = field(default_factory=dict)
+
+    def command(self, module: str) -> list[str]:
+        """Runs a module of this very package, which need not be installed there."""
+        return [self.python, "-c", _BOOTSTRAP, _PACKAGE, module]
+
+    def folder(self) -> Path:
+        """Where workers run: in pytest's folder, or the same of the other checkout; its top where it has no such."""
+        here = Path(self._move(str(Path.cwd())))
+        return here if here.is_dir() else next(new for new in self.moved.values() if here.is_relative_to(new))
+
+    def environment(self) -> dict[str, str]:
+        """This process's environment variables, with PYTHONPATH for workers."""
+        folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(self._move(folder) for folder in folders if folder)}
+
+    def import_paths(self) -> list[str]:
+        """Folders in which pytest finds the tests' own modules, the working folder first.
+
+        Folders of installed packages are left out: this interpreter has its own.
+        """
+        libraries = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+        installed = [Path(path) for path in (*libraries, *site.getsitepackages(), site.getusersitepackages()) if path]
+        ours = (
+            path for path in sys.path if path and not any(Path(path).is_relative_to(folder) for folder in installed)
+        )
+        return [self._move(path) for path in (str(Path.cwd()), *ours)]
+
+    def _move(self, path: str) -> str:
+        for old, new in self.moved.items():
+            if Path(path).resolve().is_relative_to(old.resolve()):
+                return str(new / Path(path).resolve().relative_to(old.resolve()))
+        return path
 
 
 def find_python(text: str) -> Path:
@@ -76,7 +106,7 @@ def find_python(text: str) -> Path:
 
 
 def try_imports(
-    python: Path, functions: Collection[str] = (), moved: Mapping[Path, Path] = _NOTHING_MOVED
+    python: Path, functions: Collection[str] = (), moved: Mapping[Path, Path] | None = None
 ) -> tuple[str, dict[str, str]]:
     """Have `python` import TensorFlow, and then the user's own functions; takes as long as the imports.
 
@@ -85,70 +115,52 @@ def try_imports(
     Args:
         python: the interpreter.
         functions: "package.module:function" each.
-        moved: as in `LocalLauncher`.
+        moved: as in `Interpreter`.
 
     Raises:
         TfperfError: it is no Python, its TensorFlow cannot be imported, or one of the two is too old.
     """
-    found = _probe(python, functions, moved)
-    version = ".".join(map(str, found["python"]))
-    if tuple(found["python"]) < (3, 11):
-        raise TfperfError(f"{python} is Python {version}; workers need 3.11 or newer")
-    if problem := _problem(f"{python} (Python {version})", python, found):
-        raise TfperfError(f"{problem} (pytest-tfperf need not be installed there)")
-    return str(found["tensorflow"]), found["faults"]
+    interpreter = Interpreter(str(python), moved or {})
+    try:
+        done = subprocess.run(
+            interpreter.command("pytest_tfperf.training.try_imports"),
+            input=json.dumps({"import_paths": interpreter.import_paths(), "functions": sorted(functions)}),
+            cwd=interpreter.folder(),
+            env={**interpreter.environment(), **_WITHOUT_GPUS},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_IMPORT_SECONDS,
+            check=False,
+        )
+        found = json.loads(done.stdout.splitlines()[-1])
+        faults = dict(found["faults"])
+    except OSError as error:
+        raise TfperfError(f"{python} can't be run: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise TfperfError(f"{python} did not import TensorFlow within {_IMPORT_SECONDS} s") from None
+    except (IndexError, ValueError, TypeError, KeyError):
+        said = (done.stderr or done.stdout).strip()
+        why = said.rpartition("\n")[2] or f"it ended with status {done.returncode}"
+        raise TfperfError(f"{python} can't run workers: {why}\n{last_lines(said)}") from None
+    require_usable_import(found, python)
+    return str(found["imported"]["tensorflow"]), faults
 
 
-def require_usable_import(message: Mapping[str, Any], python: str) -> None:
-    """Check what a server or a fresh worker sends about its import of TensorFlow; other messages pass.
+def require_usable_import(message: Mapping[str, Any], python: Path | str) -> None:
+    """Check what `training.process.import_tensorflow` found; other messages pass.
 
     Raises:
         MeasurementError: TensorFlow cannot be imported, or is too old.
     """
-    found = {"fault": message["failed"]} if "failed" in message else message.get("imported", {})
-    if problem := _problem(python, python, found):
-        raise MeasurementError(problem)
-
-
-def _problem(name: str, python: Path | str, found: Mapping[str, Any]) -> str:
-    """Why workers cannot use these packages, and what to install; "" if they can, or if nothing is known."""
-    problem = f"{name} can't import TensorFlow: {found['fault']}" if "fault" in found else ""
+    problem = f"can't import TensorFlow: {message['failed']}" if "failed" in message else ""
     for package, least in (("TensorFlow", (2, 16)), ("Keras", (3, 0))):
-        version = str(found.get(package.lower(), ""))
+        version = str(message.get("imported", {}).get(package.lower(), ""))
         numbers = re.match(r"(\d+)\.(\d+)", version)
         if numbers is not None and tuple(map(int, numbers.groups())) < least:
-            problem = f"{name} has {package} {version}; workers need TensorFlow 2.16 or newer, with Keras 3"
-    if not problem:
-        return ""
-    return (
-        f"{problem}\nInstall one: {python} -m pip install --upgrade tensorflow (without GPUs: tensorflow-cpu; for "
-        "NVIDIA's: 'tensorflow[and-cuda]'), or a nightly or vendor's build"
-    )
-
-
-def _probe(python: Path, functions: Collection[str], moved: Mapping[Path, Path]) -> dict[str, Any]:
-    """What this Python prints about its versions and imports."""
-    try:
-        done = subprocess.run(
-            [str(python), "-c", _PROBE],
-            input=json.dumps([_PACKAGE, import_paths(moved), sorted(functions)]),
-            cwd=working_folder(moved),
-            env={**os.environ, **_PROBE_ENVIRONMENT, "PYTHONPATH": python_path(moved)},
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_PROBE_SECONDS,
-            check=False,
+            problem = f"has {package} {version}; workers need TensorFlow 2.16 or newer, with Keras 3"
+    if problem:
+        raise MeasurementError(
+            f"{python} {problem}\nInstall one: {python} -m pip install --upgrade tensorflow (without GPUs: "
+            "tensorflow-cpu; for NVIDIA's: 'tensorflow[and-cuda]'), or a nightly or vendor's build"
         )
-    except OSError as error:
-        raise TfperfError(f"{python} can't be run: {error.strerror}") from None
-    except subprocess.TimeoutExpired:
-        raise TfperfError(f"{python} did not import TensorFlow within {_PROBE_SECONDS} s") from None
-    try:
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return found | {"python": [int(part) for part in found["python"]]}
-    except (IndexError, ValueError, TypeError, KeyError):
-        raise TfperfError(
-            f"{python} does not answer like a Python: it ended with status {done.returncode}\n"
-            f"{last_lines(done.stderr or done.stdout)}"
-        ) from None

@@ -3,14 +3,15 @@
 To add a launcher (mpirun, Slurm, Ray, ...), write one class that meets `Launcher`, in a file of its own here, and name
 it in `session.py`. It needs three parts, of which `local.py` is the example:
 
-1. Start the processes. Give each the listener's address and the job's JSON (`training/process.py` reads both).
+1. Start the processes. Give each the listener's address and a number in its environment (see `training/process.py`).
 2. Wrap them in a class that meets `worker_run.WorkerProcess`: it waits for them, and kills all that they started.
 3. Pass it to `worker_run.WorkerRun`, which speaks the protocol below and explains how a worker failed.
 
-Protocol, as JSON over a `wire.Channel`. The worker calls and sends `{"hello": "worker", "number": ...}`, one
-`{"phase": name}` for each phase of its start, and then `{"ready": {...}}`. It answers `{"steps": n}` by
-`{"window": {...}}` and `{"profile_step": {...}}` by `{"step_profile": {...}}`. At any time it may send
-`{"error": {...}}` and end. It ends when the driver closes the channel.
+Protocol, as JSON over a `wire.Channel`. The worker calls, sends `{"hello": "worker", "number": ...}`, and gets one
+message with its job, log, environment and import paths. It sends one `{"phase": name}` for each phase of its start,
+and then `{"ready": {...}}`. It answers `{"steps": n}` by `{"window": {...}}` and `{"profile_step": {...}}` by
+`{"step_profile": {...}}`. At any time it may send `{"error": {...}}` and end. It ends when the driver closes the
+channel.
 """
 
 from __future__ import annotations

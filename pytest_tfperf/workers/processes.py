@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.failures import describe_exit, last_lines, read_end
-from pytest_tfperf.workers.interpreters import require_usable_import
-from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
-
-_PACKAGE = Path(__file__).parent.parent
-
-# Runs a module of this very package under any Python, without putting what lies beside the package on its path.
-_BOOTSTRAP = """
-import importlib.util, runpy, sys
-spec = importlib.util.spec_from_file_location("pytest_tfperf", sys.argv[1])
-sys.modules["pytest_tfperf"] = package = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(package)
-runpy.run_module(sys.argv[2], run_name="__main__")
-"""
+from pytest_tfperf.workers.interpreters import Interpreter, require_usable_import
+from pytest_tfperf.workers.wire import ConnectionLost, Listener, Silence
 
 _ANSWER_SECONDS = 60
 _IMPORT_SECONDS = 300  # importing TensorFlow from a cold network disk has been seen to take minutes
-_KILL_SECONDS = 5  # a process that hangs in a driver dies only when the driver lets it
+# A killed process ends only after the driver has freed its GPU's memory, and the next worker needs that memory.
+_KILL_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class LocalProcess:
-    """A worker on this machine.
+    """A process on this machine, a worker or the fork server.
 
     Args:
         pid: its process id, and its group's.
@@ -51,90 +39,61 @@ class LocalProcess:
     def end(self) -> None:
         """Kill it unless it has ended, with all that it started in its group; never raises."""
         # After a known end the pid may be another process's. Where the server is gone nobody else kills the group.
-        if self.exit_status(0.001) is None:
+        if self.exit_status(0) is None:
             kill_group(self.pid)
             self.exit_status(_KILL_SECONDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Interpreter:
-    """How to run a module of this package under some Python.
+def start_process(
+    interpreter: Interpreter, module: str, listener: Listener, log: Path, number: int = 0
+) -> LocalProcess:
+    """A module of this package in a session of its own, so that Ctrl-C in the terminal is pytest's to handle.
 
-    Args:
-        python: the interpreter.
-        environment: variables that differ from this process's own.
-        folder: where it runs; None: where this process does.
+    Its environment says how to call the driver, and as which worker.
     """
-
-    python: str
-    environment: Mapping[str, str] = field(default_factory=dict)
-    folder: Path | None = None
-
-    def start(self, module: str, listener: Listener, log: Path, stdin: str = "") -> subprocess.Popen[bytes]:
-        """The module as a process in a session of its own, so that Ctrl-C in the terminal is pytest's to handle."""
-        log.parent.mkdir(parents=True, exist_ok=True)
-        environment = {"TF_CPP_MIN_LOG_LEVEL": "1", **os.environ, **self.environment}
-        environment |= {"TFPERF_ADDRESS": str(listener.address), "TFPERF_PARENT": str(os.getpid())}
-        # A file, not a pipe: writing to a pipe could block until the interpreter has started.
-        with log.open("ab") as output, tempfile.TemporaryFile() as given:
-            given.write(stdin.encode())
-            given.seek(0)
-            return subprocess.Popen(
-                [self.python, "-P", "-c", _BOOTSTRAP, str(_PACKAGE / "__init__.py"), module],
-                stdin=given,
-                stdout=output,
-                stderr=output,
-                env=environment,
-                cwd=self.folder,
-                start_new_session=True,
-            )
-
-
-def start_fresh(interpreter: Interpreter, listener: Listener, message: dict[str, Any]) -> LocalProcess:
-    """A worker in a new interpreter, which imports TensorFlow first; `message` is what `training.process` reads."""
-    log, text = Path(message["log"]), json.dumps(message)
-    process = interpreter.start("pytest_tfperf.training.process", listener, log, text)
-
-    def wait(seconds: float) -> int | None:
-        if process.returncode is None:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(seconds)
-                kill_group(process.pid)  # at once: no other process has this number yet
-        return process.returncode
-
-    return LocalProcess(process.pid, wait)
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "1", **interpreter.environment(), "TFPERF_NUMBER": str(number)}
+    environment |= {"TFPERF_ADDRESS": listener.address, "TFPERF_PARENT": str(os.getpid())}
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            interpreter.command(module),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            cwd=interpreter.folder(),
+            start_new_session=True,
+        )
+    return LocalProcess(process.pid, partial(_wait, process))
 
 
 class ForkServer:
-    """`training.server` as a process; it imports TensorFlow once and then forks a worker for each message.
+    """`training.server` as a process; it imports TensorFlow once and then forks a worker for each number.
 
     Raises:
         MeasurementError: it did not start, or cannot import TensorFlow.
     """
 
     def __init__(self, interpreter: Interpreter, listener: Listener, log: Path) -> None:
-        self._interpreter = interpreter
+        self._python = interpreter.python
         self._log = log
-        self._statuses: dict[int, int] = {}  # by the job's number, because pids are used again
-        self._process = interpreter.start("pytest_tfperf.training.server", listener, log)
+        self._statuses: dict[int, int] = {}  # by the worker's number, because pids are used again
+        self.process = start_process(interpreter, "pytest_tfperf.training.server", listener, log)
         with ExitStack() as undo:
-            undo.callback(self._kill)
-            self._channel = undo.enter_context(closing(self._connected(listener)))
+            undo.callback(self.process.end)
+            try:
+                channel = listener.wait_for({"hello": "server"}, _ANSWER_SECONDS, self.has_ended)
+            except (Silence, ConnectionLost):
+                raise self._gone() from None
+            self._channel = undo.enter_context(closing(channel))
             self._answer("ready", _IMPORT_SECONDS)
             undo.pop_all()
 
-    @property
-    def pid(self) -> int:
-        """The server's process id."""
-        return self._process.pid
+    def has_ended(self) -> bool:
+        """Whether the server is gone, and must be started anew."""
+        return self.process.exit_status(0) is not None
 
-    @property
-    def gone(self) -> bool:
-        """Whether the server has ended."""
-        return self._process.poll() is not None
-
-    def fork(self, message: dict[str, Any]) -> LocalProcess:
-        """A worker, within milliseconds; `message` is what `training.worker.work` takes.
+    def fork(self, number: int) -> LocalProcess:
+        """The worker of this number, within milliseconds.
 
         When a worker ends, the server kills what is left in its group.
 
@@ -142,33 +101,25 @@ class ForkServer:
             MeasurementError: the server is gone, or holds a GPU open.
         """
         try:
-            self._channel.send(message)
+            self._channel.send({"fork": number})
         except ConnectionLost:
             raise self._gone() from None
         pid = self._answer("forked", _ANSWER_SECONDS)
-        return LocalProcess(pid, partial(self._wait, message["number"]))
+        return LocalProcess(pid, partial(self._exit_status, number))
 
     def close(self) -> None:
         """Close the connection: the server kills its workers and exits; it is killed if it does not."""
         self._channel.close()
-        try:
-            self._process.wait(timeout=0.5)
-        except subprocess.TimeoutExpired:
-            self._kill()
+        self.process.exit_status(0.5)
+        self.process.end()
 
-    def _wait(self, number: int, seconds: float) -> int | None:
-        """The exit status of this job's worker; None too where the server is gone."""
+    def _exit_status(self, number: int, seconds: float) -> int | None:
+        """The exit status of the worker of this number; None too where the server is gone."""
         deadline = time.monotonic() + seconds
         with suppress(Silence, ConnectionLost):
             while number not in self._statuses:
                 self._note_exit(self._channel.receive(max(0.001, deadline - time.monotonic())))
         return self._statuses.get(number)
-
-    def _connected(self, listener: Listener) -> Channel:
-        try:
-            return listener.wait_for({"hello": "server"}, _ANSWER_SECONDS, lambda: self._process.poll() is not None)
-        except (Silence, ConnectionLost):
-            raise self._gone() from None
 
     def _answer(self, key: str, seconds: float) -> Any:
         while True:
@@ -179,11 +130,11 @@ class ForkServer:
             except Silence:
                 # If it answered late, each later answer would be taken for that of the next request.
                 error = self._gone()
-                self._kill()
+                self.process.end()
                 raise error from None
             if key in message:
                 return message[key]
-            require_usable_import(message, self._interpreter.python)
+            require_usable_import(message, self._python)
             if "refused" in message:
                 raise MeasurementError(f"{message['refused']}; use --tfperf-worker=fresh")
             self._note_exit(message)
@@ -192,21 +143,21 @@ class ForkServer:
         if "exited" in message:
             self._statuses[message["exited"]] = message["status"]
 
-    def _kill(self) -> None:
-        if self._process.poll() is None:  # after it was waited for, its pid may be another process's
-            kill_group(self._process.pid)
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_KILL_SECONDS)
-
     def _gone(self) -> MeasurementError:
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_KILL_SECONDS)  # its connection closes before it has ended
-        status = self._process.poll()
+        status = self.process.exit_status(5)  # its connection closes before it has ended
         state = "does not answer" if status is None else describe_exit(status)
         return MeasurementError(
             f"the fork server {state}; the end of its log ({self._log}):\n{last_lines(read_end(self._log))}\n"
             "To start workers without it, use --tfperf-worker=fresh"
         )
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    if process.returncode is None:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+            kill_group(process.pid)  # at once: no other process has this number yet
+    return process.returncode
 
 
 def kill_group(pid: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,19 +37,6 @@ class ReferenceEnvironment:
     def moved(self, root: Path) -> dict[Path, Path]:
         """What `LocalLauncher` takes as `moved`; `root` is pytest's rootdir."""
         return {self.replaces or root: self.source} if self.source else {}
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """What trying a reference environment gave.
-
-    Args:
-        tensorflow: version that it imports.
-        unknown: workload id -> why its model or pipeline is not in the reference environment's code.
-    """
-
-    tensorflow: str
-    unknown: Mapping[str, str]
 
 
 def parse_reference(text: str) -> ReferenceEnvironment:
@@ -88,10 +75,11 @@ def unrepeatable(row: Baseline) -> str:
     return ""
 
 
-def check(environment: ReferenceEnvironment, workloads: Iterable[Workload], root: Path) -> Checked:
+def check(environment: ReferenceEnvironment, workloads: Iterable[Workload], root: Path) -> tuple[str, dict[str, str]]:
     """Try it: does its Python import TensorFlow, and does its code have the workloads' models and pipelines?
 
-    Takes as long as importing TensorFlow. Trains nothing.
+    Takes as long as importing TensorFlow. Trains nothing. Returns TensorFlow's version, and for the ids of workloads
+    whose model or pipeline is not in its code why.
 
     Args:
         environment: to be tried.
@@ -111,7 +99,7 @@ def check(environment: ReferenceEnvironment, workloads: Iterable[Workload], root
             "(tfperf reference remove, then tfperf reference create), or name another: --tfperf-reference=PYTHON"
         ) from None
     unknown = {id: "; ".join(faults[name] for name in own if name in faults) for id, own in needed.items()}
-    return Checked(tensorflow, {id: why for id, why in unknown.items() if why})
+    return tensorflow, {id: why for id, why in unknown.items() if why}
 
 
 def _own_functions(workload: Workload) -> list[str]:

@@ -71,7 +71,7 @@ class ReferenceLaunchers:
             with suppress(TfperfError):  # a row of an own model that is not registered any more: its test will say so
                 workloads[row.key.workload] = Workload.parse(row.key.workload)
         try:
-            unknown = check(environment, workloads.values(), self._root).unknown
+            _, unknown = check(environment, workloads.values(), self._root)
         except TfperfError as error:
             return Counter({str(error): len(rows)})
         self._usable |= {(row.machine, row.key): environment for row in rows if row.key.workload not in unknown}

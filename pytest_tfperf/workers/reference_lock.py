@@ -19,35 +19,26 @@ from pytest_tfperf.errors import BaselineError
 
 SUFFIX: Final = ".lock.txt"
 
+_PYTHON, _WARNING = "# python: ", "# warning: "
+
 # Workers import pytest_tfperf from the driver's own copy, and each virtual environment brings the pip that it needs.
 _NOT_LOCKED = frozenset({"pip", "pytest-tfperf"})
-_PYTHON, _WARNING = "# python: ", "# warning: "
-_TENSORFLOW = re.compile(r"(?:tensorflow|tensorflow-cpu|tf-nightly|tf-nightly-cpu)==(.+)")
+_TENSORFLOW = r"(?:tensorflow|tensorflow-cpu|tf-nightly|tf-nightly-cpu)=="
 
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A lock's lines, without blanks around them: a header of comments, then requirements that pip reads."""
+    """What a lock says: a header of comments, then requirements that pip reads.
 
-    lines: tuple[str, ...]
+    Args:
+        python: version of the Python that it is for, "3.11.7".
+        tensorflow: version of TensorFlow, "" where none is locked under one of its names.
+        warnings: what an environment built from it lacks; sentences.
+    """
 
-    @property
-    def python(self) -> str:
-        """Version of the Python that it is for, "3.11.7"; "" where it does not say."""
-        return next(iter(self._after(_PYTHON)), "")
-
-    @property
-    def tensorflow(self) -> str:
-        """Version of TensorFlow, "" where none is locked under one of its names."""
-        return next((match[1] for line in self.lines if (match := _TENSORFLOW.match(line))), "")
-
-    @property
-    def warnings(self) -> list[str]:
-        """What an environment built from it lacks; sentences."""
-        return self._after(_WARNING)
-
-    def _after(self, beginning: str) -> list[str]:
-        return [line.removeprefix(beginning) for line in self.lines if line.startswith(beginning)]
+    python: str
+    tensorflow: str
+    warnings: tuple[str, ...]
 
 
 def read_lock(path: Path) -> Lock:
@@ -58,13 +49,17 @@ def read_lock(path: Path) -> Lock:
     """
     advice = "Restore it from git, or record the baselines again with --update-baselines"
     try:
-        lock = Lock(tuple(line.strip() for line in path.read_text("utf-8").splitlines()))
+        lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", "it is not UTF-8")
         raise BaselineError(f"{path} can't be read: {why}. {advice}") from None
-    if not lock.python:
+
+    def after(beginning: str) -> list[str]:
+        return [line[match.end() :] for line in lines if (match := re.match(beginning, line))]
+
+    if not (python := after(_PYTHON)):
         raise BaselineError(f"{path} has no line '{_PYTHON}VERSION', so --update-baselines did not write it. {advice}")
-    return lock
+    return Lock(python[0], tensorflow="".join(after(_TENSORFLOW)[:1]), warnings=tuple(after(_WARNING)))
 
 
 def write_lock(folder: Path, machine: str, *, root: Path, search: Sequence[str] | None = None) -> str:

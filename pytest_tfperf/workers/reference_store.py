@@ -15,7 +15,7 @@ from typing import final
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.errors import TfperfError, one_of
-from pytest_tfperf.workers.git_worktree import add_worktree, is_at, remove_worktree, repository_of, require_commit
+from pytest_tfperf.workers.git_worktree import add_worktree, commit_of, remove_worktree, repository_of, require_commit
 from pytest_tfperf.workers.reference_environment import ReferenceEnvironment, unrepeatable
 from pytest_tfperf.workers.reference_lock import SUFFIX, Lock, read_lock
 from pytest_tfperf.workers.virtual_environment import NAME_ONE, fault_of, lock_of, make_virtual_environment
@@ -157,7 +157,7 @@ class ReferenceStore:
         source = _source(home, commit)
         if not source.exists():
             return f"the code of {commit} is not in {home}. {self._build_it(home)}"
-        if not is_at(source, commit):
+        if commit_of(source) != commit:
             return f"the code in {source} is not that of {commit} any more. Delete that folder. {self._build_it(home)}"
         return ""
 

@@ -14,9 +14,8 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from itertools import count
-from typing import Any, Self
+from typing import Any
 
 _LENGTH = struct.Struct(">I")
 _DIGEST_BYTES = 32
@@ -33,24 +32,6 @@ class ConnectionLost(Exception):
 
 class Silence(Exception):
     """Nothing arrived within the time-out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where the driver listens, and the key that a worker must know; travels in the environment."""
-
-    host: str
-    port: int
-    key: str
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}:{self.key}"
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """The address that `str` writes."""
-        host, port, key = text.rsplit(":", 2)
-        return cls(host, int(port), key)
 
 
 class Channel:
@@ -95,9 +76,7 @@ class Channel:
         del self._buffer[: head + length]
         if not hmac.compare_digest(signature, self._signature(next(self._received), body)):
             raise ConnectionLost("a frame that is not signed with this session's key")
-        message = json.loads(body)
-        if not isinstance(message, dict):
-            raise ConnectionLost("a frame that is not a message")
+        message: dict[str, Any] = json.loads(body)
         return message
 
     def fileno(self) -> int:
@@ -133,10 +112,10 @@ class Listener:
         self._key = secrets.token_hex(32)
 
     @property
-    def address(self) -> Address:
-        """What a worker needs to call."""
+    def address(self) -> str:
+        """What a worker needs to call, "host:port:key"; travels in its environment."""
         host, port = self._socket.getsockname()[:2]
-        return Address(host, port, self._key)
+        return f"{host}:{port}:{self._key}"
 
     def accept(self, timeout_seconds: float) -> Channel:
         """The next caller's channel; only its first message says who it is.
@@ -185,14 +164,15 @@ class Listener:
         self._socket.close()
 
 
-def connect(address: Address) -> Channel:
-    """Call the driver.
+def connect(address: str) -> Channel:
+    """Call the driver, at a listener's address.
 
     Raises:
         ConnectionLost: nobody listens at the address.
     """
+    host, port, key = address.rsplit(":", 2)
     try:
-        sock = socket.create_connection((address.host, address.port), timeout=_CONNECT_SECONDS)
+        sock = socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS)
     except OSError as error:
-        raise ConnectionLost(f"{address.host}:{address.port}: {error}") from error
-    return Channel(sock, address.key, ours=b"worker", theirs=b"driver")
+        raise ConnectionLost(f"{host}:{port}: {error}") from error
+    return Channel(sock, key, ours=b"worker", theirs=b"driver")

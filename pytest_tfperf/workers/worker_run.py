@@ -7,23 +7,18 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.step_profile import StepProfile
-from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.failures import Failures, read_end
 from pytest_tfperf.workers.interpreters import require_usable_import
 from pytest_tfperf.workers.launcher import Progress
-from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
-
-# A killed process ends only after the driver has freed its memory, and the next worker needs that memory.
-_GPU_FREED_SECONDS = 60.0
+from pytest_tfperf.workers.wire import ConnectionLost, Listener, Silence
 
 # A busy machine lets a worker write its stacks late; a worker that hangs in a driver writes none.
 _STACKS_SECONDS = 3.0
@@ -43,7 +38,7 @@ class WorkerProcess(Protocol):
         """Its exit status, negative for a signal; None if it still runs after the time-out."""
 
     def end(self) -> None:
-        """Kill it unless it has ended, with all that it started; never raises."""
+        """Kill it unless it has ended, with all that it started, and wait until it is gone; never raises."""
 
 
 class WorkerRun:
@@ -51,11 +46,11 @@ class WorkerRun:
 
     Args:
         process: the worker; it may not have called yet.
-        job: what it does.
         log: its log file.
         scratch: folder of its temporary files, removed at the end. TensorFlow writes a file for each function that it
             compiles and removes them in an exit handler, which a killed worker never runs.
         python: the interpreter that it runs under, for messages.
+        on_cpus: it has no GPUs.
         silence_seconds: if it sends nothing for so long it hangs, and is killed.
         on_hang: called when it hung.
     """
@@ -63,57 +58,53 @@ class WorkerRun:
     def __init__(
         self,
         process: WorkerProcess,
-        job: Job,
         log: Path,
         scratch: Path,
-        python: str,
         *,
+        python: str,
+        on_cpus: bool,
         silence_seconds: float,
         on_hang: Callable[[], None] = lambda: None,
     ) -> None:
-        self.process = process
-        self.job = job
-        self._log = log
-        self._scratch = scratch
+        self.log = str(log)
+        self._process = process
         self._python = python
         self._silence_seconds = silence_seconds
         self._on_hang = on_hang
-        self._on_cpus = job.devices.kind is DeviceKind.CPU
-        self._failures = Failures(process.pid, log, on_cpus=self._on_cpus)
-        self._connection: Channel | None = None
-        self.phase = "start"
-        self.images_per_step = 0
-        self.compile_seconds = 0.0
-        self.fetches = False
-        self.environment: Mapping[str, str] = {}
+        self._failures = Failures(process.pid, log, on_cpus=on_cpus)
+        self._phase = "start"
+        self._end = ExitStack()
+        self._end.callback(shutil.rmtree, scratch, ignore_errors=True)
+        self._end.callback(process.end)
 
-    @property
-    def log(self) -> str:
-        """See `TrainingRun.log`."""
-        return str(self._log)
-
-    @property
-    def silence_seconds(self) -> float:
-        """The longest silence that is allowed in the current phase."""
-        return min(self._silence_seconds, _PROFILE_SECONDS) if self.phase == "step profile" else self._silence_seconds
-
-    def prepare(self, listener: Listener, number: int, progress: Progress) -> None:
-        """Wait until the worker of this number has called and compiled its step.
+    def prepare(self, listener: Listener, number: int, message: Mapping[str, Any], progress: Progress) -> None:
+        """Wait until the worker of this number has called, send it the message, and wait for its compiled step.
 
         Raises:
             MeasurementError: as `TrainingRun.receive`.
         """
-        self._connection = self._connected(listener, number)
-        while "ready" not in (message := self._next()):
-            if "phase" in message:
-                self.phase = message["phase"]
-                progress(self.phase)
-        ready = message["ready"]
-        self.images_per_step = ready["images_per_step"]
-        self.compile_seconds = ready["compile_seconds"]
-        self.fetches = ready["fetches"]
-        self.environment = ready["environment"]
-        self.phase = "steps"
+        try:
+            self._channel = listener.wait_for(
+                {"hello": "worker", "number": number},
+                self._silence_seconds,
+                lambda: self._process.exit_status(0) is not None,
+            )
+            self._end.callback(self._channel.close)
+            self._channel.send(message)
+        except Silence:
+            raise self._silent() from None
+        except ConnectionLost:
+            raise self._failures.died(self._process.exit_status(0), self._phase) from None
+        while "ready" not in (answer := self._next()):
+            if "phase" in answer:
+                self._phase = answer["phase"]
+                progress(self._phase)
+        ready = answer["ready"]
+        self.images_per_step: int = ready["images_per_step"]
+        self.compile_seconds: float = ready["compile_seconds"]
+        self.fetches: bool = ready["fetches"]
+        self.environment: Mapping[str, str] = ready["environment"]
+        self._phase = "steps"
 
     def request(self, steps: int) -> None:
         """See `TrainingRun.request`."""
@@ -126,7 +117,7 @@ class WorkerRun:
 
     def profile_step(self, *, matrix_products: bool, multiply_adds: bool) -> StepProfile:
         """See `TrainingRun.profile_step`."""
-        self.phase = "step profile"
+        self._phase, self._silence_seconds = "step profile", min(self._silence_seconds, _PROFILE_SECONDS)
         self._send({"profile_step": {"matrix_products": matrix_products, "multiply_adds": multiply_adds}})
         while "step_profile" not in (message := self._next()):
             pass  # the window that was still queued
@@ -134,29 +125,7 @@ class WorkerRun:
 
     def close(self) -> None:
         """See `TrainingRun.close`."""
-        if self._connection is not None:
-            self._connection.close()
-        self.process.end()
-        if not self._on_cpus:
-            self.process.exit_status(_GPU_FREED_SECONDS)
-        shutil.rmtree(self._scratch, ignore_errors=True)
-
-    @property
-    def _channel(self) -> Channel:
-        assert self._connection is not None, "the launcher has called `prepare`"
-        return self._connection
-
-    def _connected(self, listener: Listener, number: int) -> Channel:
-        try:
-            return listener.wait_for(
-                {"hello": "worker", "number": number},
-                self.silence_seconds,
-                lambda: self.process.exit_status(0.001) is not None,
-            )
-        except Silence:
-            raise self._silent() from None
-        except ConnectionLost:
-            raise self._failures.died(self.process.exit_status(0.001), self.phase) from None
+        self._end.close()
 
     def _send(self, message: dict[str, Any]) -> None:
         with suppress(ConnectionLost):  # the next `receive` explains why
@@ -164,30 +133,31 @@ class WorkerRun:
 
     def _next(self) -> dict[str, Any]:
         try:
-            message = self._channel.receive(self.silence_seconds)
+            message = self._channel.receive(self._silence_seconds)
         except Silence:
             raise self._silent() from None
         except ConnectionLost:
-            raise self._failures.died(self.process.exit_status(5), self.phase) from None
+            raise self._failures.died(self._process.exit_status(5), self._phase) from None
         require_usable_import(message, self._python)
         if "error" in message:
-            raise self._failures.raised(message["error"], self.phase)
+            raise self._failures.raised(message["error"], self._phase)
         return message
 
     def _silent(self) -> MeasurementError:
-        stacks = self._stacks() if self.process.exit_status(0.001) is None else ""
+        stacks = self._stacks() if self._process.exit_status(0) is None else ""
         self._on_hang()
-        return self._failures.hung(self.silence_seconds, self.phase, stacks)
+        return self._failures.hung(self._silence_seconds, self._phase, stacks)
 
     def _stacks(self) -> str:
         """Has faulthandler add every thread's stack to the log; returns what it added once no more comes."""
-        begin = self._log.stat().st_size if self._log.exists() else 0
+        log = Path(self.log)
+        begin = log.stat().st_size if log.exists() else 0
         with suppress(ProcessLookupError, PermissionError):
-            os.kill(self.process.pid, signal.SIGUSR1)
+            os.kill(self._process.pid, signal.SIGUSR1)
         stacks, deadline = "", time.monotonic() + _STACKS_SECONDS
         while time.monotonic() < deadline:
             time.sleep(0.1)
-            before, stacks = stacks, read_end(self._log, begin)
+            before, stacks = stacks, read_end(log, begin)
             if stacks and stacks == before:
                 break
         return stacks

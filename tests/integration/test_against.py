@@ -56,7 +56,7 @@ def answering(path: Path, answer: str) -> Path:
         ("/no/such/python", "'/no/such/python' must be a Python or a virtual environment: there is no such file"),
         (".", "this folder has no bin/python"),
         ("not-executable", "this file is not executable"),
-        ("/bin/false", "/bin/false does not answer like a Python: it ended with status 1"),
+        ("/bin/false", "/bin/false can't run workers: it ended with status 1"),
     ],
 )
 def test_what_is_no_python_is_refused(pytester: pytest.Pytester, python: str, said: str) -> None:
@@ -65,21 +65,24 @@ def test_what_is_no_python_is_refused(pytester: pytest.Pytester, python: str, sa
 
 
 def test_a_virtual_environments_folder_stands_for_its_python(pytester: pytest.Pytester) -> None:
-    python = answering(pytester.path / "venv" / "bin" / "python", '{"python": [3, 9, 18]}')
-    assert f"{python} is Python 3.9.18" in refusal(pytester, pytester.path / "venv")
+    python = answering(pytester.path / "venv" / "bin" / "python", '{"failed": "no disk", "faults": {}}')
+    assert f"{python} can't import TensorFlow: no disk" in refusal(pytester, pytester.path / "venv")
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ("", "does not answer like a Python"),
-        ('{"python": ["x"]}', "does not answer like a Python"),
-        ('{"python": [3, 9, 18]}', "is Python 3.9.18; workers need 3.11 or newer"),
+        ("", "can't run workers: it ended with status 0"),
+        ('{"faults": 3}', "can't run workers: "),
+        ("it is Python 2.7.18; workers need 3.11 or newer", "can't run workers: it is Python 2.7.18; workers need"),
         (
-            '{"python": [3, 12, 1], "fault": "No module named tensorflow"}',
-            "(Python 3.12.1) can't import TensorFlow: No module named tensorflow\nInstall one: ",
+            '{"failed": "No module named tensorflow", "faults": {}}',
+            "can't import TensorFlow: No module named tensorflow\nInstall one: ",
         ),
-        ('{"python": [3, 11, 4], "tensorflow": "2.15.1"}', "has TensorFlow 2.15.1; workers need TensorFlow 2.16"),
+        (
+            '{"imported": {"tensorflow": "2.15.1"}, "faults": {}}',
+            "has TensorFlow 2.15.1; workers need TensorFlow 2.16",
+        ),
     ],
 )
 def test_a_python_that_can_not_train_is_refused(pytester: pytest.Pytester, answer: str, said: str) -> None:

@@ -75,8 +75,8 @@ def test_an_environment_is_created_listed_and_removed_by_the_command(
 
     project.commit("def other(): ...\n")  # today's code has no `tiny`
     workloads = [TINY, Workload(model="nets:other", batch_size=1), Workload(model="trivial", batch_size=1)]
-    checked = check(project.store.find(row), workloads, project.folder)
-    assert checked.unknown == {workloads[1].id: "module 'nets' has no function 'other'"}
+    _, unknown = check(project.store.find(row), workloads, project.folder)
+    assert unknown == {workloads[1].id: "module 'nets' has no function 'other'"}
 
     assert cli.main(["reference", "list"]) == 0
     said = capfd.readouterr().out

@@ -12,10 +12,15 @@ _BEGIN = f"""\
 #!{sys.executable} -P
 import json, os, signal, subprocess, sys, time
 sys.path.insert(0, {str(Path(pytest_tfperf.__file__).parents[1])!r})
-from pytest_tfperf.workers.wire import Address, connect
+from pytest_tfperf.workers.wire import connect
 
 def call():
-    return connect(Address.parse(os.environ["TFPERF_ADDRESS"]))
+    return connect(os.environ["TFPERF_ADDRESS"])
+
+def call_as_worker():
+    channel = call()
+    channel.send({{"hello": "worker", "number": int(os.environ["TFPERF_NUMBER"])}})
+    return channel, channel.receive()
 
 READY = {{"ready": {{"images_per_step": 2, "compile_seconds": 1.5, "fetches": True, "environment": {{"tf": "2.21"}}}}}}
 
@@ -35,7 +40,10 @@ server.main()
 
 
 def fake_python(folder: Path, script: str) -> str:
-    """Runs this script whatever it is asked to run; `call()` is its channel to the driver."""
+    """Runs this script whatever it is asked to run.
+
+    `call()` is its channel to the driver; `call_as_worker()` gives the driver's message, too.
+    """
     path = folder.absolute() / "python"
     path.write_text(_BEGIN + textwrap.dedent(script))
     path.chmod(0o755)

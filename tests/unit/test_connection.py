@@ -6,7 +6,6 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patience import PATIENCE_SECONDS
 
-from pytest_tfperf.workers.wire import Address, Channel, ConnectionLost, Listener, Silence, connect
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence, connect
 
 SOON = 0.01
 HTTP = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n...."
@@ -34,12 +33,18 @@ def listener() -> Iterator[Listener]:
     made.close()
 
 
+def place(listener: Listener) -> tuple[str, int]:
+    """Host and port."""
+    host, port, _ = listener.address.split(":")
+    return host, int(port)
+
+
 class Raw:
     """A driver's channel whose worker is a bare socket, and the frames that a true worker would send."""
 
     def __init__(self, listener: Listener) -> None:
-        self._key = listener.address.key
-        self.socket = socket.create_connection((listener.address.host, listener.address.port))
+        self._key = listener.address.rsplit(":", 1)[1]
+        self.socket = socket.create_connection(place(listener))
         self.driver = listener.accept(PATIENCE_SECONDS)
 
     def frames(self, *messages: Any, ours: bytes = b"worker") -> list[bytes]:
@@ -90,12 +95,6 @@ def test_messages_arrive_as_they_were_sent_and_in_order(ends: tuple[Channel, Cha
         assert [other.receive(PATIENCE_SECONDS) for _ in sent] == sent
 
 
-def test_a_nan_arrives(ends: tuple[Channel, Channel]) -> None:
-    driver, worker = ends
-    worker.send({"loss": float("nan")})
-    assert str(driver.receive(PATIENCE_SECONDS)["loss"]) == "nan"
-
-
 @pytest.mark.parametrize("cut", [1, 4, 20, 36, 40])
 def test_a_part_of_a_frame_is_kept_until_the_rest_comes(raw: Raw, cut: int) -> None:
     frame = raw.frames({"a": 1})[0]
@@ -134,7 +133,6 @@ FORGED: dict[str, tuple[Callable[[Raw], bytes], str]] = {
     "its text changed": (lambda raw: changed(raw.frames({"a": 1})[0], -1), "not signed"),
     "out of order": (lambda raw: raw.frames({"a": 1}, {"a": 2})[1], "not signed"),
     "the driver's own, sent back": (lambda raw: raw.frames({"a": 1}, ours=b"driver")[0], "not signed"),
-    "a list": (lambda raw: raw.frames([1, 2])[0], "not a message"),
     "of an absurd length": (lambda raw: HTTP, "is not one of ours"),
 }
 
@@ -168,14 +166,14 @@ def test_calling_a_closed_address_is_a_lost_connection() -> None:
     listener = Listener()
     address = listener.address
     listener.close()
-    with pytest.raises(ConnectionLost, match=f"127.0.0.1:{address.port}"):
+    with pytest.raises(ConnectionLost, match=address.rpartition(":")[0]):
         connect(address)
 
 
 # Who is let in
 
 
-def worker(address: Address, number: int) -> Channel:
+def worker(address: str, number: int) -> Channel:
     """One that has called and said who it is."""
     channel = connect(address)
     channel.send({"hello": "worker", "number": number})
@@ -195,7 +193,7 @@ def test_the_awaited_worker_is_found_among_others_which_are_closed(listener: Lis
 
 @pytest.mark.parametrize("sent", [HTTP, b""], ids=["sends noise", "sends nothing"])
 def test_a_caller_without_the_key_is_closed(listener: Listener, sent: bytes) -> None:
-    with socket.create_connection((listener.address.host, listener.address.port)) as stranger:
+    with socket.create_connection(place(listener)) as stranger:
         stranger.settimeout(PATIENCE_SECONDS)
         stranger.sendall(sent)
         with pytest.raises(Silence):
@@ -205,7 +203,7 @@ def test_a_caller_without_the_key_is_closed(listener: Listener, sent: bytes) -> 
 
 
 def test_a_caller_with_another_key_is_not_let_in(listener: Listener) -> None:
-    stranger = worker(replace(listener.address, key="00" * 32), 7)
+    stranger = worker("{}:{}:{}".format(*place(listener), "00" * 32), 7)
     with pytest.raises(Silence, match=r"no call within 0\.1 s"):
         listener.wait_for({"number": 7}, 0.1)
     stranger.close()
@@ -216,16 +214,8 @@ def test_waiting_ends_when_the_awaited_process_has_ended(listener: Listener) -> 
         listener.wait_for({"number": 7}, PATIENCE_SECONDS, lambda: True)
 
 
-def test_only_this_machine_can_call(listener: Listener) -> None:
-    assert listener.address.host == "127.0.0.1"
-
-
-def test_each_listener_has_a_key_of_its_own(listener: Listener) -> None:
+def test_only_this_machine_can_call_and_each_listener_has_a_key_of_its_own(listener: Listener) -> None:
     other = Listener()
-    assert other.address.key != listener.address.key
+    assert place(listener)[0] == place(other)[0] == "127.0.0.1"
+    assert listener.address.split(":")[2] != other.address.split(":")[2]
     other.close()
-
-
-@given(st.builds(Address, st.sampled_from(["127.0.0.1", "node-3", "::1"]), st.integers(0, 65535), st.just("ab" * 32)))
-def test_an_address_is_read_back_as_it_was_written(address: Address) -> None:
-    assert Address.parse(str(address)) == address

@@ -29,11 +29,10 @@ JOB = Job(workload=Workload(model="trivial", batch_size=1), devices=CPU)
 
 # A fresh worker that keeps the message that it was given.
 KEEPS_ITS_MESSAGE = """
-    message = json.load(sys.stdin) | {"runs in": os.getcwd()}
+    channel, message = call_as_worker()
+    message["runs in"] = os.getcwd()
     with open(os.path.join(os.path.dirname(sys.argv[0]), "message"), "w") as file:
         json.dump(message, file)
-    channel = call()
-    channel.send({"hello": "worker", "number": message["number"]})
     channel.send(READY)
     channel.receive()
 """
@@ -90,11 +89,6 @@ def test_workers_can_take_the_users_code_from_another_checkout(tmp_path: Path, m
     assert message["environment"]["PYTHONPATH"] == message["import_paths"][0] == message["runs in"] == str(checkout)
 
 
-def test_workers_leave_no_temporary_files(tmp_path: Path, temporary: Path) -> None:
-    assert Path(message_for(tmp_path, JOB)["environment"]["TMPDIR"]).parent == temporary
-    assert not list(temporary.iterdir())
-
-
 def server_of(launcher: LocalLauncher) -> str:
     run = launcher.start(JOB, lambda phase: None)
     run.close()
@@ -143,7 +137,7 @@ def _descriptors() -> Iterator[str]:
         (True, None, "a worker could not be started: .*No such file or directory"),
         (False, None, "a worker could not be started: .*No such file or directory"),
         (False, "sys.exit(3)", "the fork server exited with status 3"),
-        (True, "json.load(sys.stdin); sys.exit(3)", "exited with status 3 in phase 'start'"),
+        (True, "sys.exit(3)", "exited with status 3 in phase 'start'"),
     ],
     ids=["no Python", "no Python for a server", "server ends", "worker ends"],
 )

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,89 +45,78 @@ def package(packages: Path, name: str, version: str = "1.0", **direct_url: objec
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
     folder = tmp_path / "venv" / "site-packages"
-    folder.mkdir(parents=True)
+    (folder / "~ensorflow-2.20.0.dist-info").mkdir(parents=True)  # a broken installation left it
     return folder
 
 
-def locked(tmp_path: Path, *search: Path) -> Lock:
-    folder = tmp_path / "baselines"
-    return read_lock(folder / write_lock(folder, "box", root=tmp_path / "project", search=[*map(str, search)]))
-
-
-def requirements(lock: Lock) -> list[str]:
-    return [line for line in lock.lines if not line.startswith("#")]
+def locked(tmp_path: Path, *search: Path) -> tuple[Lock, list[str]]:
+    """What a lock of the packages in these folders says, and the requirements in it; for the project in /project."""
+    path = tmp_path / write_lock(tmp_path, "box", root=Path("/project"), search=[*map(str, search)])
+    return read_lock(path), [line for line in path.read_text().splitlines() if not line.startswith("#")]
 
 
 def test_a_lock_names_python_and_each_package_with_its_version(tmp_path: Path, packages: Path) -> None:
     package(packages, "tensorflow", "2.21.0")
     package(packages, "Keras", "3.15.1")
-    lock = locked(tmp_path, packages)
-    assert (requirements(lock), lock.tensorflow) == (["Keras==3.15.1", "tensorflow==2.21.0"], "2.21.0")
-    assert lock.python == ".".join(map(str, sys.version_info[:3]))
-
-
-def test_what_pip_can_not_install_or_workers_do_not_need_is_not_locked(tmp_path: Path, packages: Path) -> None:
-    package(packages, "pip")
-    package(packages, "pytest_tfperf")
-    (packages / "~ensorflow-2.20.0.dist-info").mkdir()  # a broken installation left it
-    own = (tmp_path / "project").as_uri()
-    package(packages, "project", url=own, dir_info={"editable": True})
-    lock = locked(tmp_path, packages)
-    assert (requirements(lock), lock.warnings) == ([], [])
+    python = ".".join(map(str, sys.version_info[:3]))
+    assert locked(tmp_path, packages) == (Lock(python, "2.21.0", ()), ["Keras==3.15.1", "tensorflow==2.21.0"])
 
 
 def test_of_a_package_that_is_there_twice_the_one_that_is_imported_is_locked(tmp_path: Path, packages: Path) -> None:
     other = tmp_path / "other" / "site-packages"
     package(packages, "my_lib", "2.0")
     package(other, "My-Lib", "1.0")
-    assert requirements(locked(tmp_path, packages, other)) == ["my_lib==2.0"]
+    assert locked(tmp_path, packages, other)[1] == ["my_lib==2.0"]
+
+
+GIT = {"vcs": "git", "commit_id": "abc"}
 
 
 @pytest.mark.parametrize(
-    ("origin", "line"),
+    ("name", "origin", "lines"),
     [
         (
-            {"url": "https://h/r.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}, "subdirectory": "py"},
-            "mine @ git+https://h/r.git@abc#subdirectory=py",
+            "mine",
+            {"url": "https://h/r.git", "vcs_info": GIT, "subdirectory": "py"},
+            ["mine @ git+https://h/r.git@abc#subdirectory=py"],
         ),
         (
-            {"url": "file:///w/mine-1.0-py3-none-any.whl", "archive_info": {"hashes": {"sha256": "12"}}},
-            "mine @ file:///w/mine-1.0-py3-none-any.whl",
+            "mine",
+            {"url": "file:///w/mine-1.0-py3-none-any.whl", "archive_info": {}},
+            ["mine @ file:///w/mine-1.0-py3-none-any.whl"],
         ),
+        ("project", {"url": "file:///project", "dir_info": {"editable": True}}, []),
+        ("pip", {}, []),
+        ("pytest_tfperf", {}, []),
     ],
-    ids=["git", "wheel"],
+    ids=["git", "wheel", "the project itself", "pip", "this package"],
 )
-def test_a_package_that_is_from_no_index_is_locked_by_its_address(
-    origin: dict[str, object], line: str, tmp_path: Path, packages: Path
+def test_a_package_that_is_from_no_index_is_locked_by_its_address_and_one_that_comes_by_itself_is_not(
+    name: str, origin: dict[str, object], lines: list[str], tmp_path: Path, packages: Path
 ) -> None:
-    package(packages, "mine", **origin)
-    assert requirements(locked(tmp_path, packages)) == [line]
+    package(packages, name, **origin)
+    lock, requirements = locked(tmp_path, packages)
+    assert (requirements, lock.warnings) == (lines, ())
 
 
 def test_packages_from_folders_are_left_out_with_one_warning(tmp_path: Path, packages: Path) -> None:
     package(packages, "mine", url="file:///home/me/my%20lib", dir_info={"editable": True})
     package(tmp_path / "src", "beside_its_source")  # an index may have another one of that name
-    lock = locked(tmp_path, packages, tmp_path / "src")
+    lock, requirements = locked(tmp_path, packages, tmp_path / "src")
     (warning,) = lock.warnings
-    assert (requirements(lock), "beside-its-source, mine" in warning) == ([], True)
+    assert (requirements, "beside-its-source, mine" in warning) == ([], True)
 
 
-def test_equal_packages_have_one_lock_and_others_another(tmp_path: Path, packages: Path) -> None:
-    folder = tmp_path / "baselines"
+def test_equal_packages_have_one_lock_which_is_not_written_again_and_others_another(
+    tmp_path: Path, packages: Path
+) -> None:
     package(packages, "six", "1.16.0")
-    names = [write_lock(folder, "box", root=tmp_path, search=[str(packages)]) for _ in range(2)]
+    locked(tmp_path, packages)
+    (path,) = tmp_path.glob("*.lock.txt")
+    path.write_text("# python: 3.11.7\n")  # somebody took out what can't be installed
+    assert locked(tmp_path, packages)[0].python == "3.11.7"
     package(packages, "seven")
-    names.append(write_lock(folder, "box", root=tmp_path, search=[str(packages)]))
-    assert (names[0] == names[1], names[1] == names[2]) == (True, False)
-    assert sorted(path.name for path in folder.iterdir()) == sorted({*names})
-
-
-def test_an_edited_lock_is_not_written_over(tmp_path: Path, packages: Path) -> None:
-    package(packages, "python-apt", "2.6.0+x")
-    path = tmp_path / write_lock(tmp_path, "box", root=tmp_path, search=[str(packages)])
-    path.write_text("# python: 3.11.7\n")
-    assert write_lock(tmp_path, "box", root=tmp_path, search=[str(packages)]) == path.name
-    assert path.read_text() == "# python: 3.11.7\n"
+    assert locked(tmp_path, packages)[1] == ["seven==1.0", "six==1.16.0"]
 
 
 def test_locks_that_no_row_names_go_and_other_machines_stay(tmp_path: Path) -> None:
@@ -142,7 +130,7 @@ def test_locks_that_no_row_names_go_and_other_machines_stay(tmp_path: Path) -> N
 def test_a_lock_that_can_not_be_written_names_its_folder(tmp_path: Path, packages: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BaselineError, match=r"file/box-.*can't be written: .*--tfperf-baselines=DIR"):
-        write_lock(tmp_path / "file", "box", root=tmp_path, search=[str(packages)])
+        locked(tmp_path / "file", packages)
 
 
 @pytest.mark.parametrize(
@@ -223,47 +211,36 @@ def test_the_command_that_builds_an_environment_names_its_folders(
     )
 
 
-def change_lock(lock: Path, environment: ReferenceEnvironment) -> None:
-    lock.write_text("# python: 3.99.1\nsix==1.17.0\n")
-
-
-def delete_lock(lock: Path, environment: ReferenceEnvironment) -> None:
-    lock.unlink()
-
-
-def delete_package(lock: Path, environment: ReferenceEnvironment) -> None:
-    (info,) = environment.python.parents[1].rglob("six-*.dist-info")
-    shutil.rmtree(info)
-
-
-def delete_python(lock: Path, environment: ReferenceEnvironment) -> None:
-    environment.python.unlink()
-
-
-def delete_code(lock: Path, environment: ReferenceEnvironment) -> None:
-    assert environment.source is not None
-    shutil.rmtree(environment.source)
-
-
 @pytest.mark.parametrize(
-    ("harm", "fact"),
+    ("gone", "fact"),
     [
-        (change_lock, r"\.lock\.txt has changed since"),
-        (delete_lock, "can't be read: No such file or directory"),
-        (delete_package, "packages in .* have changed"),
-        (delete_python, "bin/python is gone"),
-        (delete_code, "the code of .* is not in"),
+        ("venv/lib/*/site-packages/six-*.dist-info", "packages in .* have changed"),
+        ("venv/bin/python", "bin/python is gone"),
+        ("source/*", "the code of .* is not in"),
     ],
 )
-def test_what_is_broken_or_has_changed_is_said_and_built_again(
-    harm: Callable[[Path, ReferenceEnvironment], None], fact: str, project: ReferenceProject
-) -> None:
-    row = project.row("six==1.16.0", "seven==7.0")
-    lock = project.baselines / row.lock
-    harm(lock, project.store.create(row, lambda _: None))
+def test_what_is_gone_is_said_and_built_again(gone: str, fact: str, project: ReferenceProject) -> None:
+    row = project.row("six==1.16.0")
+    project.store.create(row, lambda _: None)
+    (path,) = project.home.glob(f"*/{gone}")
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert re.search(fact, why_not(project, row))
-    if lock.exists():
-        assert project.store.create(row, lambda _: None) == project.store.find(row)
+    assert project.store.create(row, lambda _: None) == project.store.find(row)
+
+
+def test_an_environment_whose_lock_has_changed_is_built_again_and_one_without_its_lock_is_not_used(
+    project: ReferenceProject,
+) -> None:
+    row = project.row("six==1.16.0")
+    project.store.create(row, lambda _: None)
+    lock = project.baselines / row.lock
+    lock.write_text("# python: 3.99.1\nsix==1.17.0\n")
+    assert f"{lock} has changed since" in why_not(project, row)
+    assert project.store.create(row, lambda _: None) == project.store.find(row)
+    lock.unlink()
+    assert f"{lock} can't be read: No such file or directory" in why_not(project, row)
+    (entry,) = project.store.entries([])
+    assert (entry.rows, entry.fault) == (0, why_not(project, row))
 
 
 def test_code_that_was_changed_is_kept(project: ReferenceProject) -> None:
@@ -316,12 +293,17 @@ def test_packages_that_can_not_be_installed_show_the_last_lines(project: Referen
     assert "--tfperf-reference=PYTHON" in said.splitlines()[-1]
 
 
-def test_a_python_that_is_not_there_is_named(project: ReferenceProject) -> None:
-    assert "no python3.98 on PATH. Install Python 3.98" in refusal(project, python="3.98.2")
-
-
-def test_a_commit_that_is_gone_is_told_before_packages_are_installed(project: ReferenceProject) -> None:
-    assert "has no commit deadbeefdead, at which" in refusal(project, "fail==too late", commit="deadbeefdead")
+@pytest.mark.parametrize(
+    ("lacks", "said"),
+    [
+        ({"python": "3.98.2"}, "no python3.98 on PATH. Install Python 3.98"),
+        ({"commit": "deadbeefdead"}, "has no commit deadbeefdead, at which"),
+    ],
+)
+def test_a_python_or_a_commit_that_is_not_there_is_named_before_packages_are_installed(
+    project: ReferenceProject, lacks: dict[str, str], said: str
+) -> None:
+    assert said in refusal(project, "fail==too late", **lacks)
 
 
 def test_of_a_shallow_clone_the_rest_is_to_be_fetched(tmp_path: Path, project: ReferenceProject) -> None:
@@ -354,14 +336,6 @@ def test_an_environment_is_listed_with_what_it_serves(project: ReferenceProject)
     assert (entry.rows, entry.commits, entry.bytes > 0) == (2, (project.first,), True)
     assert entry.lock is not None
     assert (entry.lock.python, entry.lock.tensorflow) == ("3.99.1", "2.21.0")
-
-
-def test_what_can_not_be_used_is_listed_with_its_reason(project: ReferenceProject) -> None:
-    row = project.row("six==1.16.0")
-    delete_code(project.baselines / row.lock, project.store.create(row, lambda _: None))
-    (project.baselines / row.lock).unlink()
-    (entry,) = project.store.entries([row])
-    assert (entry.rows, "lock.txt can't be read" in entry.fault) == (0, True)
 
 
 def test_what_is_removed_is_gone_from_disk_and_from_git(project: ReferenceProject) -> None:
@@ -399,11 +373,16 @@ def test_a_name_that_leads_nowhere_is_refused(text: str, why: str) -> None:
         parse_reference(text)
 
 
-def test_an_environment_without_tensorflow_says_what_to_do(tmp_path: Path) -> None:
-    python = tmp_path / "python"
-    python.write_text('#!/bin/sh\necho \'{"python": [3, 12, 1], "fault": "No module named tensorflow"}\'\n')
+def answering(folder: Path, **answer: object) -> ReferenceEnvironment:
+    """One whose Python finds this when it tries its imports."""
+    python = folder / "python"
+    python.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
     python.chmod(0o755)
-    environment = ReferenceEnvironment(name="box-1", python=python)
+    return ReferenceEnvironment(name="box-1", python=python)
+
+
+def test_an_environment_without_tensorflow_says_what_to_do(tmp_path: Path) -> None:
+    environment = answering(tmp_path, failed="No module named tensorflow", faults={})
     said = "box-1 can't be used: .* can't import TensorFlow: No module named tensorflow.*tfperf reference create"
     with pytest.raises(TfperfError, match=said):
         check(environment, [Workload(model="trivial", batch_size=1)], tmp_path)
@@ -415,12 +394,8 @@ def test_an_environment_without_tensorflow_says_what_to_do(tmp_path: Path) -> No
 def test_a_session_uses_what_can_be_measured_and_says_of_the_rest_why_not(
     project: ReferenceProject, tmp_path: Path
 ) -> None:
-    python = tmp_path / "python"
-    versions = {"python": [3, 12, 1], "tensorflow": "2.21.0", "keras": "3.15.1"}
-    answer = versions | {"faults": {"nets:gone": "module nets has no function gone"}}
-    python.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
-    python.chmod(0o755)
-    environment = ReferenceEnvironment(name="box-1", python=python)
+    versions, faults = {"tensorflow": "2.21.0", "keras": "3.15.1"}, {"nets:gone": "module nets has no function gone"}
+    environment = answering(tmp_path, imported=versions, faults=faults)
 
     def find(row: Baseline) -> ReferenceEnvironment:
         if not row.lock:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -15,7 +15,8 @@ from pythons import fake_python, fake_server
 
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers import processes
-from pytest_tfperf.workers.processes import ForkServer, Interpreter, LocalProcess, start_fresh
+from pytest_tfperf.workers.interpreters import Interpreter
+from pytest_tfperf.workers.processes import ForkServer, LocalProcess, start_process
 from pytest_tfperf.workers.wire import Listener
 
 # A worker that starts a child, writes its pid, and ends with status 3 or not at all.
@@ -29,16 +30,16 @@ WORK = """
             return 3
         time.sleep(3600)
 """
-FRESH = WORK + "    sys.exit(work(None, json.load(sys.stdin)))\n"
+FRESH = WORK + "    sys.exit(work(*call_as_worker()))\n"
 
 # The server says that both of its workers have one pid, and that the first has ended.
 ONE_PID_FOR_ALL = """
     channel = call()
     channel.send({"hello": "server"})
     channel.send({"ready": True})
-    message = channel.receive()
+    number = channel.receive()["fork"]
     channel.send({"forked": 4711})
-    channel.send({"exited": message["number"], "status": 3})
+    channel.send({"exited": number, "status": 3})
     channel.receive()
     channel.send({"forked": 4711})
     channel.receive()
@@ -53,51 +54,51 @@ def runs(pid: int) -> bool:
 
 
 class Workers:
-    """Starts servers and workers in a folder, and ends them after the test."""
+    """Starts servers and workers in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, end: ExitStack) -> None:
         self._folder = folder
-        self._listener = Listener()
-        self._started: list[ForkServer | LocalProcess] = []
-        self._messages = 0
+        self._end = end
+        self._listener = end.enter_context(closing(Listener()))
 
     def server(self, python: str) -> ForkServer:
-        self._started.append(made := ForkServer(Interpreter(python), self._listener, self._folder / "server.log"))
-        return made
+        server = ForkServer(Interpreter(python), self._listener, self._folder / "server.log")
+        return self._end.enter_context(closing(server))
 
     def forked(self, *, ends: bool, script: str = WORK) -> LocalProcess:
-        return self.server(fake_server(self._folder, script)).fork(self.message(ends=ends))
+        return self.forked_from(self.server(fake_server(self._folder, script)), ends=ends)
+
+    def forked_from(self, server: ForkServer, *, ends: bool = False) -> LocalProcess:
+        worker = server.fork(1)
+        self._send_message(ends)
+        return worker
 
     def fresh(self, *, ends: bool) -> LocalProcess:
         interpreter = Interpreter(fake_python(self._folder, FRESH))
-        self._started.append(made := start_fresh(interpreter, self._listener, self.message(ends=ends)))
-        return made
+        worker = start_process(interpreter, "worker", self._listener, self._folder / "worker.log", 1)
+        self._end.callback(worker.end)
+        self._send_message(ends)
+        return worker
 
-    def message(self, *, ends: bool = False) -> dict[str, Any]:
-        self._messages += 1
-        log = str(self._folder / "worker.log")
-        environment = dict(os.environ)
-        return {"number": self._messages, "log": log, "environment": environment, "import_paths": [], "ends": ends}
+    def _send_message(self, ends: bool) -> None:
+        log, environment = str(self._folder / "worker.log"), dict(os.environ)
+        channel = self._listener.wait_for({"hello": "worker", "number": 1}, PATIENCE_SECONDS)
+        self._end.enter_context(closing(channel))
+        channel.send({"log": log, "environment": environment, "import_paths": [], "ends": ends})
 
     def child(self) -> int:
-        """The pid of a worker's child, once it is there."""
+        """The pid of a worker's child, once it is there; it ends with the test."""
         assert wait_for((self._folder / "child").exists)
-        return int((self._folder / "child").read_text())
-
-    def close(self) -> None:
-        for one in self._started:
-            one.close() if isinstance(one, ForkServer) else one.end()
-        self._listener.close()
-        if (self._folder / "child").exists() and runs(self.child()):
-            os.kill(self.child(), signal.SIGKILL)
+        pid = int((self._folder / "child").read_text())
+        self._end.callback(lambda: os.kill(pid, signal.SIGKILL) if runs(pid) else None)
+        return pid
 
 
 @pytest.fixture
 def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
     monkeypatch.chdir(tmp_path)
-    made = Workers(tmp_path)
-    yield made
-    made.close()
+    with ExitStack() as end:
+        yield Workers(tmp_path, end)
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ def test_a_worker_ends_with_its_own_status_or_is_killed_and_its_children_with_it
     worker = start(workers, ends=ends)
     child = workers.child()
     if not ends:
-        assert worker.exit_status(0.001) is None
+        assert worker.exit_status(0) is None
         worker.end()
     assert worker.exit_status(PATIENCE_SECONDS) == status
     assert wait_for(lambda: not runs(child))
@@ -138,9 +139,9 @@ def test_the_pid_of_a_worker_that_ended_is_not_killed(
 
 def test_a_workers_children_end_after_the_server_was_killed(workers: Workers) -> None:
     server = workers.server(fake_server(Path(), WORK))
-    worker = server.fork(workers.message())
+    worker = workers.forked_from(server)
     child = workers.child()
-    os.kill(server.pid, signal.SIGKILL)
+    os.kill(server.process.pid, signal.SIGKILL)
     worker.end()
     assert wait_for(lambda: not runs(child))
 
@@ -157,7 +158,7 @@ def test_a_workers_children_end_though_the_drivers_death_interrupts_the_killing(
     os.killpg = interrupted
     """
     server = workers.server(fake_server(Path(), script + WORK))
-    server.fork(workers.message())
+    workers.forked_from(server)
     child = workers.child()
     server.close()
     assert wait_for(lambda: not runs(child))
@@ -178,18 +179,9 @@ def test_a_server_kills_a_group_before_the_pid_of_its_leader_is_free(workers: Wo
     assert Path("held").read_text() == "yes"
 
 
-def test_an_interpreter_that_never_reads_its_message_does_not_block_the_driver(tmp_path: Path) -> None:
-    interpreter, listener = Interpreter(fake_python(tmp_path, "time.sleep(60)")), Listener()
-    large = {"log": str(tmp_path / "worker.log"), "larger than a pipe": "x" * 1_000_000}
-    worker = start_fresh(interpreter, listener, large)
-    assert worker.exit_status(0.001) is None
-    worker.end()
-    listener.close()
-
-
 def test_workers_with_one_pid_are_kept_apart(workers: Workers, killed: list[int]) -> None:
     server = workers.server(fake_python(Path(), ONE_PID_FOR_ALL))
-    first, second = (server.fork(workers.message()) for _ in range(2))
+    first, second = (server.fork(number) for number in (1, 2))
     assert (first.exit_status(PATIENCE_SECONDS), second.exit_status(0.01)) == (3, None)
     first.end()
     assert killed == [], "the pid is the second's now"
@@ -207,12 +199,8 @@ def test_workers_with_one_pid_are_kept_apart(workers: Workers, killed: list[int]
             "c = call(); c.send({'hello': 'server'}); c.send({'failed': 'ImportError: no such library'}); c.receive()",
             r"python can't import TensorFlow: ImportError: no such library\n.*-m pip install --upgrade tensorflow",
         ),
-        (
-            "c = call(); c.send({'hello': 'server'}); c.send({'imported': {'keras': '2.15'}}); c.receive()",
-            "python has Keras 2.15; workers need TensorFlow 2.16 or newer, with Keras 3",
-        ),
     ],
-    ids=["ends at once", "ends after its call", "no TensorFlow", "old Keras"],
+    ids=["ends at once", "ends after its call", "no TensorFlow"],
 )
 def test_a_server_that_can_not_start_says_why(workers: Workers, script: str, message: str) -> None:
     with pytest.raises(MeasurementError, match=f"(?s){message}"):
@@ -230,13 +218,12 @@ def test_a_server_that_refuses_to_fork_names_the_other_way(workers: Workers) -> 
     """
     server = workers.server(fake_python(Path(), script))
     with pytest.raises(MeasurementError, match="/dev/nvidia0 open; use --tfperf-worker=fresh"):
-        server.fork(workers.message())
+        server.fork(1)
 
 
-def test_a_server_that_was_killed_is_gone(workers: Workers) -> None:
+def test_a_server_that_was_killed_can_not_fork(workers: Workers) -> None:
     server = workers.server(fake_server(Path(), WORK))
-    assert not server.gone
-    os.kill(server.pid, signal.SIGKILL)
-    assert wait_for(lambda: server.gone)
+    os.kill(server.process.pid, signal.SIGKILL)
+    assert wait_for(server.has_ended)
     with pytest.raises(MeasurementError, match="the fork server was ended by SIGKILL"):
-        server.fork(workers.message())
+        server.fork(1)

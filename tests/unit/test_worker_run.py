@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,19 +11,14 @@ from typing import Any
 import pytest
 from patience import PATIENCE_SECONDS, running
 
-from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.step_profile import Input, StepProfile
-from pytest_tfperf.core.topology import DeviceKind, Devices
-from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
-from pytest_tfperf.workers.wire import Channel, Listener, connect
+from pytest_tfperf.workers.wire import Listener, connect
 from pytest_tfperf.workers.worker_run import WorkerRun
 
-CPU = Devices(kind=DeviceKind.CPU, count=1)
-GPU = Devices(kind=DeviceKind.GPU, count=1, gpu_uuids=("GPU-1",))
 READY = {"images_per_step": 4, "compile_seconds": 1.5, "fetches": True, "environment": {"tensorflow": "2.21.0"}}
-NUMBER = 7
+NUMBER, MESSAGE = 7, {"job": "to train"}
 
 
 @dataclass
@@ -44,29 +40,29 @@ class Process:
 class Started:
     """A run, and its worker's end of the channel, to which a test sends what a worker would."""
 
-    def __init__(self, folder: Path, listener: Listener) -> None:
+    def __init__(self, folder: Path, end: ExitStack) -> None:
         self._folder = folder
-        self.listener = listener
+        self._end = end
+        self.listener = end.enter_context(closing(Listener()))
         self.process = Process()
-        self.worker: Channel = connect(listener.address)
+        self.worker = end.enter_context(closing(connect(self.listener.address)))
         self.worker.send({"hello": "worker", "number": NUMBER})
         self.phases: list[str] = []
         self.hangs: list[str] = []
-        self._runs: list[WorkerRun] = []
 
-    def run(self, *sent: dict[str, Any], devices: Devices = CPU, silence: float = 60.0, **job: Any) -> WorkerRun:
+    def run(self, *sent: dict[str, Any], silence: float = 60.0) -> WorkerRun:
         scratch = self._folder / "scratch"
         scratch.mkdir()
         run = WorkerRun(
             self.process,
-            Job(workload=Workload(model="trivial", batch_size=1), devices=devices, **job),
             self._folder / "worker.log",
             scratch,
-            "python",
+            python="python",
+            on_cpus=True,
             silence_seconds=silence,
             on_hang=lambda: self.hangs.append("hung"),
         )
-        self._runs.append(run)
+        self._end.callback(run.close)
         for message in sent:
             self.worker.send(message)
         return run
@@ -76,22 +72,14 @@ class Started:
         self.prepare(run)
         return run
 
-    def close(self) -> None:
-        for run in self._runs:
-            run.close()
-        self.worker.close()
-
     def prepare(self, run: WorkerRun) -> None:
-        run.prepare(self.listener, NUMBER, self.phases.append)
+        run.prepare(self.listener, NUMBER, MESSAGE, self.phases.append)
 
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[Started]:
-    listener = Listener()
-    made = Started(tmp_path, listener)
-    yield made
-    made.close()
-    listener.close()
+    with ExitStack() as end:
+        yield Started(tmp_path, end)
 
 
 def window(steps: int) -> dict[str, Any]:
@@ -110,7 +98,7 @@ def test_windows_come_in_the_order_of_their_requests(started: Started) -> None:
     for steps in (1, 2):
         run.request(steps)
     assert [run.receive() for _ in range(2)] == [Window(1, 0.1, 0.5), Window(2, 0.2, 0.5)]
-    assert [started.worker.receive(PATIENCE_SECONDS) for _ in range(2)] == [{"steps": 1}, {"steps": 2}]
+    assert [started.worker.receive(PATIENCE_SECONDS) for _ in range(3)] == [MESSAGE, {"steps": 1}, {"steps": 2}]
 
 
 def test_a_step_profile_drops_the_window_that_is_still_queued(started: Started) -> None:
@@ -118,7 +106,7 @@ def test_a_step_profile_drops_the_window_that_is_still_queued(started: Started) 
     run = started.ready(window(1), {"step_profile": asdict(profile)})
     assert run.profile_step(matrix_products=True, multiply_adds=False) == profile
     asked = {"matrix_products": True, "multiply_adds": False}
-    assert started.worker.receive(PATIENCE_SECONDS) == {"profile_step": asked}
+    assert [started.worker.receive(PATIENCE_SECONDS) for _ in range(2)] == [MESSAGE, {"profile_step": asked}]
 
 
 ERROR = {"type": "ValueError", "message": "no", "hint": "", "ours": False, "out_of_memory": True}
@@ -147,7 +135,7 @@ def test_a_worker_whose_connection_closes_has_died(started: Started) -> None:
 def test_a_worker_that_ends_before_it_calls_has_died(started: Started) -> None:
     run = started.run()
     with pytest.raises(MeasurementError, match="exited with status 3 in phase 'start'"):
-        run.prepare(started.listener, NUMBER + 1, started.phases.append)
+        run.prepare(started.listener, NUMBER + 1, MESSAGE, started.phases.append)
 
 
 def test_a_silent_worker_hangs(started: Started) -> None:
@@ -180,13 +168,7 @@ def test_a_worker_that_hangs_shows_the_line_of_the_users_code(started: Started, 
             run.receive()
 
 
-@pytest.mark.parametrize(
-    ("devices", "done"), [(CPU, ["ended"]), (GPU, ["ended", "waited 60 s"])], ids=["CPU", "GPU: until memory is freed"]
-)
-def test_closing_ends_the_worker_and_its_temporary_files(
-    started: Started, tmp_path: Path, devices: Devices, done: list[str]
-) -> None:
-    run = started.ready(devices=devices)
-    run.close()
-    assert started.process.done == done
+def test_closing_ends_the_worker_and_its_temporary_files(started: Started, tmp_path: Path) -> None:
+    started.ready().close()
+    assert started.process.done == ["ended"]
     assert not (tmp_path / "scratch").exists()

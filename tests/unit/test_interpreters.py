@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.workers.import_paths import import_paths, python_path, working_folder
+from pytest_tfperf.workers.interpreters import Interpreter
 
 
 @pytest.mark.parametrize("library", [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib")])
@@ -18,18 +18,18 @@ def test_a_folder_that_only_begins_like_a_librarys_is_the_tests_own(
     library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path, f"{library}-of-mine"])
-    assert f"{library}-of-mine" in import_paths({})
+    assert f"{library}-of-mine" in Interpreter("python").import_paths()
 
 
 def test_folders_of_installed_packages_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     installed = [*site.getsitepackages(), sysconfig.get_path("stdlib"), sysconfig.get_path("stdlib") + "/lib-dynload"]
     monkeypatch.setattr(sys, "path", [*sys.path, *installed])
-    assert not set(installed) & set(import_paths({}))
+    assert not set(installed) & set(Interpreter("python").import_paths())
 
 
 def test_the_working_folder_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    assert import_paths({})[0] == str(tmp_path)
+    assert Interpreter("python").import_paths()[0] == str(tmp_path)
 
 
 def test_folders_of_a_project_are_those_of_its_other_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -38,9 +38,9 @@ def test_folders_of_a_project_are_those_of_its_other_checkout(monkeypatch: pytes
     monkeypatch.chdir(project)
     monkeypatch.setattr(sys, "path", [str(project / "perf_tests"), "/home/me/lib"])
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(project), "/home/me/lib"]))
-    moved = {project: checkout}
-    assert import_paths(moved) == [str(checkout), str(checkout / "perf_tests"), "/home/me/lib"]
-    assert python_path(moved) == os.pathsep.join([str(checkout), "/home/me/lib"])
+    interpreter = Interpreter("python", {project: checkout})
+    assert interpreter.import_paths() == [str(checkout), str(checkout / "perf_tests"), "/home/me/lib"]
+    assert interpreter.environment()["PYTHONPATH"] == os.pathsep.join([str(checkout), "/home/me/lib"])
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["there", "not there"])
@@ -51,4 +51,4 @@ def test_workers_run_in_the_same_folder_of_the_other_checkout_or_at_its_top(
     (project / "perf_tests").mkdir(parents=True)
     (checkout / "perf_tests" if there else checkout).mkdir(parents=True)
     monkeypatch.chdir(project / "perf_tests")
-    assert working_folder({project: checkout}) == (checkout / "perf_tests" if there else checkout)
+    assert Interpreter("python", {project: checkout}).folder() == (checkout / "perf_tests" if there else checkout)
