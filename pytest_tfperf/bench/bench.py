@@ -52,12 +52,6 @@ class Bench:
         self._session = session
         self._commit = commit
 
-    def smoke(self, task: Task) -> Measurement:
-        """One window, nothing judged: does the test start at all?"""
-        started = time.monotonic()
-        run = self._engine.run(task.side, task.topology, ONE_WINDOW)
-        return self._measurement(task, [run], seconds=time.monotonic() - started)
-
     def measure(self, task: Task) -> Measurement:
         """One undisturbed run of all of the plan's steps, nothing judged.
 

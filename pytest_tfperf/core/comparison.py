@@ -84,6 +84,11 @@ class Comparison:
         """ln(b / a) of each pair."""
         return tuple(pair.log_ratio for pair in self.pairs)
 
+    @property
+    def is_decided(self) -> bool:
+        """Always: it has taken all of its pairs."""
+        return True
+
     def to_json(self) -> dict[str, Any]:
         """Plain values for `from_json`."""
         whole: dict[str, Any] = plain(self)
