@@ -228,16 +228,15 @@ class Measuring:
         if name not in self._machines:
             rows = self._baselines.load(name)
             tests = min(len(self.runnable), sum(row.is_measured for row in rows.values()))
-            self._machines[name] = MachineSession(
-                rows, lambda: self._past_sessions(rows), tests=tests, hold=self._settings.hold
-            )
+            past = self._past_sessions(rows.values())
+            self._machines[name] = MachineSession(rows, past, tests=tests, hold=self._settings.hold)
         return self._machines[name]
 
-    def _past_sessions(self, rows: Mapping[Key, Baseline]) -> Mapping[Key, tuple[PastSession, ...]]:
+    def _past_sessions(self, rows: Iterable[Baseline]) -> Mapping[Key, tuple[PastSession, ...]]:
         """Where the history broke in the middle of the session, the session is judged by itself."""
         least = math.ceil(len(self.runnable) / 2)
         try:
-            return self._history.past_sessions_of_machine(rows.values(), before=self._session, least_tests=least)
+            return self._history.past_sessions_of_machine(rows, before=self._session, least_tests=least)
         except TfperfError as error:
             self.history_fault = str(error)
             return {}

@@ -35,9 +35,6 @@ def header(session: Session) -> list[str]:
     )
     if settings.data_dir and not any(test.reads_data for test in measuring.runnable):
         lines.append(summary.unused_data_dir(settings.data_dir))
-    if settings.against is None:
-        unreadable = session.baselines.unreadable(*measuring.machine_names)
-        lines += [f"tfperf: ignored, the file of another machine: {fault}" for fault in unreadable]
     return [*lines, *remarks, *summary.refused(selection.faulty, len(selection), "will be reported as errors")]
 
 

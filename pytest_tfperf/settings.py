@@ -200,7 +200,7 @@ class Settings:
             folder = values.get(name, _SETTINGS[name].default)
             values[name] = None if folder is None else config.rootpath / folder
             if (source := given[name]) is not None and os.path.isfile(values[name]):  # noqa: PTH113  # never raises
-                raise TfperfError(f"{source[0]}: {values[name]} is a file; name a folder, existing or new")
+                raise TfperfError(f"{source[0]}: {values[name]} is a file; name a folder")
         update = config.getoption("update_baselines")
         options = _pytest_options(config) + _own_options(given)
         settings = cls(

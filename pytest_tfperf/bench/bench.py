@@ -15,13 +15,12 @@ from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.plan import ONE_WINDOW, Plan
+from pytest_tfperf.core.plan import ONE_WINDOW
 from pytest_tfperf.core.run import Pair, Run
-from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.judge import judge, may_stop
 from pytest_tfperf.judging.new_baseline import runs_wanted
 from pytest_tfperf.judging.reference import floor_rate, refuse_other_devices
@@ -29,9 +28,6 @@ from pytest_tfperf.reports.advice import loss_advice
 from pytest_tfperf.reports.message import loss_fact
 
 REFERENCE_PAIR_LABELS = ("reference environment", "current environment")
-
-BREAKDOWN_SECONDS = 2.0
-"""Timed at most, after a regression, on data that lies on the devices: it tells which part slowed down."""
 
 
 class Bench:
@@ -158,7 +154,7 @@ class Bench:
             seconds=time.monotonic() - started,
         )
         if verdict.is_decided and verdict.outcome is Outcome.REGRESSED:
-            rate = self._rate_on_device_data(task, runs)
+            rate = self._engine.rate_on_device_data(task.side, task.topology, task.plan, runs)
             broken_down = breakdown(runs, result.throughput.images_per_sec, task.workload, rate)
             result = replace(result, breakdown=broken_down, seconds=time.monotonic() - started)
         return replace(result, verdict=verdict, document=task.reference.document)
@@ -209,21 +205,6 @@ class Bench:
             return True
         return False
 
-    def _rate_on_device_data(self, task: Task, runs: Sequence[Run]) -> float | None:
-        """Images/s of the same training on data that lies on the devices, where the steps fetch theirs.
-
-        The verdict is fixed when this is asked for, so None is good enough where it fails, for whatever reason.
-        """
-        profile = runs[-1].step_profile
-        if profile is None or profile.input is not Input.FETCHED:
-            return None
-        side = replace(task.side, workload=task.workload.with_(input_pipeline="device"))
-        try:
-            run = self._engine.run(side, task.topology, brief(task.plan), label="on device data")
-        except (TfperfError, OSError):
-            return None
-        return run_value(run).images_per_sec
-
     def _measurement(
         self,
         task: Task,
@@ -255,11 +236,6 @@ class Bench:
             time=datetime.now().astimezone().isoformat(timespec="seconds"),
             seconds=seconds,
         )
-
-
-def brief(plan: Plan) -> Plan:
-    """The plan of a short run beside a regression, for the breakdown of its step."""
-    return replace(plan, max_seconds=min(plan.max_seconds, BREAKDOWN_SECONDS))
 
 
 def _always_disturbed(task: Task, runs: Sequence[Run]) -> AlwaysDisturbed:

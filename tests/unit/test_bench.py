@@ -38,7 +38,7 @@ class Machine:
         self.row = row
         self.notes = Notes()
         rows = {} if row is None else {row.key: row}
-        self.session = MachineSession(rows, dict, tests=tests, **more)
+        self.session = MachineSession(rows, {}, tests=tests, **more)
         engine = RunEngine(self.notes, PlayedGuard(list(disturbances)))
         self.bench = Bench(engine, lambda _: self.session, session="today")
 

@@ -139,15 +139,11 @@ def test_this_machines_broken_file_is_refused_before_the_first_test(tmp_path: Pa
         with_broken_file(tmp_path, "box", **settings).check_stores()
 
 
-def test_a_comparison_with_another_python_needs_no_baselines(tmp_path: Path) -> None:
-    with_broken_file(tmp_path, "box", against=Path("python")).check_stores()
-
-
-def test_another_machines_broken_file_is_mentioned_before_the_first_test(tmp_path: Path) -> None:
-    made = with_broken_file(tmp_path, "dgx2")
-    made.check_stores()
-    said = [line for line in header(made) if "dgx2.csv" in line]
-    assert len(said) == 1
+@pytest.mark.parametrize(("machine", "settings"), [("dgx2", {}), ("box", {"against": Path("python")})], ids=str)
+def test_a_broken_file_that_the_session_does_not_need_is_ignored(
+    tmp_path: Path, machine: str, settings: dict[str, Any]
+) -> None:
+    with_broken_file(tmp_path, machine, **settings).check_stores()
 
 
 @pytest.mark.parametrize("provenance", list(Provenance))
