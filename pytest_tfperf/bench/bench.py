@@ -9,8 +9,8 @@ from datetime import datetime
 
 from pytest_tfperf.bench.environment import environment
 from pytest_tfperf.bench.machine_session import MachineSession
-from pytest_tfperf.bench.one_run import AlwaysDisturbed, RunEngine, Side, T, undisturbed
-from pytest_tfperf.bench.pairs import PairSource
+from pytest_tfperf.bench.one_run import AlwaysDisturbed, RunEngine, T, undisturbed
+from pytest_tfperf.bench.pairs import reference_pairs
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind
@@ -26,8 +26,6 @@ from pytest_tfperf.judging.new_baseline import runs_wanted
 from pytest_tfperf.judging.reference import floor_rate, refuse_other_devices
 from pytest_tfperf.reports.advice import loss_advice
 from pytest_tfperf.reports.message import loss_fact
-
-REFERENCE_PAIR_LABELS = ("reference environment", "current environment")
 
 
 class Bench:
@@ -178,18 +176,11 @@ class Bench:
 
     def _pair(self, task: Task, machine: MachineSession) -> tuple[Pair | None, tuple[Pair, ...]]:
         """A pair with the reference environment; None where that fails, so that rule 2 takes over."""
-        reference = task.reference_side
-        assert reference is not None, "only a task with a reference environment is asked for pairs"
-        source = machine.pair_source(
-            task,
-            lambda: PairSource(
-                self._engine, reference, task.side, task.topology, task.plan, labels=REFERENCE_PAIR_LABELS
-            ),
-        )
+        source = machine.pair_source(task, lambda: reference_pairs(self._engine, task))
         try:
             pair, discarded = self._undisturbed(task, source.take)
         except MeasurementError as error:
-            if source.failed_side == "b" or (source.failed_side == "" and not self._fails(reference, task)):
+            if source.failed_side == "b" or (source.failed_side == "" and not self._reference_fails(task)):
                 raise
             machine.give_up_reference(task, str(error).splitlines()[0])
             return None, ()
@@ -197,10 +188,11 @@ class Bench:
             raise _always_disturbed(task, [run for bad in discarded for run in (bad.a, bad.b) if run.disturbance])
         return pair, discarded
 
-    def _fails(self, side: Side, task: Task) -> bool:
-        """Whether a side can't run by itself either: of two workers at once it is not known which one failed."""
+    def _reference_fails(self, task: Task) -> bool:
+        """Whether it can't run by itself either: of two workers at once it is not known which one failed."""
+        assert task.reference_side is not None, "it has just been asked for a pair"
         try:
-            self._engine.run(side, task.topology, ONE_WINDOW, label="reference environment")
+            self._engine.run(task.reference_side, task.topology, ONE_WINDOW, label="reference environment")
         except MeasurementError:
             return True
         return False
