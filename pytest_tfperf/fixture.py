@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from pytest_tfperf.bench.comparing import MAX_PAIRS, MAX_SECONDS, Effort, compare
 from pytest_tfperf.bench.one_run import AlwaysDisturbed, Side
@@ -28,20 +29,14 @@ from pytest_tfperf.session import Session
 AnyTolerance = float | tuple[float | None, float | None] | Tolerance
 
 
-class MissingBaseline(AssertionError):
-    """There is no baseline, and `--tfperf-require-baseline` was given."""
+R = TypeVar("R", Measurement, Comparison)
 
 
-class Inconclusive(AssertionError):
-    """A slowdown is suspected and not confirmed, and `--tfperf-strict` was given."""
+class GateFailure(AssertionError):
+    """No regression is confirmed, but `--tfperf-require-baseline` or `--tfperf-strict` fails the test all the same."""
 
 
-_FAILURE_OF = {
-    Outcome.REGRESSED: ThroughputRegression,
-    Outcome.NO_BASELINE: MissingBaseline,
-    Outcome.INCONCLUSIVE: Inconclusive,
-}
-FAILURES = tuple(_FAILURE_OF.values())
+FAILURES = (ThroughputRegression, GateFailure)
 """What an outcome fails its test with."""
 
 
@@ -58,7 +53,6 @@ class ThroughputFixture:
         self._test = test
         self._calls = 0
         self._is_over = False
-        self._to_record: list[Measurement] = []
         session.queue.begin(test)
 
     def check(
@@ -88,31 +82,27 @@ class ThroughputFixture:
             BaselineError: the machine's file can't be read.
         """
         self._require_open(on)
-        settings = self._session.settings
+        settings, measuring = self._session.settings, self._session.measuring
         accepted = None if tolerance is None else Tolerance.of(tolerance)
         plan = self._plan(steps, warmup_steps)
         if settings.against is not None:
-            ours = self._ours(workload)
-            other = Side(workload=workload, launcher=self._session.other_launcher)
-            return self._compare(other, ours, on, accepted, plan).b.throughput
-        task, bench = self._session.task(self._test, self._calls, workload, on, accepted, plan), self._session.bench
+            other = Side(workload=workload, launcher=measuring.other_launcher)
+            return self._compare(other, self._ours(workload), on, accepted, plan).b.throughput
         if settings.smoke:
-            return self._result(task, lambda _: bench.smoke(task)).throughput
+            return self.measure(workload, on=on, steps=steps, warmup_steps=warmup_steps)
+        task = measuring.task(self._test, self._calls, workload, on, accepted, plan)
         if settings.update_baselines:
-            result = self._result(task, lambda earlier: bench.record(task, settings.runs, earlier))
-            self._to_record.append(result)
-            return result.throughput
-        return self._result(task, lambda earlier: bench.check(task, earlier)).throughput
+            return self._measured(task, lambda earlier: measuring.bench.record(task, settings.runs, earlier))
+        return self._measured(task, lambda earlier: measuring.bench.check(task, earlier))
 
     def measure(
         self, workload: Workload, *, on: Topology, steps: int | None = None, warmup_steps: int | None = None
     ) -> Throughput:
         """Measure and judge nothing; the arguments, the result and the errors are those of `check`."""
         self._require_open(on)
-        task = self._session.task(self._test, self._calls, workload, on, None, self._plan(steps, warmup_steps))
-        bench = self._session.bench
-        take = bench.smoke if self._session.settings.smoke else bench.measure
-        return self._result(task, lambda _: take(task)).throughput
+        measuring = self._session.measuring
+        task = measuring.task(self._test, self._calls, workload, on, None, self._plan(steps, warmup_steps))
+        return self._measured(task, lambda _: measuring.bench.measure(task))
 
     def compare(
         self,
@@ -144,7 +134,7 @@ class ThroughputFixture:
         self._require_open(on)
         accepted = None if tolerance is None else Tolerance.of(tolerance)
         effort = Effort(max_pairs=max_pairs, max_seconds=max_seconds)
-        left = Side(workload=a, launcher=self._session.launcher)
+        left = Side(workload=a, launcher=self._session.measuring.launcher)
         return self._compare(left, self._ours(b), on, accepted, self._plan(steps, warmup_steps), effort)
 
     def check_ratio(
@@ -211,7 +201,7 @@ class ThroughputFixture:
         Where a call is undecided no outcome is applied: the test runs again after all others.
 
         Raises:
-            ThroughputRegression, MissingBaseline, Inconclusive: the test fails.
+            ThroughputRegression, GateFailure: the test fails.
             MeasurementError, BaselineError, TfperfError: it errors.
             NoBaseline: it is skipped.
         """
@@ -224,7 +214,8 @@ class ThroughputFixture:
         for result in found[Consequence.WARNS]:
             warn(self._messages([result]))
         if failing := found[Consequence.FAILS]:
-            raise self._failure(failing)
+            regressed = any(outcome_of(result) is Outcome.REGRESSED for result in failing)
+            raise (ThroughputRegression if regressed else GateFailure)(self._messages(failing))
         if invalid := found[Consequence.ERRORS]:
             raise MeasurementError(self._messages(invalid))
         self._record()
@@ -248,67 +239,64 @@ class ThroughputFixture:
 
     def confirmed_failures(self) -> str:
         """The regressions that were confirmed before the test ended in an error; "" where there is none."""
-        decided = [r for r in self.results if isinstance(r, Comparison) or r.is_decided]
+        decided = [r for r in self.results if r.is_decided]
         return self._messages([r for r in decided if self._consequence(r) is Consequence.FAILS])
 
     def _record(self) -> None:
         """Write the measured baselines; one that is refused does not keep the others from being written."""
-        refused: list[MeasurementError] = []
-        for measurement in self._to_record:
-            try:
-                self._session.record(measurement)
-            except MeasurementError as error:
-                refused.append(error)
+        refused: list[str] = []
+        for result in self.results:
+            if isinstance(result, Measurement) and result.runs_wanted:
+                try:
+                    self._session.recorder.record(result)
+                except MeasurementError as error:
+                    refused.append(str(error))
         if refused:
-            raise MeasurementError("\n\n".join(map(str, refused)))
+            raise MeasurementError("\n\n".join(refused))
 
-    def _result(self, task: Task, take: Callable[[Measurement | None], Measurement]) -> Measurement:
-        """What this call measured when the test ran before, where that is decided; else what `take` makes of it."""
-        queue, index = self._session.queue, self._calls
-        asked = asked_for(task.topology.shape, task.topology.machine, task.workload)
-        before = queue.earlier(self._test, index, asked)
-        result = before if isinstance(before, Measurement) else None
-        if result is None or not result.is_decided:
-            with self._explained(result):
-                result = take(result)
-            queue.keep(self._test, index, result)
-        self._calls += 1
-        return result
+    def _measured(self, task: Task, take: Callable[[Measurement | None], Measurement]) -> Throughput:
+        topology = task.topology
+        return self._result(Measurement, asked_for(topology.shape, topology.machine, task.workload), take).throughput
 
     def _compare(
-        self,
-        a: Side,
-        b: Side,
-        on: Topology,
-        accepted: Tolerance | None,
-        plan: Plan,
-        effort: Effort | None = None,
+        self, a: Side, b: Side, on: Topology, accepted: Tolerance | None, plan: Plan, effort: Effort | None = None
     ) -> Comparison:
-        session, index = self._session, self._calls
-        before = session.queue.earlier(self._test, index, asked_for(on.shape, on.machine, a.workload, b.workload))
-        result = before if isinstance(before, Comparison) else None
-        if result is None:
-            smoke = session.settings.smoke
-            with self._explained():
-                result = compare(
-                    session.engine,
-                    a,
-                    b,
-                    on,
-                    ONE_WINDOW if smoke else plan,
-                    accepted or Tolerance.of(session.settings.tolerance),
-                    effort=effort,
-                    judged=not smoke,
-                    test=self._test,
-                    session=session.id,
-                )
-            session.queue.keep(self._test, index, result)
+        session = self._session
+        return self._result(
+            Comparison,
+            asked_for(on.shape, on.machine, a.workload, b.workload),
+            lambda _: compare(
+                session.measuring.engine,
+                a,
+                b,
+                on,
+                plan,
+                accepted or Tolerance.of(session.settings.tolerance),
+                effort=effort,
+                judged=not session.settings.smoke,
+                test=self._test,
+                session=session.id,
+            ),
+        )
+
+    def _result(self, kind: type[R], asked: str, take: Callable[[R | None], R]) -> R:
+        """What this call gave when the test ran before, where that is decided; else what `take` makes of it."""
+        queue, index = self._session.queue, self._calls
+        result = queue.earlier(self._test, index, asked)
+        assert result is None or isinstance(result, kind), "the queue refuses another kind of call"
+        if result is None or not result.is_decided:
+            try:
+                result = take(result)
+            except MeasurementError as error:
+                raise self._explained(error, result) from error
+            queue.keep(self._test, index, result)
         self._calls += 1
         return result
 
     def _ours(self, workload: Workload) -> Side:
         """Side b: this Python, and the side that an injected slowdown is for; on both sides it would cancel out."""
-        return Side(workload=workload, launcher=self._session.launcher, slowdown=self._session.settings.inject_slowdown)
+        slowdown = self._session.settings.inject_slowdown
+        return Side(workload=workload, launcher=self._session.measuring.launcher, slowdown=slowdown)
 
     def _require_open(self, *topologies: Topology) -> None:
         if self._is_over:
@@ -319,19 +307,18 @@ class ThroughputFixture:
         if any(not on.is_taken for on in topologies):
             raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")
 
-    @contextmanager
-    def _explained(self, earlier: Measurement | None = None) -> Iterator[None]:
-        """Put below an error what earlier runs had measured, and the command that measures again."""
-        rerun = self._session.settings.rerun
-        try:
-            yield
-        except AlwaysDisturbed as error:
-            text = not_measured(
-                str(error), self._test, rerun, disturbance=error.disturbance, runs=error.runs, earlier=earlier
-            )
-            raise MeasurementError(text) from error
-        except MeasurementError as error:
-            raise type(error)(not_measured(str(error), self._test, rerun, earlier=earlier)) from error
+    def _explained(self, error: MeasurementError, earlier: Measurement | Comparison | None) -> MeasurementError:
+        """The error with what earlier runs had measured and the command that measures again below it."""
+        disturbed = error if isinstance(error, AlwaysDisturbed) else None
+        text = not_measured(
+            str(error),
+            self._test,
+            self._session.settings.rerun,
+            disturbance=disturbed.disturbance if disturbed else None,
+            runs=disturbed.runs if disturbed else (),
+            earlier=earlier if isinstance(earlier, Measurement) else None,
+        )
+        return MeasurementError(text) if disturbed else type(error)(text)
 
     def _consequence(self, result: Measurement | Comparison) -> Consequence:
         settings = self._session.settings
@@ -343,16 +330,11 @@ class ThroughputFixture:
             message(r, command) if isinstance(r, Measurement) else comparisons.message(r, command) for r in results
         )
 
-    def _failure(self, results: Sequence[Measurement | Comparison]) -> AssertionError:
-        """The exception of the gravest outcome, with every message."""
-        outcomes = {outcome_of(result) for result in results}
-        kinds = (kind for outcome, kind in _FAILURE_OF.items() if outcome in outcomes)
-        return next(kinds, MissingBaseline)(self._messages(results))  # above a floor it is a baseline that is missing
-
     def _plan(self, steps: int | None, warmup_steps: int | None) -> Plan:
         settings = self._session.settings
-        return Plan(
+        plan = Plan(
             steps=settings.steps if steps is None else steps,
             warmup_steps=settings.warmup_steps if warmup_steps is None else warmup_steps,
             max_seconds=settings.max_time,
         )
+        return ONE_WINDOW if settings.smoke else plan

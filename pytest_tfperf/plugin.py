@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf import pytest_reports, settings
+from pytest_tfperf import pytest_reports, session_report, settings
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.pytest_reports import SESSION
 from pytest_tfperf.pytest_selection import keep_failed, selected, selected_tests
-from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.session import Session
 
 if TYPE_CHECKING:
@@ -50,11 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", marker)
     with pytest_reports.as_usage_error():
         _register_names(config)
-        session = Session(
-            settings.Settings.from_config(config), ProgressLine(), collects_only=config.option.collectonly
-        )
-        config.stash[SESSION] = session
-        if not (config.option.collectonly or pytest_reports.is_xdist_worker(config)):
+        session = config.stash[SESSION] = Session(settings.Settings.from_config(config))
+        if not pytest_reports.is_xdist_worker(config):
             session.prepare()
 
 
@@ -83,7 +79,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Take note of our tests, once every plugin has deselected what it will (`--lf` does so last of all)."""
     state = session.config.stash[SESSION]
-    state.select(selected_tests(session.items, state.settings.input_pipeline))
+    state.selection.replace(selected_tests(session.items, state.settings.input_pipeline))
     if not pytest_reports.is_xdist_worker(session.config):
         with pytest_reports.as_usage_error():
             state.check_stores()
@@ -91,7 +87,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """How many tests, how long about, and which of them can't run."""
-    return [] if pytest_reports.is_xdist_worker(config) else config.stash[SESSION].header()
+    return [] if pytest_reports.is_xdist_worker(config) else session_report.header(config.stash[SESSION])
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -109,7 +105,7 @@ def input_pipeline(request: pytest.FixtureRequest) -> str:
 def gpu_topology(request: pytest.FixtureRequest) -> Topology:
     """The machine; `gpu_topology.take(n)` picks n devices: GPUs, or virtual CPU devices in tests marked `cpu`."""
     marks = {mark: request.node.get_closest_marker(mark) is not None for mark in ("cpu", "gpu")}
-    return request.config.stash[SESSION].topology_for(**marks)
+    return request.config.stash[SESSION].measuring.topology_for(**marks)
 
 
 @pytest.fixture
@@ -179,7 +175,7 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
     from pytest_tfperf.reports.pytest_benchmark import forget_clock_readings
 
     forget_clock_readings(machine_info)
-    machine_info["tfperf_machine"] = config.stash[SESSION].topology.machine
+    machine_info["tfperf_machine"] = config.stash[SESSION].measuring.topology.machine
 
 
 def _register_names(config: pytest.Config) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
 
+from pytest_tfperf import session_report
 from pytest_tfperf.core import source_location
 from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
@@ -93,9 +94,9 @@ def report_session_verdicts(session: pytest.Session) -> None:
 
     Each failure is a report of its own, so that JUnit, `-ra` and the exit status show it.
     """
-    if session.shouldstop or session.shouldfail or session.config.option.collectonly or is_xdist_worker(session.config):
+    if session.shouldstop or session.shouldfail or is_xdist_worker(session.config):
         return
-    for failure in session.config.stash[SESSION].judge_session():
+    for failure in session.config.stash[SESSION].judge():
         name = f"{failure.kind} on {failure.machine}"
         report = pytest.TestReport(
             nodeid=f"tfperf::{name}",
@@ -135,7 +136,7 @@ def skipping(session: Session) -> Iterator[None]:
             raise MeasurementError(why) from None
         reason = str(error).partition("\n")[0]
         if not isinstance(error, NoBaseline):  # which the table shows
-            session.note_skip(reason)
+            session.skipped[reason] += 1
         raise pytest.skip.Exception(reason, _use_item_location=True) from None
 
 
@@ -195,7 +196,7 @@ def _word_error(
     # JUnit and pytest's summary say "error" of what fails outside of the call: nothing was tested.
     report.when = "setup" if report.when == "call" else report.when
     report.longrepr = text
-    session.note_not_measured(item.nodeid)
+    session.not_measured.add(item.nodeid)
     if fixture is not None and (unreported := fixture.unreported()):
         report.sections.append(("throughput", unreported))
 
@@ -212,7 +213,7 @@ def _source_line(item: pytest.Item, error: TfperfError) -> str:
 
 def write_summary(reporter: TerminalReporter, session: Session) -> None:
     """Our section of pytest's summary; pytest's own `-rs` gives the reasons of skips too."""
-    if lines := session.summary(skips=not reporter.hasopt("skipped")):
+    if lines := session_report.closing(session, skips=not reporter.hasopt("skipped")):
         reporter.section("throughput")
         for line in lines:
             reporter.write_line(line)

@@ -46,8 +46,9 @@ def keep_failed(config: pytest.Config, items: list[pytest.Item]) -> None:
     kept = [item for item in items if item.nodeid in failed]
     if items and not kept:
         last = f"none of the {len(failed)} that failed last time is selected" if failed else "no test failed last time"
-        config.stash[SESSION].note_nothing_to_record(
-            f"--update-baselines=failed: {last}, by pytest's cache (the one behind --lf)"
+        config.stash[SESSION].remarks.append(
+            f"--update-baselines=failed: {last}, by pytest's cache (the one behind --lf). "
+            "--update-baselines records every selected test"
         )
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in failed])
     items[:] = kept

@@ -11,9 +11,11 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from dataclasses import field as dataclass_field
+from configparser import ConfigParser
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -43,72 +45,50 @@ class WorkerStart(StrEnum):
     FRESH = "fresh"
 
 
-class _BadValue(ValueError):
-    """A value of the right type that is not allowed; its text follows the value in the message."""
+# Parsers of a setting's text. A ValueError's text follows the value in the message.
 
 
-def _number(least: float, most: float, says: str, *, open_low: bool = False, open_high: bool = False) -> Any:
-    """A parser for numbers between two bounds, each part of the range unless it is open."""
-
+def _number(kind: type[int] | type[float], allows: Callable[[float], bool], says: str) -> Callable[[str], Any]:
     def parse(text: str) -> float:
-        value = float(text)
-        low = value > least if open_low else value >= least
-        high = value < most if open_high else value <= most
-        if not (low and high):
-            raise _BadValue(says)
-        return value
+        with suppress(ValueError):
+            value = kind(text)
+            if allows(value):
+                return value
+        raise ValueError(says)
 
     return parse
 
 
-_fraction = _number(0, 1, "must be a fraction from 0 to below 1, 0.4 for 40 %", open_high=True)
-_share = _number(0, 1, "must be a fraction above 0, up to 1, 0.4 for 40 %", open_low=True)
-_tolerance = _number(0, 1, "must be a fraction between 0 and 1, 0.05 for 5 %", open_low=True, open_high=True)
-_seconds = _number(0, 1e6, "must be above 0 and at most 1,000,000 seconds", open_low=True)
-_rate = _number(0, math.inf, "must be 0 or more MiB/s, or inf")
+_fraction = _number(float, lambda x: 0 <= x < 1, "must be a fraction from 0 to below 1, 0.4 for 40 %")
+_share = _number(float, lambda x: 0 < x <= 1, "must be a fraction above 0, up to 1, 0.4 for 40 %")
+_tolerance = _number(float, lambda x: 0 < x < 1, "must be a fraction between 0 and 1, 0.05 for 5 %")
+_seconds = _number(float, lambda x: 0 < x <= 1e6, "must be above 0 and at most 1,000,000 seconds")
+_seconds_or_inf = _number(float, lambda x: x > 0, "must be above 0 seconds, or inf")
+_rate = _number(float, lambda x: x >= 0, "must be 0 or more MiB/s, or inf")
 
 
-def _seconds_or_inf(text: str) -> float:
-    return math.inf if float(text) == math.inf else float(_seconds(text))
-
-
-def _count(least: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        value = int(text)
-        if value < least:
-            raise _BadValue(f"must be a whole number, {least} or more")
-        return value
-
-    return parse
+def _count(least: int) -> Callable[[str], Any]:
+    return _number(int, lambda n: n >= least, f"must be a whole number, {least} or more")
 
 
 def _flag(text: str) -> bool:
-    words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
     try:
-        return words[text.lower()]
+        return ConfigParser.BOOLEAN_STATES[text.lower()]
     except KeyError:
-        raise _BadValue("must be true or false") from None
+        raise ValueError("must be true or false") from None
+
+
+def _worker(text: str) -> WorkerStart:
+    if text not in list(WorkerStart):
+        raise ValueError(f"must be {' or '.join(WorkerStart)}")
+    return WorkerStart(text)
 
 
 def _folder(text: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        raise _BadValue("must be a folder, and there is no such user's home") from None
-
-
-def _python(text: str) -> Path:
-    try:
-        return find_python(text)
-    except ValueError as error:
-        raise _BadValue(str(error)) from None
-
-
-def _reference(text: str) -> ReferenceEnvironment:
-    try:
-        return parse_reference(text)
-    except ValueError as error:
-        raise _BadValue(str(error)) from None
+        raise ValueError("must be a folder, and there is no such user's home") from None
 
 
 def _machine(text: str) -> str:
@@ -122,18 +102,15 @@ def _pipeline(text: str) -> str:
     return text
 
 
-def _option(default: Any, parse: Callable[[str], Any], help: str, metavar: str | None = None) -> Any:
+def _option(
+    default: Any, parse: Callable[[str], Any], help: str, metavar: str | None = None, *, is_option: bool = True
+) -> Any:
     """A setting that is an option on the command line too."""
-    return dataclass_field(
-        default=default, metadata={"parse": parse, "help": help, "metavar": metavar, "is_option": True}
-    )
+    return field(default=default, metadata={"parse": parse, "help": help, "metavar": metavar, "is_option": is_option})
 
 
-def _ini(default: Any, parse: Callable[[str], Any], help: str) -> Any:
-    """A setting that few people change: an ini value or an environment variable."""
-    return dataclass_field(
-        default=default, metadata={"parse": parse, "help": help, "metavar": None, "is_option": False}
-    )
+_ini = partial(_option, is_option=False)
+"""A setting that few people change: an ini value or an environment variable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +118,7 @@ class Settings:
     """What the user asked for; the help of each setting says what it does."""
 
     root: Path = Path()
+    collects_only: bool = False
     rerun: RerunCommand = RerunCommand()
     update_baselines: Update | None = None
 
@@ -153,10 +131,13 @@ class Settings:
         0.02, _tolerance, "accepted change in throughput where neither test nor baseline gives one", "FRACTION"
     )
     against: Path | None = _option(
-        None, _python, "compare with another Python or virtual environment, not with baselines", "PYTHON"
+        None, find_python, "compare with another Python or virtual environment, not with baselines", "PYTHON"
     )
     reference: ReferenceEnvironment | None = _option(
-        None, _reference, "confirm slowdowns in this environment, not in those of tfperf reference", "PYTHON[:SOURCE]"
+        None,
+        parse_reference,
+        "confirm slowdowns in this environment, not in those of tfperf reference",
+        "PYTHON[:SOURCE]",
     )
     input_pipeline: str = _option(
         "device", _pipeline, "value of the input_pipeline fixture in tests that don't parametrise it", "NAME"
@@ -171,7 +152,7 @@ class Settings:
     hold: bool = _option(False, _flag, "fail a regression only if one of the two sessions before showed it too")
     smoke: bool = _option(False, _flag, "run one window of each test and judge nothing: do all tests start?")
     worker: WorkerStart = _option(
-        WorkerStart.FORK, WorkerStart, "start workers from a fork server, or as fresh interpreters", "fork|fresh"
+        WorkerStart.FORK, _worker, "start workers from a fork server, or as fresh interpreters", "fork|fresh"
     )
     split_gpu: bool = _option(
         False, _flag, "split one GPU into as many logical GPUs as a test takes, to try multi-GPU code"
@@ -213,23 +194,25 @@ class Settings:
         Raises:
             TfperfError: a value that is not allowed; says where it was given and what is.
         """
-        given = {name: _given(config, name, os.environ) for name in _settings()}
+        given = {name: _given(config, name) for name in _SETTINGS}
         values = {name: _parse(name, *value) for name, value in given.items() if value is not None}
-        for folder in ("baselines", "dir", "data_dir"):
-            value = values.get(folder, cls.__dataclass_fields__[folder].default)
-            values[folder] = None if value is None else config.rootpath / value
-            if (source := given[folder]) is not None and folder != "data_dir" and _is_file(values[folder]):
-                raise TfperfError(f"{source[0]}: {values[folder]} is a file; name a folder, existing or new")
+        for name in ("baselines", "dir", "data_dir"):
+            folder = values.get(name, _SETTINGS[name].default)
+            values[name] = None if folder is None else config.rootpath / folder
+            if (source := given[name]) is not None and os.path.isfile(values[name]):  # noqa: PTH113  # never raises
+                raise TfperfError(f"{source[0]}: {values[name]} is a file; name a folder")
         update = config.getoption("update_baselines")
+        options = _pytest_options(config) + _own_options(given)
         settings = cls(
             root=config.rootpath,
+            collects_only=bool(config.getoption("collectonly")),
             update_baselines=Update(update) if update else None,
-            rerun=RerunCommand(
-                _pytest_options(config) + _own_options(given), config.rootpath, config.invocation_params.dir
-            ),
+            rerun=RerunCommand(options, config.rootpath, config.invocation_params.dir),
             **values,
         )
-        settings._refuse_contradictions()
+        for a, b, why in _CONTRADICTIONS:
+            if all(getattr(settings, name) != cls.__dataclass_fields__[name].default for name in (a, b)):
+                raise TfperfError(f"{_spelled(a)} with {_spelled(b)}: {why}. Leave one of them out.")
         return settings
 
     @property
@@ -247,37 +230,24 @@ class Settings:
     @property
     def shown_baselines(self) -> str:
         """The folder of the baselines as a message names it."""
-        return (
-            f"{self.baselines.relative_to(self.root) if self.baselines.is_relative_to(self.root) else self.baselines}/"
-        )
+        is_inside = self.baselines.is_relative_to(self.root)
+        return f"{self.baselines.relative_to(self.root) if is_inside else self.baselines}/"
 
-    def _refuse_contradictions(self) -> None:
-        contradictions = {
-            "--update-baselines with --tfperf-smoke: one window is no baseline": self.update_baselines and self.smoke,
-            "--update-baselines with --tfperf-inject-slowdown: the slowdown would become the reference": (
-                self.update_baselines and self.inject_slowdown
-            ),
-            "--update-baselines with --tfperf-against: a comparison has no baseline": (
-                self.update_baselines and self.against
-            ),
-            "--update-baselines with tfperf_max_time: runs that are cut short are no baseline": (
-                self.update_baselines and self.max_time < math.inf
-            ),
-            "--tfperf-hold with --tfperf-strict: hold makes a new regression INCONCLUSIVE, which strict fails": (
-                self.hold and self.strict
-            ),
-            "--tfperf-against with --tfperf-hold: a comparison has no earlier session": self.against and self.hold,
-            "--tfperf-against with --tfperf-reference: a comparison has no reference environment": (
-                self.against and self.reference
-            ),
-            "--tfperf-smoke with --tfperf-against: one window compares nothing": self.smoke and self.against,
-            "--tfperf-smoke with --tfperf-require-baseline: a smoke run judges nothing": (
-                self.smoke and self.require_baseline
-            ),
-        }
-        for text, wrong in contradictions.items():
-            if wrong:
-                raise TfperfError(f"{text}. Leave one of them out.")
+
+_SETTINGS: dict[str, Any] = {f.name: f for f in fields(Settings) if "parse" in f.metadata}
+
+_CONTRADICTIONS = (
+    ("update_baselines", "smoke", "one window is no baseline"),
+    ("update_baselines", "inject_slowdown", "the slowdown would become the reference"),
+    ("update_baselines", "against", "a comparison has no baseline"),
+    ("update_baselines", "max_time", "runs that are cut short are no baseline"),
+    ("hold", "strict", "hold makes a new regression INCONCLUSIVE, which strict fails"),
+    ("against", "hold", "a comparison has no earlier session"),
+    ("against", "reference", "a comparison has no reference environment"),
+    ("smoke", "against", "one window compares nothing"),
+    ("smoke", "require_baseline", "a smoke run judges nothing"),
+)
+"""Settings of which at most one may differ from its default, and why."""
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -298,19 +268,17 @@ def add_options(parser: pytest.Parser) -> None:
         dest="update_baselines",
         help="record the baselines of those tests only that failed in the last session",
     )
-    for name, setting in _settings().items():
-        text = setting.metadata["help"]
-        option = f"--tfperf-{name.replace('_', '-')}"
-        if setting.metadata["is_option"]:
-            flag = setting.metadata["parse"] is _flag
-            default = "" if flag or setting.default in ("", None, 0.0) else f" (default: {setting.default})"
-            kind: dict[str, Any] = (
-                {"action": "store_true", "default": None} if flag else {"metavar": setting.metadata["metavar"]}
-            )
-            group.addoption(option, dest=f"tfperf_{name}", help=f"{text}{default}", **kind)
-            parser.addini(f"tfperf_{name}", help=f"default of {option}", default=None, type="string")
+    for name, setting in _SETTINGS.items():
+        text, default = setting.metadata["help"], f" (default: {setting.default})"
+        if not setting.metadata["is_option"]:
+            parser.addini(f"tfperf_{name}", help=text + default)
+            continue
+        parser.addini(f"tfperf_{name}", help=f"default of {_spelled(name)}")
+        if setting.metadata["parse"] is _flag:
+            group.addoption(_spelled(name), dest=f"tfperf_{name}", help=text, action="store_true", default=None)
         else:
-            parser.addini(f"tfperf_{name}", help=f"{text} (default: {setting.default})", default=None, type="string")
+            text += default if setting.default else ""
+            group.addoption(_spelled(name), dest=f"tfperf_{name}", help=text, metavar=setting.metadata["metavar"])
 
 
 def refuse_unknown_update(arguments: Sequence[str]) -> None:
@@ -328,15 +296,18 @@ def refuse_unknown_update(arguments: Sequence[str]) -> None:
             raise TfperfError(f"--update-baselines: {known} Without a value it records every selected test")
 
 
-def _settings() -> dict[str, Any]:
-    return {f.name: f for f in fields(Settings) if "parse" in f.metadata}
+def _spelled(name: str) -> str:
+    """A setting as a message names it."""
+    if name in _SETTINGS:
+        return f"--tfperf-{name.replace('_', '-')}" if _SETTINGS[name].metadata["is_option"] else f"tfperf_{name}"
+    return f"--{name.replace('_', '-')}"
 
 
-def _given(config: pytest.Config, name: str, environment: Mapping[str, str]) -> tuple[str, str] | None:
+def _given(config: pytest.Config, name: str) -> tuple[str, str] | None:
     """Where a value was given, and its text."""
     if (value := config.getoption(f"tfperf_{name}", None)) is not None:
-        return f"--tfperf-{name.replace('_', '-')}", str(value)
-    if value := environment.get(f"TFPERF_{name.upper()}"):
+        return _spelled(name), str(value)
+    if value := os.environ.get(f"TFPERF_{name.upper()}"):
         return f"environment variable TFPERF_{name.upper()}", value
     if value := config.getini(f"tfperf_{name}"):
         return f"{config.inipath}: tfperf_{name}", str(value)
@@ -364,28 +335,14 @@ def _own_options(given: Mapping[str, tuple[str, str] | None]) -> str:
         if value is None or not value[0].startswith("--") or name in _OF_ONE_SESSION:
             continue
         option, text = value
-        words.append(option if _settings()[name].metadata["parse"] is _flag else f"{option}={text}")
+        words.append(option if _SETTINGS[name].metadata["parse"] is _flag else f"{option}={text}")
     return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def _parse(name: str, source: str, text: str) -> Any:
-    metadata = _settings()[name].metadata
-    parse = metadata["parse"]
     try:
-        return parse(text)
-    except _BadValue as error:
-        raise TfperfError(f"{source}: {text!r} {error}") from None
+        return _SETTINGS[name].metadata["parse"](text)
     except TfperfError as error:
         raise TfperfError(f"{source}: {error}") from None
-    except ValueError:
-        if isinstance(parse, type) and issubclass(parse, StrEnum):
-            raise TfperfError(f"{source}: {one_of('value', text, parse)}") from None
-        hint = ": write a fraction, 0.4 for 40 %" if parse in (_fraction, _share, _tolerance) else ""
-        raise TfperfError(f"{source}: {text!r} is no number{hint}") from None
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # whatever uses the path will say
-        return False
+    except ValueError as error:
+        raise TfperfError(f"{source}: {text!r} {error}") from None

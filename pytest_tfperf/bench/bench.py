@@ -9,29 +9,23 @@ from datetime import datetime
 
 from pytest_tfperf.bench.environment import environment
 from pytest_tfperf.bench.machine_session import MachineSession
-from pytest_tfperf.bench.one_run import AlwaysDisturbed, RunEngine, Side, T, undisturbed
-from pytest_tfperf.bench.pairs import PairSource
+from pytest_tfperf.bench.one_run import AlwaysDisturbed, RunEngine, T, undisturbed
+from pytest_tfperf.bench.pairs import reference_pairs
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.plan import ONE_WINDOW, Plan
+from pytest_tfperf.core.plan import ONE_WINDOW
 from pytest_tfperf.core.run import Pair, Run
-from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.judge import judge, may_stop
 from pytest_tfperf.judging.new_baseline import runs_wanted
 from pytest_tfperf.judging.reference import floor_rate, refuse_other_devices
 from pytest_tfperf.reports.advice import loss_advice
 from pytest_tfperf.reports.message import loss_fact
-
-REFERENCE_PAIR_LABELS = ("reference environment", "current environment")
-
-BREAKDOWN_SECONDS = 2.0
-"""Timed at most, after a regression, on data that lies on the devices: it tells which part slowed down."""
 
 
 class Bench:
@@ -51,12 +45,6 @@ class Bench:
         self._machine = machine
         self._session = session
         self._commit = commit
-
-    def smoke(self, task: Task) -> Measurement:
-        """One window, nothing judged: does the test start at all?"""
-        started = time.monotonic()
-        run = self._engine.run(task.side, task.topology, ONE_WINDOW)
-        return self._measurement(task, [run], seconds=time.monotonic() - started)
 
     def measure(self, task: Task) -> Measurement:
         """One undisturbed run of all of the plan's steps, nothing judged.
@@ -164,7 +152,7 @@ class Bench:
             seconds=time.monotonic() - started,
         )
         if verdict.is_decided and verdict.outcome is Outcome.REGRESSED:
-            rate = self._rate_on_device_data(task, runs)
+            rate = self._engine.rate_on_device_data(task.side, task.topology, task.plan, runs)
             broken_down = breakdown(runs, result.throughput.images_per_sec, task.workload, rate)
             result = replace(result, breakdown=broken_down, seconds=time.monotonic() - started)
         return replace(result, verdict=verdict, document=task.reference.document)
@@ -188,18 +176,11 @@ class Bench:
 
     def _pair(self, task: Task, machine: MachineSession) -> tuple[Pair | None, tuple[Pair, ...]]:
         """A pair with the reference environment; None where that fails, so that rule 2 takes over."""
-        reference = task.reference_side
-        assert reference is not None, "only a task with a reference environment is asked for pairs"
-        source = machine.pair_source(
-            task,
-            lambda: PairSource(
-                self._engine, reference, task.side, task.topology, task.plan, labels=REFERENCE_PAIR_LABELS
-            ),
-        )
+        source = machine.pair_source(task, lambda: reference_pairs(self._engine, task))
         try:
             pair, discarded = self._undisturbed(task, source.take)
         except MeasurementError as error:
-            if source.failed_side == "b" or (source.failed_side == "" and not self._fails(reference, task)):
+            if source.failed_side == "b" or (source.failed_side == "" and not self._reference_fails(task)):
                 raise
             machine.give_up_reference(task, str(error).splitlines()[0])
             return None, ()
@@ -207,28 +188,14 @@ class Bench:
             raise _always_disturbed(task, [run for bad in discarded for run in (bad.a, bad.b) if run.disturbance])
         return pair, discarded
 
-    def _fails(self, side: Side, task: Task) -> bool:
-        """Whether a side can't run by itself either: of two workers at once it is not known which one failed."""
+    def _reference_fails(self, task: Task) -> bool:
+        """Whether it can't run by itself either: of two workers at once it is not known which one failed."""
+        assert task.reference_side is not None, "it has just been asked for a pair"
         try:
-            self._engine.run(side, task.topology, ONE_WINDOW, label="reference environment")
+            self._engine.run(task.reference_side, task.topology, ONE_WINDOW, label="reference environment")
         except MeasurementError:
             return True
         return False
-
-    def _rate_on_device_data(self, task: Task, runs: Sequence[Run]) -> float | None:
-        """Images/s of the same training on data that lies on the devices, where the steps fetch theirs.
-
-        The verdict is fixed when this is asked for, so None is good enough where it fails, for whatever reason.
-        """
-        profile = runs[-1].step_profile
-        if profile is None or profile.input is not Input.FETCHED:
-            return None
-        side = replace(task.side, workload=task.workload.with_(input_pipeline="device"))
-        try:
-            run = self._engine.run(side, task.topology, brief(task.plan), label="on device data")
-        except (TfperfError, OSError):
-            return None
-        return run_value(run).images_per_sec
 
     def _measurement(
         self,
@@ -261,11 +228,6 @@ class Bench:
             time=datetime.now().astimezone().isoformat(timespec="seconds"),
             seconds=seconds,
         )
-
-
-def brief(plan: Plan) -> Plan:
-    """The plan of a short run beside a regression, for the breakdown of its step."""
-    return replace(plan, max_seconds=min(plan.max_seconds, BREAKDOWN_SECONDS))
 
 
 def _always_disturbed(task: Task, runs: Sequence[Run]) -> AlwaysDisturbed:

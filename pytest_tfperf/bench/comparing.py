@@ -10,15 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
-from pytest_tfperf.bench.bench import brief
 from pytest_tfperf.bench.one_run import RunEngine, Side, undisturbed
 from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.comparison import ComparedSide, Comparison
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.run import Pair, Run
-from pytest_tfperf.core.step_profile import Input
-from pytest_tfperf.core.throughput import run_value, summarise
+from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.errors import TfperfError
@@ -113,7 +111,7 @@ def compare(
             break
     counted = pairs or [discarded[-1]]
     device_rate = (
-        _rate_on_device_data(engine, b, topology, plan, counted)
+        engine.rate_on_device_data(b, topology, plan, [pair.b for pair in counted])
         if judged and decision.outcome is Outcome.REGRESSED
         else None
     )
@@ -162,20 +160,6 @@ def _end(pairs: int, discarded: int, seconds: float, effort: Effort, most: int) 
             "and the tests of the interval were planned for so many"
         )
     return ""
-
-
-def _rate_on_device_data(
-    engine: RunEngine, side: Side, topology: Topology, plan: Plan, pairs: Sequence[Pair]
-) -> float | None:
-    """Images/s on data that lies on the devices, where the steps fetch theirs; None where that fails."""
-    profiles = [pair.b.step_profile for pair in pairs]
-    if not any(profile is not None and profile.input is Input.FETCHED for profile in profiles):
-        return None
-    resident = replace(side, workload=side.workload.with_(input_pipeline="device"))
-    try:
-        return run_value(engine.run(resident, topology, brief(plan), label="on device data")).images_per_sec
-    except (TfperfError, OSError):
-        return None
 
 
 def _side(side: Side, runs: Sequence[Run], device_rate: float | None = None) -> ComparedSide:

@@ -31,16 +31,14 @@ class MachineSession:
 
     Args:
         rows: the machine's baselines.
-        past: reads the machine's earlier sessions, once and only when something is judged.
+        past: the machine's earlier sessions.
         tests: tests with a baseline of this machine that the session will probably run.
         hold: REGRESSED only where one of the two sessions before showed it.
     """
 
-    def __init__(
-        self, rows: Mapping[Key, Baseline], past: Callable[[], PastSessions], *, tests: int, hold: bool = False
-    ) -> None:
+    def __init__(self, rows: Mapping[Key, Baseline], past: PastSessions, *, tests: int, hold: bool = False) -> None:
         self._rows = rows
-        self._read_past = past
+        self._past = past
         self._tests = tests
         self._hold = hold
         self._first_changes: dict[Call, float] = {}
@@ -122,10 +120,6 @@ class MachineSession:
     def reference_failures(self) -> Mapping[Call, str]:
         """The calls whose workload fails in the reference environment, and why."""
         return dict(self._without_reference)
-
-    @cached_property
-    def _past(self) -> PastSessions:
-        return self._read_past()
 
     @cached_property
     def _variance(self) -> SessionVariance:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -18,15 +18,19 @@ from pytest_tfperf.core.image_data import shards
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.run import Pair, Run
+from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.supported import require_supported
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import MeasurementError, OutOfMemory
+from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
 from pytest_tfperf.workers.launcher import Launcher, TrainingRun
 
 TRIES = 3
 """Fresh workers, or pairs of them, that are tried until nothing disturbs one."""
+
+BREAKDOWN_SECONDS = 2.0
+"""Timed at most, after a regression, on data that lies on the devices: it tells which part slowed down."""
 
 T = TypeVar("T", Run, Pair)
 
@@ -139,6 +143,21 @@ class RunEngine:
                 run = replace(run, telemetry=seen.telemetry, disturbance=seen.disturbance)
                 runs[name] = self._profiled(sides[name], training[name], jobs[name], run) if profiled else run
             return replace(pair, a=runs["a"], b=runs["b"])
+
+    def rate_on_device_data(self, side: Side, topology: Topology, plan: Plan, runs: Sequence[Run]) -> float | None:
+        """Images/s of the same training on data that lies on the devices, where the steps of `runs` fetched theirs.
+
+        The verdict is fixed when this is asked for, so None is good enough where it fails, for whatever reason.
+        """
+        profiles = [run.step_profile for run in runs]
+        if not any(profile is not None and profile.input is Input.FETCHED for profile in profiles):
+            return None
+        resident = replace(side, workload=side.workload.with_(input_pipeline="device"))
+        brief = replace(plan, max_seconds=min(plan.max_seconds, BREAKDOWN_SECONDS))
+        try:
+            return run_value(self.run(resident, topology, brief, label="on device data")).images_per_sec
+        except (TfperfError, OSError):
+            return None
 
     def _watching(self, job: Job) -> AbstractContextManager[Observation]:
         return self._guard.watching(job.devices.gpu_uuids) if self._sampled else nullcontext(Observation())

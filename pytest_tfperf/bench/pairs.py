@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytest_tfperf.bench.interleaved import can_interleave_windows, pair_of_runs
 from pytest_tfperf.bench.one_run import RunEngine, Side
+from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.comparison import Interleaving
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.run import Pair
@@ -84,3 +85,10 @@ class PairSource:
                 self.failed_side = name
                 raise
         return pair_of_runs(runs["a"], runs["b"])
+
+
+def reference_pairs(engine: RunEngine, task: Task) -> PairSource:
+    """Pairs of a task in its reference environment (a) and in the current one (b)."""
+    assert task.reference_side is not None, "only a task with a reference environment is asked for pairs"
+    labels = ("reference environment", "current environment")
+    return PairSource(engine, task.reference_side, task.side, task.topology, task.plan, labels=labels)

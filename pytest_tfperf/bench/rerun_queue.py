@@ -102,7 +102,7 @@ class RerunQueue:
 
     def is_undecided(self, test: str) -> bool:
         """Whether a call of the test wants further runs."""
-        return any(isinstance(result, Measurement) and not result.is_decided for result in self.results_of(test))
+        return any(not result.is_decided for result in self.results_of(test))
 
     def defer(self, test: str) -> None:
         """Let the test run again."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_tfperf.bench.bench import REFERENCE_PAIR_LABELS
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.one_run import RunEngine, undisturbed
-from pytest_tfperf.bench.pairs import PairSource
+from pytest_tfperf.bench.pairs import reference_pairs
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Pair
@@ -72,12 +71,9 @@ def _judged(
 
 class _Sentinel:
     def __init__(self, task: Task, engine: RunEngine) -> None:
-        assert task.reference_side is not None, "only such tasks are chosen"
         self.task = task
         self.pairs: list[Pair] = []
-        self._source = PairSource(
-            engine, task.reference_side, task.side, task.topology, task.plan, labels=REFERENCE_PAIR_LABELS
-        )
+        self._source = reference_pairs(engine, task)
 
     def take(self, wanted: int) -> bool:
         """Take pairs up to this many; False where that fails: the other sentinels decide without this one."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytest_tfperf.bench.one_run import Side
-from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
@@ -44,11 +43,6 @@ class Task:
     def workload(self) -> Workload:
         """What to train."""
         return self.side.workload
-
-    @property
-    def key(self) -> Key:
-        """What identifies the baseline within the machine's file."""
-        return Key(self.workload.id, self.topology.shape)
 
     @property
     def call(self) -> Call:

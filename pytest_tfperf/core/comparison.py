@@ -81,3 +81,8 @@ class Comparison:
     def log_ratios(self) -> tuple[float, ...]:
         """ln(b / a) of each pair."""
         return tuple(pair.log_ratio for pair in self.pairs)
+
+    @property
+    def is_decided(self) -> bool:
+        """Always: it has taken all of its pairs."""
+        return True

@@ -26,9 +26,13 @@ class SelectedTest:
 
 
 class Selection:
-    """All of them, in pytest's order."""
+    """All of them, in pytest's order; none before pytest has collected."""
 
     def __init__(self, tests: Iterable[SelectedTest] = ()) -> None:
+        self.replace(tests)
+
+    def replace(self, tests: Iterable[SelectedTest]) -> None:
+        """Select these tests, and no others."""
         self._tests = {test.id: test for test in tests}
 
     def __contains__(self, test: object) -> bool:

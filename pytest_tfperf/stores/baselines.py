@@ -58,8 +58,7 @@ class BaselineStore:
     def published(self) -> list[Baseline]:
         """Every published row of every machine; a measured row hides none of them.
 
-        Files that can't be read are ignored: another machine's must not cost this machine its verdict. `unreadable`
-        reports them.
+        Files that can't be read are ignored: another machine's must not cost this machine its verdict.
         """
         found: dict[tuple[str, Key], Baseline] = {}
         for machine in self.machines():
@@ -72,17 +71,6 @@ class BaselineStore:
     def published_like(self, key: Key) -> list[Baseline]:
         """The rows of `published` with this key."""
         return [row for row in self.published() if row.key == key]
-
-    def unreadable(self, *but: str) -> list[str]:
-        """What is wrong with each file that can't be read, those of the machines in `but` left out."""
-        faults = []
-        for machine in self.machines():
-            try:
-                if machine not in but:
-                    self.load(machine)
-            except BaselineError as error:
-                faults.append(str(error))
-        return faults
 
     def update(self, machine: str, rows: Mapping[Key, Baseline]) -> tuple[Change, ...]:
         """Write these rows into the machine's file, leave its other rows as they are, and return what changed.

@@ -15,8 +15,8 @@ from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import BaselineError, NoBaseline, NoData, NotEnoughDevices, TfperfError
-from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.session import Session
+from pytest_tfperf.session_report import closing, header
 from pytest_tfperf.settings import Settings, Update
 from pytest_tfperf.stores.baselines import BaselineStore
 
@@ -32,11 +32,19 @@ NO_GPU = load("no-gpu")
 SEVEN = "needs 8 equal GPUs, and this machine has 7"
 
 
-def session(folder: Path, topology: Topology = NO_GPU, **settings: Any) -> Session:
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_found(monkeypatch, NO_GPU)
+
+
+def is_found(monkeypatch: pytest.MonkeyPatch, topology: Topology) -> None:
+    monkeypatch.setattr("pytest_tfperf.measuring.discover", lambda: topology)
+
+
+def session(folder: Path, **settings: Any) -> Session:
     given = {"root": folder, "dir": folder / "dir", "baselines": folder / "baselines"}
-    made = Session(Settings(**given | settings), ProgressLine())
-    made.topology = topology  # instead of asking the machine at hand
-    made.select(TESTS)
+    made = Session(Settings(**given | settings))
+    made.selection.replace(TESTS)
     return made
 
 
@@ -59,11 +67,11 @@ def test_tests_that_lack_gpus_or_data_or_are_faulty_are_left_out(
 
 
 def test_only_what_can_run_is_announced(tmp_path: Path) -> None:
-    assert ", 3 throughput tests, " in session(tmp_path).header()[0]
+    assert ", 3 throughput tests, " in header(session(tmp_path))[0]
 
 
 def test_faulty_parameters_are_listed_before_the_first_test(tmp_path: Path) -> None:
-    assert any("faulty: batch_size=0" in line for line in session(tmp_path).header())
+    assert any("faulty: batch_size=0" in line for line in header(session(tmp_path)))
 
 
 # When a skip is an error
@@ -80,9 +88,11 @@ def test_gpus_that_a_named_machine_was_measured_on_are_missing(tmp_path: Path) -
     assert missing(tmp_path) == f"{SEVEN}. Its baselines were measured on 8 GPUs: one is missing"
 
 
-def test_gpus_of_a_driver_that_fails_are_missing(tmp_path: Path) -> None:
-    broken = session(tmp_path, replace(NO_GPU, driver_fault=True))
-    assert broken.why_missing_is_an_error(NotEnoughDevices(SEVEN, wanted=8)).startswith(f"{SEVEN}. A driver is")
+def test_gpus_of_a_driver_that_fails_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_found(monkeypatch, replace(NO_GPU, driver_fault=True))
+    assert (
+        session(tmp_path).why_missing_is_an_error(NotEnoughDevices(SEVEN, wanted=8)).startswith(f"{SEVEN}. A driver is")
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,7 +130,7 @@ def with_broken_file(folder: Path, machine: str, **settings: Any) -> Session:
     """A session of the machine "box", where `machine`'s file is no file of baselines."""
     (folder / "baselines").mkdir()
     (folder / "baselines" / f"{machine}.csv").write_text("garbage\n")
-    return session(folder, NO_GPU.named("box"), **settings)
+    return session(folder, machine="box", **settings)
 
 
 @pytest.mark.parametrize("settings", [{}, {"update_baselines": Update.ALL}, {"smoke": True}], ids=str)
@@ -129,15 +139,11 @@ def test_this_machines_broken_file_is_refused_before_the_first_test(tmp_path: Pa
         with_broken_file(tmp_path, "box", **settings).check_stores()
 
 
-def test_a_comparison_with_another_python_needs_no_baselines(tmp_path: Path) -> None:
-    with_broken_file(tmp_path, "box", against=Path("python")).check_stores()
-
-
-def test_another_machines_broken_file_is_mentioned_before_the_first_test(tmp_path: Path) -> None:
-    made = with_broken_file(tmp_path, "dgx2")
-    made.check_stores()
-    said = [line for line in made.header() if "dgx2.csv" in line]
-    assert len(said) == 1
+@pytest.mark.parametrize(("machine", "settings"), [("dgx2", {}), ("box", {"against": Path("python")})], ids=str)
+def test_a_broken_file_that_the_session_does_not_need_is_ignored(
+    tmp_path: Path, machine: str, settings: dict[str, Any]
+) -> None:
+    with_broken_file(tmp_path, machine, **settings).check_stores()
 
 
 @pytest.mark.parametrize("provenance", list(Provenance))
@@ -146,7 +152,7 @@ def test_bounds_that_someone_wrote_into_a_measured_row_are_kept(tmp_path: Path, 
     old = baseline(lower=-0.1, upper=0.3, provenance=provenance, source="a document")
     store.update(old.machine, {old.key: old})
     five_runs = tuple(run_at(rate) for rate in (100.0, 101.0, 99.0, 100.5, 99.5))
-    session(tmp_path).record(measurement(throughput(100.0, 101.0, 99.0, 100.5, 99.5), runs=five_runs))
+    session(tmp_path).recorder.record(measurement(throughput(100.0, 101.0, 99.0, 100.5, 99.5), runs=five_runs))
     row = BaselineStore(tmp_path / "baselines", published=None).load("box")[old.key]
     expected = (-0.1, 0.3) if provenance is Provenance.MEASURED else (None, None)
     assert (row.lower, row.upper) == expected
@@ -160,8 +166,8 @@ def test_what_could_not_be_measured_is_not_listed_as_in_doubt(tmp_path: Path) ->
     made.queue.begin("for_cpus")
     doubt = measurement(test="for_cpus", verdict=verdict(Outcome.INCONCLUSIVE, -0.13, runs_wanted=3))
     made.queue.keep("for_cpus", 0, doubt)
-    made.note_not_measured("for_cpus")
-    assert made.summary(skips=False) == ["1 not measured: the error of each test says why, and what to do"]
+    made.not_measured.add("for_cpus")
+    assert closing(made, skips=False) == ["1 not measured: the error of each test says why, and what to do"]
 
 
 def test_a_history_that_could_not_be_written_is_mentioned(tmp_path: Path) -> None:
@@ -169,7 +175,7 @@ def test_a_history_that_could_not_be_written_is_mentioned(tmp_path: Path) -> Non
     made = session(tmp_path, dir=tmp_path / "file")
     made.queue.begin("for_cpus")
     made.queue.keep("for_cpus", 0, measurement(test="for_cpus"))
-    assert made.summary(skips=False)[-1].startswith("not in the history: ")
+    assert closing(made, skips=False)[-1].startswith("not in the history: ")
 
 
 def test_a_smoke_run_keeps_no_history(tmp_path: Path) -> None:
@@ -184,6 +190,4 @@ def test_the_nightly_gate_that_measured_nothing_is_not_green(tmp_path: Path) -> 
 
 
 def test_faulty_parameters_fail_a_collection_that_runs_nothing(tmp_path: Path) -> None:
-    made = Session(Settings(root=tmp_path, dir=tmp_path), ProgressLine(), collects_only=True)
-    made.select(TESTS)
-    assert made.exit_status(0, failures=0) == 4
+    assert session(tmp_path, collects_only=True).exit_status(0, failures=0) == 4

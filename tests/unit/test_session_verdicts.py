@@ -29,7 +29,7 @@ def judged(
     folder: Path, now: PlayedLauncher, reference: PlayedLauncher | None, *, tests: int = TESTS
 ) -> tuple[SoftwareVerdict | None, MachineVerdict | None]:
     """A session of these tests, all of one workload that the baseline has at 100 images/s."""
-    machine = MachineSession({ROW.key: ROW}, dict, tests=tests)
+    machine = MachineSession({ROW.key: ROW}, {}, tests=tests)
     engine = RunEngine(Notes(), PlayedGuard())
     bench = Bench(engine, lambda _: machine)
     side = Side(workload=TRIVIAL, launcher=now)

@@ -1,0 +1,53 @@
+"""Makes measurements their machines' baselines, as `--update-baselines` asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_tfperf.core.baseline import Change
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.judging.new_baseline import baseline_of
+from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.workers.reference_environment import unrepeatable
+from pytest_tfperf.workers.reference_lock import forget_locks, read_lock, write_lock
+
+
+class BaselineRecorder:
+    """Writes baselines, and beside them the packages that reference environments are built from; one for a session.
+
+    Args:
+        store: the baselines.
+        root: pytest's rootdir.
+
+    Attributes:
+        changes: the rows that were written.
+        warnings: why reference environments for them will differ or can't be built; each once, in order.
+    """
+
+    def __init__(self, store: BaselineStore, root: Path) -> None:
+        self._store = store
+        self._root = root
+        self._locks: dict[str, str] = {}
+        self.changes: list[Change] = []
+        self.warnings: dict[str, None] = {}
+
+    def record(self, measurement: Measurement) -> None:
+        """Make a measurement its machine's baseline; bounds that someone wrote into the old row by hand are kept.
+
+        Raises:
+            MeasurementError: its runs differ too much, or there is only one.
+            BaselineError: the file can't be read whole or written.
+        """
+        folder, machine = self._store.folder, measurement.machine
+        row = baseline_of(measurement)
+        if machine not in self._locks:  # the packages stay the same, and reading them takes a while
+            self._locks[machine] = write_lock(folder, machine, root=self._root)
+        row = replace(row, lock=self._locks[machine])
+        old = self._store.load(machine).get(row.key)
+        if old is not None and old.is_measured:
+            row = replace(row, lower=old.lower, upper=old.upper)
+        self.changes += self._store.update(machine, {row.key: row})
+        forget_locks(folder, machine, {one.lock for one in self._store.load(machine).values()})
+        warnings = [unrepeatable(row), *read_lock(folder / row.lock).warnings]
+        self.warnings |= dict.fromkeys(filter(None, warnings))

@@ -1,0 +1,242 @@
+"""What a session measures with: the machine, what starts training on it, and what its tests are judged against."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from pytest_tfperf.bench.bench import Bench
+from pytest_tfperf.bench.disturbance import DisturbanceGuard
+from pytest_tfperf.bench.machine_session import MachineSession
+from pytest_tfperf.bench.one_run import RunEngine, Side
+from pytest_tfperf.bench.rerun_queue import Result
+from pytest_tfperf.bench.session_verdicts import session_verdicts
+from pytest_tfperf.bench.task import Task
+from pytest_tfperf.bench.windows import Observer
+from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past_session import PastSession
+from pytest_tfperf.core.plan import Plan
+from pytest_tfperf.core.selection import SelectedTest, Selection
+from pytest_tfperf.core.topology import Topology
+from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.hardware.discovery import discover
+from pytest_tfperf.judging.reference import floor_rate, reference_for
+from pytest_tfperf.reports import summary
+from pytest_tfperf.settings import Settings, WorkerStart
+from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.history import History
+from pytest_tfperf.workers.git_worktree import commit_of
+from pytest_tfperf.workers.launcher import Launcher
+from pytest_tfperf.workers.local import LocalLauncher
+from pytest_tfperf.workers.reference_launchers import ReferenceLaunchers
+from pytest_tfperf.workers.reference_store import ReferenceStore
+
+_NOTHING_MOVED: Mapping[Path, Path] = MappingProxyType({})
+
+
+class SessionVerdict(NamedTuple):
+    """A verdict on software or machine as a whole.
+
+    Args:
+        kind: "software", "machine", or "together" where nothing tells which of them.
+        machine: the machine's key.
+        outcome: REGRESSED fails the session.
+        text: fact, location, next step; "" where there is nothing to say.
+    """
+
+    kind: str
+    machine: str
+    outcome: Outcome
+    text: str
+
+
+class Measuring:
+    """The parts that take and judge measurements, one set for a session; each is made when it is first needed.
+
+    Args:
+        settings: what the user asked for.
+        session: the session's id.
+        selection: the session's tests.
+        baselines, history: what they are judged by.
+        observer: is told how each run progresses.
+
+    Attributes:
+        history_fault: why earlier sessions could not be read; "" where they could.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        session: str,
+        selection: Selection,
+        baselines: BaselineStore,
+        history: History,
+        observer: Observer,
+    ) -> None:
+        self._settings = settings
+        self._session = session
+        self._selection = selection
+        self._baselines = baselines
+        self._history = history
+        self._observer = observer
+        self._machines: dict[str, MachineSession] = {}
+        self._launchers = ExitStack()
+        self.history_fault = ""
+
+    def close(self) -> None:
+        """End all workers."""
+        self._launchers.close()
+
+    # The machine
+
+    @cached_property
+    def topology(self) -> Topology:
+        """The machine, asked once."""
+        found = discover()
+        return found.named(self._settings.machine) if self._settings.machine else found
+
+    def topology_for(self, *, cpu: bool, gpu: bool) -> Topology:
+        """What a test with these marks takes devices from: CPUs where it is marked `cpu` and GPUs don't serve it."""
+        machine, name = self.topology, self._settings.machine
+        if cpu and not (gpu and machine.gpus):
+            return machine.on_cpu().named(f"{name}-cpu" if name and machine.gpus else name)
+        return machine.split() if self._settings.split_gpu and machine.gpus else machine
+
+    @property
+    def machine_names(self) -> list[str]:
+        """The machines whose baselines the selected tests use: a host's CPUs and its GPUs are two."""
+        return sorted({self.topology_for(cpu=cpu, gpu=gpu).machine for cpu, gpu in self._selection.marks})
+
+    @property
+    def runnable(self) -> list[SelectedTest]:
+        """The selected tests that can run here."""
+        has_data = self._settings.data_dir is not None
+        return self._selection.runnable(has_gpus=bool(self.topology.gpus), has_data=has_data)
+
+    # What starts training
+
+    @cached_property
+    def launcher(self) -> Launcher:
+        """Starts workers under this Python."""
+        return self._launcher(Path(sys.executable))
+
+    @cached_property
+    def other_launcher(self) -> Launcher:
+        """Starts workers under the Python of `--tfperf-against`."""
+        assert self._settings.against is not None, "asked only with --tfperf-against"
+        return self._launcher(self._settings.against)
+
+    @cached_property
+    def references(self) -> ReferenceLaunchers:
+        """The reference environments that suspected slowdowns are confirmed in."""
+        settings, named = self._settings, self._settings.reference
+        store = ReferenceStore(settings.dir, baselines=settings.baselines, root=settings.root)
+        return ReferenceLaunchers(
+            store.find if named is None else lambda _: named,
+            lambda environment: self._launcher(environment.python, environment.moved(settings.root)),
+            settings.root,
+        )
+
+    def _launcher(self, python: Path, moved: Mapping[Path, Path] = _NOTHING_MOVED) -> Launcher:
+        launcher = LocalLauncher(
+            logs=self._settings.dir / "logs",
+            silence_seconds=self._settings.timeout,
+            fresh=self._settings.worker is WorkerStart.FRESH,
+            python=str(python),
+            moved=moved,
+        )
+        self._launchers.callback(launcher.close)
+        return launcher
+
+    # What takes runs and judges them
+
+    @cached_property
+    def engine(self) -> RunEngine:
+        """Takes every run of the session."""
+        guard = DisturbanceGuard(self._settings.disturbance_limits)
+        data_dir = str(self._settings.data_dir or "")
+        return RunEngine(self._observer, guard, data_dir, sampled=not self._settings.smoke)
+
+    @cached_property
+    def bench(self) -> Bench:
+        """Measures and judges tasks."""
+        commit = commit_of(self._settings.root, besides=self._settings.baselines)
+        return Bench(self.engine, self._machine_session, session=self._session, commit=commit)
+
+    def task(
+        self, test: str, index: int, workload: Workload, topology: Topology, tolerance: Tolerance | None, plan: Plan
+    ) -> Task:
+        """Everything that is known of a measurement before it starts.
+
+        Args:
+            test: pytest's node id.
+            index: which of the test's calls it is, from 0.
+            workload, topology, plan: what to measure.
+            tolerance: the test's own; None: the row's, or the default.
+
+        Raises:
+            BaselineError: the machine's file can't be read whole.
+        """
+        key = Key(workload.id, topology.shape)
+        rows, published = self._baselines.load(topology.machine), self._baselines.published_like(key)
+        reference = reference_for(rows, published, topology.machine, key, gpu_fp32_tflops=floor_rate(topology))
+        other = None if reference.is_floor else self.references.launcher_for(reference.baseline)
+        return Task(
+            test=test,
+            index=index,
+            topology=topology,
+            plan=plan,
+            side=Side(workload=workload, launcher=self.launcher, slowdown=self._settings.inject_slowdown),
+            reference_side=None if other is None else Side(workload=workload, launcher=other),
+            reference=reference,
+            tolerance=reference.tolerance(tolerance, Tolerance.of(self._settings.tolerance)),
+        )
+
+    def session_verdicts(self, results: Iterable[Result]) -> Iterator[SessionVerdict]:
+        """Judge software and machine as a whole, from the results of all tests; may take further runs."""
+        measurements = [result for result in results if isinstance(result, Measurement)]
+        tolerance = Tolerance.of(self._settings.tolerance)
+        for name, machine in self._machines.items():
+            measured = [one for one in measurements if one.machine == name]
+            turn = machine.sessions_before
+            software, hardware = session_verdicts(machine, self.engine, measured, tolerance, turn=turn)
+            if software is not None:
+                text = summary.software_line(name, software, measured)
+                yield SessionVerdict("software", name, software.outcome, text)
+            if hardware is not None:
+                kind = "machine" if hardware.is_apart else "together"
+                text = summary.machine_line(name, hardware, measured)
+                yield SessionVerdict(kind, name, hardware.outcome, text)
+
+    @property
+    def reference_failures(self) -> list[tuple[str, str]]:
+        """The tests whose workload failed in its reference environment, each with the reason."""
+        failures = [machine.reference_failures for machine in self._machines.values()]
+        return [(test, why) for calls in failures for (test, _), why in calls.items()]
+
+    def _machine_session(self, topology: Topology) -> MachineSession:
+        name = topology.machine
+        if name not in self._machines:
+            rows = self._baselines.load(name)
+            tests = min(len(self.runnable), sum(row.is_measured for row in rows.values()))
+            past = self._past_sessions(rows.values())
+            self._machines[name] = MachineSession(rows, past, tests=tests, hold=self._settings.hold)
+        return self._machines[name]
+
+    def _past_sessions(self, rows: Iterable[Baseline]) -> Mapping[Key, tuple[PastSession, ...]]:
+        """Where the history broke in the middle of the session, the session is judged by itself."""
+        least = math.ceil(len(self.runnable) / 2)
+        try:
+            return self._history.past_sessions_of_machine(rows, before=self._session, least_tests=least)
+        except TfperfError as error:
+            self.history_fault = str(error)
+            return {}
