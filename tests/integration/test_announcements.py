@@ -45,13 +45,3 @@ def test_tests_of_real_images_are_announced_where_there_is_a_data_folder(
 ) -> None:
     pytester.makepyfile(test_it=READING)
     pytester.runpytest(*given).stdout.fnmatch_lines([f"tfperf: box, {count} throughput tests, about *"])
-
-
-@pytest.mark.parametrize(("test", "mentioned"), [("itself", 1), ("name", 0), ("workload", 0), ("option", 0)])
-def test_a_data_folder_that_no_test_reads_is_mentioned_once(
-    pytester: pytest.Pytester, test: str, mentioned: int
-) -> None:
-    pytester.makepyfile(test_it=READING)
-    arguments = ["--tfperf-input-pipeline=imagenet"] if test == "option" else []
-    text = pytester.runpytest("--tfperf-data-dir=set", "-k", test, *arguments).stdout.str()
-    assert text.count("has an input pipeline among its parameters that reads") == mentioned

@@ -17,7 +17,7 @@ TESTS = """
     import math
 
     def test_equals(throughput, on):
-        throughput.compare(tiny(), tiny(), on=on, tolerance=0.5, max_pairs=8)
+        throughput.compare(tiny(), tiny(), on=on, tolerance=0.5, max_pairs=4)
 
     def test_played_clocks(throughput, on):
         even = tiny(1, "nets:even")

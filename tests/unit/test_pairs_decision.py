@@ -125,13 +125,13 @@ def test_testing_after_each_pair_keeps_the_false_alarms_below_their_bound(truth:
 
     3 standard errors of the simulation are allowed.
     """
-    draw, trials = random.Random(4), 1500
+    draw, trials = random.Random(4), 500
     alarms = sum(_ever(draw, math.log1p(truth), between_pairs, Outcome.REGRESSED) for _ in range(trials))
     assert alarms / trials <= FALSE_ALARMS + 3 * math.sqrt(FALSE_ALARMS / trials)
 
 
 def test_a_loss_of_five_percent_is_detected_where_workers_differ_by_one() -> None:
-    draw, trials = random.Random(4), 300
+    draw, trials = random.Random(4), 200
     found = sum(_ever(draw, math.log(0.95), 0.01 * math.sqrt(2), Outcome.REGRESSED) for _ in range(trials))
     assert found / trials >= 0.95
 
