@@ -65,6 +65,7 @@ class Situation:
         tests: in a session.
         session_sd: what a session does to all tests alike.
         own_sd: what a session does to each test by itself.
+        spell_sd: what a spell of the machine does to whatever runs in it: a run, or both runs of a pair.
         slow_starts: share of workers that are slow by 6 % as long as they live.
         is_heavy_tailed: workers differ by Student's t with 3 degrees of freedom, scaled to the same deviation.
         losing: tests that lose something.
@@ -81,6 +82,7 @@ class Situation:
     mixed: bool = False
     session_sd: float = SESSION_SD
     own_sd: float = 0.0
+    spell_sd: float = 0.0
     slow_starts: float = 0.0
     is_heavy_tailed: bool = False
     losing: int = 0
@@ -107,6 +109,7 @@ QUIET = [
         sessions=4,
     ),
     Situation(name="36 tests of mixed noise, sb 1.2 % in the median", tests=36, mixed=True, sessions=4),
+    Situation(name="sb 1.0 %, and spells of the machine of 4 %", spell_sd=0.04, sessions=4),
     *(
         Situation(name=f"{tests} test{'s' if tests > 1 else ''}, sb {sb:.1%}", tests=tests, between_runs=sb, sessions=4)
         for tests, sb in itertools.product((1, 3, 7), (0.005, 0.01, 0.02))
@@ -122,6 +125,7 @@ LOSING = [
     Situation(
         name="5 of 50 tests lose 3 %, within three sessions, after ten", losing=5, loss=0.03, sessions=3, before=10
     ),
+    Situation(name="5 of 50 tests lose 5 %, spells of the machine of 4 %", spell_sd=0.04, losing=5, loss=0.05),
     Situation(name="each test drifts by 0.50 %: 5 % loss, first session", own_sd=0.005, losing=5, loss=0.05),
     Situation(
         name="each test drifts by 0.50 %: 3 % loss, within three sessions",
@@ -188,8 +192,12 @@ class Machine:
         """From now on some tests are slower."""
         self.lost = dict.fromkeys(self.keys[: self.situation.losing], math.log1p(-self.situation.loss))
 
+    def spell(self) -> float:
+        """What the machine does to all that runs now."""
+        return self.random.gauss(0, self.situation.spell_sd)
+
     def run(self, key: Key, *, is_reference: bool = False) -> float:
-        """A fresh worker's level, in log throughput."""
+        """A fresh worker's level, in log throughput, but for the spell that it runs in."""
         lost = 0.0 if is_reference and not self.situation.by_machine else self.lost.get(key, 0.0)
         slow = math.log1p(-SLOW_START) if self.random.random() < self.situation.slow_starts else 0.0
         return self.common + self.own[key] + lost + slow + self.between_runs[key] * self._deviate()
@@ -224,15 +232,16 @@ class SimulatedTest:
 
     def measure(self, machine: Machine, slow: float = 0.0) -> None:
         """One more run."""
-        level = machine.run(self.key) + math.log1p(-slow)
+        level = machine.run(self.key) + machine.spell() + math.log1p(-slow)
         if not self.runs:
             self.first_windows = level + machine.windows(20)
         self.runs.append(level + machine.windows(100))
 
     def measure_pair(self, machine: Machine) -> None:
         """One more pair with the reference environment."""
-        a = machine.run(self.key, is_reference=True) + machine.windows(100)
-        b = machine.run(self.key) + machine.windows(100)
+        spell = machine.spell()
+        a = machine.run(self.key, is_reference=True) + spell + machine.windows(100)
+        b = machine.run(self.key) + spell + machine.windows(100)
         self.pairs.append(Pair(_run(a), _run(b), b - a, math.sqrt(2) * window_error(100)))
 
 
@@ -325,7 +334,7 @@ def record_baselines(machine: Machine) -> dict[Key, Baseline]:
     for key in machine.keys:
         values: list[float] = []
         while len(values) < BASELINE_RUNS or runs_wanted(_values(values), BASELINE_RUNS) > len(values):
-            values.append(machine.run(key) + machine.windows(100))
+            values.append(machine.run(key) + machine.spell() + machine.windows(100))
         rows[key] = baseline_of(
             Measurement(
                 test="",

@@ -94,7 +94,8 @@ class Bench:
         machine = self._machine(task.topology)
 
         def enough(run: Run) -> bool:
-            return may_stop(run_value(run), task.reference, task.tolerance)
+            has_other = task.reference_side is not None
+            return may_stop(run_value(run), task.reference, task.tolerance, has_reference_environment=has_other)
 
         unsettled: list[Run] = []
         while True:

@@ -12,8 +12,9 @@ from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
 from pytest_tfperf.core.verdict import Rule
 from pytest_tfperf.judging.common_drift import CommonDrift
+from pytest_tfperf.judging.pairs import MIN_PAIRS, spread
 from pytest_tfperf.judging.session_variance import LearntReference, SessionVariance
-from pytest_tfperf.judging.thresholds import quantile, suspicion
+from pytest_tfperf.judging.thresholds import FALSE_ALARMS, TO_BE_FOUND, quantile, suspicion
 
 PAIR_STAGES = (2, 4, 8, 12)
 """Pairs after which a suspect may be cleared; the last stage decides."""
@@ -36,6 +37,7 @@ class Confirmation:
         stages: counts at which it may be cleared; the last one decides.
         agreement: the share of changes that must show at least half of the threshold.
         accepted: the slowdown that the tolerance accepts.
+        to_be_found: the slowdown beyond it that noise must not let pass unsuspected; inf: any.
         own_variance: of one change, by what differs from run to run.
         own_variance_today: the same, or more where today's windows are more restless than the baseline's runs were. It
             widens the threshold, never the suspicion.
@@ -51,6 +53,7 @@ class Confirmation:
     stages: tuple[int, ...]
     agreement: float
     accepted: float
+    to_be_found: float
     own_variance: float
     own_variance_today: float
     shared_variance: float
@@ -77,7 +80,8 @@ class Confirmation:
 
     def suspicion(self, count: int) -> float:
         """The slowdown from which the middle of so many changes is suspected."""
-        return suspicion(self.accepted, math.sqrt(self.own_variance / count + self.shared_variance))
+        error = math.sqrt(self.own_variance / count + self.shared_variance)
+        return suspicion(self.accepted, error, self.to_be_found)
 
     def threshold(self, false_alarms: float) -> float:
         """The slowdown beyond the tolerance, and beyond what noise exceeds in a share `false_alarms` of sessions."""
@@ -109,19 +113,21 @@ def by_pairs(
     pairs: Sequence[Pair], noise: Noise, accepted: float, *, suspects: int, can_have_more: bool = True
 ) -> Confirmation:
     """Rule 1: the ratios of today's pairs, which neither the baseline nor the machine's drift has a part in."""
-    own = 2 * noise.between_runs**2
+    changes = tuple(pair.log_ratio for pair in pairs)
+    own, degrees_of_freedom = _of_pairs(changes, noise, suspects)
     return Confirmation(
         rule=Rule.REFERENCE_ENVIRONMENT,
-        changes=tuple(pair.log_ratio for pair in pairs),
+        changes=changes,
         stages=PAIR_STAGES if can_have_more else tuple(min(stage, len(pairs)) for stage in PAIR_STAGES),
         agreement=PAIRS_THAT_AGREE,
         accepted=accepted,
+        to_be_found=TO_BE_FOUND,
         own_variance=own,
         own_variance_today=max(own, _mean_square(pair.error for pair in pairs)),
         shared_variance=0.0,
         session_variance=0.0,
         most_session_variance=0.0,
-        degrees_of_freedom=noise.degrees_of_freedom,
+        degrees_of_freedom=degrees_of_freedom,
         tests=suspects,
     )
 
@@ -137,6 +143,7 @@ def by_runs(
     variance: SessionVariance,
     tests: int,
     max_runs: int | None,
+    to_be_found: float,
 ) -> Confirmation:
     """Rule 2: the runs' changes against the baseline, with all that may have moved the baseline in the meantime."""
     own = noise.between_runs**2
@@ -153,6 +160,7 @@ def by_runs(
         stages=RUN_STAGES if max_runs is None else tuple(min(stage, max_runs) for stage in RUN_STAGES),
         agreement=RUNS_THAT_AGREE,
         accepted=accepted,
+        to_be_found=to_be_found,
         own_variance=own,
         own_variance_today=max(own, _mean_square(run.error for run in runs)),
         shared_variance=shared,
@@ -161,6 +169,18 @@ def by_runs(
         degrees_of_freedom=noise.degrees_of_freedom,
         tests=tests,
     )
+
+
+def _of_pairs(changes: Sequence[float], noise: Noise, suspects: int) -> tuple[float, float]:
+    """The variance of a pair's change, and its degrees of freedom.
+
+    The baseline's noise is known well, but it holds the machine's slow spells, which both runs of a pair share. The
+    pairs' own is known less well. Either bounds the false alarms, so the one that gives the lower threshold is taken.
+    """
+    known = 2 * noise.between_runs**2, noise.degrees_of_freedom
+    if len(changes) < MIN_PAIRS:
+        return known
+    return min(known, spread(changes), key=lambda one: one[0] * quantile(one[1], FALSE_ALARMS / suspects) ** 2)
 
 
 def _mean_square(errors: Iterable[float]) -> float:

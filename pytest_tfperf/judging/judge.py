@@ -24,6 +24,7 @@ from pytest_tfperf.judging.thresholds import (
     DETECTION,
     DOUBTS,
     FALSE_ALARMS,
+    TO_BE_FOUND,
     accepted_rise,
     accepted_slowdown,
     quantile,
@@ -90,7 +91,9 @@ def judge(evidence: Evidence) -> Verdict:
     return case.confirmed()
 
 
-def may_stop(run: RunValue, reference: Reference, tolerance: Tolerance) -> bool:
+def may_stop(
+    run: RunValue, reference: Reference, tolerance: Tolerance, *, has_reference_environment: bool = False
+) -> bool:
     """Whether a first run, so far, is good whatever else it measures: its lower end raises no suspicion.
 
     Only good news stops a run early: stopping on bad news multiplies the false alarms.
@@ -100,7 +103,8 @@ def may_stop(run: RunValue, reference: Reference, tolerance: Tolerance) -> bool:
         return False
     error = screen_error(noise.between_runs, 1, baseline.runs)
     change = run.log_rate - math.log(baseline.reference)
-    return change - _UNSURE * run.error >= -suspicion(accepted_slowdown(tolerance), error)
+    to_be_found = TO_BE_FOUND if has_reference_environment else math.inf
+    return change - _UNSURE * run.error >= -suspicion(accepted_slowdown(tolerance), error, to_be_found)
 
 
 def _without_history(evidence: Evidence) -> Evidence:
@@ -136,6 +140,7 @@ class _Case:
             variance=evidence.variance,
             tests=evidence.tests,
             max_runs=evidence.max_runs,
+            to_be_found=TO_BE_FOUND if has_pairs else math.inf,
         )
         pairs = by_pairs(
             evidence.pairs, noise, accepted, suspects=evidence.suspects, can_have_more=evidence.max_runs is None

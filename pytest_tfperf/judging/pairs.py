@@ -102,26 +102,39 @@ def share(error: float, most_pairs: int) -> float:
     return error / min(tests, _COST_OF_TESTS * math.sqrt(tests))
 
 
-def _centre(log_ratios: Sequence[float], expected: float) -> tuple[float, float, int]:
-    """The trimmed mean, its standard error (Yuen 1974), degrees of freedom; 0 of them below `MIN_PAIRS`.
+def spread(log_ratios: Sequence[float]) -> tuple[float, float]:
+    """The variance of one log ratio, and its degrees of freedom: Yuen's (1974), from ten pairs on without the outermost.
+
+    Divided by the number of pairs, it is the variance of their trimmed mean.
+    """
+    kept, winsorised = _trimmed(log_ratios)
+    return statistics.variance(winsorised) * (len(winsorised) / len(kept)) ** 2, len(kept) - 1
+
+
+def _centre(log_ratios: Sequence[float], expected: float) -> tuple[float, float, float]:
+    """The trimmed mean, its standard error, degrees of freedom; 0 of them below `MIN_PAIRS`.
 
     `expected` is a pair's standard deviation before any is seen.
     """
-    count, in_order = len(log_ratios), sorted(log_ratios)
-    cut = count // _TRIMMED_FROM
-    kept = in_order[cut : count - cut]
+    count, (kept, _) = len(log_ratios), _trimmed(log_ratios)
     mean = statistics.fmean(kept)
     if count < MIN_PAIRS:
         return mean, math.inf, 0
-    winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
-    seen = statistics.variance(winsorised) * count / len(kept) ** 2
-    freedom = EXPECTED_PAIRS + len(kept) - 1
-    variance = (EXPECTED_PAIRS * expected**2 / len(kept) + (len(kept) - 1) * seen) / freedom
-    return mean, math.sqrt(variance), freedom
+    seen, freedom = spread(log_ratios)
+    variance = (EXPECTED_PAIRS * expected**2 / len(kept) + freedom * seen / count) / (EXPECTED_PAIRS + freedom)
+    return mean, math.sqrt(variance), EXPECTED_PAIRS + freedom
+
+
+def _trimmed(log_ratios: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Sorted, without a tenth at either end; and with the ends replaced by the outermost that are kept."""
+    count, in_order = len(log_ratios), sorted(log_ratios)
+    cut = count // _TRIMMED_FROM
+    kept = in_order[cut : count - cut]
+    return kept, [kept[0]] * cut + kept + [kept[-1]] * cut
 
 
 @cache
-def _t_quantile(degrees_of_freedom: int, error: float) -> float:
+def _t_quantile(degrees_of_freedom: float, error: float) -> float:
     from scipy.special import stdtrit
 
     return -float(stdtrit(degrees_of_freedom, error))

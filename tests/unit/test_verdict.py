@@ -109,14 +109,20 @@ def slower(values: Sequence[float], by: Sequence[float]) -> list[float]:
     return [(1 + value) * (1 - less) - 1 for value, less in zip(values, by, strict=False)]
 
 
-@given(situations, alike, st.none() | alike, st.lists(st.floats(0, 0.3), min_size=14, max_size=14))
+@given(situations, alike, st.none() | alike, st.lists(st.floats(0, 0.3), min_size=14, max_size=14), st.floats(0, 0.3))
 def test_slower_runs_and_pairs_never_make_a_better_verdict(
-    situation: dict[str, Any], runs: list[float], confirmed: list[float] | None, by: list[float]
+    situation: dict[str, Any], runs: list[float], confirmed: list[float] | None, by: list[float], all_by: float
 ) -> None:
-    more_confirmed = None if confirmed is None else slower(confirmed, by)
+    more_confirmed = None if confirmed is None else slower(confirmed, [all_by] * len(confirmed))
     now = verdict(*runs, confirmed=confirmed, **situation)
     worse = verdict(*slower(runs, by), confirmed=more_confirmed, **situation)
     assert rank(worse) <= rank(now)
+
+
+@pytest.mark.parametrize("wild", [-0.6, 0.3])
+def test_one_wild_pair_does_not_hide_what_the_others_show(wild: float) -> None:
+    others = [-0.045, -0.05, -0.055, -0.05, -0.048, -0.052, -0.05, -0.049, -0.051, -0.05, -0.05]
+    assert verdict(-0.3, confirmed=[*others, wild]).outcome is Outcome.REGRESSED
 
 
 @given(situations, alike, st.none() | alike, st.floats(0.001, 0.3), st.floats(0, 0.3))
@@ -379,9 +385,21 @@ def rate_of(outcome: Outcome, sessions: int = 400, **truth: Any) -> float:
 
 
 @pytest.mark.parametrize("sb", [0.005, 0.01, 0.02, 0.04])
-def test_a_test_that_lost_nothing_never_fails(sb: float) -> None:
+def test_a_test_that_lost_nothing_hardly_ever_fails(sb: float) -> None:
     noise = Noise(between_runs=sb, degrees_of_freedom=200)
-    assert rate_of(Outcome.REGRESSED, sb=sb, noise=noise) == 0
+    assert rate_of(Outcome.REGRESSED, sb=sb, noise=noise) <= 0.01
+
+
+def test_pairs_that_agree_show_a_loss_that_runs_on_a_restless_machine_do_not() -> None:
+    assert by_runs(-0.06, noise=NOISY).outcome is Outcome.INCONCLUSIVE
+    assert verdict(-0.06, confirmed=[-0.06, -0.05, -0.055] * 4, noise=NOISY).outcome is Outcome.REGRESSED
+
+
+def test_a_first_run_that_noise_could_make_look_good_is_no_pass_where_pairs_can_tell() -> None:
+    assert verdict(0.0, noise=NOISY).outcome is Outcome.PASS
+    found = verdict(0.0, confirmed=[], noise=NOISY)
+    assert (found.outcome, found.reason, found.pairs_wanted) == (Outcome.INCONCLUSIVE, Reason.SUSPECTED, 2)
+    assert verdict(0.04, confirmed=[], noise=NOISY).is_decided
 
 
 def test_one_slow_run_fails_nobody() -> None:
