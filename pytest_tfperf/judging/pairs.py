@@ -103,7 +103,7 @@ def share(error: float, most_pairs: int) -> float:
 
 
 def spread(log_ratios: Sequence[float]) -> tuple[float, float]:
-    """The variance of one log ratio, and its degrees of freedom: Yuen's (1974), from ten pairs on without the outermost.
+    """The variance of one log ratio and its degrees of freedom, by Yuen (1974): a wild pair hardly moves it.
 
     Divided by the number of pairs, it is the variance of their trimmed mean.
     """
