@@ -43,6 +43,7 @@ class FitLoop:
         self._requests: SimpleQueue[int] = SimpleQueue()
         self._answers: SimpleQueue[float | Exception] = SimpleQueue()
         self._window_ends = 0
+        self._has_ended = False
         _compile(strategy, model, workload)
         batches = _batches(strategy, inputs)
         _read_from(batches, model)
@@ -61,13 +62,14 @@ class FitLoop:
             WorkloadError: the dataset ended.
             MeasurementError: `fit` has ended before.
         """
+        if self._has_ended:
+            raise MeasurementError(f"{self._workload.id}: model.fit has ended and trains no further")
         if self._thread.ident is None:
             self._thread.start()
-        elif not self._thread.is_alive():
-            raise MeasurementError(f"{self._workload.id}: model.fit has ended and trains no further")
         self._requests.put(steps)
         answer = self._answers.get()
         if isinstance(answer, Exception):
+            self._has_ended = True  # its thread may live on for a moment, and answers nothing more
             raise answer
         return answer
 

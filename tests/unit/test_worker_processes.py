@@ -131,6 +131,7 @@ def test_the_pid_of_a_worker_that_ended_is_not_killed(
     workers: Workers, killed: list[int], start: Callable[..., LocalProcess]
 ) -> None:
     worker = start(workers, ends=True)
+    workers.child()
     assert worker.exit_status(PATIENCE_SECONDS) == 3
     killed.clear()
     worker.end()
