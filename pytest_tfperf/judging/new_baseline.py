@@ -45,8 +45,8 @@ def baseline_of(measurement: Measurement, *, lock: str = "") -> Baseline:
         each = "  ".join(f"{math.exp(rate):,.1f}" for rate in runs)
         raise MeasurementError(
             f"{measurement.workload.id} on {measurement.devices}: too noisy for a baseline, which was left as it is: "
-            f"its runs gave {each} images/s, so a loss below {slowdown:.0%} would not be detected. Free the machine "
-            "of other work, or give the test more steps, and record again"
+            f"its runs gave {each} images/s, so a loss below {100 * slowdown:.0f} % would not be detected. Free the "
+            "machine of other work, or give the test more steps, and record again"
         )
     left_out = "  ".join(f"{math.exp(rate):.5g}" for rate in runs if rate not in kept)
     return Baseline(

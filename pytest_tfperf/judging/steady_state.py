@@ -63,7 +63,8 @@ def _drift(rates: Sequence[float]) -> str:
     between = min(first, last) <= middle <= max(first, last)
     if not between:
         return ""
-    return f"never settled: the throughput {way} by {abs(math.expm1(change)):.0%} from its first to its last third"
+    size = 100 * abs(math.expm1(change))
+    return f"never settled: the throughput {way} by {size:.0f} % from its first to its last third"
 
 
 def _two_modes(rates: Sequence[float]) -> str:
@@ -76,7 +77,7 @@ def _two_modes(rates: Sequence[float]) -> str:
     apart = statistics.median(high) - statistics.median(low)
     if gap < max(_LEAST_SHIFT / 2, _SCATTERS * max(_scatter(low), _scatter(high))) or apart < _LEAST_SHIFT:
         return ""
-    return f"never settled: {len(low)} windows are {-math.expm1(-apart):.0%} slower than the other {len(high)}"
+    return f"never settled: {len(low)} windows are {-100 * math.expm1(-apart):.0f} % slower than the other {len(high)}"
 
 
 def _rates(windows: Sequence[Window]) -> list[float]:

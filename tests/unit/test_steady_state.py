@@ -48,7 +48,7 @@ TWO_SPEEDS = windows(*[100.0, 100.0, 70.0] * 20)
 
 @pytest.mark.parametrize(
     ("made", "fact"),
-    [(FALLING, "never settled: the throughput falls by"), (TWO_SPEEDS, "never settled: 20 windows are 30% slower")],
+    [(FALLING, "never settled: the throughput falls by"), (TWO_SPEEDS, "never settled: 20 windows are 30 % slower")],
     ids=["drift", "two modes"],
 )
 def test_a_run_that_never_settles_says_why(made: list[Window], fact: str) -> None:

@@ -354,12 +354,14 @@ def test_a_run_without_a_baseline_takes_all_its_steps() -> None:
     assert not may_stop(RunValue(1.0, 0.0, 20), Reference(), Tolerance())
 
 
-@given(changes, st.floats(0, 0.1), st.floats(0.001, 0.05))
-def test_a_run_that_stopped_is_no_suspect_by_itself(change: float, error: float, between_runs: float) -> None:
+@given(changes, st.floats(0, 0.1), st.floats(0.001, 0.05), st.none() | st.just(()))
+def test_a_run_that_stopped_is_no_suspect_by_itself(
+    change: float, error: float, between_runs: float, confirmed: tuple[float, ...] | None
+) -> None:
     reference = Reference(ROW, noise=Noise(between_runs=between_runs, degrees_of_freedom=200))
     run = RunValue(math.log(1000 * (1 + change)), error, 20)
-    if may_stop(run, reference, Tolerance.of(0.02)):
-        found = judge(replace(evidence(change), reference=reference))
+    if may_stop(run, reference, Tolerance.of(0.02), has_reference_environment=confirmed is not None):
+        found = judge(replace(evidence(change, confirmed=confirmed), reference=reference))
         assert found.outcome in (Outcome.PASS, Outcome.IMPROVED)
 
 
