@@ -6,6 +6,7 @@ from pytest_tfperf import Workload
 
 RESNET50 = Workload(model="resnet50", batch_size=64)
 PARAMETER_SERVER = RESNET50.with_(variable_update="parameter_server")
+HOROVOD = RESNET50.with_(variable_update="horovod")
 ALEXNET = Workload(model="alexnet", batch_size=512)
 
 
@@ -39,3 +40,12 @@ def test_real_against_synthetic(throughput, gpu_topology, workload, input_pipeli
 def test_parameter_server_against_replicated(throughput, gpu_topology, gpus):
     """One copy of the parameters, on the CPU, over a copy on each GPU."""
     throughput.check_ratio(PARAMETER_SERVER, over=RESNET50, on=gpu_topology.take(gpus))
+
+
+@pytest.mark.gpu
+@pytest.mark.multinode
+@pytest.mark.parametrize(("nodes", "gpus"), [(1, 2), (2, 1), (2, 2)])
+def test_horovod_scaling(throughput, gpu_topology, nodes, gpus):
+    """Two and four of Azure's K80s over one: 1.94 times on two nodes, 3.6 times on two nodes of two GPUs."""
+    one = gpu_topology.take(1)
+    throughput.check_ratio(HOROVOD, on=gpu_topology.take(gpus, nodes=nodes), over=HOROVOD, over_on=one)

@@ -11,8 +11,8 @@ class WorkloadError(TfperfError, ValueError):
     """A workload that names something unknown or asks for something impossible."""
 
 
-class NotBuiltYet(WorkloadError):
-    """A workload that the documents ran and this version can't train; the plugin skips."""
+class NotInstalled(WorkloadError):
+    """A workload needs a package that is not installed here; the plugin skips."""
 
 
 class NotEnoughDevices(TfperfError):

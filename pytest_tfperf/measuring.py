@@ -24,21 +24,29 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_session import PastSession
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.selection import SelectedTest, Selection
-from pytest_tfperf.core.topology import Topology
+from pytest_tfperf.core.topology import LOCAL_LINK, Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware.discovery import discover
+from pytest_tfperf.hardware.network import find_address, link_name
 from pytest_tfperf.judging.reference import floor_rate, reference_for
 from pytest_tfperf.reports import summary
 from pytest_tfperf.settings import Settings, WorkerStart
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
+from pytest_tfperf.workers.cluster_launcher import ClusterLauncher
+from pytest_tfperf.workers.engines.engine import Engine
+from pytest_tfperf.workers.engines.names import find_engine
 from pytest_tfperf.workers.git_worktree import commit_of
+from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
 from pytest_tfperf.workers.local import LocalLauncher
 from pytest_tfperf.workers.reference_launchers import ReferenceLaunchers
 from pytest_tfperf.workers.reference_store import ReferenceStore
+
+MOST_LOCAL_NODES = 64
+"""Processes of this machine that may stand for nodes: each takes about 400 MB and a thread for each device."""
 
 _NOTHING_MOVED: Mapping[Path, Path] = MappingProxyType({})
 
@@ -102,7 +110,25 @@ class Measuring:
     def topology(self) -> Topology:
         """The machine, asked once."""
         found = discover()
+        if self.cluster_engine is None:
+            found = found.in_cluster(MOST_LOCAL_NODES, LOCAL_LINK)
+        else:
+            found = found.in_cluster(self.cluster_engine.most_nodes, link_name(self._address))
         return found.named(self._settings.machine) if self._settings.machine else found
+
+    @cached_property
+    def cluster_engine(self) -> Engine | None:
+        """What starts tests on several nodes; None: this machine's own processes stand for nodes.
+
+        Raises:
+            TfperfError: it is not installed here, or has options that it can't take.
+        """
+        return find_engine(self._settings.launcher)
+
+    @cached_property
+    def _address(self) -> str:
+        """At which ranks on other nodes call."""
+        return find_address(self._settings.interface)
 
     def topology_for(self, *, cpu: bool, gpu: bool) -> Topology:
         """What a test with these marks takes devices from: CPUs where it is marked `cpu` and GPUs don't serve it."""
@@ -147,15 +173,30 @@ class Measuring:
         )
 
     def _launcher(self, python: Path, moved: Mapping[Path, Path] = _NOTHING_MOVED) -> Launcher:
-        launcher = LocalLauncher(
-            logs=self._settings.dir / "logs",
-            silence_seconds=self._settings.timeout,
-            fresh=self._settings.worker is WorkerStart.FRESH,
+        settings = self._settings
+        local = LocalLauncher(
+            logs=settings.dir / "logs",
+            silence_seconds=settings.timeout,
+            fresh=settings.worker is WorkerStart.FRESH,
             python=str(python),
             moved=moved,
         )
-        self._launchers.callback(launcher.close)
-        return launcher
+        self._launchers.callback(local.close)
+        if self.cluster_engine is None:
+            return local
+        cluster = ClusterLauncher(
+            self.cluster_engine,
+            local,
+            logs=settings.dir / "logs",
+            key_folder=settings.dir,
+            key_file=settings.key_file,
+            host=self._address,
+            port=settings.port,
+            silence_seconds=settings.timeout,
+            interpreter=Interpreter(str(python), moved),
+        )
+        self._launchers.callback(cluster.close)
+        return cluster
 
     # What takes runs and judges them
 

@@ -23,8 +23,8 @@ from pytest_tfperf.errors import (
     MeasurementError,
     NoBaseline,
     NoData,
-    NotBuiltYet,
     NotEnoughDevices,
+    NotInstalled,
     TfperfError,
     WorkloadError,
 )
@@ -131,7 +131,7 @@ def skipping(session: Session) -> Iterator[None]:
     """What can't be measured here skips its test, in one line; the nightly gate may report it as an error."""
     try:
         yield
-    except (NoData, NotEnoughDevices, NotBuiltYet, NoBaseline) as error:
+    except (NoData, NotEnoughDevices, NotInstalled, NoBaseline) as error:
         if session.settings.require_baseline and (why := session.why_missing_is_an_error(error)):
             raise MeasurementError(why) from None
         reason = str(error).partition("\n")[0]

@@ -14,11 +14,12 @@ from pytest_tfperf.bench.rerun_queue import RerunQueue
 from pytest_tfperf.core.consequence import EXIT_USAGE, exit_status
 from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.errors import NoBaseline, NoData, NotBuiltYet, NotEnoughDevices
+from pytest_tfperf.errors import NoBaseline, NoData, NotEnoughDevices, NotInstalled
 from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
+from pytest_tfperf.workers.engines.names import LOCAL
 from pytest_tfperf.workers.interpreters import try_imports
 
 if TYPE_CHECKING:
@@ -72,12 +73,15 @@ class Session:
 
         Raises:
             BaselineError: `--update-baselines` where the folder can't be written or another session holds it.
-            TfperfError: `--tfperf-against` names a Python that can't train.
+            TfperfError: `--tfperf-against` names a Python that can't train, or `--tfperf-launcher` something that can't
+                be used here.
         """
         if self.settings.collects_only:
             return
         if self.settings.against is not None:
             try_imports(self.settings.against)
+        if self.settings.launcher != LOCAL:
+            _ = self.measuring.cluster_engine
         if self.settings.update_baselines:
             self._open.enter_context(self.baselines.lock())
 
@@ -98,7 +102,7 @@ class Session:
         if not (settings.smoke or settings.update_baselines):
             self.remarks += self.measuring.references.check(row for row in rows if row.is_measured)
 
-    def why_missing_is_an_error(self, error: NoData | NotEnoughDevices | NotBuiltYet | NoBaseline) -> str:
+    def why_missing_is_an_error(self, error: NoData | NotEnoughDevices | NotInstalled | NoBaseline) -> str:
         """Reason to report a skip as an error under --tfperf-require-baseline; empty if the test may skip."""
         if isinstance(error, NoData):
             return str(error)

@@ -24,6 +24,7 @@ from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.machine_key import check_name
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.errors import TfperfError, one_of
+from pytest_tfperf.workers.engines.names import split_launcher
 from pytest_tfperf.workers.interpreters import find_python
 from pytest_tfperf.workers.reference_environment import ReferenceEnvironment, parse_reference
 
@@ -76,6 +77,14 @@ def _flag(text: str) -> bool:
         return ConfigParser.BOOLEAN_STATES[text.lower()]
     except KeyError:
         raise ValueError("must be true or false") from None
+
+
+_port = _number(int, lambda n: 0 <= n <= 65535, "must be a port, from 0 to 65535")
+
+
+def _launcher(text: str) -> str:
+    split_launcher(text)
+    return text
 
 
 def _worker(text: str) -> WorkerStart:
@@ -154,6 +163,12 @@ class Settings:
     worker: WorkerStart = _option(
         WorkerStart.FORK, _worker, "start workers from a fork server, or as fresh interpreters", "fork|fresh"
     )
+    launcher: str = _option(
+        "local",
+        _launcher,
+        "what starts tests on several nodes, with its options: local, mpirun, slurm, ray, external",
+        "'NAME [OPTIONS]'",
+    )
     split_gpu: bool = _option(
         False, _flag, "split one GPU into as many logical GPUs as a test takes, to try multi-GPU code"
     )
@@ -165,6 +180,9 @@ class Settings:
     warmup_steps: int = _ini(10, _count(0), "the least steps that run untimed first, in tests that set no warmup_steps")
     runs: int = _ini(5, _count(5), "fresh runs that --update-baselines measures, at least 5")
     max_time: float = _ini(math.inf, _seconds_or_inf, "the most seconds that a run is timed; inf for no limit")
+    interface: str = _ini("", str, "network interface, or address, at which ranks on other nodes call this machine")
+    port: int = _ini(0, _port, "port at which ranks on other nodes call this machine; 0 for any that is free")
+    key_file: Path | None = _ini(None, _folder, "file with the key of ranks that --tfperf-launcher=external awaits")
     timeout: float = _ini(600.0, _seconds, "seconds of silence after which a worker is killed as hung")
     busy: float = _ini(
         0.25, _share, "CPU share of other processes above which a run is disturbed; 1 switches the check off"
@@ -244,6 +262,7 @@ _CONTRADICTIONS = (
     ("hold", "strict", "hold makes a new regression INCONCLUSIVE, which strict fails"),
     ("against", "hold", "a comparison has no earlier session"),
     ("against", "reference", "a comparison has no reference environment"),
+    ("launcher", "split_gpu", "ranks on several nodes can't share one GPU"),
     ("smoke", "against", "one window compares nothing"),
     ("smoke", "require_baseline", "a smoke run judges nothing"),
 )

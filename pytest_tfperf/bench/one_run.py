@@ -165,12 +165,13 @@ class RunEngine:
     def _job(self, side: Side, topology: Topology) -> Job:
         assert topology.devices is not None, "the fixture has refused a topology without devices taken"
         catalogue.check(side.workload)
-        require_supported(side.workload, topology.devices)
+        require_supported(side.workload, topology)
         if catalogue.reads_data(side.workload.input_pipeline):
             shards(self._data_dir)
         return Job(
             workload=side.workload,
             devices=topology.devices,
+            nodes=topology.node_count,
             slowdown=side.slowdown,
             data_dir=self._data_dir,
             cores=topology.host.usable_cores,

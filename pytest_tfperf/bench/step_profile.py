@@ -12,7 +12,7 @@ from dataclasses import replace
 from pytest_tfperf.core.breakdown import products_fraction
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.step_profile import Input, StepProfile
-from pytest_tfperf.core.topology import DeviceKind, Devices
+from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.workers.launcher import TrainingRun
 
@@ -34,7 +34,7 @@ class StepProfiler:
             images_per_sec: what its windows gave.
         """
         devices, workload = job.devices, job.workload
-        kind = (devices.kind, devices.gpu_uuids[:1], workload.precision, workload.tf32)
+        kind = (devices.kind, devices.gpu_uuids[:1], workload.precision, workload.tf32, job.ranks)
         products, multiply_adds = kind not in self._rates, workload.model not in self._multiply_adds
         try:
             found = training.profile_step(matrix_products=products, multiply_adds=multiply_adds)
@@ -48,9 +48,9 @@ class StepProfiler:
             self._multiply_adds[workload.model] = found.forward_multiply_adds
         found = replace(
             found,
-            cores=cores if devices.kind is DeviceKind.CPU else None,
+            cores=cores * max(1, len({rank.host for rank in found.ranks})) if devices.kind is DeviceKind.CPU else None,
             forward_multiply_adds=self._multiply_adds[workload.model],
-            products_multiply_adds_per_sec=self._rate(kind, devices),
+            products_multiply_adds_per_sec=self._rate(kind, job),
         )
         share = products_fraction(
             found.forward_multiply_adds, found.products_multiply_adds_per_sec, images_per_sec, workload
@@ -58,12 +58,16 @@ class StepProfiler:
         if share is None or share <= 1:
             return found
         self._time_products_again(training, kind)
-        return replace(found, products_multiply_adds_per_sec=self._rate(kind, devices))
+        return replace(found, products_multiply_adds_per_sec=self._rate(kind, job))
 
-    def _rate(self, kind: object, devices: Devices) -> float | None:
-        """Of all the devices together; virtual devices share the CPU's cores or their GPU."""
-        rate = self._rates[kind]
-        separate = 1 if devices.split or devices.kind is DeviceKind.CPU else devices.count
+    def _rate(self, kind: object, job: Job) -> float | None:
+        """Of all the devices together; virtual devices share the CPU's cores or their GPU.
+
+        Ranks time theirs at the same time, so their sum is known already.
+        """
+        rate, devices = self._rates[kind], job.devices
+        shared = devices.split or devices.kind is DeviceKind.CPU
+        separate = 1 if shared else devices.count // job.ranks_per_node
         return None if rate is None else rate * separate
 
     def _time_products_again(self, training: TrainingRun, kind: object) -> None:

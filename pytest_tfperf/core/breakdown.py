@@ -20,11 +20,19 @@ MOST_OF_THE_CORES = 0.5
 """Where pipeline and training share the cores, the input is the limit if the pipeline takes more than this fraction."""
 
 
+MOST_OF_THE_STEP = 0.5
+"""Where the exchange between ranks takes more than this fraction of a step, it is the limit."""
+
+STRAGGLES = 0.1
+"""A rank whose step alone takes this fraction longer than that of the fastest rank is a straggler: the others wait."""
+
+
 class Bound(StrEnum):
     """What limits the throughput."""
 
     INPUT = "input-bound"
     COMPUTE = "compute-bound"
+    COMMUNICATION = "communication-bound"
 
 
 class Slower(StrEnum):
@@ -34,6 +42,21 @@ class Slower(StrEnum):
     STEP = "the training step"
     BOTH = "both the input pipeline and the training step"
     TOGETHER = "neither part by itself"
+    EXCHANGE = "the communication between the ranks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Straggler:
+    """A rank that the others wait for.
+
+    Args:
+        rank, host: which it is, and where.
+        slower: how much longer its step takes than that of the fastest rank, each by itself; 0.4 for 40 %.
+    """
+
+    rank: int
+    host: str
+    slower: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +71,9 @@ class Breakdown:
             a regression only.
         multiply_adds_per_image: of a whole step, forward and backward.
         products_fraction: images/s as a fraction of what the devices' measured rate of matrix products allows.
+        alone_images_per_sec: what the ranks would give together if they exchanged nothing, each as fast as the slowest.
+        exchange_fraction: the part of a step that the exchange between the ranks takes.
+        straggler: the slowest rank, where the others wait for it.
     """
 
     input: Input
@@ -56,6 +82,9 @@ class Breakdown:
     device_data_images_per_sec: float | None = None
     multiply_adds_per_image: int | None = None
     products_fraction: float | None = None
+    alone_images_per_sec: float | None = None
+    exchange_fraction: float | None = None
+    straggler: Straggler | None = None
 
 
 def breakdown(
@@ -67,9 +96,14 @@ def breakdown(
         return None
     work = _median(profiles, lambda profile: profile.forward_multiply_adds)
     rate = _median(profiles, lambda profile: profile.products_multiply_adds_per_sec)
+    alone = _alone(runs)
+    exchange = None if alone is None else max(0.0, 1 - images_per_sec / alone)
     return Breakdown(
         input=profiles[0].input,
-        bound=_bound(profiles, images_per_sec),
+        bound=_bound(profiles, images_per_sec, exchange),
+        alone_images_per_sec=alone,
+        exchange_fraction=exchange,
+        straggler=_straggler(profiles),
         pipeline_images_per_sec=_median(profiles, lambda profile: profile.pipeline_images_per_sec),
         device_data_images_per_sec=device_data_images_per_sec,
         multiply_adds_per_image=None if work is None else round(work * passes(workload)),
@@ -101,12 +135,14 @@ def slower_part(found: Breakdown, images_per_sec: float, reference: float) -> Sl
     together. A part that now gives less has slowed down. The threshold is the geometric mean of the two throughputs,
     because all figures come from short runs.
     """
+    threshold = math.sqrt(images_per_sec * reference)
+    if found.alone_images_per_sec is not None and found.alone_images_per_sec >= threshold:
+        return Slower.EXCHANGE
     if found.input is not Input.FETCHED:
         return Slower.STEP if found.input is Input.RESIDENT else Slower.PIPELINE
     pipeline, step = found.pipeline_images_per_sec, found.device_data_images_per_sec
     if pipeline is None or step is None:
         return None
-    threshold = math.sqrt(images_per_sec * reference)
     match pipeline < threshold, step < threshold:
         case True, True:
             return Slower.BOTH
@@ -118,7 +154,30 @@ def slower_part(found: Breakdown, images_per_sec: float, reference: float) -> Sl
             return Slower.TOGETHER
 
 
-def _bound(profiles: Sequence[StepProfile], images_per_sec: float) -> Bound | None:
+def _alone(runs: Sequence[Run]) -> float | None:
+    """The median over runs of what the slowest rank allows, over all ranks."""
+    rates = [
+        run.images_per_step / max(rank.seconds for rank in run.step_profile.ranks)
+        for run in runs
+        if run.step_profile is not None and run.step_profile.ranks
+    ]
+    return statistics.median(rates) if rates else None
+
+
+def _straggler(profiles: Sequence[StepProfile]) -> Straggler | None:
+    """The rank that is slowest in the median over runs, if it is slower than the fastest by more than `STRAGGLES`."""
+    runs = [profile.ranks for profile in profiles if profile.ranks]
+    if not runs:
+        return None
+    seconds = [statistics.median(rank.seconds for rank in ranks) for ranks in zip(*runs, strict=True)]
+    rank = seconds.index(max(seconds))
+    slower = seconds[rank] / min(seconds) - 1
+    return Straggler(rank=rank, host=runs[0][rank].host, slower=slower) if slower > STRAGGLES else None
+
+
+def _bound(profiles: Sequence[StepProfile], images_per_sec: float, exchange: float | None) -> Bound | None:
+    if exchange is not None and exchange > MOST_OF_THE_STEP:
+        return Bound.COMMUNICATION
     if profiles[0].input is not Input.FETCHED:
         return Bound.COMPUTE if profiles[0].input is Input.RESIDENT else Bound.INPUT
     rate = _median(profiles, lambda profile: profile.pipeline_images_per_sec)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from pytest_tfperf.core.workload import VariableUpdate, Workload
-from pytest_tfperf.errors import NotBuiltYet, WorkloadError, one_of
+from pytest_tfperf.errors import NotInstalled, WorkloadError, one_of
 
 _TRAINING = Path(__file__).parents[1] / "training"
 _registered: dict[str, dict[str, str]] = {"models": {}, "pipelines": {}}
@@ -81,16 +81,16 @@ def check(workload: Workload) -> None:
 
     Raises:
         WorkloadError: an unknown model or pipeline, or training options for a pipeline that is measured alone.
-        NotBuiltYet: horovod, which appears only in published figures and replayed logs.
+        NotInstalled: Horovod, which the workload needs.
     """
     resolve_model(workload.model)
     target = resolve_pipeline(workload.input_pipeline)
     if target.startswith(_READS_DATA) and target.endswith("_only"):
         require_no_training_options(workload)
-    if workload.variable_update is VariableUpdate.HOROVOD:
-        raise NotBuiltYet(
-            f"{workload.id}: horovod needs one process for each GPU, which this version can't start; "
-            "`tfperf replay` judges logs of horovod, and 'replicated' trains on the same GPUs in one process"
+    if workload.variable_update is VariableUpdate.HOROVOD and find_spec("horovod") is None:
+        raise NotInstalled(
+            f"{workload.id}: Horovod is not installed here. docs/cluster.md has the commands that build it for today's "
+            "TensorFlow"
         )
 
 
@@ -101,7 +101,8 @@ def require_no_training_options(workload: Workload) -> None:
         WorkloadError: names the options to leave out; in the id they would suggest a difference that does not exist.
     """
     options = ("all_reduce", "precision", "tf32", "xla", "optimizer", "trainer", "forward_only")
-    given = [f.name for f in fields(workload) if f.name in options and getattr(workload, f.name) != f.default]
+    plain = Workload(model=workload.model, batch_size=workload.batch_size, variable_update=workload.variable_update)
+    given = [name for name in options if getattr(workload, name) != getattr(plain, name)]
     if given:
         raise WorkloadError(
             f"{workload.id}: its input pipeline is measured without training: leave out {', '.join(given)}"

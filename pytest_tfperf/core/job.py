@@ -1,21 +1,22 @@
-"""What one worker is told to do: the one description that crosses the wire to it."""
+"""What a worker, or each rank of several, is told to do: the one description that crosses the wire."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_tfperf.core.topology import Devices
-from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.core.workload import VariableUpdate, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What one worker does.
+    """What one worker does, or all ranks of several do together.
 
     Args:
         workload: what to train.
-        devices: what to train it on.
+        devices: what each node, or a worker by itself, trains on.
+        nodes: how many machines train together.
         seed: for the initial weights and the synthetic images.
         slowdown: fraction of its throughput that the worker loses on purpose, 0 to below 1.
         data_dir: folder of the TFRecords that imagenet pipelines read; "" where none was named.
@@ -25,8 +26,30 @@ class Job:
 
     workload: Workload
     devices: Devices
+    nodes: int = 1
     seed: int = 0
     slowdown: float = 0.0
     data_dir: str = ""
     cores: int | None = None
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Processes on each node: Horovod starts one for each device, everything else one for all of them."""
+        return self.devices.count if self.workload.variable_update is VariableUpdate.HOROVOD else 1
+
+    @property
+    def ranks(self) -> int:
+        """Processes that train together."""
+        return self.nodes * self.ranks_per_node
+
+    @property
+    def is_distributed(self) -> bool:
+        """Whether its processes exchange gradients, even if there is only one of them."""
+        return self.ranks > 1 or self.workload.variable_update is VariableUpdate.HOROVOD
+
+    def for_rank(self, local_rank: int) -> Job:
+        """What one rank trains: its share of the GPUs that are named."""
+        count = self.devices.count // self.ranks_per_node
+        uuids = self.devices.gpu_uuids[local_rank * count : (local_rank + 1) * count]
+        return replace(self, devices=replace(self.devices, count=count, gpu_uuids=uuids))

@@ -51,6 +51,15 @@ def host_part(cpu_model: str, usable_cores: int) -> str:
     return f"{model}-{usable_cores}c"
 
 
+def nodes_part(count: int, link: str) -> str:
+    """How many nodes, and what connects them; "" for one.
+
+    >>> nodes_part(2, "10gbe")
+    '2-nodes-10gbe'
+    """
+    return joined([f"{count}-nodes", link]) if count > 1 else ""
+
+
 def gpu_part(names: Sequence[str], link_class: str) -> str:
     """Count and name of each model, most frequent first, then the class of the links; "" without GPUs.
 

@@ -15,6 +15,19 @@ class Input(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankStep:
+    """What one rank of several needs for a step by itself.
+
+    Args:
+        host: where it runs.
+        seconds: of a step in which it exchanges nothing with the others, which do the same at the same time.
+    """
+
+    host: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepProfile:
     """One worker's; None is what it could not find out.
 
@@ -27,6 +40,7 @@ class StepProfile:
         forward_multiply_adds: of one image, in convolutions and matrix products.
         products_multiply_adds_per_sec: what the devices together reach in large matrix products of the workload's
             precision; measured on one of them, once a session.
+        ranks: by rank, if several train together.
     """
 
     input: Input
@@ -35,3 +49,4 @@ class StepProfile:
     cores: int | None = None
     forward_multiply_adds: int | None = None
     products_multiply_adds_per_sec: float | None = None
+    ranks: tuple[RankStep, ...] = ()

@@ -4,29 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_tfperf.core.topology import DeviceKind, Devices
+from pytest_tfperf.core.topology import DeviceKind, Topology
 from pytest_tfperf.core.workload import AllReduce, ParameterDevice, Trainer, VariableUpdate, Workload
 from pytest_tfperf.errors import WorkloadError
 
 
-def require_supported(workload: Workload, devices: Devices) -> None:
-    """Return if `devices`, from `Topology.take`, can train `workload`.
+def require_supported(workload: Workload, topology: Topology) -> None:
+    """Return if the topology's taken devices can train `workload`.
 
     Raises:
-        WorkloadError: they lack what its all-reduce, parameter device or XLA needs; says which choices work.
+        WorkloadError: they lack what its all-reduce, parameter device or XLA needs, or its update can't train on
+            several nodes; says which choices work.
     """
-    fault = next(_faults(workload, devices), None)
+    fault = next(_faults(workload, topology), None)
     if fault:
         raise WorkloadError(f"{workload.id}: {fault}")
 
 
-def _faults(workload: Workload, devices: Devices) -> Iterator[str]:
+def _faults(workload: Workload, topology: Topology) -> Iterator[str]:
+    devices = topology.devices
+    assert devices is not None, "the fixture has refused a topology without devices taken"
+    exchanges = workload.variable_update in (VariableUpdate.COLLECTIVE, VariableUpdate.HOROVOD)
+    if topology.node_count > 1 and not exchanges:
+        yield (
+            f"variable_update={workload.variable_update.value!r} trains on one node, and this test takes "
+            f"{topology.node_count}; on several nodes use 'collective' or 'horovod'"
+        )
+    if devices.split and workload.variable_update is VariableUpdate.HOROVOD and devices.count > 1:
+        yield "Horovod starts a process for each GPU, and here one GPU is split; leave out --tfperf-split-gpu"
     cpus = f"{devices.count} virtual CPU devices" if devices.count > 1 else "the CPU"
     on_gpus = devices.kind is DeviceKind.GPU
     if workload.all_reduce is AllReduce.NCCL and not on_gpus:
         yield (
             f"all_reduce='nccl' needs GPUs, and this test runs on {cpus}; "
-            "on CPUs use all_reduce='copy' or 'hierarchical'"
+            f"on CPUs leave it out{'' if exchanges else ', or use hierarchical'}"
         )
     if workload.all_reduce is AllReduce.NCCL and devices.split and devices.count > 1:
         yield (

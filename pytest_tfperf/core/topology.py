@@ -21,6 +21,9 @@ from pytest_tfperf.errors import NotEnoughDevices, TfperfError
 
 JSON_VERSION = 1
 
+LOCAL_LINK = "local"
+"""What connects nodes that are only processes of this machine."""
+
 MOST_LOGICAL_DEVICES = 64
 """Of one CPU or one split GPU. TensorFlow makes as many as are asked for; thousands take all memory before a step."""
 
@@ -81,7 +84,9 @@ class Topology:
         gpus: those that CUDA_VISIBLE_DEVICES shows, in its order; after `take`, those taken.
         links: row i, column j: the link between GPUs i and j; None on the diagonal.
         driver_version, cuda_version: of the NVIDIA driver, "" without one; CUDA as "12.4".
-        nodes: machines like this one that train together.
+        node_count: machines like this one that train together.
+        most_nodes: how many of them there are; None where only what starts training there knows.
+        node_link: what connects them, "10gbe" or "local" for processes of one machine; "" where it is not known.
         devices: what is taken; None before `take`, or with a count of 0 after `on_cpu` and `split`.
         why_no_gpus: the reason where there are none.
         driver_fault: whether the reason is a driver that is installed and fails.
@@ -95,7 +100,9 @@ class Topology:
     links: Matrix = ()
     driver_version: str = ""
     cuda_version: str = ""
-    nodes: int = 1
+    node_count: int = 1
+    most_nodes: int | None = 1
+    node_link: str = ""
     devices: Devices | None = None
     why_no_gpus: str = ""
     driver_fault: bool = False
@@ -108,10 +115,15 @@ class Topology:
         """The key: a file name that depends on hardware only.
 
         GPU models, count and link class, then CPU model and usable cores; the host's part alone for CPU devices. A
-        vGPU's or MIG device's profile is part of its name. A GPU that we split ourselves adds "split".
+        vGPU's or MIG device's profile is part of its name. A GPU that we split ourselves adds "split". Several nodes
+        begin with their number and what connects them, "2-nodes-10gbe".
         """
         if self.machine_name:
             return self.machine_name
+        return machine_key.joined([machine_key.nodes_part(self.node_count, self.node_link), self._node_key])
+
+    @property
+    def _node_key(self) -> str:
         host = machine_key.host_part(self.host.cpu_model, self.host.usable_cores)
         if self.on_cpus or not self.gpus:
             return machine_key.joined([host])
@@ -121,7 +133,7 @@ class Topology:
     def shape(self) -> str:
         """Nodes x devices per node, "1x4": the topology part of a baseline's key."""
         count = self.devices.count if self.devices else 0
-        return f"{self.nodes}x{count or max(1, len(self.gpus))}"
+        return f"{self.node_count}x{count or max(1, len(self.gpus))}"
 
     @property
     def is_taken(self) -> bool:
@@ -133,23 +145,40 @@ class Topology:
         """Whether its devices are virtual CPU devices."""
         return self.devices is not None and self.devices.kind is DeviceKind.CPU
 
-    def take(self, n: int, *, nodes: int = 1) -> Topology:
-        """The best linked `n` equal GPUs; after `on_cpu` or `split`, `n` logical devices.
-
-        Best: the worst pair's link, then all links in total, then the lowest indices. `n` is for each of `nodes`.
+    def nodes(self, n: int) -> Topology:
+        """`n` machines like this one: `take` then takes devices on each of them.
 
         Raises:
-            NotEnoughDevices: too few equal GPUs, more than 64 logical devices, or several nodes, which cannot be driven
-                yet; says what is needed and what there is.
+            NotEnoughDevices: there are fewer.
+            TfperfError: n is below 1.
+        """
+        _require_count("nodes", n)
+        if self.most_nodes is not None and n > self.most_nodes:
+            raise NotEnoughDevices(
+                f"needs {n} nodes, and --tfperf-launcher knows of {self.most_nodes}. Name more hosts there, or ask for "
+                "a larger allocation"
+            )
+        return replace(self, node_count=n)
+
+    def take(self, n: int, *, nodes: int | None = None) -> Topology:
+        """The best linked `n` equal GPUs; after `on_cpu` or `split`, `n` logical devices.
+
+        Best: the worst pair's link, then all links in total, then the lowest indices.
+
+        Args:
+            n: devices on each node.
+            nodes: as `.nodes(nodes)` before; None leaves their number as it is.
+
+        Raises:
+            NotEnoughDevices: too few nodes or equal GPUs, or more than 64 logical devices; says what is needed and what
+                there is.
             TfperfError: n or nodes is below 1.
         """
-        for name, count in (("devices", n), ("nodes", nodes)):
-            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                raise TfperfError(f"take({n!r}, nodes={nodes!r}): {name} must be a whole number of at least 1")
-        if nodes > 1:
-            raise NotEnoughDevices(
-                f"needs {nodes} nodes, but training on several nodes is not built yet; `tfperf replay` judges its logs"
-            )
+        _require_count("devices", n)
+        if nodes is not None:
+            return self.nodes(nodes).take(n)
+        if self.node_link == LOCAL_LINK and self.node_count > 1 and not self.on_cpus:
+            return self._take_parts(n)
         if self.devices is not None and (self.on_cpus or self._is_split):
             if n > MOST_LOGICAL_DEVICES:
                 kind = "virtual CPU devices" if self.on_cpus else "parts of a GPU"
@@ -160,6 +189,18 @@ class Topology:
             raise NotEnoughDevices(self._too_few(n), wanted=n)
         uuids = tuple(self.gpus[i].uuid for i in chosen)
         return self._only(chosen, Devices(kind=DeviceKind.GPU, count=n, gpu_uuids=uuids))
+
+    def _take_parts(self, n: int) -> Topology:
+        """GPUs for several processes of this machine, each of which stands for a node."""
+        if self._is_split:
+            raise NotEnoughDevices(f"needs {self.node_count} nodes, and parts of one GPU can't stand for nodes")
+        taken = replace(self, node_count=1).take(n * self.node_count)
+        assert taken.devices is not None, "take sets them"
+        return replace(taken, node_count=self.node_count, devices=replace(taken.devices, count=n))
+
+    def in_cluster(self, most_nodes: int | None, node_link: str) -> Topology:
+        """The same, as one of several machines; None: how many is not known."""
+        return replace(self, most_nodes=most_nodes, node_link=node_link)
 
     def on_cpu(self) -> Topology:
         """The same host without its GPUs: `take(n)` then gives n virtual CPU devices."""
@@ -188,7 +229,11 @@ class Topology:
         return replace(self, machine_name=machine_name)
 
     def describe(self) -> str:
-        """One short line: "8x Tesla P100-SXM2-16GB", "2 of 2 cores of AMD EPYC"."""
+        """One short line: "8x Tesla P100-SXM2-16GB", "2 of 2 cores of AMD EPYC", "2 nodes, each with ..."."""
+        nodes = f"{self.node_count} nodes, each with " if self.node_count > 1 else ""
+        return nodes + self._describe_node()
+
+    def _describe_node(self) -> str:
         count = self.devices.count if self.devices else 0
         if self.gpus:
             return count_names(self.gpus) + (f", split into {count}" if self._is_split and count else "")
@@ -232,3 +277,8 @@ class Topology:
         if any(gpu.mig for gpu in self.gpus):
             return f"{fact}. A process can use only one MIG device; turn MIG off to train on several GPUs"
         return f"{fact}. `tfperf topology` shows them"
+
+
+def _require_count(what: str, n: object) -> None:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise TfperfError(f"{what}={n!r} must be a whole number of at least 1")

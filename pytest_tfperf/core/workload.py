@@ -16,14 +16,17 @@ class VariableUpdate(StrEnum):
     REPLICATED = "replicated"
     PARAMETER_SERVER = "parameter_server"
     INDEPENDENT = "independent"  # nothing is exchanged: each replica trains its own copy
-    HOROVOD = "horovod"  # one process for each GPU; only in published figures and replayed logs
+    COLLECTIVE = "collective"  # a process for each node; MultiWorkerMirroredStrategy
+    HOROVOD = "horovod"  # a process for each device; Horovod's all-reduce
 
 
 class AllReduce(StrEnum):
-    """How `replicated` sums gradients: on one device, along the hierarchy of links, or by NCCL."""
+    """How gradients are summed."""
 
-    COPY = "copy"
-    HIERARCHICAL = "hierarchical"
+    AUTO = "auto"  # `collective`: as TensorFlow chooses; `horovod`: as Horovod was built
+    COPY = "copy"  # on one device
+    HIERARCHICAL = "hierarchical"  # along the hierarchy of links
+    RING = "ring"  # from each rank to the next, through the hosts
     NCCL = "nccl"
 
 
@@ -56,6 +59,14 @@ class Trainer(StrEnum):
     KERAS = "keras"
 
 
+ALL_REDUCES = {
+    VariableUpdate.REPLICATED: (AllReduce.COPY, AllReduce.HIERARCHICAL, AllReduce.NCCL),
+    VariableUpdate.COLLECTIVE: (AllReduce.AUTO, AllReduce.RING, AllReduce.NCCL),
+    VariableUpdate.HOROVOD: (AllReduce.AUTO, AllReduce.NCCL),
+}
+"""What each variable update can choose from; the first is its default. The other updates have no choice."""
+
+
 # A registered name (letters, digits, and dashes inside), or a user's own "package.module:function".
 _NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*|[a-z][a-z0-9]*(?:-[a-z][a-z0-9]*)*"
 _MAX_BATCH = 999_999_999
@@ -79,7 +90,7 @@ class Workload:
         batch_size: images per replica and step.
         input_pipeline: a name from `catalogue.pipelines()`, or `"package.module:function"`.
         variable_update: tf_cnn_benchmarks' flag of that name.
-        all_reduce: how `replicated` sums gradients; the other updates have no such choice.
+        all_reduce: how gradients are summed (`ALL_REDUCES`); "auto" becomes the variable update's default.
         num_packs: tensors that the gradients are packed into before `hierarchical` or `nccl` sums them
             (tf_cnn_benchmarks' gradient_repacking); 0: gradients are summed one by one.
         local_parameter_device: where `parameter_server` keeps the variables (tf_cnn_benchmarks' flag of that name).
@@ -99,7 +110,7 @@ class Workload:
     batch_size: int
     input_pipeline: str = "device"
     variable_update: VariableUpdate = VariableUpdate.REPLICATED
-    all_reduce: AllReduce = AllReduce.COPY
+    all_reduce: AllReduce = AllReduce.AUTO
     num_packs: int = 0
     local_parameter_device: ParameterDevice = ParameterDevice.CPU
     precision: Precision = Precision.FLOAT32
@@ -113,10 +124,19 @@ class Workload:
         for field in fields(self):
             object.__setattr__(self, field.name, checked(field.name, getattr(self, field.name)))
         update = self.variable_update
-        if update is not VariableUpdate.REPLICATED and self.all_reduce is not AllReduce.COPY:
+        choices = ALL_REDUCES.get(update, (AllReduce.COPY,))
+        if self.all_reduce is AllReduce.AUTO:
+            object.__setattr__(self, "all_reduce", choices[0])
+        if self.all_reduce not in choices:
+            known = " or ".join(repr(choice.value) for choice in choices)
             raise WorkloadError(
-                f"all_reduce={self.all_reduce.value!r} is a choice of variable_update='replicated'; "
-                f"leave it out with {update.value!r}"
+                f"all_reduce={self.all_reduce.value!r} is no choice of variable_update={update.value!r}: "
+                + ("leave it out" if len(choices) == 1 else f"use {known}")
+            )
+        if self.trainer is Trainer.KERAS and update in (VariableUpdate.COLLECTIVE, VariableUpdate.HOROVOD):
+            raise WorkloadError(
+                f"trainer='keras' can't train with variable_update={update.value!r}: Keras 3's fit fails under "
+                "MultiWorkerMirroredStrategy (keras#20585) and has no Horovod callback; use trainer='loop'"
             )
         if self.trainer is Trainer.KERAS and (self.forward_only or update is VariableUpdate.INDEPENDENT):
             raise WorkloadError(
@@ -127,10 +147,10 @@ class Workload:
             raise WorkloadError(
                 f"optimizer={self.optimizer.value!r} has no effect with forward_only=True: leave it out"
             )
-        if self.num_packs and self.all_reduce is AllReduce.COPY:
+        if self.num_packs and (update is not VariableUpdate.REPLICATED or self.all_reduce is AllReduce.COPY):
             raise WorkloadError(
-                f"num_packs={self.num_packs} packs gradients for all_reduce='hierarchical' or 'nccl'; 'copy' sums them "
-                "one by one: choose another all_reduce, or leave num_packs out"
+                f"num_packs={self.num_packs} packs the gradients of variable_update='replicated' for "
+                "all_reduce='hierarchical' or 'nccl': choose one of these, or leave num_packs out"
             )
         on_gpu = self.local_parameter_device is ParameterDevice.GPU
         if on_gpu and update is not VariableUpdate.PARAMETER_SERVER:
@@ -147,7 +167,7 @@ class Workload:
         'resnet50-b64-replicated-device'
         """
         parts = [self.model, f"b{self.batch_size}", self.variable_update.value]
-        if self.all_reduce is not AllReduce.COPY:
+        if self.all_reduce not in (AllReduce.AUTO, AllReduce.COPY):
             parts.append(self.all_reduce.value)
         parts.append(self.input_pipeline)
         if self.num_packs:
@@ -181,7 +201,12 @@ class Workload:
         return workload
 
     def with_(self, **changes: Any) -> Self:
-        """A copy with some fields changed; raises WorkloadError as the class does."""
+        """A copy with some fields changed; raises WorkloadError as the class does.
+
+        Another variable update comes with its own default of `all_reduce`, if this one's was the default.
+        """
+        if self.all_reduce is ALL_REDUCES.get(self.variable_update, (AllReduce.COPY,))[0]:
+            changes = {"all_reduce": AllReduce.AUTO, **changes}
         return replace(self, **changes)
 
     def __str__(self) -> str:

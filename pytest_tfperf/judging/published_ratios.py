@@ -11,7 +11,7 @@ from pytest_tfperf.errors import BaselineError
 
 @dataclass(frozen=True, slots=True)
 class PublishedRatio:
-    """Two published figures of one machine.
+    """Two published figures of one document.
 
     Args:
         figure: the numerator.
@@ -30,22 +30,30 @@ class PublishedRatio:
 def published_ratio(rows: Iterable[Baseline], figure: Key, over: Key) -> PublishedRatio:
     """The lowest ratio among the machines of which the documents give both figures.
 
+    Where no machine has both, those of one document's machines with the same GPU serve, as for one and two GPUs of
+    Azure's NC6 and NC12.
+
     The lowest, because it has to hold on machines that are none of theirs. `rows` may hold any rows; measured ones and
     other keys are ignored.
 
     Raises:
-        BaselineError: no machine has both.
+        BaselineError: no document has both.
     """
-    published = {(row.machine, row.key): row for row in rows if not row.is_measured}
-    others = {machine: row for (machine, key), row in published.items() if key == over}
-    ratios = [
-        PublishedRatio(row, others[machine])
-        for (machine, key), row in published.items()
-        if key == figure and machine in others
+    published = [row for row in rows if not row.is_measured]
+    pairs = [
+        PublishedRatio(row, other)
+        for row in published
+        for other in published
+        if row.key == figure and other.key == over and (_document(row), row.gpu) == (_document(other), other.gpu)
     ]
+    ratios = [pair for pair in pairs if pair.figure.machine == pair.over.machine] or pairs
     if not ratios:
         raise BaselineError(
             f"no document gives both {figure.workload} on {figure.topology} and {over.workload} on {over.topology}; "
             "compare two workloads with throughput.compare"
         )
     return min(ratios, key=lambda ratio: ratio.value)
+
+
+def _document(row: Baseline) -> str:
+    return row.source.partition(",")[0]

@@ -14,6 +14,8 @@ def bound_by(breakdown: Breakdown | None) -> str | None:
     if breakdown is None or breakdown.bound is None:
         return None
     word, share = breakdown.bound.value.removesuffix("-bound"), breakdown.products_fraction
+    if breakdown.bound is Bound.COMMUNICATION:
+        share = breakdown.exchange_fraction
     return word if share is None or breakdown.bound is Bound.INPUT else f"{word} {whole_percent(share)}"
 
 
@@ -28,6 +30,19 @@ def breakdown_lines(
     if (share := breakdown.products_fraction) is not None:
         text = f"{percent(share)} of the measured rate of matrix products"
         yield "compute", f"{text}; above 100 % the machine was slower while those were timed" if share > 1 else text
+    if (exchange := breakdown.exchange_fraction) is not None and breakdown.alone_images_per_sec is not None:
+        word = "the limit" if breakdown.bound is Bound.COMMUNICATION else "not the limit"
+        alone = rate(breakdown.alone_images_per_sec)
+        yield (
+            "communication",
+            f"{word}: {whole_percent(exchange)} of a step; without it the ranks would give {alone} images/s",
+        )
+    if (slow := breakdown.straggler) is not None:
+        yield (
+            "straggler",
+            f"rank {slow.rank} on {slow.host}: its step alone takes {whole_percent(slow.slower)} longer than the "
+            "fastest rank's, and the others wait for it",
+        )
     if slower_than is not None and (part := slower_part(breakdown, images_per_sec, slower_than)) is not None:
         yield "slower", _slower(part, breakdown.device_data_images_per_sec)
 

@@ -29,6 +29,14 @@ _NO_ROOM = re.compile(
 )
 
 
+# What TensorFlow's collectives and Horovod's Gloo say of a rank that is gone, in errors of other types.
+_PEER = re.compile(
+    r"Collective ops is aborted|HorovodInternalError|Horovod has been shut down|Connection (reset|closed) by peer|"
+    r"\[?gloo/|Socket closed|Connection refused|failed to connect to all addresses",
+    re.IGNORECASE,
+)
+
+
 def failure(error: BaseException) -> dict[str, Any]:
     """The message to the driver; also prints the traceback to the log.
 
@@ -43,6 +51,7 @@ def failure(error: BaseException) -> dict[str, Any]:
         "hint": hint(error),
         "ours": ours,
         "out_of_memory": is_out_of_memory(error),
+        "about_a_peer": is_about_a_peer(error),
     }
 
 
@@ -55,6 +64,13 @@ def is_out_of_memory(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
+
+
+def is_about_a_peer(error: BaseException) -> bool:
+    """Whether this rank is well and misses another: an exchange that timed out, or lost its connection."""
+    if isinstance(error, (tf.errors.DeadlineExceededError, tf.errors.UnavailableError, tf.errors.AbortedError)):
+        return True
+    return isinstance(error, tf.errors.OpError) and _PEER.search(str(error)) is not None
 
 
 def hint(error: BaseException) -> str:

@@ -25,9 +25,12 @@ class InputSpec:
         image_shape: height, width and channels, in pixels.
         num_classes: labels are in [0, num_classes).
         batch_size: images per replica and step.
-        replicas: how many replicas take a batch in each step.
-        seed: the same seed gives the same images and labels.
+        replicas: how many of this process's replicas take a batch in each step.
+        seed: the same seed gives the same images and labels; each rank has a seed of its own.
         data_dir: the folder that --tfperf-data-dir names; "" if it names none.
+        num_input_pipelines: how many ranks read, each by a pipeline of its own (`tf.distribute.InputContext` has the
+            same names).
+        input_pipeline_id: this rank's place among them, from 0.
     """
 
     image_shape: tuple[int, int, int]
@@ -36,6 +39,8 @@ class InputSpec:
     replicas: int
     seed: int
     data_dir: str = ""
+    num_input_pipelines: int = 1
+    input_pipeline_id: int = 0
 
     @property
     def signature(self) -> tuple[tf.TensorSpec, tf.TensorSpec]:
@@ -108,7 +113,7 @@ def feed(
         fetched = iter(strategy.distribute_datasets_from_function(lambda _: inputs))
         return lambda: next(fetched)
     # CPU devices share the host's memory; tf.distribute's iterator would copy nevertheless, for 0.15 ms a step.
-    ahead = iter(inputs.prefetch(strategy.num_replicas_in_sync))
+    ahead = iter(inputs.prefetch(len(strategy.extended.worker_devices)))
     return lambda: strategy.experimental_distribute_values_from_function(lambda _: next(ahead))
 
 
@@ -146,8 +151,10 @@ def placed(strategy: tf.distribute.Strategy, batch: Batch) -> Any:
         images, labels = (tf.convert_to_tensor(part) for part in batch)
         labels = tf.cast(labels, tf.int64)
 
+    devices = strategy.extended.worker_devices  # this process's; replicas are counted over all ranks
+
     def copy(context: tf.distribute.ValueContext) -> Any:
-        with tf.device(strategy.extended.worker_devices[context.replica_id_in_sync_group]):
+        with tf.device(devices[context.replica_id_in_sync_group % len(devices)]):
             return tf.identity(images), tf.identity(labels)
 
     return strategy.experimental_distribute_values_from_function(copy)

@@ -10,8 +10,10 @@ import keras
 import tensorflow as tf
 
 from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.cluster import Cluster
 from pytest_tfperf.core.workload import Trainer, Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
+from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.inputs import Batch, InputSpec, PipelineOnly, checked, feed
 from pytest_tfperf.training.keras_fit import FitLoop
 from pytest_tfperf.training.loop import InputLoop, Loop, TrainingLoop
@@ -40,16 +42,24 @@ def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int =
 
 
 def input_spec(
-    workload: Workload, model: keras.Model, strategy: tf.distribute.Strategy, seed: int = 1, data_dir: str = ""
+    workload: Workload,
+    model: keras.Model,
+    strategy: tf.distribute.Strategy,
+    seed: int = 1,
+    data_dir: str = "",
+    cluster: Cluster | None = None,
 ) -> InputSpec:
-    """The batches that `model` takes, one for each of the strategy's replicas."""
+    """The batches that `model` takes, one for each of this process's replicas."""
+    rank = 0 if cluster is None else cluster.rank
     return InputSpec(
         image_shape=tuple(model.input_shape[1:]),
         num_classes=model.output_shape[-1],
         batch_size=workload.batch_size,
-        replicas=strategy.num_replicas_in_sync,
-        seed=seed,
+        replicas=len(strategy.extended.worker_devices),
+        seed=seed + rank,
         data_dir=data_dir,
+        num_input_pipelines=1 if cluster is None else cluster.size,
+        input_pipeline_id=rank,
     )
 
 
@@ -73,6 +83,7 @@ def loop_for(
     strategy: tf.distribute.Strategy,
     model: keras.Model,
     inputs: tf.data.Dataset | Batch | PipelineOnly,
+    horovod: Horovod | None = None,
 ) -> Loop:
     """The loop that the workload's trainer, or a pipeline that is measured by itself, asks for.
 
@@ -81,10 +92,10 @@ def loop_for(
     """
     if isinstance(inputs, PipelineOnly):
         catalogue.require_no_training_options(workload)  # of a user's own pipeline this is known only now
-        return InputLoop(strategy, feed(strategy, inputs.inputs), workload)
+        return InputLoop(strategy, feed(strategy, inputs.inputs), workload, horovod)
     if workload.trainer is Trainer.KERAS:
         return FitLoop(strategy, model, inputs, workload)
-    return TrainingLoop(strategy, model, inputs, workload)
+    return TrainingLoop(strategy, model, inputs, workload, horovod=horovod)
 
 
 def _require_images_to_logits(target: str, model: Any) -> None:

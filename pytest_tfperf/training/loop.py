@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any, Protocol
 
 import keras
 import tensorflow as tf
 
 from pytest_tfperf.core.workload import VariableUpdate, Workload
+from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.inputs import Batch, feed, naming_its_end
 from pytest_tfperf.training.optimizer import GradientDescent, cross_entropy, loss_scale, weight_penalty
 
@@ -34,27 +36,53 @@ class TrainingLoop:
         model: made by `loading.load_model` for that strategy.
         inputs: made by `loading.load_pipeline`: a dataset of endless batches, or one batch for every step.
         workload: what the three were made for.
+        horovod: exchanges the gradients of several ranks, of which this one trains under `strategy`.
 
     Attributes:
         window: the compiled window, from a number of steps to the last one's loss.
     """
 
     def __init__(
-        self, strategy: tf.distribute.Strategy, model: keras.Model, inputs: tf.data.Dataset | Batch, workload: Workload
+        self,
+        strategy: tf.distribute.Strategy,
+        model: keras.Model,
+        inputs: tf.data.Dataset | Batch,
+        workload: Workload,
+        *,
+        horovod: Horovod | None = None,
     ) -> None:
-        self.images_per_step = workload.batch_size * strategy.num_replicas_in_sync
+        self.images_per_step = images_per_step(workload, strategy, horovod)
         self._strategy = strategy
         self._model = model
         self._workload = workload
-        self._independent = workload.variable_update is VariableUpdate.INDEPENDENT
         self._variables = [v.value for v in model.trainable_variables]
-        # Independent replicas have weights of their own, and each adds its own penalty to its loss.
-        self._shares_penalty = bool(self._variables) and not (workload.forward_only or self._independent)
-        self._descent = GradientDescent(
-            strategy, self._variables, workload.optimizer, loss_scale(workload.precision), independent=self._independent
-        )
         self._next_batch = feed(strategy, inputs)
         self.fetch: Callable[[], Any] | None = self._next_batch if isinstance(inputs, tf.data.Dataset) else None
+        self._prepare(horovod, independent=workload.variable_update is VariableUpdate.INDEPENDENT)
+
+    def without_exchange(self) -> TrainingLoop:
+        """The same training, except that each replica updates its own copy of the variables.
+
+        To be run after this loop, which would go on with copies that differ.
+        """
+        alone = copy(self)
+        alone._prepare(None, independent=True)
+        return alone
+
+    def _prepare(self, horovod: Horovod | None, *, independent: bool) -> None:
+        workload, strategy = self._workload, self._strategy
+        self._independent = independent
+        self._horovod = horovod
+        # Independent replicas have weights of their own, and each adds its own penalty to its loss.
+        self._shares_penalty = bool(self._variables) and not (workload.forward_only or independent)
+        self._descent = GradientDescent(
+            strategy,
+            self._variables,
+            workload.optimizer,
+            loss_scale(workload.precision),
+            independent=independent,
+            horovod=horovod,
+        )
         self._compute = self._loss_and_gradients
         if workload.xla:
             # Not the update: replicas can't exchange gradients inside XLA. tf_cnn_benchmarks' xla_compile compiles the
@@ -63,7 +91,7 @@ class TrainingLoop:
         self.window = tf.function(self._steps, autograph=False)
 
     def run(self, steps: int) -> float:
-        """Take `steps` steps and return the last one's loss, the mean over replicas.
+        """Take `steps` steps and return the last one's loss, the mean over the replicas of all ranks.
 
         Returns when every device has finished its last update. The first call also traces and compiles; later ones,
         with any number of steps, only compute.
@@ -73,8 +101,7 @@ class TrainingLoop:
         """
         with naming_its_end(self._workload):
             loss = float(self.window(tf.constant(steps)))
-        # The loss is known before the last update is done.
-        tf.test.experimental.sync_devices()
+        sync_devices(self._strategy)  # the loss is known before the last update is done
         return loss
 
     def _steps(self, steps: tf.Tensor) -> tf.Tensor:
@@ -86,8 +113,20 @@ class TrainingLoop:
             (tf.constant(0), self._no_losses()),
             parallel_iterations=1,
         )
-        losses = parts[: self._strategy.num_replicas_in_sync]
-        return tf.add_n([tf.add_n(losses) / len(losses), *parts[len(losses) :]])
+        replicas = len(self._strategy.extended.worker_devices)
+        return tf.add_n([self._mean(parts[:replicas]), *parts[replicas:]])
+
+    def _mean(self, losses: list[tf.Tensor]) -> tf.Tensor:
+        """Over this process's replicas, and over all ranks where they train together."""
+        mean = tf.add_n(losses) / len(losses)
+        if self._independent:
+            return mean
+        if self._horovod is not None:
+            return self._horovod.mean(mean)
+        if self._strategy.num_replicas_in_sync > len(losses):
+            each = self._strategy.experimental_distribute_values_from_function(lambda _: mean)
+            return self._strategy.reduce(tf.distribute.ReduceOp.MEAN, each, axis=None)
+        return mean
 
     def _step(self) -> list[tf.Tensor]:
         """The loss of each replica on its device, then the weights' penalty if replicas share it."""
@@ -128,10 +167,17 @@ class InputLoop:
         strategy: made by `strategies.strategy_for`.
         fetch: made by `inputs.feed`, or the `fetch` of another loop.
         workload: what both were made for.
+        horovod: of the ranks that fetch beside this one.
     """
 
-    def __init__(self, strategy: tf.distribute.Strategy, fetch: Callable[[], Any], workload: Workload) -> None:
-        self.images_per_step = workload.batch_size * strategy.num_replicas_in_sync
+    def __init__(
+        self,
+        strategy: tf.distribute.Strategy,
+        fetch: Callable[[], Any],
+        workload: Workload,
+        horovod: Horovod | None = None,
+    ) -> None:
+        self.images_per_step = images_per_step(workload, strategy, horovod)
         self.fetch: Callable[[], Any] | None = fetch
         self._strategy = strategy
         self._workload = workload
@@ -146,7 +192,7 @@ class InputLoop:
         """
         with naming_its_end(self._workload):
             self._window(tf.constant(steps)).numpy()
-        tf.test.experimental.sync_devices()
+        sync_devices(self._strategy)
 
     def _steps(self, steps: tf.Tensor) -> tf.Tensor:
         _, sum_of_pixels = tf.while_loop(
@@ -160,4 +206,20 @@ class InputLoop:
     def _one_pixel(self) -> tf.Tensor:
         # A pixel of each batch is used, so that TensorFlow does not drop the batches as unused.
         pixels = self._strategy.run(lambda images, _: images[0, 0, 0, 0], args=self._next_batch())
-        return self._strategy.reduce(tf.distribute.ReduceOp.SUM, pixels, axis=None)
+        return tf.add_n(self._strategy.experimental_local_results(pixels))
+
+
+def images_per_step(workload: Workload, strategy: tf.distribute.Strategy, horovod: Horovod | None) -> int:
+    """Of all replicas on all ranks."""
+    replicas: int = strategy.num_replicas_in_sync
+    return workload.batch_size * replicas * (1 if horovod is None else horovod.size)
+
+
+def sync_devices(strategy: tf.distribute.Strategy) -> None:
+    """Return when each of this process's devices has done what it was given.
+
+    `tf.test.experimental.sync_devices` does the same, but fails where several processes train together.
+    """
+    for device in strategy.extended.worker_devices:
+        with tf.device(device):
+            tf.raw_ops.SyncDevice()

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from pytest_tfperf.core.workload import Optimizer, Precision
 from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.training.horovod import Horovod
 
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
@@ -66,6 +67,7 @@ class GradientDescent:
         optimizer: plain descent, or tf_cnn_benchmarks' momentum (0.9, Nesterov).
         loss_scale: what the loss is multiplied by before the backward pass; None: nothing.
         independent: each replica's gradients update its own copy of the variables; nothing is exchanged, and n is 1.
+        horovod: sums the gradients of all ranks.
     """
 
     def __init__(
@@ -76,8 +78,10 @@ class GradientDescent:
         loss_scale: float | None = None,
         *,
         independent: bool = False,
+        horovod: Horovod | None = None,
     ) -> None:
         self._independent = independent
+        self._horovod = horovod
         self._variables = list(variables)
         self._scale = _UNSCALED if loss_scale is None else loss_scale
         with strategy.scope():
@@ -90,6 +94,8 @@ class GradientDescent:
             WorkloadError: the loss does not depend on a variable.
         """
         replicas = 1 if self._independent else tf.distribute.get_replica_context().num_replicas_in_sync
+        if self._horovod is not None:
+            replicas *= self._horovod.size
         start = tf.constant(self._scale / replicas, loss.dtype)
         found = tape.gradient(loss, self._variables, output_gradients=start)
         if unused := [v.name for v, gradient in zip(self._variables, found, strict=True) if gradient is None]:
@@ -112,6 +118,8 @@ class GradientDescent:
         if not self._independent:
             pairs = list(zip(scaled, self._variables, strict=True))
             totals = strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs)
+        if self._horovod is not None:
+            totals = self._horovod.sum(totals)
         for i, (variable, total) in enumerate(zip(self._variables, totals, strict=True)):
             velocity = self._velocities[i : i + 1]
             strategy.extended.update(variable, self._update, args=(total, *velocity), group=True)

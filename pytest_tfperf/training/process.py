@@ -6,7 +6,6 @@ TFPERF_ADDRESS and the worker's number in TFPERF_NUMBER. The other way to a work
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import os
 import signal
@@ -17,19 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pytest_tfperf.workers.tied import die_with_parent
 from pytest_tfperf.workers.wire import Channel, connect
-
-_PR_SET_PDEATHSIG = 1
-
-
-def die_with_parent(parent_pid: int, by: signal.Signals = signal.SIGKILL) -> None:
-    """Have the kernel send this process a signal when its parent dies, for whatever reason (prctl(2); Linux only).
-
-    `parent_pid` is the parent that the caller knew; if that one died before this call, the process exits at once.
-    """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by)
-    if os.getppid() != parent_pid:
-        os._exit(1)
 
 
 def pin_compute_settings() -> None:
@@ -61,20 +49,22 @@ def call_driver(address: str, number: int) -> tuple[Channel, dict[str, Any]]:
     return channel, message
 
 
-def become_worker(log: Path, environment: Mapping[str, str], import_paths: Sequence[str]) -> None:
+def become_worker(log: Path | None, environment: Mapping[str, str], import_paths: Sequence[str]) -> None:
     """Take over a log file, an environment and import paths; on SIGUSR1 the process then writes all stacks to the log.
 
-    The process also asks the kernel's out-of-memory killer to choose it first, so that it does not choose pytest.
+    Without a log its output stays where it goes. The process also asks the kernel's out-of-memory killer to choose it
+    first, so that it does not choose pytest.
     """
     with suppress(PermissionError):  # a fresh interpreter leads its session already
         os.setsid()
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    os.close(descriptor)
     os.close(null)
+    if log is not None:
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        os.close(descriptor)
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115  # lives as long as the process
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     os.environ.clear()

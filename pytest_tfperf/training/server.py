@@ -17,10 +17,10 @@ from pathlib import Path
 
 from pytest_tfperf.training.process import (
     call_driver,
-    die_with_parent,
     import_tensorflow,
     pin_compute_settings,
 )
+from pytest_tfperf.workers.tied import die_with_parent
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, connect
 
 

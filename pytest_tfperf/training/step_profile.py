@@ -10,15 +10,16 @@ from typing import NamedTuple, TypeVar
 import keras
 import tensorflow as tf
 
-from pytest_tfperf.core.step_profile import Input, StepProfile
+from pytest_tfperf.core.step_profile import Input, RankStep, StepProfile
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.training.arithmetic import forward_multiply_adds, matrix_product_rate
-from pytest_tfperf.training.loop import InputLoop, Loop
+from pytest_tfperf.training.loop import InputLoop, Loop, TrainingLoop
 
 T = TypeVar("T")
 
 PIPELINE_SECONDS = 0.6
 PRODUCTS_SECONDS = 0.5
+_ALONE_SECONDS = 0.2  # of each of three windows
 _WINDOW_SECONDS = 0.005  # ten times what a call costs, and less than most waits
 
 
@@ -30,6 +31,7 @@ def profile_step(
     *,
     matrix_products: bool,
     multiply_adds: bool,
+    host: str = "",
     pipeline_seconds: float = PIPELINE_SECONDS,
     products_seconds: float = PRODUCTS_SECONDS,
 ) -> StepProfile:
@@ -40,13 +42,16 @@ def profile_step(
         strategy, model, workload: what it was made of.
         matrix_products: also time matrix products, on the first device.
         multiply_adds: also count the model's multiply-adds.
+        host: this rank's, if the loop is one of several ranks': then also time steps that exchange nothing.
         pipeline_seconds, products_seconds: about how long each may take.
     """
     if isinstance(loop, InputLoop):
         return StepProfile(input=Input.ALONE)
-    pipeline, work, rate = None, None, None
+    pipeline, work, rate, alone = None, None, None, None
     if (fetch := loop.fetch) is not None:
         pipeline = _tried(lambda: pipeline_rate(InputLoop(strategy, fetch, workload), pipeline_seconds))
+    if host and isinstance(loop, TrainingLoop):
+        alone = _tried(lambda: seconds_alone(loop.without_exchange()))
     if multiply_adds:
         work = _tried(lambda: forward_multiply_adds(model))
     if matrix_products:
@@ -58,7 +63,22 @@ def profile_step(
         pipeline_core_seconds_per_image=pipeline.core_seconds_per_image if pipeline else None,
         forward_multiply_adds=work,
         products_multiply_adds_per_sec=rate,
+        ranks=() if alone is None else (RankStep(host=host, seconds=alone),),
     )
+
+
+def seconds_alone(loop: TrainingLoop) -> float:
+    """Seconds a step of one rank that exchanges nothing; the fastest of three windows."""
+    loop.run(1)  # traces
+    started = time.perf_counter()
+    loop.run(1)
+    steps = max(1, round(_ALONE_SECONDS / (time.perf_counter() - started)))
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        loop.run(steps)
+        seconds.append((time.perf_counter() - started) / steps)
+    return min(seconds)
 
 
 class PipelineRate(NamedTuple):

@@ -7,15 +7,20 @@ from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 
+from pytest_tfperf.core.cluster import Cluster
 from pytest_tfperf.core.workload import AllReduce, ParameterDevice, VariableUpdate, Workload
 
 
-def strategy_for(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
+def strategy_for(workload: Workload, devices: list[str], cluster: Cluster | None = None) -> tf.distribute.Strategy:
     """The strategy that trains `workload` with one replica on each of `devices`, named as `devices.configure` does.
 
-    The driver has checked before that they can train it (`supported.require_supported`).
+    With Horovod each rank trains its one device, and `horovod.Horovod` exchanges the gradients. The driver has checked
+    before that they can train it (`supported.require_supported`).
     """
+    if workload.variable_update is VariableUpdate.COLLECTIVE:
+        return _collective(workload, devices, cluster)
     if workload.variable_update is VariableUpdate.PARAMETER_SERVER:
         return _central_storage(workload, devices)
     if len(devices) == 1:
@@ -45,6 +50,41 @@ def _cross_device_ops(workload: Workload) -> tf.distribute.CrossDeviceOps:
             return tf.distribute.HierarchicalCopyAllReduce(num_packs=workload.num_packs)
         case AllReduce.NCCL:
             return tf.distribute.NcclAllReduce(num_packs=workload.num_packs)
+
+
+def _collective(workload: Workload, devices: list[str], cluster: Cluster | None) -> tf.distribute.Strategy:
+    """MultiWorkerMirroredStrategy over all ranks; over this process's devices alone without a cluster of several."""
+    implementation = tf.distribute.experimental.CommunicationImplementation(workload.all_reduce.value.upper())
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec({}))
+    timeout = None
+    if cluster is not None and cluster.size > 1:
+        ranks = tf.train.ClusterSpec({"worker": list(cluster.addresses)})
+        resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+            ranks, task_type="worker", task_id=cluster.rank
+        )
+        timeout = cluster.timeout_seconds  # without one, a rank waits for ever for a rank that is gone
+    options = tf.distribute.experimental.CommunicationOptions(implementation=implementation, timeout_seconds=timeout)
+    with _local_devices(devices):
+        return tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
+
+
+@contextmanager
+def _local_devices(devices: list[str]) -> Iterator[None]:
+    """Have MultiWorkerMirroredStrategy take exactly these devices while it is made.
+
+    By itself it takes every GPU that the process sees, but one CPU device, however many there are.
+    """
+    kind = devices[0].partition(":")[0]
+    extended: Any = CollectiveAllReduceExtended
+    before = extended._initialize_local_devices
+    extended._initialize_local_devices = lambda _self, _resolver, worker: (
+        tuple(f"{worker}/device:{name}" for name in devices),
+        kind,
+    )
+    try:
+        yield
+    finally:
+        extended._initialize_local_devices = before
 
 
 @contextmanager

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
+import socket
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
 from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.cluster import Cluster
 from pytest_tfperf.core.job import Job
-from pytest_tfperf.core.plain_json import build
+from pytest_tfperf.core.plain_json import build, plain
+from pytest_tfperf.core.topology import DeviceKind
+from pytest_tfperf.core.workload import VariableUpdate
 from pytest_tfperf.training.devices import configure, limit_threads
 from pytest_tfperf.training.environment import environment
 from pytest_tfperf.training.failures import failure
+from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline, loop_for
 from pytest_tfperf.training.loop import Loop
 from pytest_tfperf.training.photographs import naming_corrupt
+from pytest_tfperf.training.place import reserve_port
 from pytest_tfperf.training.step_profile import profile_step
 from pytest_tfperf.training.strategies import strategy_for
 from pytest_tfperf.workers.wire import Channel, ConnectionLost
@@ -37,19 +42,31 @@ def work(channel: Channel, message: Mapping[str, Any]) -> int:
 
 def _work(channel: Channel, job: Job) -> None:
     """Build and compile a step, then answer requests; sends each phase's name, so that the driver knows what fails."""
+    cluster, cores = None, job.cores
+    if job.is_distributed:
+        cluster, _port = _join(channel)
+        job = job.for_rank(cluster.local_rank)
+        # Ranks of one host would otherwise each start as many threads as it has cores.
+        cores = cores and max(1, cores // cluster.local_size)
     workload = job.workload
     for kind, names in job.names.items():
         catalogue.register(kind, names)
     channel.send({"phase": "devices"})
-    limit_threads(job.cores)
-    strategy = strategy_for(workload, configure(job.devices))
+    limit_threads(cores)
+    devices = configure(job.devices)
+    horovod = None
+    if workload.variable_update is VariableUpdate.HOROVOD and cluster is not None:
+        horovod = Horovod(workload, cluster, on_gpus=job.devices.kind is DeviceKind.GPU)
+    strategy = strategy_for(workload, devices, cluster)
     channel.send({"phase": "model"})
     model = load_model(workload, strategy, job.seed)
+    if horovod is not None:
+        horovod.broadcast(model)
     channel.send({"phase": "input pipeline"})
-    spec = input_spec(workload, model, strategy, job.seed, job.data_dir)
+    spec = input_spec(workload, model, strategy, job.seed, job.data_dir, cluster)
     inputs = load_pipeline(workload, spec)
     channel.send({"phase": "compile"})
-    loop = loop_for(workload, strategy, model, inputs)
+    loop = loop_for(workload, strategy, model, inputs, horovod)
     with naming_corrupt(spec) if catalogue.reads_data(workload.input_pipeline) else nullcontext():
         started = time.perf_counter()
         loop.run(1)
@@ -57,7 +74,7 @@ def _work(channel: Channel, job: Job) -> None:
             "images_per_step": loop.images_per_step,
             "compile_seconds": time.perf_counter() - started,
             "fetches": loop.fetch is not None,
-            "environment": environment(),
+            "environment": environment() | (horovod.environment if horovod else {}),
         }
         channel.send({"ready": ready})
         gc.collect()
@@ -67,8 +84,16 @@ def _work(channel: Channel, job: Job) -> None:
             if "steps" in request:
                 channel.send({"window": _window(loop, request["steps"], job.slowdown)})
             else:
-                profile = profile_step(loop, strategy, model, workload, **request["profile_step"])
-                channel.send({"step_profile": dataclasses.asdict(profile)})
+                host = cluster.hosts[cluster.rank] if cluster is not None and cluster.size > 1 else ""
+                profile = profile_step(loop, strategy, model, workload, host=host, **request["profile_step"])
+                channel.send({"step_profile": plain(profile)})
+
+
+def _join(channel: Channel) -> tuple[Cluster, socket.socket]:
+    """Reserve a port for this rank, and learn from the driver where all ranks are; also returns what holds the port."""
+    port, address = reserve_port(channel.own_host)
+    channel.send({"address": address})
+    return build(Cluster, channel.receive()["cluster"], "cluster"), port
 
 
 def _window(loop: Loop, steps: int, slowdown: float) -> dict[str, Any]:

@@ -35,6 +35,7 @@ _AROUND_THE_CAUSE = re.compile(
     r"\s(?! \(0\))|Graph execution error:|Detected at node|<stack traces unavailable>|in user code:|"
     r"Exception encountered when calling|\d+ (root error|successful operation|derived error)"
 )
+_THE_WORKER = "the worker"
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 _FRAME = re.compile(r'File "(?P<file>/[^"]*)", line \d+')  # compiled modules name their files without a folder
@@ -57,11 +58,21 @@ class Failures:
         pid: the worker's.
         log: its log file.
         on_cpus: it has no GPUs.
+        name: what messages call the worker, if it is one of several.
         oom_kills: reads the kernel's counter of out-of-memory kills.
     """
 
-    def __init__(self, pid: int, log: Path, *, on_cpus: bool, oom_kills: Callable[[], int] = kernel_oom_kills) -> None:
-        self._worker = f"the worker (pid {pid})"
+    def __init__(
+        self,
+        pid: int,
+        log: Path,
+        *,
+        on_cpus: bool,
+        name: str = _THE_WORKER,
+        oom_kills: Callable[[], int] = kernel_oom_kills,
+    ) -> None:
+        self._name = name
+        self._worker = f"{name} (pid {pid})"
         self._log = log
         self._on_cpus = on_cpus
         self._oom_kills = oom_kills
@@ -72,10 +83,12 @@ class Failures:
         kind = OutOfMemory if error["out_of_memory"] else MeasurementError
         if not error["ours"]:
             why = first_line(error["message"])
-            text = f"the worker raised {error['type']} in phase {phase!r}" + (f": {why}" if why else "")
+            text = f"{self._name} raised {error['type']} in phase {phase!r}" + (f": {why}" if why else "")
             return kind(f"{text}{error['hint']}\n{self._log_end()}")
         # Written to be shown as it is. The log adds something only if it leads to a line of the user's.
         first, *more = error["message"].splitlines()
+        if self._name != _THE_WORKER:
+            first = f"{self._name}: {first}"
         log_end = self._log_end()
         last = log_end if user_frames(log_end) else f"its log: {self._log}"
         return kind("\n".join([f"{first} (in phase {phase!r})", *more, last]))

@@ -31,7 +31,9 @@ import importlib.util, runpy
 spec = importlib.util.spec_from_file_location("pytest_tfperf", sys.argv[1])
 sys.modules["pytest_tfperf"] = package = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(package)
-runpy.run_module(sys.argv[2], run_name="__main__")
+module = sys.argv[2]
+del sys.argv[1:3]
+runpy.run_module(module, run_name="__main__")
 """
 _IMPORT_SECONDS = 300  # a cold network disk
 _WITHOUT_GPUS = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}

@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.launcher import Progress
+from pytest_tfperf.workers.launcher import Progress, TrainingRun
 from pytest_tfperf.workers.processes import ForkServer, LocalProcess, start_process
+from pytest_tfperf.workers.ranks import RanksRun, rank_name
 from pytest_tfperf.workers.unresponsive import PROBE, UnresponsiveDevices
-from pytest_tfperf.workers.wire import Listener
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
 from pytest_tfperf.workers.worker_files import WorkerFiles
 from pytest_tfperf.workers.worker_run import WorkerRun
 
 # TensorFlow, Keras and XLA read these once, at import: a server that imported under other values cannot be used.
 _READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "CUDA_", "LD_LIBRARY_PATH", "OMP_", "MKL_", "ONEDNN_", "PYTHON")
+
+
+class _Worker(NamedTuple):
+    """A process that was started, its number, and what it is told when it calls."""
+
+    run: WorkerRun
+    number: int
+    message: Mapping[str, Any]
 
 
 class LocalLauncher:
@@ -58,7 +69,7 @@ class LocalLauncher:
         self._started = 0
         self._unresponsive = UnresponsiveDevices()
 
-    def start(self, job: Job, progress: Progress) -> WorkerRun:
+    def start(self, job: Job, progress: Progress) -> TrainingRun:
         """See `Launcher.start`; the first call also starts the fork server."""
         progress("start")
         try:
@@ -77,38 +88,69 @@ class LocalLauncher:
     def _probe(self, job: Job, progress: Progress) -> None:
         """One step of the smallest workload, on the same devices."""
         progress("probe")
-        run = self._start(replace(job, workload=PROBE, slowdown=0.0), progress)
+        run = self._start(replace(job, workload=PROBE, nodes=1, slowdown=0.0), progress)
         try:
             run.request(1)
             run.receive()
         finally:
             run.close()
 
-    def _start(self, job: Job, progress: Progress) -> WorkerRun:
+    def _start(self, job: Job, progress: Progress) -> TrainingRun:
+        with ExitStack() as undo:
+            host, ranks = platform.node(), job.ranks
+            if not job.is_distributed:
+                worker = self._worker(job, job, undo)
+                worker.run.prepare(self._listener, worker.number, worker.message, progress)
+                undo.pop_all()
+                return worker.run
+            workers = [
+                self._worker(job, job.for_rank(rank), undo, rank_name(rank, ranks, host)) for rank in range(ranks)
+            ]
+            runs = [worker.run for worker in workers]
+            channels = self._called(workers)
+            for worker, channel in zip(workers, channels, strict=True):
+                worker.run.adopt(channel, worker.message, progress if worker is workers[0] else lambda _: None)
+            together = RanksRun(runs, [host] * ranks, job, self._silence_seconds)
+            undo.pop_all()
+            return together
+
+    def _called(self, workers: Sequence[_Worker]) -> list[Channel]:
+        """The channels of all of them, once they have called."""
+        callers = [{"hello": "worker", "number": worker.number} for worker in workers]
+        runs = [worker.run for worker in workers]
+        try:
+            return self._listener.wait_for_all(
+                callers, self._silence_seconds, lambda: any(run.has_ended() for run in runs)
+            )
+        except Silence:
+            raise runs[0].silent() from None
+        except ConnectionLost:
+            raise next(run for run in runs if run.has_ended()).lost() from None
+
+    def _worker(self, job: Job, own: Job, undo: ExitStack, name: str = "the worker") -> _Worker:
+        """A process that will call, and what to tell it: the job, of which its own part says what it sees."""
         self._started += 1
         log = self._files.worker_log(self._started)
         scratch = self._files.new_scratch_folder()
+        undo.callback(shutil.rmtree, scratch, ignore_errors=True)
         message = {
             "job": plain(job),
             "log": str(log),
-            "environment": {**self._environment(job), "TMPDIR": str(scratch)},
+            "environment": {**self._environment(own), "TMPDIR": str(scratch)},
             "import_paths": self._interpreter.import_paths(),
         }
-        with ExitStack() as undo:
-            undo.callback(shutil.rmtree, scratch, ignore_errors=True)
-            run = WorkerRun(
-                self._process(log),
-                log,
-                scratch,
-                python=self._interpreter.python,
-                on_cpus=job.devices.kind is DeviceKind.CPU,
-                silence_seconds=self._silence_seconds,
-                on_hang=partial(self._unresponsive.suspect, job.devices),
-            )
-            undo.callback(run.close)
-            run.prepare(self._listener, self._started, message, progress)
-            undo.pop_all()
-        return run
+        run = WorkerRun(
+            self._process(log),
+            log,
+            scratch,
+            python=self._interpreter.python,
+            on_cpus=job.devices.kind is DeviceKind.CPU,
+            silence_seconds=self._silence_seconds,
+            on_hang=partial(self._unresponsive.suspect, own.devices),
+            name=name,
+        )
+        undo.callback(run.close)
+        return _Worker(run, self._started, message)
 
     def _process(self, log: Path) -> LocalProcess:
         if self._fresh:

@@ -35,6 +35,7 @@ class LocalProcess:
 
     pid: int
     exit_status: Callable[[float], int | None]
+    is_here: bool = True
 
     def end(self) -> None:
         """Kill it unless it has ended, with all that it started in its group; never raises."""

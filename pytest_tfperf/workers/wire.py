@@ -9,10 +9,11 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import count
 from typing import Any
@@ -23,7 +24,9 @@ _MAX_BYTES = 64 * 1024 * 1024  # a frame longer than any message of ours is nois
 
 _CONNECT_SECONDS = 30.0
 _HELLO_SECONDS = 5.0  # a worker says who it is as soon as it is connected
-_ACCEPT_SECONDS = 0.2  # how often to check that the awaited process still runs
+_GREET_SECONDS = 0.2  # how often to check that the awaited process still runs
+_HELLO_BYTES = 64 * 1024
+_MOST_UNKNOWN = 1024  # connections that have not said who they are; of more, the oldest are closed
 
 
 class ConnectionLost(Exception):
@@ -44,6 +47,7 @@ class Channel:
         self._sent = (ours + b" %d " % number for number in count())
         self._received = (theirs + b" %d " % number for number in count())
         self._buffer = bytearray()
+        self.most_bytes = _MAX_BYTES
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send a message of plain values.
@@ -69,7 +73,7 @@ class Channel:
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         self._fill(head, deadline)
         (length,) = _LENGTH.unpack_from(self._buffer)
-        if length > _MAX_BYTES:
+        if length > self.most_bytes:
             raise ConnectionLost(f"a frame of {length} bytes is not one of ours")
         self._fill(head + length, deadline)
         signature, body = bytes(self._buffer[_LENGTH.size : head]), bytes(self._buffer[head : head + length])
@@ -78,6 +82,26 @@ class Channel:
             raise ConnectionLost("a frame that is not signed with this session's key")
         message: dict[str, Any] = json.loads(body)
         return message
+
+    @property
+    def has_message(self) -> bool:
+        """Whether a whole message has been read from the socket already, so that `select` does not tell of it."""
+        if len(self._buffer) < _LENGTH.size:
+            return False
+        (length,) = _LENGTH.unpack_from(self._buffer)
+        return len(self._buffer) >= _LENGTH.size + _DIGEST_BYTES + int(length)
+
+    @property
+    def own_host(self) -> str:
+        """The address of this end, by which other processes can reach this host too."""
+        return str(self._socket.getsockname()[0])
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the other end has closed the connection; what it sent before may still be read."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLRDHUP)
+        return bool(poll.poll(0))
 
     def fileno(self) -> int:
         """For `select`."""
@@ -105,11 +129,20 @@ class Channel:
 
 
 class Listener:
-    """The driver's end, which workers call; on this machine's loopback interface."""
+    """The driver's end, which workers call.
 
-    def __init__(self) -> None:
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self._key = secrets.token_hex(32)
+    Callers are heard at the same time: one that does not know the key, or says nothing, delays no other.
+
+    Args:
+        host: the address to listen at; by default only this machine can call.
+        port: 0 for any that is free.
+        key: 64 hexadecimal digits, for workers that were given it before; None makes one.
+    """
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0, key: str | None = None) -> None:
+        self._socket = socket.create_server((host, port), backlog=512)
+        self._key = key or secrets.token_hex(32)
+        self._unknown: dict[Channel, float] = {}  # callers that have not said who they are -> until when they may
 
     @property
     def address(self) -> str:
@@ -117,50 +150,99 @@ class Listener:
         host, port = self._socket.getsockname()[:2]
         return f"{host}:{port}:{self._key}"
 
-    def accept(self, timeout_seconds: float) -> Channel:
-        """The next caller's channel; only its first message says who it is.
+    def greet(self, timeout_seconds: float) -> tuple[Channel, dict[str, Any]]:
+        """The channel of the next caller that knows the key, and its first message.
 
         Raises:
-            Silence: nobody called within `timeout_seconds`.
+            Silence: nobody did within `timeout_seconds`.
         """
-        self._socket.settimeout(timeout_seconds)
-        try:
+        deadline = time.monotonic() + timeout_seconds
+        while (now := time.monotonic()) < deadline:
+            for late in [caller for caller, until in self._unknown.items() if until < now]:
+                self._forget(late)
+            until = min([deadline, *self._unknown.values()])
+            callers: list[socket.socket | Channel] = [self._socket, *self._unknown]
+            readable, _, _ = select.select(callers, [], [], max(0.001, until - now))
+            if self._socket in readable:
+                self._accept()
+            for caller in readable:
+                if isinstance(caller, Channel) and (hello := self._heard(caller)) is not None:
+                    return caller, hello
+        raise Silence(f"no call within {timeout_seconds:g} s")
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # gone again
             sock, _ = self._socket.accept()
-        except TimeoutError:
-            raise Silence(f"nobody called within {timeout_seconds:g} s") from None
-        return Channel(sock, self._key, ours=b"driver", theirs=b"worker")
+            caller = Channel(sock, self._key, ours=b"driver", theirs=b"worker")
+            caller.most_bytes = _HELLO_BYTES
+            self._unknown[caller] = time.monotonic() + _HELLO_SECONDS
+        if len(self._unknown) > _MOST_UNKNOWN:
+            self._forget(next(iter(self._unknown)))
+
+    def _heard(self, caller: Channel) -> dict[str, Any] | None:
+        """Its first message; None where that has not come yet, or is none of ours."""
+        try:
+            hello = caller.receive(0)
+        except Silence:
+            return None
+        except ConnectionLost:
+            self._forget(caller)
+            return None
+        del self._unknown[caller]
+        caller.most_bytes = _MAX_BYTES
+        return hello
+
+    def _forget(self, caller: Channel) -> None:
+        del self._unknown[caller]
+        caller.close()
 
     def wait_for(
         self, caller: Mapping[str, Any], timeout_seconds: float, gone: Callable[[], bool] = lambda: False
     ) -> Channel:
         """The channel of the caller whose first message holds these items.
 
-        Other callers' connections are closed: a worker that was given up, or a caller that does not know the key or
-        sends nothing.
+        Other callers' connections are closed, such as that of a worker that was given up.
 
         Raises:
             Silence: it did not call in time.
             ConnectionLost: `gone` says that it never will.
         """
+        return self.wait_for_all([caller], timeout_seconds, gone)[0]
+
+    def wait_for_all(
+        self, callers: Sequence[Mapping[str, Any]], timeout_seconds: float, gone: Callable[[], bool] = lambda: False
+    ) -> list[Channel]:
+        """The channels of several callers as `wait_for` finds one, in this order.
+
+        Raises:
+            as `wait_for`; `gone` says that one of them never will.
+        """
         deadline = time.monotonic() + timeout_seconds
-        while time.monotonic() < deadline:
-            try:
-                channel = self.accept(min(timeout_seconds, _ACCEPT_SECONDS))
-            except Silence:
-                if gone():
-                    raise ConnectionLost("it ended before it called") from None
-                continue
-            with ExitStack() as undo:
+        with ExitStack() as undo:
+            found: dict[int, Channel] = {}
+            while len(found) < len(callers):
+                if time.monotonic() >= deadline:
+                    raise Silence(f"no call within {timeout_seconds:g} s")
+                try:
+                    channel, hello = self.greet(min(timeout_seconds, _GREET_SECONDS))
+                except Silence:
+                    if gone():
+                        raise ConnectionLost("it ended before it called") from None
+                    continue
                 undo.callback(channel.close)
-                with suppress(Silence, ConnectionLost):
-                    hello = channel.receive(min(timeout_seconds, _HELLO_SECONDS))
-                    if all(hello.get(name) == value for name, value in caller.items()):
-                        undo.pop_all()
-                        return channel
-        raise Silence(f"no call within {timeout_seconds:g} s")
+                for index, caller in enumerate(callers):
+                    if index not in found and caller.items() <= hello.items():
+                        found[index] = channel
+                        break
+                else:
+                    channel.close()
+            undo.pop_all()
+            return [found[index] for index in range(len(callers))]
 
     def close(self) -> None:
         """Stop listening; open channels stay."""
+        for caller in list(self._unknown):
+            self._forget(caller)
         self._socket.close()
 
 

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.failures import Failures, read_end
 from pytest_tfperf.workers.interpreters import require_usable_import
 from pytest_tfperf.workers.launcher import Progress
-from pytest_tfperf.workers.wire import ConnectionLost, Listener, Silence
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
 
 # A busy machine lets a worker write its stacks late; a worker that hangs in a driver writes none.
 _STACKS_SECONDS = 3.0
@@ -27,12 +28,25 @@ _STACKS_SECONDS = 3.0
 _PROFILE_SECONDS = 60.0
 
 
+class Fault(IntEnum):
+    """How a worker failed; of several ranks, the one with the lowest fault is to blame."""
+
+    RAISED = 0
+    LOST = 1
+    SILENT = 2
+    PEER = 3  # it raised because it missed another rank
+
+
 class WorkerProcess(Protocol):
     """A worker's process, as its launcher handles it."""
 
     @property
     def pid(self) -> int:
         """Its process id, for messages and signals."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the process id is one of this machine's."""
 
     def exit_status(self, timeout_seconds: float, /) -> int | None:
         """Its exit status, negative for a signal; None if it still runs after the time-out."""
@@ -48,33 +62,41 @@ class WorkerRun:
         process: the worker; it may not have called yet.
         log: its log file.
         scratch: folder of its temporary files, removed at the end. TensorFlow writes a file for each function that it
-            compiles and removes them in an exit handler, which a killed worker never runs.
+            compiles and removes them in an exit handler, which a killed worker never runs. None: it has none.
         python: the interpreter that it runs under, for messages.
         on_cpus: it has no GPUs.
         silence_seconds: if it sends nothing for so long it hangs, and is killed.
         on_hang: called when it hung.
+        name: what messages call it, if it is one of several.
+
+    Attributes:
+        fault: how it failed; None as long as it has not.
     """
 
     def __init__(
         self,
         process: WorkerProcess,
         log: Path,
-        scratch: Path,
+        scratch: Path | None,
         *,
         python: str,
         on_cpus: bool,
         silence_seconds: float,
         on_hang: Callable[[], None] = lambda: None,
+        name: str = "the worker",
     ) -> None:
         self.log = str(log)
         self._process = process
         self._python = python
         self._silence_seconds = silence_seconds
         self._on_hang = on_hang
-        self._failures = Failures(process.pid, log, on_cpus=on_cpus)
+        self._failures = Failures(process.pid, log, on_cpus=on_cpus, name=name)
         self._phase = "start"
+        self._progress: Progress = lambda _: None
+        self.fault: Fault | None = None
         self._end = ExitStack()
-        self._end.callback(shutil.rmtree, scratch, ignore_errors=True)
+        if scratch is not None:
+            self._end.callback(shutil.rmtree, scratch, ignore_errors=True)
         self._end.callback(process.end)
 
     def prepare(self, listener: Listener, number: int, message: Mapping[str, Any], progress: Progress) -> None:
@@ -83,23 +105,29 @@ class WorkerRun:
         Raises:
             MeasurementError: as `TrainingRun.receive`.
         """
+        caller = {"hello": "worker", "number": number}
         try:
-            self._channel = listener.wait_for(
-                {"hello": "worker", "number": number},
-                self._silence_seconds,
-                lambda: self._process.exit_status(0) is not None,
-            )
-            self._end.callback(self._channel.close)
-            self._channel.send(message)
+            channel = listener.wait_for(caller, self._silence_seconds, self.has_ended)
         except Silence:
-            raise self._silent() from None
+            raise self.silent() from None
         except ConnectionLost:
-            raise self._failures.died(self._process.exit_status(0), self._phase) from None
-        while "ready" not in (answer := self._next()):
-            if "phase" in answer:
-                self._phase = answer["phase"]
-                progress(self._phase)
-        ready = answer["ready"]
+            raise self.lost() from None
+        self.adopt(channel, message, progress)
+        self.note_ready(self._answer("ready"))
+
+    def adopt(self, channel: Channel, message: Mapping[str, Any], progress: Progress) -> None:
+        """The worker has called on this channel: send it the message."""
+        self._channel = channel
+        self._progress = progress
+        self._end.callback(channel.close)
+        self.send(message)
+
+    def has_ended(self) -> bool:
+        """Whether its process is gone."""
+        return self._process.exit_status(0) is not None
+
+    def note_ready(self, ready: Mapping[str, Any]) -> None:
+        """Take over what it said of its compiled step."""
         self.images_per_step: int = ready["images_per_step"]
         self.compile_seconds: float = ready["compile_seconds"]
         self.fetches: bool = ready["fetches"]
@@ -108,45 +136,87 @@ class WorkerRun:
 
     def request(self, steps: int) -> None:
         """See `TrainingRun.request`."""
-        self._send({"steps": steps})
+        self.send({"steps": steps})
 
     def receive(self) -> Window:
         """See `TrainingRun.receive`."""
-        window = self._next()["window"]
-        return Window(steps=window["steps"], seconds=window["seconds"], loss=window["loss"])
+        return window_of(self._answer("window"))
 
     def profile_step(self, *, matrix_products: bool, multiply_adds: bool) -> StepProfile:
         """See `TrainingRun.profile_step`."""
+        self.request_profile(matrix_products=matrix_products, multiply_adds=multiply_adds)
+        return build(StepProfile, self._answer("step_profile"), "step profile")
+
+    def request_profile(self, *, matrix_products: bool, multiply_adds: bool) -> None:
+        """Queue a profile of its step; it may stay silent for a minute at most from then on."""
         self._phase, self._silence_seconds = "step profile", min(self._silence_seconds, _PROFILE_SECONDS)
-        self._send({"profile_step": {"matrix_products": matrix_products, "multiply_adds": multiply_adds}})
-        while "step_profile" not in (message := self._next()):
-            pass  # the window that was still queued
-        return build(StepProfile, message["step_profile"], "step profile")
+        self.send({"profile_step": {"matrix_products": matrix_products, "multiply_adds": multiply_adds}})
 
     def close(self) -> None:
         """See `TrainingRun.close`."""
         self._end.close()
 
-    def _send(self, message: dict[str, Any]) -> None:
-        with suppress(ConnectionLost):  # the next `receive` explains why
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send it a message; if it is gone, what is read next says why."""
+        with suppress(ConnectionLost):
             self._channel.send(message)
 
-    def _next(self) -> dict[str, Any]:
-        try:
-            message = self._channel.receive(self._silence_seconds)
-        except Silence:
-            raise self._silent() from None
-        except ConnectionLost:
-            raise self._failures.died(self._process.exit_status(5), self._phase) from None
-        require_usable_import(message, self._python)
-        if "error" in message:
-            raise self._failures.raised(message["error"], self._phase)
-        return message
+    @property
+    def has_message(self) -> bool:
+        """Whether `poll` has something to read, although `select` need not tell of it."""
+        return self._channel.has_message
 
-    def _silent(self) -> MeasurementError:
-        stacks = self._stacks() if self._process.exit_status(0) is None else ""
+    def fileno(self) -> int:
+        """For `select`."""
+        return self._channel.fileno()
+
+    def poll(self) -> dict[str, Any] | None:
+        """The answer that has arrived; None for a part of one, and for a phase of the start.
+
+        Raises:
+            MeasurementError: as `TrainingRun.receive`, except that silence is no error.
+        """
+        try:
+            return self._read(0)
+        except Silence:
+            return None
+
+    def silent(self) -> MeasurementError:
+        """The error for a worker that has said nothing for too long."""
+        self.fault = Fault.SILENT
+        stacks = self._stacks() if self._process.is_here and self._process.exit_status(0) is None else ""
         self._on_hang()
         return self._failures.hung(self._silence_seconds, self._phase, stacks)
+
+    def lost(self, seconds: float = 0) -> MeasurementError:
+        """The error for a worker that is gone; it has so many seconds left to end."""
+        self.fault = Fault.LOST
+        return self._failures.died(self._process.exit_status(seconds), self._phase)
+
+    def _answer(self, kind: str) -> Any:
+        """The next answer of this kind; others are of windows that nobody waits for any more."""
+        while True:
+            try:
+                message = self._read(self._silence_seconds)
+            except Silence:
+                raise self.silent() from None
+            if message is not None and kind in message:
+                return message[kind]
+
+    def _read(self, timeout_seconds: float) -> dict[str, Any] | None:
+        try:
+            message = self._channel.receive(timeout_seconds)
+        except ConnectionLost:
+            raise self.lost(5) from None
+        require_usable_import(message, self._python)
+        if "error" in message:
+            self.fault = Fault.PEER if message["error"].get("about_a_peer") else Fault.RAISED
+            raise self._failures.raised(message["error"], self._phase)
+        if "phase" in message:
+            self._phase = message["phase"]
+            self._progress(self._phase)
+            return None
+        return message
 
     def _stacks(self) -> str:
         """Has faulthandler add every thread's stack to the log; returns what it added once no more comes."""
@@ -161,3 +231,8 @@ class WorkerRun:
             if stacks and stacks == before:
                 break
         return stacks
+
+
+def window_of(answer: Mapping[str, Any]) -> Window:
+    """A worker's answer as a window."""
+    return Window(steps=answer["steps"], seconds=answer["seconds"], loss=answer["loss"])

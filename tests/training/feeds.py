@@ -85,3 +85,16 @@ def of_bytes(spec: InputSpec) -> tuple[Any, Any]:
 
 def nothing(spec: InputSpec) -> None:
     return None
+
+
+def shared(spec: InputSpec) -> tf.data.Dataset:
+    """The batches of `sliced` that fall to one rank, where all ranks together see one batch in each step."""
+    together = spec.replicas * spec.num_input_pipelines
+    own = sliced(replace(spec, replicas=together, seed=spec.seed - spec.input_pipeline_id))
+    return own.skip(spec.replicas * spec.input_pipeline_id).take(spec.replicas).repeat()
+
+
+def same(spec: InputSpec) -> tf.data.Dataset:
+    """One batch, the same on all ranks and replicas."""
+    one = sliced(replace(spec, replicas=1, seed=spec.seed - spec.input_pipeline_id))
+    return one.take(1).repeat()

@@ -12,7 +12,7 @@ import pytest
 import pytest_tfperf
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import NotBuiltYet, WorkloadError
+from pytest_tfperf.errors import NotInstalled, WorkloadError
 
 PACKAGE = Path(pytest_tfperf.__file__).parent
 SHIPPED = {**catalogue.models(), **catalogue.pipelines()}
@@ -73,7 +73,7 @@ def test_what_this_version_can_train_passes(choice: dict[str, Any]) -> None:
 
 
 def test_horovod_is_not_trained_yet() -> None:
-    with pytest.raises(NotBuiltYet, match=r"one process for each GPU.*'replicated' trains on the same GPUs"):
+    with pytest.raises(NotInstalled, match=r"one process for each GPU.*'replicated' trains on the same GPUs"):
         catalogue.check(Workload(model="trivial", batch_size=1, variable_update="horovod"))  # type: ignore[arg-type]
 
 

@@ -1,0 +1,126 @@
+"""One rank of a job on several nodes, which an engine starts: it calls the driver, and then works as any worker does.
+
+    python -m pytest_tfperf.training.rank             # one job
+    python -m pytest_tfperf.training.rank --repeat    # one job after another, until the driver is gone
+
+It calls TFPERF_ADDRESS ("host:port"), with the key in the file that TFPERF_KEY_FILE names. Which rank it is, `place`
+finds out. It calls before TensorFlow is imported, so that a rank that never starts is known as such to the driver.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import select
+import subprocess
+import sys
+import threading
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.core.own_code import digest
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.training.place import find_place
+from pytest_tfperf.training.process import become_worker, import_tensorflow
+from pytest_tfperf.workers.tied import die_with_parent
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, connect
+
+_NOBODY_LISTENS = 3
+_REPEAT_SECONDS = 60.0  # a driver that is gone for so long has ended
+_TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "intel-tensorflow")
+
+
+def main() -> int:
+    """Do one job; returns the process's exit status."""
+    die_with_parent(os.getppid())
+    try:
+        channel, message = call()
+    except TfperfError as error:
+        print(f"pytest-tfperf: {error}", file=sys.stderr)
+        return 2
+    except ConnectionLost as error:
+        print(f"pytest-tfperf: no driver: {error}", file=sys.stderr)
+        return _NOBODY_LISTENS
+    if "refused" in message:
+        print(f"pytest-tfperf: {message['refused']}", file=sys.stderr)
+        return 1
+    log = Path(message["log"])
+    become_worker(log if log.parent.is_dir() else None, dict(os.environ), message["import_paths"])
+    threading.Thread(target=end_with_driver, args=(channel.fileno(),), daemon=True).start()
+    found = import_tensorflow()
+    channel.send(found)
+    if "failed" in found:
+        return 1
+    from pytest_tfperf.training import worker
+
+    return worker.work(channel, message)
+
+
+def call() -> tuple[Channel, dict[str, Any]]:
+    """Call the driver and say who this is; returns its answer, once all ranks have called.
+
+    Raises:
+        TfperfError: the environment does not say whom to call, or which rank this is.
+        ConnectionLost: nobody listens there, or the driver gave the job up.
+    """
+    try:
+        address, key_file = os.environ["TFPERF_ADDRESS"], Path(os.environ["TFPERF_KEY_FILE"])
+    except KeyError as error:
+        raise TfperfError(f"{error.args[0]} is not set: whoever starts a rank must give it") from None
+    try:
+        key = key_file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TfperfError(f"TFPERF_KEY_FILE={key_file} can't be read on {platform.node()}: {error}") from None
+    place = find_place(os.environ)
+    channel = connect(f"{address}:{key}")
+    hello = {
+        "hello": "rank",
+        "job": os.environ.get("TFPERF_JOB", ""),
+        "rank": place.rank,
+        "size": place.size,
+        "host": platform.node(),
+        "pid": os.getpid(),
+        "versions": {"pytest-tfperf": digest(), "tensorflow": tensorflow_version()},
+    }
+    channel.send(hello)
+    return channel, channel.receive()
+
+
+def tensorflow_version() -> str:
+    """As it is installed, without importing it; "" if it is not."""
+    for name in _TENSORFLOWS:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return ""
+
+
+def end_with_driver(connection: int) -> None:
+    """End this process as soon as the driver closes the connection, whatever TensorFlow waits for."""
+    poll = select.poll()
+    poll.register(connection, select.POLLRDHUP)
+    poll.poll()
+    os._exit(1)
+
+
+def repeat() -> int:
+    """One process for each job: TensorFlow can join only one cluster."""
+    heard = time.monotonic()
+    while time.monotonic() - heard < _REPEAT_SECONDS:
+        done = subprocess.run([sys.executable, "-m", "pytest_tfperf.training.rank"], check=False)
+        if done.returncode == 2:
+            return 2
+        if done.returncode == _NOBODY_LISTENS:
+            time.sleep(1)
+        else:
+            heard = time.monotonic()
+    return 0
+
+
+if __name__ == "__main__":
+    status = repeat() if sys.argv[1:] == ["--repeat"] else main()
+    sys.stdout.flush()
+    os._exit(status)

@@ -1,0 +1,293 @@
+"""Training on several nodes: an engine starts the ranks there, and they call this process."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.own_code import digest
+from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.topology import DeviceKind
+from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.workers.engines.engine import Engine
+from pytest_tfperf.workers.failures import describe_exit, last_lines, read_end
+from pytest_tfperf.workers.interpreters import Interpreter
+from pytest_tfperf.workers.launcher import Launcher, Progress, TrainingRun
+from pytest_tfperf.workers.processes import kill_group
+from pytest_tfperf.workers.ranks import RanksRun, rank_name
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
+from pytest_tfperf.workers.worker_files import WorkerFiles
+from pytest_tfperf.workers.worker_run import WorkerRun
+
+_VARIABLES = ("TFPERF_ADDRESS", "TFPERF_KEY_FILE", "TFPERF_JOB", "PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL")
+
+_POLL_SECONDS = 0.2
+_END_SECONDS = 5.0  # ranks that are well end within a second of the driver's closing their connections
+
+
+class ClusterLauncher:
+    """Starts jobs of several processes by an engine, and all others by another launcher.
+
+    Args:
+        engine: starts the ranks.
+        local: starts jobs of one process.
+        logs: folder for the ranks' logs; ranks on a node that does not have it write to the engine's output.
+        key_folder: gets a file of mode 600 with the session's key, removed at the end; ranks read it.
+        host: this process's address, which ranks on other nodes can reach.
+        port: to listen on; 0 for any.
+        key_file: a file that holds the key already, for ranks that something else starts.
+        silence_seconds: ranks that do not call, or send nothing, for so long are given up.
+        interpreter: runs the ranks.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        local: Launcher,
+        *,
+        logs: Path,
+        key_folder: Path,
+        host: str,
+        silence_seconds: float,
+        interpreter: Interpreter,
+        port: int = 0,
+        key_file: Path | None = None,
+    ) -> None:
+        self._engine = engine
+        self._local = local
+        self._files = WorkerFiles(logs.absolute())
+        self._silence_seconds = silence_seconds
+        self._interpreter = interpreter
+        self._end = ExitStack()
+        key = None if key_file is None else key_file.read_text(encoding="ascii").strip()
+        try:
+            self._listener = Listener(host, port, key)
+        except OSError as error:
+            raise MeasurementError(
+                f"ranks can't call {host}:{port or 'any port'} of this machine: {error}. "
+                "The ini value tfperf_interface names the address to listen at"
+            ) from None
+        self._end.callback(self._listener.close)
+        self._address, _, key = self._listener.address.rpartition(":")
+        self._key_file = key_file or self._written(key_folder.absolute(), key)
+        self._started = 0
+
+    def start(self, job: Job, progress: Progress) -> TrainingRun:
+        """See `Launcher.start`."""
+        if not job.is_distributed:
+            return self._local.start(job, progress)
+        progress("start")
+        job = replace(job, devices=replace(job.devices, gpu_uuids=()))  # other nodes' GPUs have others
+        self._started += 1
+        with ExitStack() as undo:
+            engine = _EngineProcess(self._engine, self._command(job), self._environment(), self._log("engine"))
+            undo.callback(engine.end)
+            callers = self._called(job, engine)
+            runs = []
+            for rank, caller in enumerate(callers):
+                run = self._adopted(job, rank, caller, engine, progress if rank == 0 else lambda _: None)
+                undo.callback(run.close)
+                runs.append(run)
+            hosts = [caller.host for caller in callers]
+            together = RanksRun(runs, hosts, job, self._silence_seconds, end=engine.end)
+            undo.pop_all()
+            return together
+
+    def close(self) -> None:
+        """End what listens, and remove the key."""
+        self._end.close()
+
+    def _written(self, folder: Path, key: str) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"key-{os.getpid()}-{secrets.token_hex(4)}"
+        path.touch(0o600, exist_ok=False)
+        path.write_text(f"{key}\n", encoding="ascii")
+        self._end.callback(path.unlink, missing_ok=True)
+        return path
+
+    def _log(self, name: str) -> Path:
+        return self._files.worker_log(self._started).with_suffix(f".{name}.log")
+
+    def _command(self, job: Job) -> list[str]:
+        rank = self._interpreter.command("pytest_tfperf.training.rank")
+        return self._engine.command(job.nodes, job.ranks_per_node, rank, _VARIABLES)
+
+    def _environment(self) -> dict[str, str]:
+        ours = {
+            "TFPERF_ADDRESS": self._address,
+            "TFPERF_KEY_FILE": str(self._key_file),
+            "TFPERF_JOB": str(self._started),
+            "TF_CPP_MIN_LOG_LEVEL": "1",
+        }
+        return {**self._interpreter.environment(), **self._engine.environment(), **ours}
+
+    def _called(self, job: Job, engine: _EngineProcess) -> list[_Caller]:
+        """All ranks, by rank, once they have called.
+
+        Raises:
+            MeasurementError: one never did, called twice, or fits neither the job nor the others.
+        """
+        callers: dict[int, _Caller] = {}
+        deadline = time.monotonic() + self._silence_seconds
+        with ExitStack() as undo:
+            while len(callers) < job.ranks:
+                missing = [rank for rank in range(job.ranks) if rank not in callers]
+                names = f"rank{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))} of {job.ranks}"
+                if time.monotonic() >= deadline:
+                    raise engine.failure(f"{names} did not call within {self._silence_seconds:g} s")
+                try:
+                    channel, hello = self._listener.greet(_POLL_SECONDS)
+                except Silence:
+                    if engine.has_ended():
+                        raise engine.failure(f"{names} did not call, and the engine has ended") from None
+                    continue
+                if hello.get("hello") != "rank" or hello.get("job") not in (str(self._started), ""):
+                    channel.close()  # a rank of a job that was given up
+                    continue
+                undo.callback(channel.close)
+                caller = _Caller.of(channel, hello)
+                before = callers.get(caller.rank)
+                if before is not None and before.channel.is_closed:
+                    before = None  # it called, ended, and was started again while others were awaited
+                fault = _fault(job, caller, before, next(iter(callers.values()), caller))
+                if fault:
+                    for one in (caller, *callers.values()):
+                        one.refuse(fault)
+                    raise engine.failure(fault)
+                callers[caller.rank] = caller
+            undo.pop_all()
+        return [callers[rank] for rank in range(job.ranks)]
+
+    def _adopted(self, job: Job, rank: int, caller: _Caller, engine: _EngineProcess, progress: Progress) -> WorkerRun:
+        """The run of a rank that has called."""
+        log = self._log(f"rank{rank}")
+        run = WorkerRun(
+            _RemoteProcess(caller.pid, engine.exit_status),
+            log,
+            None,
+            python=self._interpreter.python,
+            on_cpus=job.devices.kind is DeviceKind.CPU,
+            silence_seconds=self._silence_seconds,
+            name=rank_name(rank, job.ranks, caller.host),
+        )
+        message = {"job": plain(job), "log": str(log), "import_paths": self._interpreter.import_paths()}
+        run.adopt(caller.channel, message, progress)
+        return run
+
+
+class _Caller(NamedTuple):
+    """A rank that has called, and what it said of itself."""
+
+    channel: Channel
+    rank: int
+    size: int
+    host: str
+    pid: int
+    versions: Mapping[str, str]
+
+    @classmethod
+    def of(cls, channel: Channel, hello: Mapping[str, Any]) -> _Caller:
+        return cls(channel, hello["rank"], hello["size"], hello["host"], hello["pid"], hello["versions"])
+
+    @property
+    def where(self) -> str:
+        return f"pid {self.pid} on {self.host}"
+
+    def refuse(self, why: str) -> None:
+        """Tell the rank why it is not wanted; it ends."""
+        with suppress(ConnectionLost):
+            self.channel.send({"refused": why})
+
+
+def _fault(job: Job, caller: _Caller, before: _Caller | None, first: _Caller) -> str:
+    """Why a rank can't join; "" if it can."""
+    if before is not None:
+        return f"rank {caller.rank} was started twice: {before.where}, and {caller.where}"
+    if caller.size != job.ranks or not 0 <= caller.rank < job.ranks:
+        return (
+            f"{caller.where} says that it is rank {caller.rank} of {caller.size}, and the test trains on {job.ranks}: "
+            "what starts the ranks (TF_CONFIG, TFPERF_SIZE, the scheduler) must start as many"
+        )
+    ours = {"pytest-tfperf": digest()}
+    for name, version in caller.versions.items():
+        wanted = ours.get(name, first.versions.get(name, ""))
+        other = "pytest's" if name in ours else f"that of rank {first.rank} on {first.host}"
+        if version != wanted:
+            return (
+                f"rank {caller.rank} on {caller.host} runs {name} {version or 'none'}, and {other} is {wanted}: "
+                "install the same on all nodes"
+            )
+    return ""
+
+
+class _RemoteProcess(NamedTuple):
+    """A rank's process, which its engine ends; its pid may be of another machine."""
+
+    pid: int
+    exit_status: Callable[[float], int | None]
+    is_here: bool = False
+
+    def end(self) -> None:
+        """Nothing: a rank ends when its connection closes, and its engine ends those that do not."""
+
+
+class _EngineProcess:
+    """The command that started the ranks of one job; without a command something else has started them."""
+
+    def __init__(self, engine: Engine, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        self._engine = engine
+        self._log = log
+        self._name = command[0] if command else ""
+        self._process: subprocess.Popen[bytes] | None = None
+        if command:
+            tied = Interpreter(sys.executable).command("pytest_tfperf.workers.tied")
+            with log.open("ab") as output:
+                self._process = subprocess.Popen(
+                    [*tied, str(os.getpid()), *command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=dict(environment),
+                    start_new_session=True,
+                )
+
+    def has_ended(self) -> bool:
+        return self.exit_status(0) is not None
+
+    def exit_status(self, seconds: float) -> int | None:
+        """That of the command, once it has ended; a rank's own is not known."""
+        if self._process is None:
+            return None
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return self._process.returncode
+
+    def failure(self, what: str) -> MeasurementError:
+        """The error for ranks that did not all join, with what the command wrote."""
+        if self._process is None:
+            return MeasurementError(f"{what}. Ranks: python -m pytest_tfperf.training.rank --repeat, on each node")
+        status = self.exit_status(1.0)
+        how = "still runs" if status is None else describe_exit(status)
+        text = last_lines(read_end(self._log))
+        return MeasurementError(f"{what}. {self._name} {how}; the end of its output ({self._log}):\n{text}")
+
+    def end(self) -> None:
+        """End the command and all ranks; never raises."""
+        if self._process is None:
+            return
+        if self.exit_status(_END_SECONDS) is None:
+            self._process.terminate()  # mpirun then ends its ranks, even those that are stopped
+            self.exit_status(_END_SECONDS)
+        self._engine.cancel()
+        if self.exit_status(0) is None:
+            kill_group(self._process.pid)
+            self.exit_status(_END_SECONDS)

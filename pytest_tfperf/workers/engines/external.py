@@ -1,0 +1,36 @@
+"""Ranks that something else starts: Kubernetes, Kubeflow, or a person in several terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pytest_tfperf.errors import TfperfError
+
+
+class External:
+    """See `Engine`. The ranks run `python -m pytest_tfperf.training.rank --repeat`, and call for each job anew.
+
+    Args:
+        options: how many nodes there are, as in ["--nodes=2"].
+
+    Raises:
+        TfperfError: anything else.
+    """
+
+    def __init__(self, options: Sequence[str]) -> None:
+        words = dict(option.partition("=")[::2] for option in options)
+        nodes = words.pop("--nodes", "")
+        if words or not nodes.isdigit() or int(nodes) < 1:
+            raise TfperfError(f"--tfperf-launcher: external takes --nodes=N, found {' '.join(options) or 'nothing'!r}")
+        self.most_nodes: int | None = int(nodes)
+
+    def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:
+        """Nothing: the ranks come by themselves."""
+        return []
+
+    def environment(self) -> Mapping[str, str]:
+        """See `Engine.environment`."""
+        return {}
+
+    def cancel(self) -> None:
+        """See `Engine.cancel`; a rank ends its job by itself when the driver closes the connection."""

@@ -1,0 +1,87 @@
+"""Ranks that Open MPI's mpirun starts, as the Azure document did."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pytest_tfperf.errors import TfperfError
+
+_HOST_OPTIONS = ("-H", "-host", "--host")
+_FILE_OPTIONS = ("-hostfile", "--hostfile", "-machinefile", "--machinefile")
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Mpirun:
+    """See `Engine`.
+
+    Args:
+        options: of mpirun, such as ["-H", "nodea:4,nodeb:4"] or ["--hostfile", "hosts"].
+
+    Raises:
+        TfperfError: there is no mpirun, or a host file that can't be read; says what is wrong where.
+    """
+
+    def __init__(self, options: Sequence[str]) -> None:
+        if shutil.which("mpirun") is None:
+            raise TfperfError("there is no mpirun on PATH. Install Open MPI (Debian: apt install openmpi-bin)")
+        self._options = list(options)
+        hosts = _hosts(self._options)
+        self.most_nodes = len(hosts) if hosts else None
+
+    def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:
+        """See `Engine.command`."""
+        exported = [word for name in variables for word in ("-x", name)]
+        # mpirun would pin each of two ranks to one core, and TensorFlow's threads with it.
+        placed = ["--map-by", f"ppr:{ranks_per_node}:node", "--bind-to", "none"]
+        return ["mpirun", *self._options, "-np", str(nodes * ranks_per_node), *placed, *exported, *rank]
+
+    def environment(self) -> Mapping[str, str]:
+        """mpirun refuses to run as root unless two variables say that it may; containers run as root."""
+        return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}
+
+    def cancel(self) -> None:
+        """See `Engine.cancel`; ranks end with mpirun's own processes."""
+
+
+def _hosts(options: Sequence[str]) -> list[str]:
+    """The hosts that the options name, without their slots; none where they name none."""
+    found: list[str] = []
+    for index, option in enumerate(options):
+        name, given, value = option.partition("=")
+        if name not in (*_HOST_OPTIONS, *_FILE_OPTIONS):
+            continue
+        if not given:
+            if index + 1 == len(options):
+                raise TfperfError(f"--tfperf-launcher: mpirun's option {option} has no value")
+            value = options[index + 1]
+        if name in _HOST_OPTIONS:
+            found += [_host(host, f"mpirun {name} {value}") for host in value.split(",")]
+        else:
+            found += _hosts_of_file(Path(value))
+    return list(dict.fromkeys(found))
+
+
+def _hosts_of_file(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TfperfError(f"mpirun's host file {path} can't be read: {error}") from None
+    found = [
+        _host(text.split()[0], f"{path}:{number}")
+        for number, line in enumerate(lines, 1)
+        if (text := line.partition("#")[0].strip())
+    ]
+    if not found:
+        raise TfperfError(f"mpirun's host file {path} names no host; write one a line, as in: nodea slots=4")
+    return found
+
+
+def _host(text: str, where: str) -> str:
+    name = text.strip().partition(":")[0]
+    if not _HOST.fullmatch(name):
+        raise TfperfError(f"{where}: {text!r} is no host; write a name with its slots, as in nodea:4")
+    return name

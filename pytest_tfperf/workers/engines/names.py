@@ -1,0 +1,52 @@
+"""The engines by name, as `--tfperf-launcher` gives them: a name, then the engine's own options."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pytest_tfperf.errors import TfperfError, one_of
+from pytest_tfperf.workers.engines.engine import Engine
+from pytest_tfperf.workers.engines.external import External
+from pytest_tfperf.workers.engines.mpirun import Mpirun
+from pytest_tfperf.workers.engines.ray import Ray
+from pytest_tfperf.workers.engines.slurm import Slurm
+
+LOCAL = "local"
+_ENGINES: dict[str, Callable[[Sequence[str]], Any]] = {
+    "mpirun": Mpirun,
+    "slurm": Slurm,
+    "ray": Ray,
+    "external": External,
+}
+
+
+def split_launcher(text: str) -> tuple[str, list[str]]:
+    """Name and options.
+
+    Raises:
+        ValueError: an unknown name, quotes that don't close, or options of `local`.
+    """
+    try:
+        name, *options = shlex.split(text) or [""]
+    except ValueError as error:
+        raise ValueError(f"can't be split into words: {error}") from None
+    if name != LOCAL and name not in _ENGINES:
+        raise ValueError("is not a launcher. " + one_of("launcher", name, [LOCAL, *_ENGINES]))
+    if name == LOCAL and options:
+        raise ValueError(f"has options, and {LOCAL} takes none")
+    return name, options
+
+
+def find_engine(text: str) -> Engine | None:
+    """The engine that this setting names; None: ranks are processes of this machine.
+
+    Raises:
+        TfperfError: it is not installed here, or has options that it can't take.
+    """
+    name, options = split_launcher(text)
+    try:
+        return None if name == LOCAL else _ENGINES[name](options)
+    except TfperfError as error:
+        raise TfperfError(f"--tfperf-launcher={text}: {error}") from None

@@ -1,0 +1,42 @@
+"""Ranks in the tasks of a running Ray cluster, one node each."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+
+from pytest_tfperf.errors import TfperfError
+
+
+class Ray:
+    """See `Engine`.
+
+    Args:
+        options: the cluster's address, as in ["--address=auto"], its default.
+
+    Raises:
+        TfperfError: Ray is not installed, or another option.
+    """
+
+    most_nodes: int | None = None
+
+    def __init__(self, options: Sequence[str]) -> None:
+        if importlib.util.find_spec("ray") is None:
+            raise TfperfError("--tfperf-launcher=ray: Ray is not installed: pip install 'pytest-tfperf[ray]'")
+        if any(not option.startswith("--address=") for option in options):
+            raise TfperfError(f"--tfperf-launcher: ray takes --address=ADDRESS, found {' '.join(options)!r}")
+        self._options = list(options)
+
+    def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:
+        """See `Engine.command`. Ray is imported in that process only."""
+        program = [sys.executable, "-m", "pytest_tfperf.workers.engines.ray_job", *self._options]
+        named = [f"--variable={name}" for name in variables]
+        return [*program, f"--nodes={nodes}", f"--ranks-per-node={ranks_per_node}", *named, "--", *rank]
+
+    def environment(self) -> Mapping[str, str]:
+        """See `Engine.environment`."""
+        return {}
+
+    def cancel(self) -> None:
+        """See `Engine.cancel`; Ray ends the tasks of a driver that is gone."""

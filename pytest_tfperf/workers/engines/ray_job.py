@@ -1,0 +1,49 @@
+"""Run as a module: start ranks in a Ray cluster, a placement group of one bundle for each node, and wait for them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+
+def main() -> int:
+    """Returns 0 if all ranks ended well."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--address", default="auto")
+    parser.add_argument("--nodes", type=int, required=True)
+    parser.add_argument("--ranks-per-node", type=int, required=True)
+    parser.add_argument("--variable", action="append", default=[])
+    parser.add_argument("rank", nargs="+")
+    args = parser.parse_args()
+
+    import ray
+    from ray.util.placement_group import placement_group
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    ray.init(address=args.address, log_to_driver=False)
+    group = placement_group([{"CPU": 1}] * args.nodes, strategy="SPREAD")
+    ray.get(group.ready(), timeout=60)
+    given = {name: os.environ[name] for name in args.variable if name in os.environ}
+    size = args.nodes * args.ranks_per_node
+    tasks = []
+    for rank in range(size):
+        place = {"TFPERF_RANK": str(rank), "TFPERF_SIZE": str(size)}
+        on = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank // args.ranks_per_node)
+        share = 1 / args.ranks_per_node
+        task = ray.remote(num_cpus=share, scheduling_strategy=on, max_retries=0)(run)
+        tasks.append(task.remote(args.rank, {**given, **place}))
+    statuses: list[int] = ray.get(tasks)
+    return max(statuses)
+
+
+def run(rank: Sequence[str], variables: Mapping[str, str]) -> int:
+    """A rank in a process of its own: Ray's workers have imported modules, and run with one OpenMP thread."""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    return subprocess.run(rank, env={**environment, **variables}, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""Ranks that Slurm's srun starts, inside an allocation or in a job of its own."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from pytest_tfperf.errors import TfperfError
+
+_CANCEL_SECONDS = 10.0
+
+
+class Slurm:
+    """See `Engine`.
+
+    Args:
+        options: of srun, such as ["--partition=gpu", "--gpus-per-node=4", "--time=30"].
+
+    Raises:
+        TfperfError: there is no srun.
+    """
+
+    def __init__(self, options: Sequence[str]) -> None:
+        if shutil.which("srun") is None:
+            raise TfperfError("there is no srun on PATH. Run pytest where Slurm's commands are (slurm-client)")
+        self._options = list(options)
+        self._in_allocation = "SLURM_JOB_ID" in os.environ
+        nodes = os.environ.get("SLURM_JOB_NUM_NODES") or os.environ.get("SLURM_NNODES")
+        self.most_nodes = int(nodes) if self._in_allocation and nodes and nodes.isdigit() else None
+        self._job = f"tfperf-{secrets.token_hex(4)}"
+
+    def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:
+        """See `Engine.command`; srun passes on the whole environment."""
+        # Without -N, Slurm may put all ranks on one node, or the ranks of one node on several.
+        placed = ["-N", str(nodes), f"--ntasks={nodes * ranks_per_node}", f"--ntasks-per-node={ranks_per_node}"]
+        # A step that may not share the CPUs of the step in which pytest runs would wait for ever.
+        shared = ["--overlap"] if self._in_allocation else [f"--job-name={self._job}"]
+        return ["srun", *placed, *shared, "--overcommit", "--kill-on-bad-exit=1", *self._options, *rank]
+
+    def environment(self) -> Mapping[str, str]:
+        """See `Engine.environment`."""
+        return {}
+
+    def cancel(self) -> None:
+        """Kill the job's processes, and wait until Slurm has forgotten it: only then are its nodes free."""
+        if self._in_allocation:
+            return  # the step ends with srun
+        with suppress(OSError, subprocess.SubprocessError):
+            _run("scancel", "--signal=KILL", f"--name={self._job}")
+            _run("scancel", f"--name={self._job}")
+            deadline = time.monotonic() + _CANCEL_SECONDS
+            while time.monotonic() < deadline and _run("squeue", "--noheader", f"--name={self._job}"):
+                time.sleep(0.2)
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_CANCEL_SECONDS, check=False)
+    return done.stdout.strip()

@@ -1,0 +1,29 @@
+"""Ties a process to its parent, so that no killed pytest leaves processes behind.
+
+Run as a module with the parent's process id and a command: becomes that command, and gets SIGTERM when the parent dies.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent_pid: int, by: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel send this process a signal when its parent dies, for whatever reason (prctl(2); Linux only).
+
+    `parent_pid` is the parent that the caller knew; if that one died before this call, the process exits at once.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by)
+    if os.getppid() != parent_pid:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    parent, *command = sys.argv[1:]
+    die_with_parent(int(parent), signal.SIGTERM)  # mpirun and srun end their ranks on it
+    os.execvp(command[0], command)
