@@ -115,7 +115,7 @@ class ClusterLauncher:
         return path
 
     def _log(self, name: str) -> Path:
-        return self._files.worker_log(self._started).with_suffix(f".{name}.log")
+        return self._files.job_log(self._started, name)
 
     def _command(self, job: Job) -> list[str]:
         rank = self._interpreter.command("pytest_tfperf.training.rank")
