@@ -29,6 +29,7 @@ from pytest_tfperf.workers.wire import Channel, ConnectionLost, connect
 
 _NOBODY_LISTENS = 3
 _REPEAT_SECONDS = 60.0  # a driver that is gone for so long has ended
+_BLAME_SECONDS = 10.0
 _TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "intel-tensorflow")
 
 
@@ -55,7 +56,12 @@ def main() -> int:
         return 1
     from pytest_tfperf.training import worker
 
-    return worker.work(channel, message)
+    status = worker.work(channel, message)
+    if status:
+        # If this rank ended now, its engine would end the others too, and the driver could not tell who was to blame.
+        # The driver closes the connection when it knows.
+        time.sleep(_BLAME_SECONDS)
+    return status
 
 
 def call() -> tuple[Channel, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 import traceback
 from collections.abc import Callable
@@ -19,7 +20,7 @@ T = TypeVar("T")
 
 PIPELINE_SECONDS = 0.6
 PRODUCTS_SECONDS = 0.5
-_ALONE_SECONDS = 0.2  # of each of three windows
+_ALONE_SECONDS, _ALONE_WINDOWS = 0.15, 5
 _WINDOW_SECONDS = 0.005  # ten times what a call costs, and less than most waits
 
 
@@ -68,17 +69,17 @@ def profile_step(
 
 
 def seconds_alone(loop: TrainingLoop) -> float:
-    """Seconds a step of one rank that exchanges nothing; the fastest of three windows."""
+    """Seconds a step of one rank that exchanges nothing; the median of some windows."""
     loop.run(1)  # traces
     started = time.perf_counter()
     loop.run(1)
     steps = max(1, round(_ALONE_SECONDS / (time.perf_counter() - started)))
     seconds = []
-    for _ in range(3):
+    for _ in range(_ALONE_WINDOWS):
         started = time.perf_counter()
         loop.run(steps)
         seconds.append((time.perf_counter() - started) / steps)
-    return min(seconds)
+    return statistics.median(seconds)
 
 
 class PipelineRate(NamedTuple):

@@ -1,0 +1,63 @@
+"""The launchers that tests on several nodes run under: each is installed and started once, or its tests are skipped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import slurm
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """What a session is started with.
+
+    Args:
+        name: of the launcher.
+        options: for pytest.
+        variables: for its environment.
+    """
+
+    name: str
+    options: tuple[str, ...]
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+LOCAL = Launcher("local", ())
+
+
+@pytest.fixture(scope="session")
+def mpirun(tmp_path_factory: pytest.TempPathFactory) -> Launcher:
+    """Two hosts that are this one: in place of ssh, a script runs their commands here."""
+    if shutil.which("mpirun") is None:
+        pytest.skip("Open MPI is not installed: apt install openmpi-bin")
+    agent = tmp_path_factory.mktemp("mpirun") / "agent"
+    agent.write_text('#!/bin/sh\nshift\nexec sh -c "$*"\n')
+    agent.chmod(0o755)
+    # Two hosts of one name confuse mpirun's routes, so that one start in five fails.
+    options = f"--tfperf-launcher=mpirun --mca plm_rsh_agent {agent} --mca routed direct -H nodea:2,nodeb:2"
+    return Launcher("mpirun", (options,))
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Environment variables with which Slurm's commands find two nodes on this machine."""
+    if why := slurm.missing():
+        pytest.skip(why)
+    # Not below pytest's folder: a socket's path may have 107 characters.
+    folder = Path("/tmp") / f"tfperf-slurm-{os.getpid()}"
+    try:
+        with slurm.cluster(folder) as variables:
+            yield variables
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def srun(slurm_cluster: dict[str, str]) -> Launcher:
+    """Slurm from outside of an allocation."""
+    return Launcher("slurm", ("--tfperf-launcher=slurm",), slurm_cluster)
