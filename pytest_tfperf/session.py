@@ -21,6 +21,7 @@ from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.workers.engines.names import LOCAL
 from pytest_tfperf.workers.interpreters import try_imports
+from pytest_tfperf.workers.session_key import read_key
 
 if TYPE_CHECKING:
     from pytest_tfperf.measuring import Measuring, SessionVerdict
@@ -82,6 +83,8 @@ class Session:
             try_imports(self.settings.against)
         if self.settings.launcher != LOCAL:
             _ = self.measuring.cluster_engine
+        if self.settings.key_file is not None:
+            read_key(self.settings.key_file)
         if self.settings.update_baselines:
             self._open.enter_context(self.baselines.lock())
 

@@ -24,6 +24,7 @@ from pytest_tfperf.core.own_code import digest
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.training.place import find_place
 from pytest_tfperf.training.process import become_worker, import_tensorflow
+from pytest_tfperf.workers.session_key import read_key
 from pytest_tfperf.workers.tied import die_with_parent
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, connect
 
@@ -75,10 +76,7 @@ def call() -> tuple[Channel, dict[str, Any]]:
         address, key_file = os.environ["TFPERF_ADDRESS"], Path(os.environ["TFPERF_KEY_FILE"])
     except KeyError as error:
         raise TfperfError(f"{error.args[0]} is not set: whoever starts a rank must give it") from None
-    try:
-        key = key_file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise TfperfError(f"TFPERF_KEY_FILE={key_file} can't be read on {platform.node()}: {error}") from None
+    key = read_key(key_file)
     place = find_place(os.environ)
     channel = connect(f"{address}:{key}")
     hello = {

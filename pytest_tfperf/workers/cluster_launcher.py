@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher, Progress, TrainingRun
 from pytest_tfperf.workers.processes import kill_group
 from pytest_tfperf.workers.ranks import RanksRun, rank_name
+from pytest_tfperf.workers.session_key import read_key, write_key
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
 from pytest_tfperf.workers.worker_files import WorkerFiles
 from pytest_tfperf.workers.worker_run import WorkerRun
@@ -68,7 +68,7 @@ class ClusterLauncher:
         self._silence_seconds = silence_seconds
         self._interpreter = interpreter
         self._end = ExitStack()
-        key = None if key_file is None else key_file.read_text(encoding="ascii").strip()
+        key = None if key_file is None else read_key(key_file)
         try:
             self._listener = Listener(host, port, key)
         except OSError as error:
@@ -78,7 +78,10 @@ class ClusterLauncher:
             ) from None
         self._end.callback(self._listener.close)
         self._address, _, key = self._listener.address.rpartition(":")
-        self._key_file = key_file or self._written(key_folder.absolute(), key)
+        if key_file is None:
+            key_file = write_key(key_folder.absolute(), key)
+            self._end.callback(key_file.unlink, missing_ok=True)
+        self._key_file = key_file
         self._started = 0
 
     def start(self, job: Job, progress: Progress) -> TrainingRun:
@@ -105,14 +108,6 @@ class ClusterLauncher:
     def close(self) -> None:
         """End what listens, and remove the key."""
         self._end.close()
-
-    def _written(self, folder: Path, key: str) -> Path:
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"key-{os.getpid()}-{secrets.token_hex(4)}"
-        path.touch(0o600, exist_ok=False)
-        path.write_text(f"{key}\n", encoding="ascii")
-        self._end.callback(path.unlink, missing_ok=True)
-        return path
 
     def _log(self, name: str) -> Path:
         return self._files.job_log(self._started, name)

@@ -7,9 +7,10 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from conftest import LOCAL, Launcher
 from inner import NOT_MEASURED, Finished, Project
 from patience import wait_for
+
+from conftest import LOCAL, Launcher
 
 PIPELINES = """
     import os
