@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_tfperf.core.topology import DeviceKind, Topology
-from pytest_tfperf.core.workload import AllReduce, ParameterDevice, Trainer, VariableUpdate, Workload
+from pytest_tfperf.core.workload import ALL_REDUCES, AllReduce, ParameterDevice, Trainer, VariableUpdate, Workload
 from pytest_tfperf.errors import WorkloadError
 
 
@@ -34,15 +34,14 @@ def _faults(workload: Workload, topology: Topology) -> Iterator[str]:
         yield "Horovod starts a process for each GPU, and here one GPU is split; leave out --tfperf-split-gpu"
     cpus = f"{devices.count} virtual CPU devices" if devices.count > 1 else "the CPU"
     on_gpus = devices.kind is DeviceKind.GPU
+    others = [repr(choice.value) for choice in ALL_REDUCES.get(workload.variable_update, ()) if choice != "nccl"]
+    without_nccl = f"all_reduce={' or '.join(others)}"
     if workload.all_reduce is AllReduce.NCCL and not on_gpus:
-        yield (
-            f"all_reduce='nccl' needs GPUs, and this test runs on {cpus}; "
-            f"on CPUs leave it out{'' if exchanges else ', or use hierarchical'}"
-        )
+        yield f"all_reduce='nccl' needs GPUs, and this test runs on {cpus}; on CPUs use {without_nccl}"
     if workload.all_reduce is AllReduce.NCCL and devices.split and devices.count > 1:
         yield (
             "all_reduce='nccl' needs a GPU for each replica, and here one GPU is split; "
-            "leave out --tfperf-split-gpu, or use all_reduce='copy' or 'hierarchical'"
+            f"leave out --tfperf-split-gpu, or use {without_nccl}"
         )
     if workload.all_reduce is AllReduce.HIERARCHICAL and devices.count > 1 and devices.count % 2:
         # TensorFlow's cross_device_utils sums two halves of n // 2 replicas each, and silently drops the last one.

@@ -236,7 +236,8 @@ class Topology:
     def _describe_node(self) -> str:
         count = self.devices.count if self.devices else 0
         if self.gpus:
-            return count_names(self.gpus) + (f", split into {count}" if self._is_split and count else "")
+            own = self.gpus[:count] if count else self.gpus  # nodes that are processes of one machine share those taken
+            return count_names(own) + (f", split into {count}" if self._is_split and count else "")
         cores = f"{self.host.usable_cores} of {self.host.total_cores} cores of {self.host.cpu_model}"
         return f"{count} virtual CPU devices on {cores}" if count > 1 else cores
 

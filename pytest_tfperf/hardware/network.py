@@ -20,17 +20,21 @@ def find_address(interface: str = "") -> str:
         TfperfError: there is no such interface or address here; lists those that there are.
     """
     own = {
-        name: next((one.address for one in addresses if one.family is socket.AF_INET), "")
+        name: [one.address for one in addresses if one.family is socket.AF_INET]
         for name, addresses in psutil.net_if_addrs().items()
     }
+    own_addresses = [address for addresses in own.values() for address in addresses]
     if interface:
-        found = own.get(interface) or _resolved(interface)
-        if found not in own.values():
-            known = ", ".join(f"{name} {address}" for name, address in sorted(own.items()) if address)
-            raise TfperfError(f"tfperf_interface: this machine has no network interface {interface!r}; it has {known}")
+        found = own[interface][0] if own.get(interface) else _resolved(interface)
+        if found not in own_addresses:
+            known = ", ".join(f"{name} {' '.join(addresses)}" for name, addresses in sorted(own.items()) if addresses)
+            raise TfperfError(
+                f"tfperf_interface: this machine has no network interface {interface!r} with an IPv4 address; it has "
+                f"{known}"
+            )
         return found
     named = _resolved(socket.gethostname())
-    if named in own.values() and not named.startswith("127."):
+    if named in own_addresses and not named.startswith("127."):
         return named
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -46,7 +50,7 @@ def link_name(address: str) -> str:
         if any(one.address == address for one in addresses):
             stats = psutil.net_if_stats().get(name)
             megabits = 0 if stats is None else stats.speed
-            return f"{megabits // 1000}gbe" if megabits >= 1000 else ""
+            return f"{megabits / 1000:g}gbe" if megabits >= 1000 else ""
     return ""
 
 

@@ -54,14 +54,16 @@ def _from_tf_config(text: str) -> Place:
     """The rank among chief and workers: a chief is rank 0. Parameter servers and evaluators are no ranks of ours."""
     try:
         config: Any = json.loads(text)
-        cluster, kind, index = config["cluster"], config["task"]["type"], int(config["task"]["index"])
+        is_sparse = "sparseCluster" in config  # Kubeflow writes it in place of "cluster"
+        cluster = config.get("cluster", {}) if is_sparse else config["cluster"]
+        kind, index = str(config["task"]["type"]), int(config["task"]["index"])
         sizes = {name: len(cluster.get(name, ())) for name in ("chief", "worker")}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise TfperfError(
             f"TF_CONFIG={text[:200]} is not a cluster with a task, as in "
             '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}'
         ) from None
-    if config.get("sparseCluster") or isinstance(cluster.get("worker"), dict):
+    if is_sparse or isinstance(cluster.get("worker"), dict):
         raise TfperfError("TF_CONFIG holds a sparse cluster, which does not name all ranks: give all of them")
     if kind not in sizes:
         raise TfperfError(f"TF_CONFIG: a task of type {kind!r} is no rank: start ranks only as chief and worker")

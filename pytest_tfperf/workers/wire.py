@@ -161,13 +161,16 @@ class Listener:
             for late in [caller for caller, until in self._unknown.items() if until < now]:
                 self._forget(late)
             until = min([deadline, *self._unknown.values()])
-            callers: list[socket.socket | Channel] = [self._socket, *self._unknown]
-            readable, _, _ = select.select(callers, [], [], max(0.001, until - now))
-            if self._socket in readable:
-                self._accept()
-            for caller in readable:
-                if isinstance(caller, Channel) and (hello := self._heard(caller)) is not None:
+            poll = select.poll()  # `select.select` takes no file beyond the 1,024th
+            poll.register(self._socket, select.POLLIN)
+            for caller in self._unknown:
+                poll.register(caller, select.POLLIN)
+            readable = {file for file, _ in poll.poll(max(1, (until - now) * 1000))}
+            for caller in [caller for caller in self._unknown if caller.fileno() in readable]:
+                if (hello := self._heard(caller)) is not None:
                     return caller, hello
+            if self._socket.fileno() in readable:
+                self._accept()  # last: it may close one of those that were readable
         raise Silence(f"no call within {timeout_seconds:g} s")
 
     def _accept(self) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
-from pytest_tfperf.core.workload import AllReduce, Precision, Trainer, VariableUpdate, Workload
+from pytest_tfperf.core.workload import ALL_REDUCES, Precision, Trainer, VariableUpdate, Workload
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.stores import baseline_file
 
@@ -77,7 +77,7 @@ _workloads = st.builds(
     batch_size=st.integers(1, 10**6),
     input_pipeline=st.sampled_from(["device", "host", "imagenet-distortions", "mypkg.data:images"]),
     variable_update=st.just(VariableUpdate.REPLICATED),
-    all_reduce=st.sampled_from(AllReduce),
+    all_reduce=st.sampled_from(ALL_REDUCES[VariableUpdate.REPLICATED]),
     precision=st.sampled_from(Precision),
     xla=st.booleans(),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 import pytest_tfperf
 from pytest_tfperf.core import catalogue
-from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import NotInstalled, WorkloadError
 
 PACKAGE = Path(pytest_tfperf.__file__).parent
@@ -67,14 +68,33 @@ def test_a_name_that_can_not_be_registered_is_refused(names: dict[str, str], mes
         catalogue.register("models", names)
 
 
-@pytest.mark.parametrize("choice", [{}, {"trainer": "keras"}, {"input_pipeline": "imagenet-only"}])
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {},
+        {"trainer": "keras"},
+        {"input_pipeline": "imagenet-only"},
+        {"input_pipeline": "imagenet-only", "variable_update": "collective"},
+    ],
+)
 def test_what_this_version_can_train_passes(choice: dict[str, Any]) -> None:
     catalogue.check(Workload(model="trivial", batch_size=1, **choice))
 
 
-def test_horovod_is_not_trained_yet() -> None:
-    with pytest.raises(NotInstalled, match=r"one process for each GPU.*'replicated' trains on the same GPUs"):
-        catalogue.check(Workload(model="trivial", batch_size=1, variable_update="horovod"))  # type: ignore[arg-type]
+HOROVOD = Workload(model="trivial", batch_size=1, variable_update=VariableUpdate.HOROVOD)
+
+
+def test_horovod_that_is_not_installed_is_missed_with_the_way_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "horovod", None)  # Python's way to say that a module can't be imported
+    with pytest.raises(NotInstalled, match=r"trivial-b1-horovod-device: Horovod is not installed.*docs/cluster\.md"):
+        catalogue.check(HOROVOD)
+
+
+def test_horovod_that_is_installed_can_be_trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "horovod").mkdir()
+    (tmp_path / "horovod" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    catalogue.check(HOROVOD)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +104,7 @@ def test_horovod_is_not_trained_yet() -> None:
         ({"trainer": "keras", "xla": True}, "xla, trainer"),
         ({"forward_only": True, "precision": "mixed_bfloat16", "tf32": False}, "precision, tf32, forward_only"),
         ({"all_reduce": "hierarchical"}, "all_reduce"),
+        ({"variable_update": "collective", "all_reduce": "ring", "xla": True}, "all_reduce, xla"),
     ],
 )
 def test_a_pipeline_without_training_takes_no_training_options(choice: dict[str, Any], named: str) -> None:

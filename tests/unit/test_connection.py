@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from patience import PATIENCE_SECONDS
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence, connect
 
 SOON = 0.01
+KEY = "5e" * 32
 HTTP = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n...."
 
 values = st.recursive(
@@ -39,27 +41,35 @@ def place(listener: Listener) -> tuple[str, int]:
     return host, int(port)
 
 
+def connected() -> tuple[socket.socket, socket.socket]:
+    """Both ends of a connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        end = socket.create_connection(server.getsockname())
+        return end, server.accept()[0]
+
+
 class Raw:
     """A driver's channel whose worker is a bare socket, and the frames that a true worker would send."""
 
-    def __init__(self, listener: Listener) -> None:
-        self._key = listener.address.rsplit(":", 1)[1]
-        self.socket = socket.create_connection(place(listener))
-        self.driver = listener.accept(PATIENCE_SECONDS)
+    def __init__(self) -> None:
+        self.socket, driver = connected()
+        self.driver = Channel(driver, KEY, ours=b"driver", theirs=b"worker")
 
     def frames(self, *messages: Any, ours: bytes = b"worker") -> list[bytes]:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            sender = Channel(socket.create_connection(server.getsockname()), self._key, ours=ours, theirs=b"driver")
-            reader, _ = server.accept()
-        with reader:
-            for message in messages:
-                sender.send(message)
-            sender.close()
-            return [_frame(reader) for _ in messages]
+        return frames(KEY, *messages, ours=ours)
 
     def close(self) -> None:
         self.socket.close()
         self.driver.close()
+
+
+def frames(key: str, *messages: Any, ours: bytes = b"worker") -> list[bytes]:
+    """The frames that a holder of the key would send."""
+    sending, reader = connected()
+    with closing(Channel(sending, key, ours=ours, theirs=b"driver")) as sender, reader:
+        for message in messages:
+            sender.send(message)
+        return [_frame(reader) for _ in messages]
 
 
 def _frame(reader: socket.socket) -> bytes:
@@ -68,8 +78,8 @@ def _frame(reader: socket.socket) -> bytes:
 
 
 @pytest.fixture
-def raw(listener: Listener) -> Iterator[Raw]:
-    made = Raw(listener)
+def raw() -> Iterator[Raw]:
+    made = Raw()
     yield made
     made.close()
 
@@ -78,7 +88,8 @@ def raw(listener: Listener) -> Iterator[Raw]:
 def ends(listener: Listener) -> Iterator[tuple[Channel, Channel]]:
     """Driver and worker."""
     worker = connect(listener.address)
-    driver = listener.accept(PATIENCE_SECONDS)
+    worker.send({"hello": "worker"})
+    driver, _ = listener.greet(PATIENCE_SECONDS)
     yield driver, worker
     worker.close()
     driver.close()
@@ -191,15 +202,103 @@ def test_the_awaited_worker_is_found_among_others_which_are_closed(listener: Lis
         end.close()
 
 
-@pytest.mark.parametrize("sent", [HTTP, b""], ids=["sends noise", "sends nothing"])
-def test_a_caller_without_the_key_is_closed(listener: Listener, sent: bytes) -> None:
+def test_the_first_message_tells_the_caller_and_what_it_sends_at_once_is_kept(listener: Listener) -> None:
+    with closing(connect(listener.address)) as caller:
+        caller.send({"hello": "rank", "rank": 1})
+        caller.send({"address": "a:1"})
+        channel, hello = listener.greet(PATIENCE_SECONDS)
+        with closing(channel):
+            assert (hello, channel.receive(PATIENCE_SECONDS)) == ({"hello": "rank", "rank": 1}, {"address": "a:1"})
+
+
+def is_closed(stranger: socket.socket) -> bool:
+    stranger.settimeout(PATIENCE_SECONDS)
+    with suppress(ConnectionResetError):  # closed before all was read
+        return stranger.recv(1) == b""
+    return True
+
+
+def test_a_caller_that_sends_noise_is_closed(listener: Listener) -> None:
     with socket.create_connection(place(listener)) as stranger:
-        stranger.settimeout(PATIENCE_SECONDS)
-        stranger.sendall(sent)
+        stranger.sendall(HTTP)
         with pytest.raises(Silence):
             listener.wait_for({"number": 7}, 0.1)
-        with suppress(ConnectionResetError):  # closed before all was read
-            assert stranger.recv(1) == b""
+        assert is_closed(stranger)
+
+
+def test_a_caller_that_says_nothing_is_closed_with_the_listener() -> None:
+    with closing(Listener()) as listener, socket.create_connection(place(listener)) as stranger:
+        with pytest.raises(Silence):
+            listener.greet(0.1)
+        listener.close()
+        assert is_closed(stranger)
+
+
+@pytest.mark.parametrize("part", [0, 4, 40], ids=["nothing", "a length", "half a frame"])
+def test_a_caller_that_stops_in_its_first_message_does_not_keep_others_waiting(part: int) -> None:
+    with ExitStack() as end:
+        listener = end.enter_context(closing(Listener()))
+        hello = frames(listener.address.rsplit(":", 1)[1], {"hello": "worker", "number": 1})[0]
+        slow = end.enter_context(socket.create_connection(place(listener)))
+        slow.sendall(hello[:part])
+        end.enter_context(closing(worker(listener.address, 2)))
+        first, said = listener.greet(PATIENCE_SECONDS)
+        end.callback(first.close)
+        assert said["number"] == 2
+        slow.sendall(hello[part:])
+        second, said = listener.greet(PATIENCE_SECONDS)
+        end.callback(second.close)
+        assert said["number"] == 1
+
+
+@pytest.mark.usefixtures("many_files")
+def test_more_than_a_thousand_callers_that_say_nothing_delay_nobody() -> None:
+    with ExitStack() as end:
+        listener = end.enter_context(closing(Listener()))
+        for number in range(3):
+            for _ in range(400):  # fewer than the kernel keeps until they are accepted
+                end.enter_context(socket.create_connection(place(listener)))
+            end.enter_context(closing(worker(listener.address, number)))
+            channel, hello = listener.greet(PATIENCE_SECONDS)
+            end.callback(channel.close)
+            assert hello["number"] == number
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Lets this process open 4,000 files: shells often allow 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 4000:
+        pytest.skip(f"a process may open no more than {hard} files here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4000), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_first_message_of_more_than_64_kib_is_refused_and_a_later_one_is_not(listener: Listener) -> None:
+    long = {"text": "x" * 65_536}
+    with closing(connect(listener.address)) as refused:
+        refused.send({"number": 7, **long})
+        with pytest.raises(Silence):
+            listener.wait_for({"number": 7}, 0.1)
+        with pytest.raises(ConnectionLost):
+            refused.receive(PATIENCE_SECONDS)
+    taken = worker(listener.address, 7)
+    with closing(taken), closing(listener.wait_for({"number": 7}, PATIENCE_SECONDS)) as channel:
+        taken.send(long)
+        assert channel.receive(PATIENCE_SECONDS) == long
+
+
+@given(st.permutations(range(4)))
+def test_several_callers_are_given_in_the_order_in_which_they_were_asked_for(order: list[int]) -> None:
+    with ExitStack() as end:
+        listener = end.enter_context(closing(Listener()))
+        for number in order:
+            end.enter_context(closing(worker(listener.address, number))).send({"said by": number})
+        channels = listener.wait_for_all([{"number": number} for number in range(4)], PATIENCE_SECONDS)
+        for channel in channels:
+            end.callback(channel.close)
+        assert [channel.receive(PATIENCE_SECONDS)["said by"] for channel in channels] == [0, 1, 2, 3]
 
 
 def test_a_caller_with_another_key_is_not_let_in(listener: Listener) -> None:

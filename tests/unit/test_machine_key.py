@@ -24,6 +24,13 @@ from pytest_tfperf.core import machine_key
         (load("mixed"), "2x-geforce-rtx-3090-1x-geforce-gtx-1080-ti-nvlink-core-i9-7900x-20c"),
         (load("no-gpu"), "amd-epyc-2c"),
         (load("no-gpu").on_cpu().take(4), "amd-epyc-2c"),
+        (
+            load("dgx1-p100").in_cluster(2, "10gbe").take(4, nodes=2),
+            "2-nodes-10gbe-8x-tesla-p100-sxm2-16gb-nvlink-xeon-e5-2698-v4-80c",
+        ),
+        (load("dgx1-p100").in_cluster(2, "10gbe").take(4), "8x-tesla-p100-sxm2-16gb-nvlink-xeon-e5-2698-v4-80c"),
+        (load("no-gpu").in_cluster(None, "").on_cpu().take(1, nodes=3), "3-nodes-amd-epyc-2c"),
+        (load("no-gpu").in_cluster(64, "local").on_cpu().take(1, nodes=2), "2-nodes-local-amd-epyc-2c"),
         (load("dgx1-p100").named("dgx1-p100").on_cpu().take(2), "dgx1-p100"),
     ],
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from played import BOX
 
 from pytest_tfperf.core.supported import require_supported
-from pytest_tfperf.core.topology import DeviceKind, Devices
+from pytest_tfperf.core.topology import DeviceKind, Devices, Topology
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import WorkloadError
 
@@ -17,18 +19,21 @@ SERVER = {"variable_update": "parameter_server"}
 ON_GPU = {**SERVER, "local_parameter_device": "gpu"}
 XLA = {"xla": True}
 FIT = {"trainer": "keras"}
+COLLECTIVE = {"variable_update": "collective"}
+HOROVOD = {"variable_update": "horovod"}
 
 
-def cpus(count: int) -> Devices:
-    return Devices(kind=DeviceKind.CPU, count=count)
+def cpus(count: int, nodes: int = 1) -> Topology:
+    return replace(BOX, devices=Devices(kind=DeviceKind.CPU, count=count), node_count=nodes)
 
 
-def gpus(count: int) -> Devices:
-    return Devices(kind=DeviceKind.GPU, count=count, gpu_uuids=tuple(f"GPU-{i}" for i in range(count)))
+def gpus(count: int, nodes: int = 1) -> Topology:
+    uuids = tuple(f"GPU-{i}" for i in range(count))
+    return replace(BOX, devices=Devices(kind=DeviceKind.GPU, count=count, gpu_uuids=uuids), node_count=nodes)
 
 
-def split(count: int) -> Devices:
-    return Devices(kind=DeviceKind.GPU, count=count, gpu_uuids=("GPU-0",), split=True)
+def split(count: int) -> Topology:
+    return replace(BOX, devices=Devices(kind=DeviceKind.GPU, count=count, gpu_uuids=("GPU-0",), split=True))
 
 
 def workload(choices: dict[str, Any]) -> Workload:
@@ -36,11 +41,15 @@ def workload(choices: dict[str, Any]) -> Workload:
 
 
 @pytest.mark.parametrize(
-    ("choices", "devices", "message"),
+    ("choices", "topology", "message"),
     [
-        (NCCL, cpus(1), r"needs GPUs, and this test runs on the CPU; .*'copy' or 'hierarchical'"),
+        (NCCL, cpus(1), r"needs GPUs, and this test runs on the CPU; on CPUs use all_reduce='copy' or 'hierarchical'$"),
         (NCCL, cpus(2), r"needs GPUs, and this test runs on 2 virtual CPU devices"),
-        (NCCL, split(2), r"a GPU for each replica.*leave out --tfperf-split-gpu"),
+        ({**COLLECTIVE, **NCCL}, cpus(1, nodes=2), r"needs GPUs.*on CPUs use all_reduce='auto' or 'ring'$"),
+        ({**HOROVOD, **NCCL}, cpus(2), r"needs GPUs.*on CPUs use all_reduce='auto'$"),
+        (NCCL, split(2), r"a GPU for each replica.*leave out --tfperf-split-gpu, or use all_reduce='copy' or 'hier"),
+        ({**COLLECTIVE, **NCCL}, split(2), r"leave out --tfperf-split-gpu, or use all_reduce='auto' or 'ring'$"),
+        (HOROVOD, split(2), r"a process for each GPU, and here one GPU is split; leave out --tfperf-split-gpu"),
         (HIERARCHICAL, cpus(3), r"an even number of devices, and there are 3: .*'copy' or 'nccl'"),
         (ON_GPU, cpus(1), r"needs GPUs.*leave it out to keep the parameters on the CPU"),
         ({**SERVER, **XLA}, cpus(2), r"XLA can't compile .*variable_update='replicated'"),
@@ -50,14 +59,14 @@ def workload(choices: dict[str, Any]) -> Workload:
     ],
 )
 def test_what_the_devices_can_not_train_says_what_they_can(
-    choices: dict[str, Any], devices: Devices, message: str
+    choices: dict[str, Any], topology: Topology, message: str
 ) -> None:
     with pytest.raises(WorkloadError, match=message):
-        require_supported(workload(choices), devices)
+        require_supported(workload(choices), topology)
 
 
 @pytest.mark.parametrize(
-    ("choices", "devices"),
+    ("choices", "topology"),
     [
         (NCCL, gpus(3)),
         (NCCL, split(1)),
@@ -68,7 +77,21 @@ def test_what_the_devices_can_not_train_says_what_they_can(
         ({**ON_GPU, **XLA}, gpus(1)),
         ({**FIT, **XLA}, gpus(1)),
         (XLA, gpus(4)),
+        (COLLECTIVE, cpus(2, nodes=2)),
+        ({**COLLECTIVE, **NCCL}, gpus(2, nodes=2)),
+        ({**COLLECTIVE, **XLA}, gpus(2, nodes=2)),
+        (HOROVOD, cpus(1, nodes=2)),
+        (HOROVOD, split(1)),
     ],
 )
-def test_what_the_devices_can_train_passes(choices: dict[str, Any], devices: Devices) -> None:
-    require_supported(workload(choices), devices)
+def test_what_the_devices_can_train_passes(choices: dict[str, Any], topology: Topology) -> None:
+    require_supported(workload(choices), topology)
+
+
+@pytest.mark.parametrize("update", ["replicated", "parameter_server", "independent"])
+def test_an_update_that_trains_on_one_node_says_which_train_on_several(update: str) -> None:
+    one_node = workload({"variable_update": update})
+    require_supported(one_node, gpus(2))
+    said = f"variable_update='{update}' trains on one node, and this test takes 2; on .*'collective' or 'horovod'"
+    with pytest.raises(WorkloadError, match=said):
+        require_supported(one_node, gpus(2, nodes=2))

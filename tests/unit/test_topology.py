@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines import DATA, NAMES, linked, load, machines
 
-from pytest_tfperf.core.topology import DeviceKind, Devices, Gpu, Link, LinkKind, Topology
+from pytest_tfperf.core.topology import LOCAL_LINK, DeviceKind, Devices, Gpu, Link, LinkKind, Topology
 from pytest_tfperf.errors import NotEnoughDevices, TfperfError
 
 DGX1, H200, MIXED, NO_GPU = load("dgx1-p100"), load("h200"), load("mixed"), load("no-gpu")
@@ -75,19 +75,88 @@ def test_too_few_gpus_say_what_is_needed_and_what_there_is(machine, n, message):
     assert caught.value.wanted == n
 
 
-def test_several_nodes_are_not_built_yet_and_no_lack_of_gpus():
-    with pytest.raises(NotEnoughDevices, match="needs 2 nodes, but training on several nodes is not") as caught:
-        DGX1.take(1, nodes=2)
-    assert caught.value.wanted == 0
-    assert DGX1.take(2, nodes=1) == DGX1.take(2)
-
-
 @pytest.mark.parametrize("count", [0, 1.5, True, "2"])
 def test_a_count_below_one_is_an_error(count):
-    with pytest.raises(TfperfError, match="devices must be a whole number of at least 1"):
+    with pytest.raises(TfperfError, match=f"devices={count!r} must be a whole number of at least 1"):
         DGX1.take(count)
-    with pytest.raises(TfperfError, match="nodes must be a whole number of at least 1"):
-        DGX1.take(1, nodes=count)
+    for wrong in (lambda: DGX1.take(1, nodes=count), lambda: DGX1.nodes(count)):
+        with pytest.raises(TfperfError, match=f"nodes={count!r} must be a whole number of at least 1"):
+            wrong()
+
+
+# Several nodes
+
+
+def of_several(machine, most=4, link="10gbe"):
+    """This machine as one of several."""
+    return machine.in_cluster(most, link)
+
+
+@pytest.mark.parametrize("machine", [DGX1, NO_GPU.on_cpu(), H200.split()])
+def test_nodes_before_devices_and_both_at_once_take_the_same(machine):
+    several = of_several(machine)
+    assert several.nodes(2).take(1) == several.take(1, nodes=2)
+    assert several.take(1, nodes=1) == several.nodes(1).take(1) == several.take(1)
+
+
+def test_devices_are_taken_on_each_node():
+    taken = of_several(DGX1).take(2, nodes=3)
+    assert (taken.shape, taken.devices.count, len(taken.gpus)) == ("3x2", 2, 2)
+
+
+@pytest.mark.parametrize("wanted", [3, 100])
+def test_too_many_nodes_say_how_many_the_launcher_knows_and_are_no_lack_of_gpus(wanted):
+    several = of_several(DGX1, most=2)
+    assert several.take(8, nodes=2).node_count == 2
+    with pytest.raises(NotEnoughDevices, match=f"needs {wanted} nodes, and --tfperf-launcher knows of 2") as caught:
+        several.take(1, nodes=wanted)
+    assert caught.value.wanted == 0
+
+
+def test_a_machine_by_itself_is_one_node():
+    with pytest.raises(NotEnoughDevices, match="needs 2 nodes"):
+        DGX1.take(1, nodes=2)
+
+
+def test_any_number_of_nodes_can_be_asked_of_a_launcher_that_does_not_know_how_many_there_are():
+    assert of_several(DGX1, most=None).take(1, nodes=1000).node_count == 1000
+
+
+@given(st.integers(1, 4), st.integers(1, 4))
+def test_nodes_that_are_processes_of_this_machine_share_its_gpus(nodes, count):
+    machine = of_several(DGX1, most=64, link=LOCAL_LINK)
+    if nodes * count > len(DGX1.gpus):
+        with pytest.raises(NotEnoughDevices, match=f"needs {nodes * count} equal GPUs, and this machine has 8"):
+            machine.take(count, nodes=nodes)
+        return
+    taken = machine.take(count, nodes=nodes)
+    assert (taken.node_count, taken.devices.count, taken.shape) == (nodes, count, f"{nodes}x{count}")
+    assert taken.devices.gpu_uuids == DGX1.take(nodes * count).devices.gpu_uuids
+
+
+def test_parts_of_one_gpu_can_not_stand_for_nodes():
+    with pytest.raises(NotEnoughDevices, match="parts of one GPU can't stand for nodes"):
+        of_several(H200, link=LOCAL_LINK).split().take(2, nodes=2)
+
+
+def test_on_cpus_each_of_several_processes_has_all_the_devices():
+    devices = of_several(DGX1, link=LOCAL_LINK).on_cpu().take(4, nodes=2).devices
+    assert devices == Devices(kind=DeviceKind.CPU, count=4)
+
+
+@pytest.mark.parametrize(
+    ("taken", "text"),
+    [
+        (of_several(DGX1).take(4, nodes=2), "2 nodes, each with 4x Tesla P100-SXM2-16GB"),
+        (
+            of_several(NO_GPU).on_cpu().take(2, nodes=3),
+            "3 nodes, each with 2 virtual CPU devices on 2 of 2 cores of AMD EPYC",
+        ),
+        (of_several(DGX1, link=LOCAL_LINK).take(2, nodes=2), "2 nodes, each with 2x Tesla P100-SXM2-16GB"),
+    ],
+)
+def test_several_nodes_are_described(taken, text):
+    assert taken.describe() == text
 
 
 def test_one_process_gets_one_mig_device_only():
@@ -126,7 +195,6 @@ def test_a_split_gpu_gives_logical_ones():
     [
         (DGX1, "1x8", "8x Tesla P100-SXM2-16GB", False),
         (DGX1.take(2), "1x2", "2x Tesla P100-SXM2-16GB", True),
-        (replace(DGX1.take(4), nodes=2), "2x4", "4x Tesla P100-SXM2-16GB", True),
         (NO_GPU, "1x1", "2 of 2 cores of AMD EPYC", False),
         (NO_GPU.on_cpu().take(2), "1x2", "2 virtual CPU devices on 2 of 2 cores of AMD EPYC", True),
         (H200.split(), "1x1", "1x NVIDIA H200", False),

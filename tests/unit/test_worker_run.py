@@ -15,7 +15,7 @@ from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
 from pytest_tfperf.workers.wire import Listener, connect
-from pytest_tfperf.workers.worker_run import WorkerRun
+from pytest_tfperf.workers.worker_run import Fault, WorkerRun
 
 READY = {"images_per_step": 4, "compile_seconds": 1.5, "fetches": True, "environment": {"tensorflow": "2.21.0"}}
 NUMBER, MESSAGE = 7, {"job": "to train"}
@@ -27,6 +27,7 @@ class Process:
 
     status: int | None = 3
     pid: int = 4711
+    is_here: bool = True
     done: list[str] = field(default_factory=list)
 
     def exit_status(self, timeout_seconds: float, /) -> int | None:
@@ -166,6 +167,31 @@ def test_a_worker_that_hangs_shows_the_line_of_the_users_code(started: Started, 
         started.process.pid, started.process.status = process.pid, None
         with pytest.raises(Hung, match=f'lines of your code:\n  File "{tmp_path}/nets.py", line 6 in stalling\n'):
             run.receive()
+
+
+def test_a_worker_on_another_machine_that_hangs_is_sent_no_signal(started: Started) -> None:
+    run = started.ready(silence=0.2)
+    with running("import time; print(flush=True); time.sleep(600)") as same_pid_here:
+        assert same_pid_here.stdout is not None
+        same_pid_here.stdout.readline()
+        started.process.pid, started.process.status, started.process.is_here = same_pid_here.pid, None, False
+        with pytest.raises(Hung):
+            run.receive()
+        assert same_pid_here.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("error", "fault"),
+    [({}, Fault.RAISED), ({"about_a_peer": False}, Fault.RAISED), ({"about_a_peer": True}, Fault.PEER)],
+)
+def test_an_error_that_another_rank_caused_is_told_from_its_own(
+    started: Started, error: dict[str, bool], fault: Fault
+) -> None:
+    run = started.ready({"error": ERROR | error})
+    assert run.fault is None
+    with pytest.raises(MeasurementError):
+        run.receive()
+    assert run.fault is fault
 
 
 def test_closing_ends_the_worker_and_its_temporary_files(started: Started, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from pytest_tfperf.errors import WorkloadError
 
 # Words with a meaning in ids are among them, so that names made of them are tried.
 words = st.sampled_from(
-    ["b64", "b0", "replicated", "device", "nccl", "copy", "xla", "keras", "packs4"]
+    ["b64", "b0", "replicated", "collective", "device", "nccl", "ring", "copy", "xla", "keras", "packs4"]
 ) | st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True)
 registered = st.lists(words, min_size=1, max_size=4).map("-".join)
 paths = st.from_regex(r"[A-Za-z_]\w{0,5}(\.[A-Za-z_]\w{0,5}){0,2}:[A-Za-z_]\w{0,5}", fullmatch=True)
@@ -73,6 +73,9 @@ def test_text_is_either_an_id_or_refused(text: str) -> None:
     "text",
     [
         "m-b1-replicated-copy-device",
+        "m-b1-replicated-auto-device",
+        "m-b1-collective-auto-device",
+        "m-b1-horovod-ring-device",
         "m-b1-replicated-device-xla-mixed_float16",
         "m-b1-replicated-nccl-device-packs0",
         "m-b1-replicated-nccl-device-xla-packs4",
@@ -99,6 +102,9 @@ def test_a_bad_id_is_told_what_one_looks_like() -> None:
         ({}, "m-b1-replicated-device"),
         ({"forward_only": True}, "m-b1-replicated-device-forward_only"),
         ({"optimizer": "momentum", "xla": True}, "m-b1-replicated-device-xla-momentum"),
+        ({"variable_update": "collective"}, "m-b1-collective-device"),
+        ({"variable_update": "collective", "all_reduce": "ring"}, "m-b1-collective-ring-device"),
+        ({"variable_update": "horovod", "all_reduce": "nccl"}, "m-b1-horovod-nccl-device"),
         (
             {"variable_update": "parameter_server", "local_parameter_device": "gpu"},
             "m-b1-parameter_server-device-parameters_on_gpu",
@@ -123,14 +129,48 @@ def test_the_id_names_what_is_not_the_default(choices: dict[str, Any], id: str) 
     assert workload.id == str(workload) == id
 
 
-PIPELINE_NAMES = [f"my-{word}" for word in ("xla", "keras", "copy", "hierarchical", "nccl", "packs4")]
+@pytest.mark.parametrize(
+    ("update", "default"),
+    [
+        ("replicated", "copy"),
+        ("parameter_server", "copy"),
+        ("independent", "copy"),
+        ("collective", "auto"),
+        ("horovod", "auto"),
+    ],
+)
+def test_each_variable_update_has_an_all_reduce_of_its_own(update: Any, default: str) -> None:
+    workload = Workload(model="m", batch_size=1, variable_update=update)
+    assert workload.all_reduce == default
+    assert workload == Workload(model="m", batch_size=1, variable_update=update, all_reduce=AllReduce.AUTO)
+
+
+@given(st.sampled_from(VariableUpdate), st.sampled_from(VariableUpdate))
+def test_another_variable_update_brings_its_own_all_reduce(one: VariableUpdate, other: VariableUpdate) -> None:
+    workload = Workload(model="m", batch_size=1, variable_update=one)
+    assert workload.with_(variable_update=other) == Workload(model="m", batch_size=1, variable_update=other)
+
+
+def test_an_all_reduce_that_was_chosen_stays_with_another_variable_update() -> None:
+    chosen = Workload(model="m", batch_size=1, all_reduce=AllReduce.NCCL)
+    assert chosen.with_(variable_update="collective").all_reduce is AllReduce.NCCL
+    with pytest.raises(WorkloadError, match="'nccl' is no choice of variable_update='independent'"):
+        chosen.with_(variable_update="independent")
+
+
+def test_an_all_reduce_and_its_update_can_change_together() -> None:
+    changed = Workload(model="m", batch_size=1).with_(variable_update="collective", all_reduce="ring")
+    assert changed.id == "m-b1-collective-ring-device"
+
+
+PIPELINE_NAMES = [f"my-{word}" for word in ("xla", "keras", "copy", "hierarchical", "ring", "nccl", "packs4")]
 NO_NAMES = ["", "Resnet", "a b", "-a", "a--b", "a:", ":f", "a.b", "a:b:c", "a\n", 5]
 
 
 @pytest.mark.parametrize(
     ("field", "values", "message"),
     [
-        ("variable_update", ["replicatd"], r"'replicatd'. Did you mean 'replicated'\? Known: horovod, indep"),
+        ("variable_update", ["replicatd"], r"'replicatd'. Did you mean 'replicated'\? Known: collective, hor"),
         ("batch_size", [0, -1, 1.0, True, "64", None, 10**9], "whole number from 1"),
         ("model", NO_NAMES, "model=.*is not a name"),
         ("input_pipeline", NO_NAMES, "input_pipeline=.*is not a name"),
@@ -155,10 +195,21 @@ def test_a_value_that_a_field_can_not_have_is_refused(field: str, values: list[A
     [
         (
             {"variable_update": "parameter_server", "all_reduce": "hierarchical"},
-            "choice of variable_update='replicated'; leave it out with 'parameter_server'",
+            "'hierarchical' is no choice of variable_update='parameter_server': leave it out",
         ),
         ({"local_parameter_device": "gpu"}, "choice of variable_update='parameter_server'; leave it out"),
-        ({"num_packs": 4}, "'copy' sums them one by one"),
+        (
+            {"variable_update": "collective", "all_reduce": "copy"},
+            "'copy' is no choice of variable_update='collective': use 'auto' or 'ring' or 'nccl'",
+        ),
+        ({"all_reduce": "ring"}, "no choice of variable_update='replicated': use 'copy' or 'hierarchical' or 'nccl'"),
+        ({"num_packs": 4}, "packs the gradients of variable_update='replicated' for all_reduce='hierarchical' or"),
+        (
+            {"variable_update": "collective", "all_reduce": "nccl", "num_packs": 4},
+            "packs the gradients of variable_update='replicated'",
+        ),
+        ({"trainer": "keras", "variable_update": "collective"}, r"keras#20585.*use trainer='loop'"),
+        ({"trainer": "keras", "variable_update": "horovod"}, r"no Horovod callback; use trainer='loop'"),
         ({"optimizer": "momentum", "forward_only": True}, "no effect with forward_only=True"),
         ({"trainer": "keras", "forward_only": True}, "use trainer='loop' with 'forward_only'"),
         ({"trainer": "keras", "variable_update": "independent"}, "use trainer='loop' with 'independent'"),

@@ -20,8 +20,8 @@ class External:
     def __init__(self, options: Sequence[str]) -> None:
         words = dict(option.partition("=")[::2] for option in options)
         nodes = words.pop("--nodes", "")
-        if words or not nodes.isdigit() or int(nodes) < 1:
-            raise TfperfError(f"--tfperf-launcher: external takes --nodes=N, found {' '.join(options) or 'nothing'!r}")
+        if words or not nodes.isdecimal() or int(nodes) < 1:
+            raise TfperfError(f"external takes --nodes=N, found {' '.join(options) or 'nothing'!r}")
         self.most_nodes: int | None = int(nodes)
 
     def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:

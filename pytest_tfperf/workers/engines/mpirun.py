@@ -56,7 +56,7 @@ def _hosts(options: Sequence[str]) -> list[str]:
             continue
         if not given:
             if index + 1 == len(options):
-                raise TfperfError(f"--tfperf-launcher: mpirun's option {option} has no value")
+                raise TfperfError(f"mpirun's option {option} has no value")
             value = options[index + 1]
         if name in _HOST_OPTIONS:
             found += [_host(host, f"mpirun {name} {value}") for host in value.split(",")]

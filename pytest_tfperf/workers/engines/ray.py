@@ -23,9 +23,9 @@ class Ray:
 
     def __init__(self, options: Sequence[str]) -> None:
         if importlib.util.find_spec("ray") is None:
-            raise TfperfError("--tfperf-launcher=ray: Ray is not installed: pip install 'pytest-tfperf[ray]'")
+            raise TfperfError("Ray is not installed: pip install 'pytest-tfperf[ray]'")
         if any(not option.startswith("--address=") for option in options):
-            raise TfperfError(f"--tfperf-launcher: ray takes --address=ADDRESS, found {' '.join(options)!r}")
+            raise TfperfError(f"ray takes --address=ADDRESS, found {' '.join(options)!r}")
         self._options = list(options)
 
     def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:
