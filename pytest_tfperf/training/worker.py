@@ -53,7 +53,7 @@ def _work(channel: Channel, job: Job) -> None:
         catalogue.register(kind, names)
     channel.send({"phase": "devices"})
     limit_threads(cores)
-    devices = configure(job.devices)
+    devices = configure(job.devices, local_rank=0 if cluster is None else cluster.local_rank)
     horovod = None
     if workload.variable_update is VariableUpdate.HOROVOD and cluster is not None:
         horovod = Horovod(workload, cluster, on_gpus=job.devices.kind is DeviceKind.GPU)

@@ -43,6 +43,14 @@ def test_gpus_that_are_used_are_visible_and_take_memory_as_they_need_it(
     assert (calls.visible, calls.growing, calls.parts) == (visible, [(gpu, True) for gpu in visible], [])
 
 
+@pytest.mark.parametrize(("local_rank", "count", "visible"), [(1, 1, ["second"]), (1, 2, ["first", "second"])])
+def test_a_rank_takes_gpus_after_those_of_the_ranks_before_it_where_it_sees_them_all(
+    calls: SimpleNamespace, local_rank: int, count: int, visible: list[str]
+) -> None:
+    configure(Devices(kind=GPU, count=count), local_rank=local_rank)
+    assert (calls.visible, [gpu for gpu, _ in calls.growing]) == (visible, visible)
+
+
 @pytest.mark.parametrize(("free_mib", "count", "limit"), [(9 * 1024, 4, 2048), (100_000, 2, 47_500)])
 def test_a_split_gpu_keeps_some_memory_free(calls: SimpleNamespace, free_mib: int, count: int, limit: int) -> None:
     names = configure(Devices(kind=GPU, count=count, split=True), free_mib=lambda _: free_mib)
