@@ -1,0 +1,192 @@
+"""Which rank a process is, by what its starter wrote into the environment; and the port that it keeps for itself."""
+
+from __future__ import annotations
+
+import errno
+import json
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.training.place import Place, find_place, reserve_port
+
+WORKERS = {"worker": ["a:1", "b:1", "c:1"]}
+
+
+def tf_config(cluster: Any, kind: str = "worker", index: Any = 0, **more: Any) -> dict[str, str]:
+    """An environment with this variable."""
+    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}, **more})}
+
+
+# TF_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("environment", "place"),
+    [
+        (tf_config(WORKERS), Place(0, 3)),
+        (tf_config(WORKERS, index=2), Place(2, 3)),
+        (tf_config(WORKERS, index="2"), Place(2, 3)),
+        (tf_config({"chief": ["a:1"], **WORKERS}, "chief"), Place(0, 4)),
+        (tf_config({"chief": ["a:1"], **WORKERS}, index=2), Place(3, 4)),
+        (tf_config({**WORKERS, "ps": ["d:1"], "evaluator": ["e:1"]}, index=1), Place(1, 3)),
+    ],
+    ids=["first", "last", "index as text", "chief", "worker after a chief", "others are no ranks"],
+)
+def test_tf_config_counts_the_chief_and_then_the_workers(environment: dict[str, str], place: Place) -> None:
+    assert find_place(environment) == place
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        (
+            tf_config(WORKERS, "evaluator"),
+            "type 'evaluator' is no rank: start ranks only as chief and worker",
+        ),
+        (tf_config({**WORKERS, "ps": ["d:1"]}, "ps"), "a task of type 'ps' is no rank"),
+        (tf_config(WORKERS, index=3), "there is no worker 3: its cluster has 3"),
+        (tf_config(WORKERS, index=-1), "there is no worker -1"),
+        (tf_config(WORKERS, "chief"), "there is no chief 0: its cluster has 0"),
+        (tf_config({"worker": {"1": "b:1"}}, index=1), "holds a sparse cluster, which does not name all ranks"),
+        (
+            # As Kubeflow writes it for jobs that can grow.
+            {"TF_CONFIG": '{"sparseCluster": {"worker": {"1": "b:1"}}, "task": {"type": "worker", "index": 1}}'},
+            "holds a sparse cluster, which does not name all ranks",
+        ),
+    ],
+)
+def test_a_tf_config_that_names_no_rank_is_refused(environment: dict[str, str], message: str) -> None:
+    with pytest.raises(TfperfError, match=message):
+        find_place(environment)
+
+
+@pytest.mark.parametrize("text", ["{", "5", "null", "[]", '"a:1"', '{"cluster": {}}', '{"cluster": [], "task": {}}'])
+def test_a_tf_config_that_is_none_is_shown_beside_one_that_is(text: str) -> None:
+    with pytest.raises(TfperfError, match=r'is not a cluster with a task, as in \{"cluster": \{"worker": \["a:1"') as e:
+        find_place({"TF_CONFIG": text})
+    assert f"TF_CONFIG={text} " in str(e.value)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["chief", "worker"]), inner),
+    max_leaves=6,
+)
+
+
+@given(
+    anything
+    | st.fixed_dictionaries(
+        {
+            "cluster": anything,
+            "task": st.fixed_dictionaries({"type": anything | st.just("worker"), "index": anything}),
+        }
+    )
+)
+def test_any_tf_config_gives_a_place_or_is_refused(config: Any) -> None:
+    with suppress(TfperfError):
+        place = find_place({"TF_CONFIG": json.dumps(config)})
+        assert 0 <= place.rank < place.size
+
+
+# Starters
+
+
+@pytest.mark.parametrize(
+    ("rank", "size"),
+    [
+        ("TFPERF_RANK", "TFPERF_SIZE"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+        ("PET_NODE_RANK", "PET_NNODES"),
+        ("JOB_COMPLETION_INDEX", "TFPERF_SIZE"),
+    ],
+    ids=["ours", "Open MPI", "MPICH", "Slurm", "Kubeflow Trainer", "Kubernetes"],
+)
+def test_each_starter_says_it_in_variables_of_its_own(rank: str, size: str) -> None:
+    assert find_place({"PATH": "/bin", rank: "1", size: "4"}) == Place(1, 4)
+
+
+OURS = {"TFPERF_RANK": "3", "TFPERF_SIZE": "4"}
+OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "3"}
+SLURM = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "place"),
+    [
+        ({**OURS, **OPEN_MPI, **SLURM}, Place(3, 4)),
+        ({**SLURM, **OPEN_MPI}, Place(2, 3)),
+        ({**SLURM, "TFPERF_RANK": "3"}, Place(0, 1)),
+        ({**OURS, **tf_config(WORKERS, index=1)}, Place(1, 3)),
+        ({**OURS, "TF_CONFIG": ""}, Place(3, 4)),
+    ],
+    ids=["ours", "mpirun within a Slurm job", "ours without a size", "TF_CONFIG", "an empty TF_CONFIG"],
+)
+def test_the_nearest_starter_is_believed(environment: dict[str, str], place: Place) -> None:
+    assert find_place(environment) == place
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        (
+            {"TFPERF_RANK": "2", "TFPERF_SIZE": "2"},
+            "TFPERF_RANK=2, TFPERF_SIZE=2: the rank must be from 0 to below the size",
+        ),
+        ({"SLURM_PROCID": "-1", "SLURM_STEP_NUM_TASKS": "2"}, "SLURM_PROCID=-1, .* from 0 to below the size"),
+        ({"TFPERF_RANK": "0", "TFPERF_SIZE": "0"}, "from 0 to below the size"),
+        ({"TFPERF_RANK": "one", "TFPERF_SIZE": "2"}, "TFPERF_RANK=one, .* rank and size must be whole numbers"),
+        ({"PET_NODE_RANK": "0", "PET_NNODES": "1:4"}, "PET_NNODES=1:4: rank and size must be whole numbers"),
+        ({}, "can't tell which rank it is. Set TFPERF_RANK and TFPERF_SIZE. Known: .*SLURM_PROCID with SLURM_STEP"),
+        ({"JOB_COMPLETION_INDEX": "1"}, "can't tell which rank it is"),
+    ],
+)
+def test_variables_that_make_no_place_are_named(environment: Mapping[str, str], message: str) -> None:
+    with pytest.raises(TfperfError, match=message):
+        find_place(environment)
+
+
+# The port
+
+
+def bound(port: int, *, reuse: bool) -> socket.socket:
+    other = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
+    try:
+        other.bind(("127.0.0.1", port))
+    except OSError:
+        other.close()
+        raise
+    return other
+
+
+def test_a_reserved_port_is_no_other_process_s_until_its_owner_listens_there() -> None:
+    reserved, address = reserve_port("127.0.0.1")
+    host, port = address.split(":")
+    assert host == "127.0.0.1"
+    with reserved:
+        with pytest.raises(OSError) as refused:  # noqa: PT011  # its number says which
+            bound(int(port), reuse=False)
+        assert refused.value.errno == errno.EADDRINUSE
+        with bound(int(port), reuse=True) as server:  # as TensorFlow and Horovod's rendezvous do
+            server.listen()
+            socket.create_connection((host, int(port))).close()
+
+
+def test_ranks_of_one_host_reserve_different_ports() -> None:
+    with ExitStack() as end:
+        addresses = []
+        for _ in range(100):
+            reserved, address = reserve_port("127.0.0.1")
+            end.enter_context(reserved)
+            addresses.append(address)
+    assert len(set(addresses)) == 100
