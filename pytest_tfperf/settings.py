@@ -219,6 +219,8 @@ class Settings:
             values[name] = None if folder is None else config.rootpath / folder
             if (source := given[name]) is not None and os.path.isfile(values[name]):  # noqa: PTH113  # never raises
                 raise TfperfError(f"{source[0]}: {values[name]} is a file; name a folder")
+        if values.get("key_file") is not None:
+            values["key_file"] = config.rootpath / values["key_file"]
         update = config.getoption("update_baselines")
         options = _pytest_options(config) + _own_options(given)
         settings = cls(

@@ -36,6 +36,10 @@ PARSERS = {f.name: f.metadata["parse"] for f in fields(Settings) if "parse" in f
         ("strict", "Yes", True),
         ("strict", "off", False),
         ("worker", "fresh", "fresh"),
+        ("launcher", "local", "local"),
+        ("launcher", "mpirun -H nodea:4,nodeb:4", "mpirun -H nodea:4,nodeb:4"),
+        ("port", "0", 0),
+        ("port", "65535", 65535),
     ],
 )
 def test_a_good_value_is_taken(name: str, text: str, value: Any) -> None:
@@ -69,6 +73,12 @@ def test_a_good_value_is_taken(name: str, text: str, value: Any) -> None:
         ("strict", "maybe"),
         ("strict", ""),
         ("worker", "spoon"),
+        ("launcher", "slrum"),
+        ("launcher", "local -H nodea"),
+        ("launcher", "mpirun -H 'nodea"),
+        ("port", "65536"),
+        ("port", "-1"),
+        ("port", "http"),
         pytest.param("against", "x" * 300, id="against-too-long"),
         ("against", "~nobody-has-this-name/venv"),
     ],
@@ -132,6 +142,26 @@ def test_what_the_environment_says_needs_no_repeating(monkeypatch: pytest.Monkey
     assert (asked().machine, asked().rerun.options) == ("h200", "")
 
 
+def test_a_key_file_lies_in_the_root_folder_where_its_path_is_relative(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked().key_file is None
+    monkeypatch.setenv("TFPERF_KEY_FILE", "secrets/key")
+    assert asked().key_file == Path("/home/u/project/secrets/key")
+
+
+def test_an_unknown_launcher_is_refused_with_the_known_ones_and_where_it_was_given() -> None:
+    known = r"--tfperf-launcher: 'slrum' is not a launcher\. .*Did you mean 'slurm'\? Known: external, local, mpirun, "
+    with pytest.raises(TfperfError, match=known):
+        asked(tfperf_launcher="slrum")
+
+
+def test_the_local_launcher_may_split_a_gpu() -> None:
+    assert asked(tfperf_launcher="local", tfperf_split_gpu="true").split_gpu
+
+
+def test_a_command_that_measures_again_starts_ranks_in_the_same_way() -> None:
+    assert asked(tfperf_launcher="mpirun -H a,b").rerun.options == " '--tfperf-launcher=mpirun -H a,b'"
+
+
 @pytest.mark.parametrize("option", ["baselines", "dir", "data_dir"])
 def test_a_home_is_found_in_each_folder(option: str) -> None:
     assert getattr(asked(**{f"tfperf_{option}": "~/x"}), option) == Path("~/x").expanduser()
@@ -151,6 +181,10 @@ def test_a_home_is_found_in_each_folder(option: str) -> None:
         (
             {"tfperf_against": sys.executable, "tfperf_hold": "true"},
             "--tfperf-against with --tfperf-hold: a comparison has no earlier session",
+        ),
+        (
+            {"tfperf_launcher": "slurm", "tfperf_split_gpu": "true"},
+            "--tfperf-launcher with --tfperf-split-gpu: ranks on several nodes can't share one GPU",
         ),
     ],
 )
