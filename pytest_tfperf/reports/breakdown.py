@@ -59,7 +59,7 @@ def _input(breakdown: Breakdown) -> str:
 
 
 def _slower(part: Slower, device_data_images_per_sec: float | None) -> str:
-    if device_data_images_per_sec is None:
+    if device_data_images_per_sec is None or part is Slower.EXCHANGE:
         return part.value
     text = f"{part.value}: on device data the same training gives {rate(device_data_images_per_sec)} images/s"
     return f"{text}, so pipeline and training compete for the machine" if part is Slower.TOGETHER else text

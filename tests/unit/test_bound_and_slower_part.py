@@ -1,4 +1,4 @@
-"""Input-bound or compute-bound, how much of the arithmetic rate was used, and which part slowed down."""
+"""What bounds a workload, how much of the arithmetic rate was used, which rank lags, and which part slowed down."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, breakdown, slower_part
+from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, Straggler, breakdown, slower_part
 from pytest_tfperf.core.run import Run, Window
-from pytest_tfperf.core.step_profile import Input, StepProfile
+from pytest_tfperf.core.step_profile import Input, RankStep, StepProfile
 from pytest_tfperf.core.workload import Workload
 
 WORKLOAD = Workload(model="resnet50", batch_size=64)
@@ -95,4 +95,81 @@ def test_a_part_that_gives_less_than_both_gave_before_has_slowed_down(
     input: Input, pipeline: float | None, step: float | None, slower: Slower | None
 ) -> None:
     found = Breakdown(input=input, pipeline_images_per_sec=pipeline, device_data_images_per_sec=step)
+    assert slower_part(found, 100.0, 200.0) is slower
+
+
+# Several ranks
+
+
+def ranks(*seconds: float) -> tuple[RankStep, ...]:
+    """What ranks on nodea, nodeb, ... need for a step each by itself."""
+    return tuple(RankStep(host=f"node{letter}", seconds=s) for letter, s in zip("abcd", seconds, strict=False))
+
+
+def of_ranks(images_per_sec: float, *seconds: float, **more: Any) -> Breakdown:
+    """Of 64 images a step, which stay on the devices."""
+    return of(images_per_sec, ranks=ranks(*seconds), **{"input": Input.RESIDENT} | more)
+
+
+def test_without_an_exchange_all_ranks_would_be_as_fast_as_the_slowest() -> None:
+    found = of_ranks(1000.0, 0.016, 0.032)
+    assert (found.alone_images_per_sec, found.exchange_fraction) == (2000.0, 0.5)
+
+
+def test_a_single_process_exchanges_nothing() -> None:
+    found = of(1000.0, input=Input.RESIDENT)
+    assert (found.alone_images_per_sec, found.exchange_fraction, found.straggler) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("images_per_sec", "more", "bound"),
+    [
+        (1900.0, {}, Bound.COMMUNICATION),
+        (2100.0, {}, Bound.COMPUTE),
+        (1900.0, {"input": Input.FETCHED, "pipeline_images_per_sec": 1901.0}, Bound.COMMUNICATION),
+        (2100.0, {"input": Input.FETCHED, "pipeline_images_per_sec": 2101.0}, Bound.INPUT),
+    ],
+)
+def test_the_communication_is_the_limit_where_it_takes_most_of_a_step(
+    images_per_sec: float, more: dict[str, Any], bound: Bound
+) -> None:
+    assert of_ranks(images_per_sec, 0.016, 0.016, **more).bound is bound  # 4,000 images/s without it
+
+
+@given(rates, st.lists(st.floats(1e-6, 10), min_size=2, max_size=4))
+def test_an_exchange_takes_no_less_than_nothing_and_no_more_than_the_step(now: float, seconds: list[float]) -> None:
+    fraction = of_ranks(now, *seconds).exchange_fraction
+    assert fraction is not None
+    assert 0 <= fraction <= 1
+
+
+def test_the_rank_that_the_others_wait_for_is_named_with_its_host() -> None:
+    found = of_ranks(1000.0, 0.010, 0.014, 0.0125).straggler
+    assert found == Straggler(rank=1, host="nodeb", slower=pytest.approx(0.4))
+
+
+@pytest.mark.parametrize("seconds", [(0.010, 0.0109), (0.010, 0.010)])
+def test_ranks_that_are_nearly_as_fast_as_each_other_have_no_straggler(seconds: tuple[float, ...]) -> None:
+    assert of_ranks(1000.0, *seconds).straggler is None
+
+
+def test_a_rank_that_lagged_in_one_run_of_three_is_no_straggler() -> None:
+    steps = [ranks(0.010, 0.010), ranks(0.010, 0.020), ranks(0.010, 0.010)]
+    found = breakdown([run(StepProfile(input=Input.RESIDENT, ranks=one)) for one in steps], 1000.0, WORKLOAD)
+    assert found is not None
+    assert found.straggler is None
+
+
+@pytest.mark.parametrize(
+    ("alone", "input", "slower"),
+    [
+        pytest.param(180.0, Input.RESIDENT, Slower.EXCHANGE, id="each-rank-is-as-fast-as-before"),
+        pytest.param(180.0, Input.FETCHED, Slower.EXCHANGE, id="whatever-the-input"),
+        pytest.param(105.0, Input.RESIDENT, Slower.STEP, id="the-ranks-themselves-are-slower"),
+    ],
+)
+def test_ranks_that_alone_give_what_all_gave_before_lose_time_between_them(
+    alone: float, input: Input, slower: Slower
+) -> None:
+    found = Breakdown(input=input, alone_images_per_sec=alone, pipeline_images_per_sec=9800.0)
     assert slower_part(found, 100.0, 200.0) is slower

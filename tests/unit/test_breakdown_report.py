@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from measurements import run
 
-from pytest_tfperf.core.breakdown import Bound, Breakdown
+from pytest_tfperf.core.breakdown import Bound, Breakdown, Straggler
 from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
@@ -81,6 +81,45 @@ def test_a_line_after_a_regression_from_2000_to_1000(found: Breakdown | None, la
     assert dict(breakdown_lines(found, 1000.0, slower_than=2000.0)).get(label) == text
 
 
+def of_ranks(bound: Bound, exchange: float, alone: float, **more: Any) -> Breakdown:
+    return Breakdown(input=Input.RESIDENT, bound=bound, exchange_fraction=exchange, alone_images_per_sec=alone, **more)
+
+
+@pytest.mark.parametrize(
+    ("found", "label", "text"),
+    [
+        (
+            of_ranks(Bound.COMMUNICATION, 0.63, 2700.0),
+            "communication",
+            "the limit: 63 % of a step; without it the ranks would give 2,700 images/s",
+        ),
+        (
+            of_ranks(Bound.COMPUTE, 0.1, 1111.0),
+            "communication",
+            "not the limit: 10 % of a step; without it the ranks would give 1,111 images/s",
+        ),
+        (
+            of_ranks(Bound.COMPUTE, 0.1, 1111.0, straggler=Straggler(rank=1, host="nodeb", slower=0.4)),
+            "straggler",
+            "rank 1 on nodeb: its step alone takes 40 % longer than the fastest rank's, and the others wait for it",
+        ),
+        (of_ranks(Bound.COMPUTE, 0.1, 1111.0), "straggler", None),
+        (of_ranks(Bound.COMMUNICATION, 0.63, 2700.0), "slower", "the communication between the ranks"),
+        (
+            fetched(alone_images_per_sec=2700.0, device_data_images_per_sec=2900.0),
+            "slower",
+            "the communication between the ranks",
+        ),
+        (of_ranks(Bound.COMPUTE, 0.1, 1111.0), "slower", "the training step"),
+        (fetched(), "communication", None),
+    ],
+)
+def test_a_line_about_several_ranks_after_a_regression_from_2000_to_1000(
+    found: Breakdown, label: str, text: str | None
+) -> None:
+    assert dict(breakdown_lines(found, 1000.0, slower_than=2000.0)).get(label) == text
+
+
 def test_without_a_regression_nothing_is_called_slower() -> None:
     assert "slower" not in dict(breakdown_lines(fetched(device_data_images_per_sec=2900.0), 1000.0))
 
@@ -92,6 +131,7 @@ def test_without_a_regression_nothing_is_called_slower() -> None:
         (fetched(None), None),
         (fetched(Bound.INPUT, products_fraction=0.2), "input"),
         (fetched(products_fraction=0.869), "compute 87 %"),
+        (of_ranks(Bound.COMMUNICATION, 0.63, 2700.0, products_fraction=0.2), "communication 63 %"),
     ],
 )
 def test_what_a_table_says_of_the_bound(found: Breakdown | None, cell: str | None) -> None:
