@@ -161,7 +161,7 @@ class RanksRun:
         A rank that is well fails too, because it misses the other.
         """
         errors = {first: error}
-        deadline = time.monotonic() + _BLAME_SECONDS
+        deadline = time.monotonic() + min(_BLAME_SECONDS, self._silence_seconds)
         while all(self._ranks[rank].fault is not Fault.RAISED for rank in errors):
             waiting = [rank for rank in range(len(self._ranks)) if rank not in errors]
             ready = self._readable(waiting, deadline - time.monotonic()) if waiting else []

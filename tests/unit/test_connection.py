@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from patience import PATIENCE_SECONDS
+from patience import PATIENCE_SECONDS, wait_for
 
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence, connect
 
@@ -165,6 +165,14 @@ def test_a_closed_end_is_a_lost_connection(raw: Raw, sent: int) -> None:
     raw.socket.close()
     with pytest.raises(ConnectionLost, match="closed the connection"):
         raw.driver.receive(PATIENCE_SECONDS)
+
+
+def test_a_closed_end_is_known_before_its_last_message_is_read(raw: Raw) -> None:
+    assert not raw.driver.is_closed
+    raw.socket.sendall(raw.frames({"a": 1})[0])
+    raw.socket.close()
+    assert wait_for(lambda: raw.driver.is_closed)
+    assert raw.driver.receive(PATIENCE_SECONDS) == {"a": 1}
 
 
 def test_sending_on_a_closed_channel_is_a_lost_connection(raw: Raw) -> None:

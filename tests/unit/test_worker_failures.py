@@ -110,6 +110,12 @@ def test_an_error_of_this_package_is_shown_as_it_is_with_the_users_lines_that_le
     assert (f"{tmp_path}/worker.log" in said, f"  | {USERS}" in said) == (True, shown)
 
 
+def test_an_error_of_this_package_in_one_of_several_ranks_names_the_rank(tmp_path: Path) -> None:
+    rank = Failures(4711, tmp_path / "rank1.log", on_cpus=True, name="rank 1 of 2 on nodeb")
+    said = str(rank.raised(error("model 'nets:absent': no such function", ours=True), "model"))
+    assert said.startswith("rank 1 of 2 on nodeb: model 'nets:absent': no such function (in phase 'model')\n")
+
+
 def test_a_hang_names_the_users_lines_the_option_and_what_the_worker_wrote_before(tmp_path: Path) -> None:
     stacks = f'Thread 0x7f (most recent call first):\n  File "{KERAS}", line 198, in next\n{USERS}\n'
     hung = failures(tmp_path, f"connecting to storage\n{stacks}").hung(3.0, "steps", stacks)
