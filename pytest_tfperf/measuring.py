@@ -44,6 +44,7 @@ from pytest_tfperf.workers.launcher import Launcher
 from pytest_tfperf.workers.local import LocalLauncher
 from pytest_tfperf.workers.reference_launchers import ReferenceLaunchers
 from pytest_tfperf.workers.reference_store import ReferenceStore
+from pytest_tfperf.workers.session_key import read_key
 
 MOST_LOCAL_NODES = 64
 """Processes of this machine that may stand for nodes: each takes about 400 MB and a thread for each device."""
@@ -124,6 +125,23 @@ class Measuring:
             TfperfError: it is not installed here, or has options that it can't take.
         """
         return find_engine(self._settings.launcher)
+
+    def require_launcher(self) -> None:
+        """Return if `--tfperf-launcher` names something that can be used here.
+
+        Raises:
+            TfperfError: it can't, or ranks could not call; says what is missing.
+        """
+        settings = self._settings
+        engine = self.cluster_engine
+        if engine is not None and not engine.starts_ranks and not (settings.port and settings.key_file):
+            raise TfperfError(
+                f"--tfperf-launcher={settings.launcher}: ranks that something else starts must know before where to "
+                "call, and the key: set the ini values tfperf_port and tfperf_key_file"
+            )
+        if settings.key_file is not None:
+            read_key(settings.key_file)
+        _ = self._address
 
     @cached_property
     def _address(self) -> str:

@@ -21,7 +21,6 @@ from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.workers.engines.names import LOCAL
 from pytest_tfperf.workers.interpreters import try_imports
-from pytest_tfperf.workers.session_key import read_key
 
 if TYPE_CHECKING:
     from pytest_tfperf.measuring import Measuring, SessionVerdict
@@ -82,9 +81,7 @@ class Session:
         if self.settings.against is not None:
             try_imports(self.settings.against)
         if self.settings.launcher != LOCAL:
-            _ = self.measuring.cluster_engine
-        if self.settings.key_file is not None:
-            read_key(self.settings.key_file)
+            self.measuring.require_launcher()
         if self.settings.update_baselines:
             self._open.enter_context(self.baselines.lock())
 

@@ -66,6 +66,11 @@ ALL_REDUCES = {
 }
 """What each variable update can choose from; the first is its default. The other updates have no choice."""
 
+DISTRIBUTED = frozenset({VariableUpdate.COLLECTIVE, VariableUpdate.HOROVOD})
+"""Updates that train on several nodes."""
+
+_NAMED_IN_IDS = [choice.value for choice in AllReduce if choice is not AllReduce.AUTO]
+
 
 # A registered name (letters, digits, and dashes inside), or a user's own "package.module:function".
 _NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*|[a-z][a-z0-9]*(?:-[a-z][a-z0-9]*)*"
@@ -74,7 +79,7 @@ _MAX_PACKS = 999
 _ID = re.compile(
     rf"(?P<model>{_NAME}?)-b(?P<batch_size>[1-9][0-9]{{0,8}})"  # lazy: the first word like "b64" ends the name
     rf"-(?P<variable_update>{'|'.join(VariableUpdate)})"
-    rf"(?:-(?P<all_reduce>{'|'.join(AllReduce)}))?"
+    rf"(?:-(?P<all_reduce>{'|'.join(_NAMED_IN_IDS)}))?"
     rf"-(?P<input_pipeline>{_NAME}?)"  # lazy: "packs4" is no part of the name
     rf"(?:-packs(?P<num_packs>[1-9][0-9]{{0,2}}))?"
 )
@@ -133,7 +138,7 @@ class Workload:
                 f"all_reduce={self.all_reduce.value!r} is no choice of variable_update={update.value!r}: "
                 + ("leave it out" if len(choices) == 1 else f"use {known}")
             )
-        if self.trainer is Trainer.KERAS and update in (VariableUpdate.COLLECTIVE, VariableUpdate.HOROVOD):
+        if self.trainer is Trainer.KERAS and update in DISTRIBUTED:
             raise WorkloadError(
                 f"trainer='keras' can't train with variable_update={update.value!r}: Keras 3's fit fails under "
                 "MultiWorkerMirroredStrategy (keras#20585) and has no Horovod callback; use trainer='loop'"
@@ -228,7 +233,7 @@ _SUFFIXES: dict[str, dict[str, Any]] = {
 }
 
 # Words that a pipeline's name must not contain, because two workloads would then have one id.
-_RESERVED = re.compile("|".join([*_SUFFIXES, *AllReduce, "packs[0-9]+"]))
+_RESERVED = re.compile("|".join([*_SUFFIXES, *_NAMED_IN_IDS, "packs[0-9]+"]))
 
 
 def checked(field: str, value: Any) -> Any:

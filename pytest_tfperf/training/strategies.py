@@ -59,9 +59,7 @@ def _collective(workload: Workload, devices: list[str], cluster: Cluster | None)
     timeout = None
     if cluster is not None and cluster.size > 1:
         ranks = tf.train.ClusterSpec({"worker": list(cluster.addresses)})
-        resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
-            ranks, task_type="worker", task_id=cluster.rank
-        )
+        resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(ranks, task_type="worker", task_id=cluster.rank)
         timeout = cluster.timeout_seconds  # without one, a rank waits for ever for a rank that is gone
     options = tf.distribute.experimental.CommunicationOptions(implementation=implementation, timeout_seconds=timeout)
     with _local_devices(devices):

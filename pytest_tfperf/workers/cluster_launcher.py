@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,21 +68,11 @@ class ClusterLauncher:
         self._files = WorkerFiles(logs.absolute())
         self._silence_seconds = silence_seconds
         self._interpreter = interpreter
-        self._end = ExitStack()
-        key = None if key_file is None else read_key(key_file)
-        try:
-            self._listener = Listener(host, port, key)
-        except OSError as error:
-            raise MeasurementError(
-                f"ranks can't call {host}:{port or 'any port'} of this machine: {error}. "
-                "The ini value tfperf_interface names the address to listen at"
-            ) from None
-        self._end.callback(self._listener.close)
-        self._address, _, key = self._listener.address.rpartition(":")
-        if key_file is None:
-            key_file = write_key(key_folder.absolute(), key)
-            self._end.callback(key_file.unlink, missing_ok=True)
+        self._key_folder = key_folder
+        self._host = host
+        self._port = port
         self._key_file = key_file
+        self._end = ExitStack()
         self._started = 0
 
     def start(self, job: Job, progress: Progress) -> TrainingRun:
@@ -89,6 +80,10 @@ class ClusterLauncher:
         if not job.is_distributed:
             return self._local.start(job, progress)
         progress("start")
+        if not self._engine.starts_ranks and self._interpreter.python != sys.executable:
+            raise MeasurementError(
+                f"ranks that something else starts can't run in another environment, {self._interpreter.python}"
+            )
         job = replace(job, devices=replace(job.devices, gpu_uuids=()))  # other nodes' GPUs have others
         self._started += 1
         with ExitStack() as undo:
@@ -109,6 +104,18 @@ class ClusterLauncher:
         """End what listens, and remove the key."""
         self._end.close()
 
+    @cached_property
+    def _listener(self) -> Listener:
+        try:
+            listener = Listener(self._host, self._port, None if self._key_file is None else read_key(self._key_file))
+        except OSError as error:
+            raise MeasurementError(
+                f"ranks can't call {self._host}:{self._port or 'any port'} of this machine: {error}. "
+                "The ini value tfperf_interface names the address to listen at"
+            ) from None
+        self._end.callback(listener.close)
+        return listener
+
     def _log(self, name: str) -> Path:
         return self._files.job_log(self._started, name)
 
@@ -117,8 +124,12 @@ class ClusterLauncher:
         return self._engine.command(job.nodes, job.ranks_per_node, rank, _VARIABLES)
 
     def _environment(self) -> dict[str, str]:
+        address, _, key = self._listener.address.rpartition(":")
+        if self._key_file is None:
+            self._key_file = write_key(self._key_folder.absolute(), key)
+            self._end.callback(self._key_file.unlink, missing_ok=True)
         ours = {
-            "TFPERF_ADDRESS": self._address,
+            "TFPERF_ADDRESS": address,
             "TFPERF_KEY_FILE": str(self._key_file),
             "TFPERF_JOB": str(self._started),
             "TF_CPP_MIN_LOG_LEVEL": "1",

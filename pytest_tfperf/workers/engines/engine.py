@@ -15,12 +15,14 @@ class Engine(Protocol):
 
     Attributes:
         most_nodes: how many nodes there are; None where only the engine itself knows.
+        starts_ranks: False: something else starts them.
     """
 
     most_nodes: int | None
+    starts_ranks: bool
 
     def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:
-        """The command that starts all ranks and ends when they have ended; empty if something else starts them.
+        """The command that starts all ranks and ends when they have ended; empty if it starts none.
 
         Args:
             nodes: on how many nodes.

@@ -17,6 +17,8 @@ class External:
         TfperfError: anything else.
     """
 
+    starts_ranks = False
+
     def __init__(self, options: Sequence[str]) -> None:
         words = dict(option.partition("=")[::2] for option in options)
         nodes = words.pop("--nodes", "")

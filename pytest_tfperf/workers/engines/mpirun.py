@@ -25,6 +25,8 @@ class Mpirun:
         TfperfError: there is no mpirun, or a host file that can't be read; says what is wrong where.
     """
 
+    starts_ranks = True
+
     def __init__(self, options: Sequence[str]) -> None:
         if shutil.which("mpirun") is None:
             raise TfperfError("there is no mpirun on PATH. Install Open MPI (Debian: apt install openmpi-bin)")

@@ -20,6 +20,7 @@ class Ray:
     """
 
     most_nodes: int | None = None
+    starts_ranks = True
 
     def __init__(self, options: Sequence[str]) -> None:
         if importlib.util.find_spec("ray") is None:

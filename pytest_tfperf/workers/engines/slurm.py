@@ -25,6 +25,8 @@ class Slurm:
         TfperfError: there is no srun.
     """
 
+    starts_ranks = True
+
     def __init__(self, options: Sequence[str]) -> None:
         if shutil.which("srun") is None:
             raise TfperfError("there is no srun on PATH. Run pytest where Slurm's commands are (slurm-client)")
