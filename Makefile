@@ -6,13 +6,13 @@ PYTEST := $(BIN)/python -m pytest
 
 # An NVIDIA GPU that answers decides which TensorFlow is installed, and which tests run. A driver that hangs must not hang
 # make, and what runs on no GPU need not ask.
-ifneq ($(filter-out test lint clean,$(or $(MAKECMDGOALS),perf)),)
+ifneq ($(filter-out test test-nodes horovod lint clean,$(or $(MAKECMDGOALS),perf)),)
 GPU := $(shell timeout 60 nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 endif
 EXTRA := $(if $(filter-out 0,$(GPU)),gpu,tensorflow)
 MARK := $(if $(filter-out 0,$(GPU)),gpu,cpu and not slow)
 
-.PHONY: perf baselines test lint clean
+.PHONY: perf baselines test test-nodes horovod lint clean
 
 perf: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" --benchmark-quiet $(ARGS)
@@ -22,7 +22,15 @@ baselines: $(VENV)/.installed-$(EXTRA)
 
 # Not reordered: integration tests, whose files take longest, come first, so that both processes end together.
 test: $(VENV)/.installed-dev
-	$(PYTEST) tests -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) tests --ignore=tests/nodes -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# Training in several processes; what is not installed is skipped with the reason. Most of it waits for time-outs.
+test-nodes: $(VENV)/.installed-dev
+	$(PYTEST) tests/nodes -n 3 --dist loadfile $(ARGS)
+
+# Horovod has no wheel for today's TensorFlow: builds one, or takes the one that was built before.
+horovod: $(VENV)/.installed-dev
+	tools/build_horovod.sh $(BIN)/python
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -55,7 +55,7 @@ def started(
             {"rank": rank, "addresses": addresses, "devices": devices, "choices": choices, "output": output}
         )
     )
-    path = os.pathsep.join([str(HERE), *sys.path])
+    path = os.pathsep.join(sys.path)
     environment = {**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     return subprocess.Popen(
         [sys.executable, str(HERE / "one_rank.py"), str(task)],

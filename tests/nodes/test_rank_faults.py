@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from inner import NOT_MEASURED, Finished, Project
+from launchers import LOCAL, Launcher
 from patience import wait_for
 
 from conftest import LOCAL, Launcher

@@ -5,29 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 import slurm
-
-
-@dataclass(frozen=True)
-class Launcher:
-    """What a session is started with.
-
-    Args:
-        name: of the launcher.
-        options: for pytest.
-        variables: for its environment.
-    """
-
-    name: str
-    options: tuple[str, ...]
-    variables: dict[str, str] = field(default_factory=dict)
-
-
-LOCAL = Launcher("local", ())
+from launchers import Launcher
 
 
 @pytest.fixture(scope="session")

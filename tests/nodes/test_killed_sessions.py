@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from conftest import LOCAL, Launcher
 from inner import Project
+from launchers import LOCAL, Launcher
 from patience import wait_for
 
 PIPELINE = """

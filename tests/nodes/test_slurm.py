@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Launcher
 from inner import Project
+from launchers import Launcher
 
 TEST = """
     @pytest.mark.multinode
