@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -35,7 +35,7 @@ from pytest_tfperf.reports import summary
 from pytest_tfperf.settings import Settings, WorkerStart
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.workers.cluster_launcher import ClusterLauncher
+from pytest_tfperf.workers.cluster_launcher import ClusterLauncher, Entrance
 from pytest_tfperf.workers.engines.engine import Engine
 from pytest_tfperf.workers.engines.names import find_engine
 from pytest_tfperf.workers.git_worktree import commit_of
@@ -202,19 +202,21 @@ class Measuring:
         self._launchers.callback(local.close)
         if self.cluster_engine is None:
             return local
-        cluster = ClusterLauncher(
+        return ClusterLauncher(
             self.cluster_engine,
             local,
+            lambda: self._entrance,
             logs=settings.dir / "logs",
-            key_folder=settings.dir,
-            key_file=settings.key_file,
-            host=self._address,
-            port=settings.port,
             silence_seconds=settings.timeout,
             interpreter=Interpreter(str(python), moved),
         )
-        self._launchers.callback(cluster.close)
-        return cluster
+
+    @cached_property
+    def _entrance(self) -> Entrance:
+        """Where ranks call; made when the first do."""
+        settings = self._settings
+        made = Entrance(self._address, settings.port, settings.key_file, settings.dir)
+        return self._launchers.enter_context(closing(made))
 
     # What takes runs and judges them
 

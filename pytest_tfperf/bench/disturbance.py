@@ -5,7 +5,7 @@ The guard is for what no statistics can repair. Below the limits, the windows' s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -43,18 +43,20 @@ class DisturbanceGuard:
 
     Args:
         limits: above which a disturbance counts.
-        sampler: makes the sampler for these GPU UUIDs.
+        sampler: makes the sampler for these GPU UUIDs, and the pids of processes of ours that pytest did not start.
     """
 
-    def __init__(self, limits: DisturbanceLimits, sampler: Callable[[Sequence[str]], Sampler] = Sampler) -> None:
+    def __init__(
+        self, limits: DisturbanceLimits, sampler: Callable[[Sequence[str], Collection[int]], Sampler] = Sampler
+    ) -> None:
         self._limits = limits
         self._sampler = sampler
 
     @contextmanager
-    def watching(self, gpu_uuids: Iterable[str] = ()) -> Iterator[Observation]:
-        """Watch the host and these GPUs until the block ends."""
+    def watching(self, gpu_uuids: Iterable[str] = (), pids: Collection[int] = ()) -> Iterator[Observation]:
+        """Watch the host and these GPUs until the block ends; processes with these pids are ours, too."""
         observation, uuids = Observation(), tuple(gpu_uuids)
-        sampler = self._sampler(uuids)
+        sampler = self._sampler(uuids, pids)
         sampler.start()
         try:
             yield observation

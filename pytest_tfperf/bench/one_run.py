@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -94,7 +94,7 @@ class RunEngine:
         job = self._job(side, topology)
         self._observer.begin(label)
         with self._named(topology, side.workload), closing(side.launcher.start(job, self._observer.phase)) as training:
-            with self._watching(job) as seen:
+            with self._watching(job, training.pids) as seen:
                 run = time_windows(training, plan, self._observer, enough)
             run = replace(run, environment={**run.environment, **seen.environment}, telemetry=seen.telemetry)
             if run.disturbance is None and self._sampled:
@@ -159,8 +159,8 @@ class RunEngine:
         except (TfperfError, OSError):
             return None
 
-    def _watching(self, job: Job) -> AbstractContextManager[Observation]:
-        return self._guard.watching(job.devices.gpu_uuids) if self._sampled else nullcontext(Observation())
+    def _watching(self, job: Job, pids: Collection[int] = ()) -> AbstractContextManager[Observation]:
+        return self._guard.watching(job.devices.gpu_uuids, pids) if self._sampled else nullcontext(Observation())
 
     def _job(self, side: Side, topology: Topology) -> Job:
         assert topology.devices is not None, "the fixture has refused a topology without devices taken"

@@ -59,13 +59,14 @@ class HostUsage:
 
     Args:
         root: pid of the process that counts as ours with all that it started; None: this process.
+        besides: pids of further ones, such as ranks that Slurm's daemon started.
     """
 
-    def __init__(self, root: int | None = None) -> None:
+    def __init__(self, root: int | None = None, besides: Collection[int] = ()) -> None:
         self._root = os.getpid() if root is None else root
         self._cpus = frozenset(os.sched_getaffinity(0))
         self._quota = cpu_quota()
-        self._last = read_counters(self._cpus, our_processes(self._root))
+        self._last = read_counters(self._cpus, our_processes(self._root, besides))
 
     def poll(self) -> Telemetry:
         """The host since the last poll, without GPUs."""
@@ -158,12 +159,12 @@ def read_counters(cpus: Collection[int], ours: frozenset[int]) -> Counters:
     )
 
 
-def our_processes(root: int, earlier: Collection[int] = ()) -> frozenset[int]:
-    """Pids of `root`, of all that it started, and of all in a session that one of these leads.
+def our_processes(root: int, besides: Collection[int] = ()) -> frozenset[int]:
+    """Pids of `root`, of all that it started, and of all in a session that one of these leads; and those `besides`.
 
-    An orphan has lost its parent, but not its session; and what was ours `earlier` stays ours.
+    An orphan has lost its parent, but not its session; and what was ours before stays ours.
     """
-    ours = {root, *earlier}
+    ours = {root, *besides}
     with suppress(psutil.Error):
         ours |= {child.pid for child in psutil.Process(root).children(recursive=True)}
     for pid in psutil.pids():

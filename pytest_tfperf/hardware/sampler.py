@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
@@ -23,11 +23,20 @@ class Sampler:
 
     Args:
         gpu_uuids: GPUs and MIG devices to watch.
+        ours: pids of processes that are ours, although this process did not start them.
         nvml: pynvml or a stand-in; None imports pynvml.
         stop_seconds: how long `stop` waits. A call into the driver of a GPU that fell off the bus may never return.
     """
 
-    def __init__(self, gpu_uuids: Sequence[str] = (), *, nvml: Any = None, stop_seconds: float = 5.0) -> None:
+    def __init__(
+        self,
+        gpu_uuids: Sequence[str] = (),
+        ours: Collection[int] = (),
+        *,
+        nvml: Any = None,
+        stop_seconds: float = 5.0,
+    ) -> None:
+        self._ours = ours
         self._uuids = tuple(dict.fromkeys(gpu_uuids))
         self._nvml = nvml
         self._stop_seconds = stop_seconds
@@ -50,7 +59,7 @@ class Sampler:
         return telemetry if telemetry is not None and telemetry.seconds >= _SHORTEST_SECONDS else None
 
     def _run(self) -> None:
-        host = HostUsage()
+        host = HostUsage(besides=self._ours)
         with ExitStack() as stack:
             nvml = None
             if self._uuids:

@@ -29,6 +29,7 @@ from pytest_tfperf.workers.tied import die_with_parent
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, connect
 
 _NOBODY_LISTENS = 3
+_FIRST_SECONDS = 600.0  # for a driver that has not listened yet: the pods of one job start minutes apart
 _REPEAT_SECONDS = 60.0  # a driver that is gone for so long has ended
 _BLAME_SECONDS = 10.0
 _TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "intel-tensorflow")
@@ -112,15 +113,15 @@ def end_with_driver(connection: int) -> None:
 
 def repeat() -> int:
     """One process for each job: TensorFlow can join only one cluster."""
-    heard = time.monotonic()
-    while time.monotonic() - heard < _REPEAT_SECONDS:
+    until = time.monotonic() + _FIRST_SECONDS
+    while time.monotonic() < until:
         done = subprocess.run([sys.executable, "-m", "pytest_tfperf.training.rank"], check=False)
         if done.returncode == 2:
             return 2
         if done.returncode == _NOBODY_LISTENS:
             time.sleep(1)
         else:
-            heard = time.monotonic()
+            until = time.monotonic() + _REPEAT_SECONDS
     return 0
 
 

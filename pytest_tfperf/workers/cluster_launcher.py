@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,8 +32,48 @@ from pytest_tfperf.workers.worker_run import WorkerRun
 
 _VARIABLES = ("TFPERF_ADDRESS", "TFPERF_KEY_FILE", "TFPERF_JOB", "PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL")
 
+_RANK = b"pytest_tfperf.training.rank"
+
 _POLL_SECONDS = 0.2
 _END_SECONDS = 5.0  # ranks that are well end within a second of the driver's closing their connections
+
+
+class Entrance:
+    """Where the ranks of a session call, and the key that they need; one for all of its launchers.
+
+    Args:
+        host: this process's address, which ranks on other nodes can reach.
+        port: to listen on; 0 for any.
+        key_file: a file that holds the key already, for ranks that something else starts; None makes one.
+        key_folder: gets that file, of mode 600; it is removed at the end.
+
+    Raises:
+        MeasurementError: nothing can listen there.
+        TfperfError: as `read_key`.
+    """
+
+    def __init__(self, host: str, port: int, key_file: Path | None, key_folder: Path) -> None:
+        try:
+            self.listener = Listener(host, port, None if key_file is None else read_key(key_file))
+        except OSError as error:
+            name = "tfperf_port" if port else "tfperf_interface"
+            raise MeasurementError(
+                f"ranks can't call {host}:{port or 'any port'} of this machine: {error}. Change the ini value {name}"
+            ) from None
+        self._is_made = key_file is None
+        self.address, _, key = self.listener.address.rpartition(":")
+        self.key_file = key_file or write_key(key_folder.absolute(), key)
+        self._jobs = count(1)
+
+    def new_job(self) -> str:
+        """A name that no other job of the session has."""
+        return str(next(self._jobs))
+
+    def close(self) -> None:
+        """Listen no more, and remove the key."""
+        self.listener.close()
+        if self._is_made:
+            self.key_file.unlink(missing_ok=True)
 
 
 class ClusterLauncher:
@@ -41,11 +82,8 @@ class ClusterLauncher:
     Args:
         engine: starts the ranks.
         local: starts jobs of one process.
+        entrance: gives the place where ranks call, once there are any.
         logs: folder for the ranks' logs; ranks on a node that does not have it write to the engine's output.
-        key_folder: gets a file of mode 600 with the session's key, removed at the end; ranks read it.
-        host: this process's address, which ranks on other nodes can reach.
-        port: to listen on; 0 for any.
-        key_file: a file that holds the key already, for ranks that something else starts.
         silence_seconds: ranks that do not call, or send nothing, for so long are given up.
         interpreter: runs the ranks.
     """
@@ -54,26 +92,18 @@ class ClusterLauncher:
         self,
         engine: Engine,
         local: Launcher,
+        entrance: Callable[[], Entrance],
         *,
         logs: Path,
-        key_folder: Path,
-        host: str,
         silence_seconds: float,
         interpreter: Interpreter,
-        port: int = 0,
-        key_file: Path | None = None,
     ) -> None:
         self._engine = engine
         self._local = local
+        self._entrance = entrance
         self._files = WorkerFiles(logs.absolute())
         self._silence_seconds = silence_seconds
         self._interpreter = interpreter
-        self._key_folder = key_folder
-        self._host = host
-        self._port = port
-        self._key_file = key_file
-        self._end = ExitStack()
-        self._started = 0
 
     def start(self, job: Job, progress: Progress) -> TrainingRun:
         """See `Launcher.start`."""
@@ -85,14 +115,17 @@ class ClusterLauncher:
                 f"ranks that something else starts can't run in another environment, {self._interpreter.python}"
             )
         job = replace(job, devices=replace(job.devices, gpu_uuids=()))  # other nodes' GPUs have others
-        self._started += 1
+        name = self._entrance().new_job()
         with ExitStack() as undo:
-            engine = _EngineProcess(self._engine, self._command(job), self._environment(), self._log("engine"))
+            engine = _EngineProcess(
+                self._engine, self._command(job), self._environment(name), self._log(name, "engine")
+            )
             undo.callback(engine.end)
-            callers = self._called(job, engine)
+            callers = self._called(job, name, engine)
             runs = []
             for rank, caller in enumerate(callers):
-                run = self._adopted(job, rank, caller, engine, progress if rank == 0 else lambda _: None)
+                log = self._log(name, f"rank{rank}")
+                run = self._adopted(job, rank, caller, log, engine, progress if rank == 0 else lambda _: None)
                 undo.callback(run.close)
                 runs.append(run)
             hosts = [caller.host for caller in callers]
@@ -101,42 +134,25 @@ class ClusterLauncher:
             return together
 
     def close(self) -> None:
-        """End what listens, and remove the key."""
-        self._end.close()
+        """See `Launcher.close`; a job's processes end with its run."""
 
-    @cached_property
-    def _listener(self) -> Listener:
-        try:
-            listener = Listener(self._host, self._port, None if self._key_file is None else read_key(self._key_file))
-        except OSError as error:
-            raise MeasurementError(
-                f"ranks can't call {self._host}:{self._port or 'any port'} of this machine: {error}. "
-                "The ini value tfperf_interface names the address to listen at"
-            ) from None
-        self._end.callback(listener.close)
-        return listener
-
-    def _log(self, name: str) -> Path:
-        return self._files.job_log(self._started, name)
+    def _log(self, job: str, name: str) -> Path:
+        return self._files.job_log(int(job), name)
 
     def _command(self, job: Job) -> list[str]:
         rank = self._interpreter.command("pytest_tfperf.training.rank")
         return self._engine.command(job.nodes, job.ranks_per_node, rank, _VARIABLES)
 
-    def _environment(self) -> dict[str, str]:
-        address, _, key = self._listener.address.rpartition(":")
-        if self._key_file is None:
-            self._key_file = write_key(self._key_folder.absolute(), key)
-            self._end.callback(self._key_file.unlink, missing_ok=True)
+    def _environment(self, job: str) -> dict[str, str]:
         ours = {
-            "TFPERF_ADDRESS": address,
-            "TFPERF_KEY_FILE": str(self._key_file),
-            "TFPERF_JOB": str(self._started),
+            "TFPERF_ADDRESS": self._entrance().address,
+            "TFPERF_KEY_FILE": str(self._entrance().key_file),
+            "TFPERF_JOB": job,
             "TF_CPP_MIN_LOG_LEVEL": "1",
         }
         return {**self._interpreter.environment(), **self._engine.environment(), **ours}
 
-    def _called(self, job: Job, engine: _EngineProcess) -> list[_Caller]:
+    def _called(self, job: Job, name: str, engine: _EngineProcess) -> list[_Caller]:
         """All ranks, by rank, once they have called.
 
         Raises:
@@ -151,12 +167,12 @@ class ClusterLauncher:
                 if time.monotonic() >= deadline:
                     raise engine.failure(f"{names} did not call within {self._silence_seconds:g} s")
                 try:
-                    channel, hello = self._listener.greet(_POLL_SECONDS)
+                    channel, hello = self._entrance().listener.greet(_POLL_SECONDS)
                 except Silence:
                     if engine.has_ended():
                         raise engine.failure(f"{names} did not call, and the engine has ended") from None
                     continue
-                if hello.get("hello") != "rank" or hello.get("job") not in (str(self._started), ""):
+                if hello.get("hello") != "rank" or hello.get("job") not in (name, ""):
                     channel.close()  # a rank of a job that was given up
                     continue
                 undo.callback(channel.close)
@@ -173,11 +189,12 @@ class ClusterLauncher:
             undo.pop_all()
         return [callers[rank] for rank in range(job.ranks)]
 
-    def _adopted(self, job: Job, rank: int, caller: _Caller, engine: _EngineProcess, progress: Progress) -> WorkerRun:
+    def _adopted(
+        self, job: Job, rank: int, caller: _Caller, log: Path, engine: _EngineProcess, progress: Progress
+    ) -> WorkerRun:
         """The run of a rank that has called."""
-        log = self._log(f"rank{rank}")
         run = WorkerRun(
-            _RemoteProcess(caller.pid, engine.exit_status),
+            _RemoteProcess(caller.pid, engine.exit_status, caller.is_here),
             log,
             None,
             python=self._interpreter.python,
@@ -203,6 +220,14 @@ class _Caller(NamedTuple):
     @classmethod
     def of(cls, channel: Channel, hello: Mapping[str, Any]) -> _Caller:
         return cls(channel, hello["rank"], hello["size"], hello["host"], hello["pid"], hello["versions"])
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it runs on this machine; in a container of the same name, its pid would mean another process."""
+        try:
+            return self.host == platform.node() and _RANK in Path(f"/proc/{self.pid}/cmdline").read_bytes()
+        except OSError:
+            return False
 
     @property
     def where(self) -> str:
@@ -240,7 +265,7 @@ class _RemoteProcess(NamedTuple):
 
     pid: int
     exit_status: Callable[[float], int | None]
-    is_here: bool = False
+    is_here: bool
 
     def end(self) -> None:
         """Nothing: a rank ends when its connection closes, and its engine ends those that do not."""

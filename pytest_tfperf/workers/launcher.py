@@ -51,6 +51,10 @@ class TrainingRun(Protocol):
         """Versions and settings that the worker runs with, by name."""
 
     @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of those of its processes that run on this machine."""
+
+    @property
     def log(self) -> str:
         """Path of the worker's log file."""
 

@@ -76,6 +76,11 @@ class RanksRun:
         self.fetches = ranks[0].fetches
         self.environment = ranks[0].environment
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """See `TrainingRun.pids`."""
+        return tuple(pid for rank in self._ranks for pid in rank.pids)
+
     def request(self, steps: int) -> None:
         """See `TrainingRun.request`."""
         for rank in self._ranks:

@@ -134,6 +134,11 @@ class WorkerRun:
         self.environment: Mapping[str, str] = ready["environment"]
         self._phase = "steps"
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """See `TrainingRun.pids`."""
+        return (self._process.pid,) if self._process.is_here else ()
+
     def request(self, steps: int) -> None:
         """See `TrainingRun.request`."""
         self.send({"steps": steps})

@@ -120,7 +120,7 @@ def test_an_option_wins_over_the_environment_and_that_over_the_ini_file(
 CALLS = {
     "check(W, on=one, steps=0)": "steps=0: at least one step must be timed",
     "check(W, on=one, warmup_steps=-1)": "warmup_steps=-1: give a whole number of steps, 0 or more",
-    "check(W, on=gpu_topology.take(0))": "devices must be a whole number of at least 1",
+    "check(W, on=gpu_topology.take(0))": "devices=0 must be a whole number of at least 1",
     "check(W, on=gpu_topology)": "on=gpu_topology: say how many devices, on=gpu_topology.take(n)",
     "check(W, on=one, tolerance=5)": "tolerance=5: give a fraction between 0 and 1",
     "check(tiny(input_pipeline='x'), on=one)": "unknown input_pipeline 'x'.",

@@ -21,7 +21,9 @@ def mpirun(tmp_path_factory: pytest.TempPathFactory) -> Launcher:
     agent.write_text('#!/bin/sh\nshift\nexec sh -c "$*"\n')
     agent.chmod(0o755)
     # Two hosts of one name confuse mpirun's routes, so that one start in five fails.
-    options = f"--tfperf-launcher=mpirun --mca plm_rsh_agent {agent} --mca routed direct -H nodea:2,nodeb:2"
+    options = (
+        f"--tfperf-launcher=mpirun --mca plm_rsh_agent {agent} --mca routed direct --mca rtc ^hwloc -H nodea:2,nodeb:2"
+    )
     return Launcher("mpirun", (options,))
 
 

@@ -52,7 +52,7 @@ def hosts(folder: Path) -> Iterator[str]:
             _ip("-n", host, "addr", "add", f"{address}/24", "dev", "eth0")
             for name in ("lo", "eth0"):
                 _ip("-n", host, "link", "set", name, "up")
-        yield f"mpirun --mca plm_rsh_agent {agent} --mca routed direct -H {','.join(HOSTS)}"
+        yield f"mpirun --mca plm_rsh_agent {agent} --mca routed direct --mca rtc ^hwloc -H {','.join(HOSTS)}"
 
 
 def slow_down(megabits: float) -> None:

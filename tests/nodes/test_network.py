@@ -1,4 +1,4 @@
-"""A real network between two hosts: one that is slower is a regression of the communication, one that is gone an error."""
+"""A real network between two hosts: a slower one is a regression of the communication, one that is gone an error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import namespaces
 import pytest
 from inner import Project
-
 
 TESTS = """
     @pytest.mark.multinode
@@ -69,4 +68,3 @@ def test_a_rank_that_loses_its_network_is_to_blame(project: Project, options: li
     project.tests(LOST)
     case = project.run("-o", "tfperf_timeout=15", *options).cases["test_it"]
     assert (case.kind, "rank 1 of 2 on tfperf-b" in case.text) == ("error", True), case.text
-

@@ -11,8 +11,6 @@ from inner import NOT_MEASURED, Finished, Project
 from launchers import LOCAL, Launcher
 from patience import wait_for
 
-from conftest import LOCAL, Launcher
-
 PIPELINES = """
     import os
     import signal

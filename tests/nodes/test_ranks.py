@@ -51,9 +51,7 @@ def started(
     task = folder / f"{rank}.json"
     output = str(folder / f"{rank}.npz")
     task.write_text(
-        json.dumps(
-            {"rank": rank, "addresses": addresses, "devices": devices, "choices": choices, "output": output}
-        )
+        json.dumps({"rank": rank, "addresses": addresses, "devices": devices, "choices": choices, "output": output})
     )
     path = os.pathsep.join(sys.path)
     environment = {**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}

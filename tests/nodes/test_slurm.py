@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from inner import Project

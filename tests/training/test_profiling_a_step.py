@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import keras
@@ -11,6 +10,7 @@ import tensorflow as tf
 from building import build, workload_of
 
 from pytest_tfperf.core.plain_json import build as build_from_json
+from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.training.arithmetic import forward_multiply_adds, matrix_product_rate
 from pytest_tfperf.training.loop import InputLoop
@@ -47,7 +47,7 @@ def test_every_figure_is_found_and_the_driver_can_read_them(cpus: list[str], tra
     ):
         assert figure is not None
         assert figure > 0
-    assert build_from_json(StepProfile, dataclasses.asdict(found), "") == found
+    assert build_from_json(StepProfile, plain(found), "") == found
 
 
 def test_batches_come_from_the_loops_own_iterator_one_in_each_step(cpus: list[str]) -> None:

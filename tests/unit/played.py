@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -46,6 +46,7 @@ class PlayedRun:
     asked_for_profile: list[tuple[bool, bool]] = field(default_factory=list)
     steps: int = 0
     on_close: Callable[[], None] = lambda: None
+    pids: tuple[int, ...] = ()
 
     def request(self, steps: int) -> None:
         self.queued.append(steps)
@@ -130,7 +131,7 @@ class PlayedGuard:
     script: list[Disturbance | None] = field(default_factory=list)
 
     @contextmanager
-    def watching(self, gpu_uuids: Iterable[str] = ()) -> Iterator[Observation]:
+    def watching(self, gpu_uuids: Iterable[str] = (), pids: Collection[int] = ()) -> Iterator[Observation]:
         seen = Observation()
         yield seen
         seen.disturbance = self.script.pop(0) if self.script else None

@@ -161,7 +161,7 @@ class PlayedSampler:
 
 
 def watched(telemetry: Telemetry | None, *uuids: str, hung: bool = False):
-    guard = DisturbanceGuard(DEFAULTS, lambda _: PlayedSampler(telemetry, hung))
+    guard = DisturbanceGuard(DEFAULTS, lambda *_: PlayedSampler(telemetry, hung))
     with guard.watching(uuids) as observation:
         pass
     return observation

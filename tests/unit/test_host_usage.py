@@ -119,6 +119,13 @@ def test_a_real_busy_child_is_ours():
         assert usage.other_process(child.pid) == ""
 
 
+def test_a_process_that_is_named_as_ours_is_ours_whoever_started_it():
+    with started(IDLE) as [root], started(BUSY) as [rank]:
+        usage = HostUsage(root.pid, besides=[rank.pid])
+        assert wait_for(lambda: psutil.Process(rank.pid).cpu_times().user > 0.1)
+        assert process_name(rank.pid) not in (usage.poll().other_processes or {})
+
+
 def test_an_orphan_in_a_session_of_ours_is_ours():
     command = ["sh", "-c", "(sleep 100 & echo $!); sleep 100"]
     with started(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as [leader]:

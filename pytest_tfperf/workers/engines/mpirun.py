@@ -1,4 +1,4 @@
-"""Ranks that Open MPI's mpirun starts, as the Azure document did."""
+"""Ranks that Open MPI's mpirun starts."""
 
 from __future__ import annotations
 
