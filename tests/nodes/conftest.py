@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 import slurm
+from inner import Project
 from launchers import Launcher
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    with Project(tmp_path / "project") as made:
+        yield made
 
 
 @pytest.fixture(scope="session")
