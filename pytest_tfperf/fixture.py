@@ -85,11 +85,12 @@ class ThroughputFixture:
         settings, measuring = self._session.settings, self._session.measuring
         accepted = None if tolerance is None else Tolerance.of(tolerance)
         plan = self._plan(steps, warmup_steps)
-        if settings.against is not None:
-            other = Side(workload=workload, launcher=measuring.other_launcher)
-            return self._compare(other, self._ours(workload), on, accepted, plan).b.throughput
         if settings.smoke:
             return self.measure(workload, on=on, steps=steps, warmup_steps=warmup_steps)
+        if settings.against is not None:
+            ours = self._ours(workload)
+            other = Side(workload=workload, launcher=measuring.other_launcher)
+            return self._compare(other, ours, on, accepted, plan).b.throughput
         task = measuring.task(self._test, self._calls, workload, on, accepted, plan)
         if settings.update_baselines:
             return self._measured(task, lambda earlier: measuring.bench.record(task, settings.runs, earlier))
