@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from measurements import BUSY, TEST, WORKLOAD, baseline, measurement, pair, run, run_at, throughput, verdict
 
 from pytest_tfperf.core.baseline import Provenance
+from pytest_tfperf.core.breakdown import Breakdown
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.rerun_command import RerunCommand
+from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Tolerance, Verdict
@@ -169,6 +171,13 @@ LOST = throughput(*MIXED).images_per_sec / 1612 - 1
 )
 def test_a_line(label: str, found: Measurement, text: str) -> None:
     assert line(label, found) == text
+
+
+def test_what_slowed_down_is_told_by_what_the_reference_environment_gives_today() -> None:
+    """The machine is a fifth faster than when the baseline was recorded: its figure would clear both parts."""
+    parts = Breakdown(input=Input.FETCHED, pipeline_images_per_sec=1780.0, device_data_images_per_sec=3000.0)
+    found = judged(1700.0, confirmed_change=-0.15, more={**PAIRS, "breakdown": parts}, **LESS, **REFERENCE)
+    assert line("slower", found).startswith("the input pipeline")
 
 
 @pytest.mark.parametrize(
