@@ -44,7 +44,7 @@ class PairSource:
         self._plan = plan
         self._labels = dict(zip("ab", labels, strict=True))
         self._taken = 0
-        by_windows = can_interleave_windows(a.workload, b.workload)
+        by_windows = topology.node_count == 1 and can_interleave_windows(a.workload, b.workload)
         self.interleaving = Interleaving.WINDOWS if by_windows else Interleaving.RUNS
         self.fallback = ""
         self.failed_side = ""

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_tfperf.core.topology import DeviceKind, Topology
-from pytest_tfperf.core.workload import ALL_REDUCES, AllReduce, ParameterDevice, Trainer, VariableUpdate, Workload
+from pytest_tfperf.core.workload import (
+    ALL_REDUCES,
+    DISTRIBUTED,
+    AllReduce,
+    ParameterDevice,
+    Trainer,
+    VariableUpdate,
+    Workload,
+)
 from pytest_tfperf.errors import WorkloadError
 
 
@@ -24,12 +32,14 @@ def require_supported(workload: Workload, topology: Topology) -> None:
 def _faults(workload: Workload, topology: Topology) -> Iterator[str]:
     devices = topology.devices
     assert devices is not None, "the fixture has refused a topology without devices taken"
-    exchanges = workload.variable_update in (VariableUpdate.COLLECTIVE, VariableUpdate.HOROVOD)
-    if topology.node_count > 1 and not exchanges:
+    nodes, update = topology.node_count, workload.variable_update
+    if nodes > 1 and update not in (*DISTRIBUTED, VariableUpdate.PARAMETER_SERVER):
         yield (
-            f"variable_update={workload.variable_update.value!r} trains on one node, and this test takes "
-            f"{topology.node_count}; on several nodes use 'collective' or 'horovod'"
+            f"variable_update={update.value!r} trains on one node, and this test takes {nodes}; on several nodes use "
+            "'collective', 'horovod' or 'parameter_server'"
         )
+    if nodes > 1 and workload.trainer is Trainer.KERAS:
+        yield f"model.fit trains on one node, and this test takes {nodes}; use trainer='loop'"
     if devices.split and workload.variable_update is VariableUpdate.HOROVOD and devices.count > 1:
         yield "Horovod starts a process for each GPU, and here one GPU is split; leave out --tfperf-split-gpu"
     cpus = f"{devices.count} virtual CPU devices" if devices.count > 1 else "the CPU"
@@ -57,7 +67,7 @@ def _faults(workload: Workload, topology: Topology) -> Iterator[str]:
     # A parameter server that is the one device also trains the variables that it keeps.
     parameters_on_gpu = workload.local_parameter_device is ParameterDevice.GPU
     apart = workload.variable_update is VariableUpdate.PARAMETER_SERVER and (
-        devices.count > 1 or on_gpus is not parameters_on_gpu
+        nodes * devices.count > 1 or on_gpus is not parameters_on_gpu
     )
     if workload.xla and apart:
         yield "XLA can't compile a step whose variables are on another device; use variable_update='replicated'"

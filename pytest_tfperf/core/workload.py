@@ -67,7 +67,7 @@ ALL_REDUCES = {
 """What each variable update can choose from; the first is its default. The other updates have no choice."""
 
 DISTRIBUTED = frozenset({VariableUpdate.COLLECTIVE, VariableUpdate.HOROVOD})
-"""Updates that train on several nodes."""
+"""Updates whose processes exchange gradients; `parameter_server` also trains on several nodes, and from one process."""
 
 _NAMED_IN_IDS = [choice.value for choice in AllReduce if choice is not AllReduce.AUTO]
 

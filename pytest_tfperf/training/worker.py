@@ -5,14 +5,16 @@ from __future__ import annotations
 import gc
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.cluster import Cluster
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.plain_json import build, plain
+from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.core.workload import VariableUpdate
 from pytest_tfperf.training.devices import configure, limit_threads
@@ -21,6 +23,7 @@ from pytest_tfperf.training.failures import failure
 from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline, loop_for
 from pytest_tfperf.training.loop import Loop
+from pytest_tfperf.training.parameter_server import Lender, connect
 from pytest_tfperf.training.photographs import naming_corrupt
 from pytest_tfperf.training.place import reserve_port
 from pytest_tfperf.training.step_profile import profile_step
@@ -52,11 +55,18 @@ def _work(channel: Channel, job: Job) -> None:
     for kind, names in job.names.items():
         catalogue.register(kind, names)
     channel.send({"phase": "devices"})
+    has_server = workload.variable_update is VariableUpdate.PARAMETER_SERVER
+    if has_server and cluster is not None and cluster.rank > 0:
+        loop: Loop = Lender(cluster, job.devices, workload, cores)
+        _answer(channel, loop, job.slowdown, _ready(loop, 0.0, {}), lambda **_: StepProfile(input=Input.RESIDENT))
+        return
     limit_threads(cores)
     devices = configure(job.devices, local_rank=0 if cluster is None else cluster.local_rank)
     horovod = None
     if workload.variable_update is VariableUpdate.HOROVOD and cluster is not None:
         horovod = Horovod(workload, cluster, on_gpus=job.devices.kind is DeviceKind.GPU)
+    if has_server and cluster is not None:
+        devices, cluster = connect(cluster, devices), None  # from here on as on one node
     strategy = strategy_for(workload, devices, cluster)
     channel.send({"phase": "model"})
     model = load_model(workload, strategy, job.seed)
@@ -70,23 +80,35 @@ def _work(channel: Channel, job: Job) -> None:
     with naming_corrupt(spec) if catalogue.reads_data(workload.input_pipeline) else nullcontext():
         started = time.perf_counter()
         loop.run(1)
-        ready = {
-            "images_per_step": loop.images_per_step,
-            "compile_seconds": time.perf_counter() - started,
-            "fetches": loop.fetch is not None,
-            "environment": environment() | (horovod.environment if horovod else {}),
-        }
-        channel.send({"ready": ready})
-        gc.collect()
-        gc.freeze()  # a collection during a window would walk over all of TensorFlow's objects
-        while True:  # until the driver closes the connection
-            request = channel.receive()
-            if "steps" in request:
-                channel.send({"window": _window(loop, request["steps"], job.slowdown)})
-            else:
-                host = cluster.hosts[cluster.rank] if cluster is not None and cluster.size > 1 else ""
-                profile = profile_step(loop, strategy, model, workload, host=host, **request["profile_step"])
-                channel.send({"step_profile": plain(profile)})
+        seconds = time.perf_counter() - started
+        host = cluster.hosts[cluster.rank] if cluster is not None and cluster.size > 1 else ""
+        profile = partial(profile_step, loop, strategy, model, workload, host=host)
+        ready = _ready(loop, seconds, environment() | (horovod.environment if horovod else {}))
+        _answer(channel, loop, job.slowdown, ready, profile)
+
+
+def _ready(loop: Loop, compile_seconds: float, environment: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "images_per_step": loop.images_per_step,
+        "compile_seconds": compile_seconds,
+        "fetches": loop.fetch is not None,
+        "environment": environment,
+    }
+
+
+def _answer(
+    channel: Channel, loop: Loop, slowdown: float, ready: dict[str, Any], profile: Callable[..., StepProfile]
+) -> None:
+    """Say that the step is compiled, then answer requests until the driver closes the connection."""
+    channel.send({"ready": ready})
+    gc.collect()
+    gc.freeze()  # a collection during a window would walk over all of TensorFlow's objects
+    while True:
+        request = channel.receive()
+        if "steps" in request:
+            channel.send({"window": _window(loop, request["steps"], slowdown)})
+        else:
+            channel.send({"step_profile": plain(profile(**request["profile_step"]))})
 
 
 def _join(channel: Channel) -> tuple[Cluster, socket.socket]:

@@ -14,6 +14,7 @@ from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.step_profile import StepProfile
+from pytest_tfperf.core.workload import VariableUpdate
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.worker_run import Fault, WorkerRun, window_of
 
@@ -51,6 +52,7 @@ class RanksRun:
         end: Callable[[], None] = lambda: None,
     ) -> None:
         self._ranks = ranks
+        self._lends = job.workload.variable_update is VariableUpdate.PARAMETER_SERVER
         self._end = end
         self._silence_seconds = silence_seconds
         self.log = ranks[0].log
@@ -95,10 +97,8 @@ class RanksRun:
         windows = [window_of(answer) for answer in self._answers("window")]
         losses = [window.loss for window in windows]
         first = losses[0]
-        if first is not None and math.isfinite(first):
-            same = [loss is not None and math.isclose(loss, first, rel_tol=_SAME_LOSS) for loss in losses]
-            if not all(same):
-                self._agreed("loss", losses)
+        if first is not None and math.isfinite(first) and not all(self._is_same(loss, first) for loss in losses):
+            self._agreed("loss", losses)
         return Window(
             steps=self._agreed("steps", [window.steps for window in windows]),
             seconds=max(window.seconds for window in windows),
@@ -138,7 +138,9 @@ class RanksRun:
         while waiting := [rank for rank in range(len(self._ranks)) if rank not in answers]:
             ready = self._readable(waiting, deadline - time.monotonic())
             if not ready:
-                raise self._ranks[waiting[0]].silent()
+                # Rank 0 waits for a rank that lends it its devices, and not the other way round.
+                gone = [rank for rank in range(1, len(self._ranks)) if self._lends and not self._answers_at_once(rank)]
+                raise self._ranks[(gone or waiting)[0]].silent()
             deadline = time.monotonic() + self._silence_seconds
             for rank in ready:
                 try:
@@ -148,6 +150,18 @@ class RanksRun:
                 if message is not None and kind in message:
                     answers[rank] = message[kind]
         return [answers[rank] for rank in range(len(self._ranks))]
+
+    def _is_same(self, loss: float | None, first: float) -> bool:
+        if loss is None:
+            return self._lends  # a rank that lends its devices has none
+        return math.isclose(loss, first, rel_tol=_SAME_LOSS)
+
+    def _answers_at_once(self, rank: int) -> bool:
+        """Whether a rank that only lends its devices is well: it has nothing else to do than to answer."""
+        while self._readable([rank], 0):
+            self._ranks[rank].poll()
+        self._ranks[rank].request(1)
+        return bool(self._readable([rank], min(_BLAME_SECONDS, self._silence_seconds)))
 
     def _readable(self, ranks: Sequence[int], seconds: float) -> list[int]:
         """Those that have said something, or are gone, after so many seconds at most."""

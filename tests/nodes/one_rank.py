@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.training.devices import configure
 from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline, loop_for
+from pytest_tfperf.training.parameter_server import Lender, connect
 from pytest_tfperf.training.strategies import strategy_for
 
 STEPS = 20
@@ -22,7 +24,15 @@ STEPS = 20
 def main(rank: int, addresses: list[str], devices: int, choices: dict[str, object], output: str) -> None:
     workload = Workload(**choices)
     cluster = Cluster(rank=rank, addresses=tuple(addresses), hosts=("here",) * len(addresses), timeout_seconds=60)
-    names = configure(Devices(kind=DeviceKind.CPU, count=devices))
+    lent = Devices(kind=DeviceKind.CPU, count=devices)
+    if workload.variable_update is VariableUpdate.PARAMETER_SERVER and rank > 0:
+        lender = Lender(cluster, lent, workload, None)
+        np.savez(output, images=lender.images_per_step)
+        sys.stdin.read()  # until the test has seen rank 0 end
+        os._exit(0)
+    names = configure(lent)
+    if workload.variable_update is VariableUpdate.PARAMETER_SERVER:
+        names, cluster = connect(cluster, names), None
     horovod = None
     if workload.variable_update is VariableUpdate.HOROVOD:
         horovod = Horovod(workload, cluster, on_gpus=False)

@@ -73,8 +73,6 @@ def test_text_is_either_an_id_or_refused(text: str) -> None:
     "text",
     [
         "m-b1-replicated-copy-device",
-        "m-b1-replicated-auto-device",
-        "m-b1-collective-auto-device",
         "m-b1-horovod-ring-device",
         "m-b1-replicated-device-xla-mixed_float16",
         "m-b1-replicated-nccl-device-packs0",
