@@ -1,0 +1,224 @@
+"""What several ranks cost: their start, the driver's share of a window, and the exchange beside plain Horovod.
+
+    python benchmarks/ranks.py start                    # until a job of 2 ranks may build its model: local, and Slurm's
+    python benchmarks/ranks.py driver                   # the driver's CPU time for a window of 2 to 64 ranks
+    python benchmarks/ranks.py grow --ranks 2 4 8 16    # what grows with the number of local ranks
+    python benchmarks/ranks.py horovod --rounds 5       # collective, Horovod and horovodrun of a plain script, in turns
+
+Run it on a machine that does nothing else. `start` takes Slurm where SLURM_CONF names a cluster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+from pytest_tfperf import Workload
+from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.topology import DeviceKind, Devices
+from pytest_tfperf.workers.cluster_launcher import ClusterLauncher, Entrance
+from pytest_tfperf.workers.engines.slurm import Slurm
+from pytest_tfperf.workers.interpreters import Interpreter
+from pytest_tfperf.workers.launcher import Launcher, TrainingRun
+from pytest_tfperf.workers.local import LocalLauncher
+from pytest_tfperf.workers.ranks import RanksRun
+from pytest_tfperf.workers.wire import Channel, Listener, connect
+from pytest_tfperf.workers.worker_run import WorkerRun
+
+BY_HAND = Path(__file__).with_name("horovod_by_hand.py")
+TRIVIAL = Workload(model="trivial", batch_size=32, variable_update="collective")
+RESNET20 = Workload(model="resnet20", batch_size=16, variable_update="collective")
+
+
+def job(workload: Workload, nodes: int) -> Job:
+    return Job(workload=workload, nodes=nodes, devices=Devices(kind=DeviceKind.CPU, count=1), cores=os.cpu_count())
+
+
+@contextmanager
+def local() -> Iterator[LocalLauncher]:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(LocalLauncher(logs=Path(folder), silence_seconds=300)) as launcher,
+    ):
+        yield launcher
+
+
+def phases_of(launcher: Launcher, what: Job) -> tuple[dict[str, float], TrainingRun]:
+    """Seconds until each phase of rank 0 began, and until all ranks were ready."""
+    started, phases = time.perf_counter(), {}
+    run = launcher.start(what, lambda name: phases.setdefault(name, time.perf_counter() - started))
+    phases["ready"] = time.perf_counter() - started
+    return phases, run
+
+
+def start(rounds: int) -> None:
+    """A job of two ranks until it may build its model, and until it has compiled."""
+    with ExitStack() as end:
+        launchers: dict[str, Launcher] = {"local": end.enter_context(local())}
+        if "SLURM_CONF" in os.environ:
+            folder = Path(end.enter_context(tempfile.TemporaryDirectory()))
+            entrance = end.enter_context(closing(Entrance("127.0.0.1", 0, None, folder)))
+            launchers["slurm"] = ClusterLauncher(
+                Slurm([]),
+                launchers["local"],
+                lambda: entrance,
+                logs=folder,
+                silence_seconds=300,
+                interpreter=Interpreter(sys.executable),
+            )
+        phases_of(launchers["local"], job(TRIVIAL, 1))[1].close()  # the fork server imports TensorFlow
+        for name, launcher in launchers.items():
+            taken = []
+            for _ in range(rounds):
+                phases, run = phases_of(launcher, job(TRIVIAL, 2))
+                run.close()
+                taken.append((phases["model"], phases["ready"]))
+            may_build, ready = (statistics.median(column) for column in zip(*taken, strict=True))
+            print(f"{name:<6} 2 ranks may build their model after {may_build:.1f} s, are compiled after {ready:.1f} s")
+
+
+class _NoProcess:
+    """Of a rank that a thread plays."""
+
+    pid, is_here = 0, False
+
+    def exit_status(self, _: float) -> None:
+        return None
+
+    def end(self) -> None: ...
+
+
+def play(channel: Channel) -> None:
+    """A rank whose windows take no time."""
+    channel.receive()
+    channel.send({"address": "127.0.0.1:1"})
+    channel.receive()
+    ready = {"images_per_step": 0, "compile_seconds": 1.0, "fetches": False, "environment": {}}
+    channel.send({"ready": {**ready, "images_per_step": PLAYED[0]}})
+    while True:
+        request = channel.receive()
+        channel.send({"window": {"steps": request["steps"], "seconds": 0.1, "loss": 1.0}})
+
+
+PLAYED = [0]
+"""Images a step of the ranks that are played; set before they start."""
+
+
+def played_ranks(address: str, count: int) -> None:
+    """In a process of its own, so that the driver's CPU time is the driver's alone."""
+    PLAYED[0] = count
+    for number in range(count):
+        channel = connect(address)
+        channel.send({"hello": "worker", "number": number})
+        threading.Thread(target=play, args=(channel,), daemon=True).start()
+    time.sleep(3600)
+
+
+def driver(windows: int) -> None:
+    """The driver's own CPU time for a window, over the number of ranks."""
+    print("ranks  CPU ms a window  a rank")
+    for count in (2, 4, 8, 16, 32, 64):
+        with ExitStack() as end:
+            listener = end.enter_context(closing(Listener()))
+            program = f"import sys; sys.path.insert(0, {str(BY_HAND.parent)!r}); import ranks; "
+            program += f"ranks.played_ranks({listener.address!r}, {count})"
+            process = end.enter_context(subprocess.Popen([sys.executable, "-c", program]))
+            end.callback(process.kill)
+            channels = listener.wait_for_all([{"number": number} for number in range(count)], 60)
+            runs = []
+            for channel in channels:
+                log = Path(os.devnull)
+                run = WorkerRun(_NoProcess(), log, None, python="", on_cpus=True, silence_seconds=60)
+                run.adopt(channel, {}, lambda _: None)
+                runs.append(run)
+            workload = Workload(model="trivial", batch_size=1, variable_update="collective")
+            together = end.enter_context(closing(RanksRun(runs, ["host"] * count, job(workload, count), 60)))
+            together.request(1)
+            spent = time.process_time()
+            for _ in range(windows):
+                together.request(1)
+                together.receive()
+            spent = 1000 * (time.process_time() - spent) / windows
+            print(f"{count:>5}  {spent:>15.2f}  {spent / count:.3f}", flush=True)
+
+
+def grow(counts: list[int]) -> None:
+    """Start and throughput of local ranks; they share this machine's cores, so only the start says what grows."""
+    print("ranks  called and told  compiled  images/s  exchange")
+    with local() as launcher:
+        phases_of(launcher, job(TRIVIAL, 1))[1].close()
+        for count in counts:
+            phases, run = phases_of(launcher, job(TRIVIAL, count))
+            for _ in range(2):
+                run.request(2)
+            run.receive()
+            window = run.receive()
+            profile = run.profile_step(matrix_products=False, multiply_adds=False)
+            run.close()
+            rate = run.images_per_step * window.steps / window.seconds
+            alone = max(rank.seconds for rank in profile.ranks)
+            share = 1 - alone * window.steps / window.seconds
+            print(f"{count:>5}  {phases['devices']:>13.1f} s  {phases['ready']:>6.1f} s  {rate:>8,.0f}  {share:>7.0%}")
+
+
+def horovod(rounds: int, steps: int) -> None:
+    """Images/s of two ranks: ours by either exchange, and a plain script under horovodrun; in turns."""
+    rates: dict[str, list[float]] = {"collective": [], "horovod": [], "horovodrun": []}
+    with local() as launcher:
+        for number in range(rounds):
+            for name in (*rates, *reversed(rates))[number % 2 * 3 :][:3]:
+                rates[name].append(by_hand(steps) if name == "horovodrun" else ours(launcher, name, steps))
+            print(f"round {number + 1}: " + ", ".join(f"{name} {found[-1]:.0f}" for name, found in rates.items()))
+    for name in ("horovod", "collective"):
+        ratios = [a / b for a, b in zip(rates[name], rates["horovodrun"], strict=True)]
+        print(f"{name} / horovodrun: median {statistics.median(ratios):.3f}, {min(ratios):.3f} to {max(ratios):.3f}")
+
+
+def ours(launcher: Launcher, update: str, steps: int) -> float:
+    with closing(launcher.start(job(RESNET20.with_(variable_update=update), 2), lambda _: None)) as run:
+        run.request(10)
+        run.receive()
+        run.request(steps)
+        window = run.receive()
+        return run.images_per_step * window.steps / window.seconds
+
+
+def by_hand(steps: int) -> float:
+    horovodrun = Path(sys.executable).with_name("horovodrun")
+    command = [horovodrun, "-np", "2", "--gloo", sys.executable, BY_HAND, str(RESNET20.batch_size), str(steps)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = re.search(r"images/s: ([\d.]+)", done.stdout)
+    assert found, done.stdout + done.stderr
+    return float(found[1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["start", "driver", "grow", "horovod"])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8, 16])
+    args = parser.parse_args()
+    match args.what:
+        case "start":
+            start(args.rounds)
+        case "driver":
+            driver(300)
+        case "grow":
+            grow(args.ranks)
+        case "horovod":
+            horovod(args.rounds, args.steps)
+
+
+if __name__ == "__main__":
+    main()
