@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from pytest_tfperf import Workload
@@ -32,7 +32,7 @@ from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher, TrainingRun
 from pytest_tfperf.workers.local import LocalLauncher
 from pytest_tfperf.workers.ranks import RanksRun
-from pytest_tfperf.workers.wire import Channel, Listener, connect
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, connect
 from pytest_tfperf.workers.worker_run import WorkerRun
 
 BY_HAND = Path(__file__).with_name("horovod_by_hand.py")
@@ -105,9 +105,10 @@ def play(channel: Channel) -> None:
     channel.receive()
     ready = {"images_per_step": 0, "compile_seconds": 1.0, "fetches": False, "environment": {}}
     channel.send({"ready": {**ready, "images_per_step": PLAYED[0]}})
-    while True:
-        request = channel.receive()
-        channel.send({"window": {"steps": request["steps"], "seconds": 0.1, "loss": 1.0}})
+    with suppress(ConnectionLost):
+        while True:
+            request = channel.receive()
+            channel.send({"window": {"steps": request["steps"], "seconds": 0.1, "loss": 1.0}})
 
 
 PLAYED = [0]

@@ -75,8 +75,8 @@ def _local_devices(devices: list[str]) -> Iterator[None]:
     kind = devices[0].partition(":")[0]
     extended: Any = CollectiveAllReduceExtended
     before = extended._initialize_local_devices
-    extended._initialize_local_devices = lambda _self, _resolver, worker: (
-        tuple(f"{worker}/device:{name}" for name in devices),
+    extended._initialize_local_devices = lambda _self, _resolver, worker_device: (
+        tuple(f"{worker_device}/device:{name}" for name in devices),
         kind,
     )
     try:
