@@ -142,6 +142,8 @@ class Measuring:
         if settings.key_file is not None:
             read_key(settings.key_file)
         _ = self._address
+        if engine is not None and not engine.starts_ranks:
+            _ = self._entrance  # ranks that run already call from now on
 
     @cached_property
     def _address(self) -> str:

@@ -29,10 +29,11 @@ _NO_ROOM = re.compile(
 )
 
 
-# What TensorFlow's collectives and Horovod's Gloo say of a rank that is gone, in errors of other types.
+# What TensorFlow's collectives and cluster, and Horovod's Gloo, say of a rank that is gone. A pipeline that reads from
+# another machine raises errors of the same types.
 _PEER = re.compile(
-    r"Collective ops is aborted|HorovodInternalError|Horovod has been shut down|Connection (reset|closed) by peer|"
-    r"\[?gloo/|Socket closed|Connection refused|failed to connect to all addresses",
+    r"Collective|HorovodInternalError|Horovod (has been shut down|initialization failed)|gloo/|/job:worker/|"
+    r"failed to connect to all addresses",
     re.IGNORECASE,
 )
 
@@ -68,9 +69,7 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 
 def is_about_a_peer(error: BaseException) -> bool:
     """Whether this rank is well and misses another: an exchange that timed out, or lost its connection."""
-    if isinstance(error, (tf.errors.DeadlineExceededError, tf.errors.UnavailableError, tf.errors.AbortedError)):
-        return True
-    return isinstance(error, tf.errors.OpError) and _PEER.search(str(error)) is not None
+    return isinstance(error, (tf.errors.OpError, ValueError)) and _PEER.search(str(error)) is not None
 
 
 def hint(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -16,6 +17,8 @@ import tensorflow as tf
 from pytest_tfperf.core.cluster import Cluster
 from pytest_tfperf.core.workload import AllReduce, Workload
 from pytest_tfperf.errors import WorkloadError
+
+_MOST_BYTES = 64 * 1024
 
 
 class Horovod:
@@ -46,6 +49,7 @@ class Horovod:
         if not self._by_mpi:
             if cluster.rank == 0:
                 serve_rendezvous(cluster.addresses[0])
+            wait_for_rendezvous(cluster)
             os.environ.update(_gloo_variables(cluster))
         self._hvd = hvd
         hvd.init()
@@ -71,6 +75,24 @@ class Horovod:
         return self._hvd.allreduce(value, op=self._hvd.Average, name="loss")
 
 
+def wait_for_rendezvous(cluster: Cluster) -> None:
+    """Return when rank 0 serves: Horovod itself gives up after a second and a half.
+
+    Raises:
+        tf.errors.DeadlineExceededError: rank 0 does not serve in time.
+    """
+    host, _, port = cluster.addresses[0].rpartition(":")
+    deadline = time.monotonic() + cluster.timeout_seconds
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    fact = f"HorovodInternalError: rank 0 does not serve at {cluster.addresses[0]}"
+    raise tf.errors.DeadlineExceededError(None, None, fact)
+
+
 def serve_rendezvous(address: str) -> None:
     """Serve the values that Gloo's ranks store while they find each other, in a thread of this process.
 
@@ -86,7 +108,11 @@ def _handler() -> type[BaseHTTPRequestHandler]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_PUT(self) -> None:
-            values[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
+            length = int(self.headers["Content-Length"])
+            if length > _MOST_BYTES:  # none of Gloo's
+                self._answer(413)
+                return
+            values[self.path] = self.rfile.read(length)
             self._answer(200)
 
         def do_GET(self) -> None:

@@ -92,7 +92,7 @@ def loop_for(
     """
     if isinstance(inputs, PipelineOnly):
         catalogue.require_no_training_options(workload)  # of a user's own pipeline this is known only now
-        return InputLoop(strategy, feed(strategy, inputs.inputs), workload, horovod)
+        return InputLoop(strategy, feed(strategy, inputs.inputs), workload)
     if workload.trainer is Trainer.KERAS:
         return FitLoop(strategy, model, inputs, workload)
     return TrainingLoop(strategy, model, inputs, workload, horovod=horovod)

@@ -167,7 +167,7 @@ class InputLoop:
         strategy: made by `strategies.strategy_for`.
         fetch: made by `inputs.feed`, or the `fetch` of another loop.
         workload: what both were made for.
-        horovod: of the ranks that fetch beside this one.
+        images_per_step: of all ranks; None: there is only this one.
     """
 
     def __init__(
@@ -175,9 +175,9 @@ class InputLoop:
         strategy: tf.distribute.Strategy,
         fetch: Callable[[], Any],
         workload: Workload,
-        horovod: Horovod | None = None,
+        images_per_step: int | None = None,
     ) -> None:
-        self.images_per_step = images_per_step(workload, strategy, horovod)
+        self.images_per_step = images_per_step or workload.batch_size * strategy.num_replicas_in_sync
         self.fetch: Callable[[], Any] | None = fetch
         self._strategy = strategy
         self._workload = workload

@@ -12,8 +12,10 @@ from __future__ import annotations
 import os
 import platform
 import select
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from importlib.metadata import PackageNotFoundError, version
@@ -38,6 +40,14 @@ _TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", 
 def main() -> int:
     """Do one job; returns the process's exit status."""
     die_with_parent(os.getppid())
+    scratch = tempfile.mkdtemp(prefix="tfperf-worker-")
+    try:
+        return _work(scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _work(scratch: str) -> int:
     try:
         channel, message = call()
     except TfperfError as error:
@@ -50,15 +60,16 @@ def main() -> int:
         print(f"pytest-tfperf: {message['refused']}", file=sys.stderr)
         return 1
     log = Path(message["log"])
-    become_worker(log if log.parent.is_dir() else None, dict(os.environ), message["import_paths"])
-    threading.Thread(target=end_with_driver, args=(channel.fileno(),), daemon=True).start()
+    environment = {**os.environ, "TMPDIR": scratch}  # TensorFlow removes its files in an exit handler, which never runs
+    become_worker(log if log.parent.is_dir() else None, environment, message["import_paths"])
+    threading.Thread(target=end_with_driver, args=(channel.fileno(), scratch), daemon=True).start()
     found = import_tensorflow()
     channel.send(found)
-    if "failed" in found:
-        return 1
-    from pytest_tfperf.training import worker
+    status = 1
+    if "failed" not in found:
+        from pytest_tfperf.training import worker
 
-    status = worker.work(channel, message)
+        status = worker.work(channel, message)
     if status:
         # If this rank ended now, its engine would end the others too, and the driver could not tell who was to blame.
         # The driver closes the connection when it knows.
@@ -79,7 +90,6 @@ def call() -> tuple[Channel, dict[str, Any]]:
         raise TfperfError(f"{error.args[0]} is not set: whoever starts a rank must give it") from None
     key = read_key(key_file)
     place = find_place(os.environ)
-    channel = connect(f"{address}:{key}")
     hello = {
         "hello": "rank",
         "job": os.environ.get("TFPERF_JOB", ""),
@@ -89,7 +99,8 @@ def call() -> tuple[Channel, dict[str, Any]]:
         "pid": os.getpid(),
         "versions": {"pytest-tfperf": digest(), "tensorflow": tensorflow_version()},
     }
-    channel.send(hello)
+    channel = connect(f"{address}:{key}")
+    channel.send(hello)  # at once: who says nothing is taken for a stranger
     return channel, channel.receive()
 
 
@@ -103,11 +114,17 @@ def tensorflow_version() -> str:
     return ""
 
 
-def end_with_driver(connection: int) -> None:
-    """End this process as soon as the driver closes the connection, whatever TensorFlow waits for."""
+def end_with_driver(connection: int, scratch: str) -> None:
+    """End this process as soon as the driver closes the connection, whatever TensorFlow waits for.
+
+    Args:
+        connection: its file.
+        scratch: folder to remove.
+    """
     poll = select.poll()
     poll.register(connection, select.POLLRDHUP)
     poll.poll()
+    shutil.rmtree(scratch, ignore_errors=True)
     os._exit(0)
 
 

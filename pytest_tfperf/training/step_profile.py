@@ -50,7 +50,8 @@ def profile_step(
         return StepProfile(input=Input.ALONE)
     pipeline, work, rate, alone = None, None, None, None
     if (fetch := loop.fetch) is not None:
-        pipeline = _tried(lambda: pipeline_rate(InputLoop(strategy, fetch, workload), pipeline_seconds))
+        inputs = InputLoop(strategy, fetch, workload, loop.images_per_step)
+        pipeline = _tried(lambda: pipeline_rate(inputs, pipeline_seconds))
     if host and isinstance(loop, TrainingLoop):
         alone = _tried(lambda: seconds_alone(loop.without_exchange()))
     if multiply_adds:

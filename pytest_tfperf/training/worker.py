@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -45,12 +46,12 @@ def work(channel: Channel, message: Mapping[str, Any]) -> int:
 
 def _work(channel: Channel, job: Job) -> None:
     """Build and compile a step, then answer requests; sends each phase's name, so that the driver knows what fails."""
-    cluster, cores = None, job.cores
+    cluster, cores = None, job.cores or len(os.sched_getaffinity(0))
     if job.is_distributed:
         cluster, _port = _join(channel)
         job = job.for_rank(cluster.local_rank)
         # Ranks of one host would otherwise each start as many threads as it has cores.
-        cores = cores and max(1, cores // cluster.local_size)
+        cores = max(1, cores // cluster.local_size)
     workload = job.workload
     for kind, names in job.names.items():
         catalogue.register(kind, names)
@@ -62,6 +63,8 @@ def _work(channel: Channel, job: Job) -> None:
         return
     limit_threads(cores)
     devices = configure(job.devices, local_rank=0 if cluster is None else cluster.local_rank)
+    if cluster is not None:
+        channel.send({"phase": "cluster"})  # from here on a rank may wait for the others
     horovod = None
     if workload.variable_update is VariableUpdate.HOROVOD and cluster is not None:
         horovod = Horovod(workload, cluster, on_gpus=job.devices.kind is DeviceKind.GPU)

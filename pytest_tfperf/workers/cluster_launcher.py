@@ -32,6 +32,9 @@ from pytest_tfperf.workers.worker_run import WorkerRun
 
 _VARIABLES = ("TFPERF_ADDRESS", "TFPERF_KEY_FILE", "TFPERF_JOB", "PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL")
 
+# What changes how TensorFlow, its libraries and Horovod compute, or where they are found.
+_SETTINGS = ("TF_", "KERAS_", "XLA_", "NCCL_", "HOROVOD_", "OMP_", "ONEDNN_", "MKL_", "LD_LIBRARY_PATH")
+
 _RANK = b"pytest_tfperf.training.rank"
 
 _POLL_SECONDS = 0.2
@@ -109,12 +112,19 @@ class ClusterLauncher:
         """See `Launcher.start`."""
         if not job.is_distributed:
             return self._local.start(job, progress)
+        try:
+            return self._start(job, progress)
+        except OSError as error:  # a full disk, too many open files
+            raise MeasurementError(f"ranks could not be started: {error}") from error
+
+    def _start(self, job: Job, progress: Progress) -> TrainingRun:
         progress("start")
         if not self._engine.starts_ranks and self._interpreter.python != sys.executable:
             raise MeasurementError(
                 f"ranks that something else starts can't run in another environment, {self._interpreter.python}"
             )
-        job = replace(job, devices=replace(job.devices, gpu_uuids=()))  # other nodes' GPUs have others
+        # Other nodes' GPUs have other UUIDs, and their cores are theirs to count.
+        job = replace(job, devices=replace(job.devices, gpu_uuids=()), cores=None)
         name = self._entrance().new_job()
         with ExitStack() as undo:
             engine = _EngineProcess(
@@ -141,7 +151,8 @@ class ClusterLauncher:
 
     def _command(self, job: Job) -> list[str]:
         rank = self._interpreter.command("pytest_tfperf.training.rank")
-        return self._engine.command(job.nodes, job.ranks_per_node, rank, _VARIABLES)
+        settings = {name for name in os.environ if name.startswith(_SETTINGS)} - {"TF_CONFIG", *_VARIABLES}
+        return self._engine.command(job.nodes, job.ranks_per_node, rank, [*_VARIABLES, *sorted(settings)])
 
     def _environment(self, job: str) -> dict[str, str]:
         ours = {
@@ -150,7 +161,9 @@ class ClusterLauncher:
             "TFPERF_JOB": job,
             "TF_CPP_MIN_LOG_LEVEL": "1",
         }
-        return {**self._interpreter.environment(), **self._engine.environment(), **ours}
+        environment = {**self._interpreter.environment(), **self._engine.environment(), **ours}
+        environment.pop("TF_CONFIG", None)  # pytest's own, if any: it does not say which of these ranks one is
+        return environment
 
     def _called(self, job: Job, name: str, engine: _EngineProcess) -> list[_Caller]:
         """All ranks, by rank, once they have called.

@@ -88,7 +88,8 @@ class LocalLauncher:
     def _probe(self, job: Job, progress: Progress) -> None:
         """One step of the smallest workload, on the same devices."""
         progress("probe")
-        run = self._start(replace(job, workload=PROBE, nodes=1, slowdown=0.0), progress)
+        devices = replace(job.devices, count=len(job.devices.gpu_uuids) or job.devices.count)  # those of all ranks
+        run = self._start(replace(job, workload=PROBE, nodes=1, devices=devices, slowdown=0.0), progress)
         try:
             run.request(1)
             run.receive()
@@ -122,8 +123,8 @@ class LocalLauncher:
             return self._listener.wait_for_all(
                 callers, self._silence_seconds, lambda: any(run.has_ended() for run in runs)
             )
-        except Silence:
-            raise runs[0].silent() from None
+        except Silence as silence:
+            raise runs[silence.missing[0]].silent() from None
         except ConnectionLost:
             raise next(run for run in runs if run.has_ended()).lost() from None
 

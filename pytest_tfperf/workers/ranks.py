@@ -25,6 +25,9 @@ _BLAME_SECONDS = 3.0
 # report before the driver gives all of them up, and the one that is silent is known.
 _EXCHANGE_FRACTION = 0.75
 
+# A rank that was heard later than this part of that time ago may just be slow to notice that another is gone.
+_SILENT_FRACTION = 0.25
+
 # Of two ranks' losses. They are the same mean of the same numbers, yet two kinds of GPU may round differently.
 _SAME_LOSS = 1e-3
 
@@ -55,6 +58,7 @@ class RanksRun:
         self._lends = job.workload.variable_update is VariableUpdate.PARAMETER_SERVER
         self._end = end
         self._silence_seconds = silence_seconds
+        self._heard = dict.fromkeys(range(len(ranks)), time.monotonic())
         self.log = ranks[0].log
         addresses = self._answers("address")
         for rank, one in enumerate(ranks):
@@ -121,7 +125,7 @@ class RanksRun:
             pipeline_core_seconds_per_image=sum(known) if (known := _known(core_seconds)) else None,
             forward_multiply_adds=first.forward_multiply_adds,
             products_multiply_adds_per_sec=sum(known) if (known := _known(products)) else None,
-            ranks=tuple(step for one in profiles for step in one.ranks),
+            ranks=tuple(one.ranks[0] for one in profiles) if all(one.ranks for one in profiles) else (),
         )
 
     def close(self) -> None:
@@ -134,15 +138,15 @@ class RanksRun:
     def _answers(self, kind: str) -> list[Any]:
         """The next answer of this kind from every rank, by rank."""
         answers: dict[int, Any] = {}
-        deadline = time.monotonic() + self._silence_seconds
+        limit = min(rank.silence_seconds for rank in self._ranks)
+        deadline = time.monotonic() + limit
         while waiting := [rank for rank in range(len(self._ranks)) if rank not in answers]:
             ready = self._readable(waiting, deadline - time.monotonic())
             if not ready:
-                # Rank 0 waits for a rank that lends it its devices, and not the other way round.
-                gone = [rank for rank in range(1, len(self._ranks)) if self._lends and not self._answers_at_once(rank)]
-                raise self._ranks[(gone or waiting)[0]].silent()
-            deadline = time.monotonic() + self._silence_seconds
+                raise self._silent(waiting)
+            deadline = time.monotonic() + limit
             for rank in ready:
+                self._heard[rank] = time.monotonic()
                 try:
                     message = self._ranks[rank].poll()
                 except MeasurementError as error:
@@ -150,6 +154,18 @@ class RanksRun:
                 if message is not None and kind in message:
                     answers[rank] = message[kind]
         return [answers[rank] for rank in range(len(self._ranks))]
+
+    def _silent(self, waiting: Sequence[int]) -> MeasurementError:
+        """The error where none of these ranks says anything any more: the one that was heard first may hold the others.
+
+        Only a rank that lends its devices to rank 0 can hold it although it answered: it is asked again.
+        """
+        lending = range(1, len(self._ranks)) if self._lends else ()
+        gone = [rank for rank in lending if not self._answers_at_once(rank)]
+        blamed = gone[0] if gone else min(waiting, key=self._heard.__getitem__)
+        others = [rank for rank in waiting if rank != blamed]
+        error = self._ranks[blamed].silent()
+        return _noted(error, f"nor did {self._named(others)}; it was heard last") if others else error
 
     def _is_same(self, loss: float | None, first: float) -> bool:
         if loss is None:
@@ -176,8 +192,8 @@ class RanksRun:
     def _to_blame(self, first: int, error: MeasurementError) -> MeasurementError:
         """The error of the rank to blame, when this one was the first to fail.
 
-        First a rank that raised an error of its own, then the first whose connection broke, then one that is silent.
-        A rank that is well fails too, because it misses the other.
+        First a rank that raised an error of its own, then the first whose connection broke, then one that has been
+        silent for long. A rank that is well fails too, because it misses the other.
         """
         errors = {first: error}
         deadline = time.monotonic() + min(_BLAME_SECONDS, self._silence_seconds)
@@ -192,10 +208,18 @@ class RanksRun:
                 except MeasurementError as another:
                     errors[rank] = another
         blamed = min(errors, key=self._fault)  # of equal ones the first that was noted
-        silent = [rank for rank in range(len(self._ranks)) if rank not in errors]
-        if silent and self._fault(blamed) > Fault.SILENT:
-            return self._ranks[silent[0]].silent()
-        return errors[blamed]
+        quiet = [rank for rank in range(len(self._ranks)) if rank not in errors]
+        if not quiet or self._fault(blamed) is not Fault.PEER:
+            return errors[blamed]
+        first_line = str(errors[blamed]).splitlines()[0]
+        longest = min(quiet, key=self._heard.__getitem__)
+        silence = time.monotonic() - self._heard[longest]
+        if silence >= _SILENT_FRACTION * self._silence_seconds:
+            return _noted(self._ranks[longest].silent(round(silence, 1)), f"and so {first_line}")
+        return _noted(errors[blamed], f"nothing was heard of {self._named(quiet)} meanwhile")
+
+    def _named(self, ranks: Sequence[int]) -> str:
+        return ", ".join(self._ranks[rank].name for rank in ranks)
 
     def _fault(self, rank: int) -> Fault:
         fault = self._ranks[rank].fault
@@ -210,6 +234,12 @@ class RanksRun:
             f"the ranks do not train one model: they differ in {what} ({each}). Do all of them have the same code, and "
             f"the same TensorFlow? The log of rank 0: {self.log}"
         )
+
+
+def _noted(error: MeasurementError, note: str) -> MeasurementError:
+    """The same error with a line more, below the first."""
+    first, *rest = str(error).splitlines()
+    return type(error)("\n".join([first, note, *rest]))
 
 
 def _known(values: Sequence[float | None]) -> list[float]:

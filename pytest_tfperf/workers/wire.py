@@ -1,7 +1,8 @@
 """How driver and workers talk: JSON messages over TCP, each signed with the session's key.
 
 Frame: 4 bytes of length, 32 bytes of HMAC-SHA256, then UTF-8 JSON. The signature covers the direction and a
-running number, so a frame can be neither forged, reordered nor replayed, and nothing is ever unpickled.
+running number, so within a connection a frame can be neither forged, reordered nor replayed. Nothing is ever unpickled.
+The key is new in each session, unless the user gives one.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ _LENGTH = struct.Struct(">I")
 _DIGEST_BYTES = 32
 _MAX_BYTES = 64 * 1024 * 1024  # a frame longer than any message of ours is noise; no memory is allocated for it
 
+# A connection is lost when three questions, 10 s apart, were not answered after 30 s without a message.
+_KEEPALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
+
 _CONNECT_SECONDS = 30.0
 _HELLO_SECONDS = 5.0  # a worker says who it is as soon as it is connected
 _GREET_SECONDS = 0.2  # how often to check that the awaited process still runs
@@ -34,13 +38,19 @@ class ConnectionLost(Exception):
 
 
 class Silence(Exception):
-    """Nothing arrived within the time-out."""
+    """Nothing arrived within the time-out; `missing` are the callers that were still awaited, by index."""
+
+    missing: tuple[int, ...] = ()
 
 
 class Channel:
     """One end of a signed connection; not shared between threads."""
 
     def __init__(self, sock: socket.socket, key: str, *, ours: bytes, theirs: bytes) -> None:
+        # Where the other machine loses power or its network, nothing else would ever tell.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE.items():
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a window's answer must not wait for a full packet
         self._socket = sock
         self._key = bytes.fromhex(key)
@@ -174,7 +184,7 @@ class Listener:
         raise Silence(f"no call within {timeout_seconds:g} s")
 
     def _accept(self) -> None:
-        with suppress(OSError):  # gone again
+        with suppress(ConnectionError):  # gone again
             sock, _ = self._socket.accept()
             caller = Channel(sock, self._key, ours=b"driver", theirs=b"worker")
             caller.most_bytes = _HELLO_BYTES
@@ -225,7 +235,9 @@ class Listener:
             found: dict[int, Channel] = {}
             while len(found) < len(callers):
                 if time.monotonic() >= deadline:
-                    raise Silence(f"no call within {timeout_seconds:g} s")
+                    silence = Silence(f"no call within {timeout_seconds:g} s")
+                    silence.missing = tuple(index for index in range(len(callers)) if index not in found)
+                    raise silence
                 try:
                     channel, hello = self.greet(min(timeout_seconds, _GREET_SECONDS))
                 except Silence:

@@ -71,6 +71,7 @@ class WorkerRun:
 
     Attributes:
         fault: how it failed; None as long as it has not.
+        silence_seconds: for how long it may say nothing.
     """
 
     def __init__(
@@ -87,8 +88,9 @@ class WorkerRun:
     ) -> None:
         self.log = str(log)
         self._process = process
+        self.name = name
         self._python = python
-        self._silence_seconds = silence_seconds
+        self.silence_seconds = silence_seconds
         self._on_hang = on_hang
         self._failures = Failures(process.pid, log, on_cpus=on_cpus, name=name)
         self._phase = "start"
@@ -107,7 +109,7 @@ class WorkerRun:
         """
         caller = {"hello": "worker", "number": number}
         try:
-            channel = listener.wait_for(caller, self._silence_seconds, self.has_ended)
+            channel = listener.wait_for(caller, self.silence_seconds, self.has_ended)
         except Silence:
             raise self.silent() from None
         except ConnectionLost:
@@ -154,7 +156,7 @@ class WorkerRun:
 
     def request_profile(self, *, matrix_products: bool, multiply_adds: bool) -> None:
         """Queue a profile of its step; it may stay silent for a minute at most from then on."""
-        self._phase, self._silence_seconds = "step profile", min(self._silence_seconds, _PROFILE_SECONDS)
+        self._phase, self.silence_seconds = "step profile", min(self.silence_seconds, _PROFILE_SECONDS)
         self.send({"profile_step": {"matrix_products": matrix_products, "multiply_adds": multiply_adds}})
 
     def close(self) -> None:
@@ -186,12 +188,12 @@ class WorkerRun:
         except Silence:
             return None
 
-    def silent(self) -> MeasurementError:
-        """The error for a worker that has said nothing for too long."""
+    def silent(self, seconds: float | None = None) -> MeasurementError:
+        """The error for a worker that has said nothing for too long: for so many seconds, or as long as it may."""
         self.fault = Fault.SILENT
         stacks = self._stacks() if self._process.is_here and self._process.exit_status(0) is None else ""
         self._on_hang()
-        return self._failures.hung(self._silence_seconds, self._phase, stacks)
+        return self._failures.hung(self.silence_seconds if seconds is None else seconds, self._phase, stacks)
 
     def lost(self, seconds: float = 0) -> MeasurementError:
         """The error for a worker that is gone; it has so many seconds left to end."""
@@ -202,7 +204,7 @@ class WorkerRun:
         """The next answer of this kind; others are of windows that nobody waits for any more."""
         while True:
             try:
-                message = self._read(self._silence_seconds)
+                message = self._read(self.silence_seconds)
             except Silence:
                 raise self.silent() from None
             if message is not None and kind in message:
@@ -213,7 +215,11 @@ class WorkerRun:
             message = self._channel.receive(timeout_seconds)
         except ConnectionLost:
             raise self.lost(5) from None
-        require_usable_import(message, self._python)
+        try:
+            require_usable_import(message, self._python)
+        except MeasurementError:
+            self.fault = Fault.RAISED
+            raise
         if "error" in message:
             self.fault = Fault.PEER if message["error"].get("about_a_peer") else Fault.RAISED
             raise self._failures.raised(message["error"], self._phase)

@@ -161,15 +161,23 @@ def test_a_rank_that_lagged_in_one_run_of_three_is_no_straggler() -> None:
 
 
 @pytest.mark.parametrize(
-    ("alone", "input", "slower"),
+    ("alone", "more", "slower"),
     [
-        pytest.param(180.0, Input.RESIDENT, Slower.EXCHANGE, id="each-rank-is-as-fast-as-before"),
-        pytest.param(180.0, Input.FETCHED, Slower.EXCHANGE, id="whatever-the-input"),
-        pytest.param(105.0, Input.RESIDENT, Slower.STEP, id="the-ranks-themselves-are-slower"),
+        pytest.param(210.0, {"bound": Bound.COMMUNICATION}, Slower.EXCHANGE, id="the-exchange-is-most-of-the-step"),
+        pytest.param(180.0, {"bound": Bound.COMPUTE}, None, id="before-they-gave-more-alone-but-not-known-how-much"),
+        pytest.param(
+            210.0,
+            {"bound": Bound.COMMUNICATION, "straggler": Straggler(rank=1, host="b", slower=0.4)},
+            None,
+            id="they-wait-for-a-straggler",
+        ),
+        pytest.param(105.0, {"bound": Bound.COMPUTE}, Slower.STEP, id="the-ranks-themselves-are-slower"),
+        pytest.param(210.0, {"pipeline_images_per_sec": 105.0}, Slower.PIPELINE, id="the-pipeline-is-slower"),
+        pytest.param(105.0, {"pipeline_images_per_sec": 105.0}, Slower.BOTH, id="both-are-slower"),
     ],
 )
-def test_ranks_that_alone_give_what_all_gave_before_lose_time_between_them(
-    alone: float, input: Input, slower: Slower
+def test_what_slowed_down_in_several_ranks_is_named_where_their_steps_alone_tell(
+    alone: float, more: dict[str, Any], slower: Slower | None
 ) -> None:
-    found = Breakdown(input=input, alone_images_per_sec=alone, pipeline_images_per_sec=9800.0)
+    found = Breakdown(input=Input.FETCHED, alone_images_per_sec=alone, **more)
     assert slower_part(found, 100.0, 200.0) is slower

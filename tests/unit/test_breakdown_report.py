@@ -105,11 +105,7 @@ def of_ranks(bound: Bound, exchange: float, alone: float, **more: Any) -> Breakd
         ),
         (of_ranks(Bound.COMPUTE, 0.1, 1111.0), "straggler", None),
         (of_ranks(Bound.COMMUNICATION, 0.63, 2700.0), "slower", "the communication between the ranks"),
-        (
-            fetched(alone_images_per_sec=2700.0, device_data_images_per_sec=2900.0),
-            "slower",
-            "the communication between the ranks",
-        ),
+        (fetched(alone_images_per_sec=2700.0, device_data_images_per_sec=2900.0), "slower", None),
         (of_ranks(Bound.COMPUTE, 0.1, 1111.0), "slower", "the training step"),
         (fetched(), "communication", None),
     ],

@@ -24,7 +24,7 @@ def main() -> int:
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
     ray.init(address=args.address, log_to_driver=False)
-    group = placement_group([{"CPU": 1}] * args.nodes, strategy="SPREAD")
+    group = placement_group([{"CPU": 1}] * args.nodes, strategy="STRICT_SPREAD")
     ray.get(group.ready(), timeout=60)
     given = {name: os.environ[name] for name in args.variable if name in os.environ}
     size = args.nodes * args.ranks_per_node
@@ -42,6 +42,8 @@ def main() -> int:
 def run(rank: Sequence[str], variables: Mapping[str, str]) -> int:
     """A rank in a process of its own: Ray's workers have imported modules, and run with one OpenMP thread."""
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    if not environment.get("CUDA_VISIBLE_DEVICES"):  # Ray hides the GPUs from tasks that asked for none
+        environment.pop("CUDA_VISIBLE_DEVICES", None)
     return subprocess.run(rank, env={**environment, **variables}, check=False).returncode
 
 

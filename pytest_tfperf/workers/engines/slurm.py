@@ -42,7 +42,8 @@ class Slurm:
         placed = ["-N", str(nodes), f"--ntasks={nodes * ranks_per_node}", f"--ntasks-per-node={ranks_per_node}"]
         # A step that may not share the CPUs of the step in which pytest runs would wait for ever.
         shared = ["--overlap"] if self._in_allocation else [f"--job-name={self._job}"]
-        return ["srun", *placed, *shared, "--overcommit", "--kill-on-bad-exit=1", *self._options, *rank]
+        # A script with `#SBATCH --export=NONE` would keep the variables from its steps.
+        return ["srun", *placed, *shared, "--export=ALL", "--kill-on-bad-exit=1", *self._options, *rank]
 
     def environment(self) -> Mapping[str, str]:
         """See `Engine.environment`."""
