@@ -79,6 +79,9 @@ def test_ranks_work_one_job_after_another(cluster: Cluster) -> None:
     finished = cluster.session(timeout=PATIENCE_SECONDS)
     assert finished.kinds == {"test_two[4]": "skipped", "test_two[8]": "skipped"}, finished.text
     assert "2x1" in finished.text
+    written = [file.read_text(errors="replace") for file in cluster.project.folder.glob(".tfperf/logs/*")]
+    key = cluster.key.read_text()
+    assert not any(key in text for text in [finished.text, *written])
 
 
 def test_a_rank_that_never_starts_is_named(cluster: Cluster) -> None:
@@ -110,6 +113,16 @@ def test_a_rank_with_another_version_of_this_package_is_refused(cluster: Cluster
     case = cluster.session("-k", "8", timeout=PATIENCE_SECONDS).cases["test_two[8]"]
     assert "rank 1 on " in case.text, case.text
     assert "runs pytest-tfperf " in case.text, case.text
+
+
+def test_a_rank_with_another_tensorflow_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    metadata = tmp_path / "other" / "tensorflow-9.9.9.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text("Metadata-Version: 2.1\nName: tensorflow\nVersion: 9.9.9\n")
+    cluster.rank(1, PYTHONPATH=os.pathsep.join([str(tmp_path / "other"), *sys.path]))
+    cluster.rank(0)
+    case = cluster.session("-k", "8", timeout=PATIENCE_SECONDS).cases["test_two[8]"]
+    assert ("runs tensorflow " in case.text, "9.9.9" in case.text) == (True, True), case.text
 
 
 def test_a_key_file_that_is_not_there_is_a_clear_error(cluster: Cluster) -> None:
