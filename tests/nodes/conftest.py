@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str
     if why := slurm.missing():
         pytest.skip(why)
     # Not below pytest's folder: a socket's path may have 107 characters.
-    folder = Path("/tmp") / f"tfperf-slurm-{os.getpid()}"
+    folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="tfperf-slurm-"))
     try:
         with slurm.cluster(folder) as variables:
             yield variables

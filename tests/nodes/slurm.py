@@ -9,9 +9,12 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from patience import wait_for
+
+from pytest_tfperf.workers.tied import die_with_parent
 
 DAEMONS = ("munged", "slurmctld", "slurmd", "srun", "scancel", "squeue", "sinfo")
 
@@ -52,9 +55,9 @@ def missing() -> str:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[dict[str, str]]:
-    """Two nodes; gives the environment variables with which Slurm's commands find them."""
+    """Two nodes, whose files are in this folder; gives the environment variables that Slurm's commands need."""
     host = socket.gethostname().split(".")[0]
-    (folder / "state").mkdir(parents=True)
+    (folder / "state").mkdir()
     configuration = folder / "slurm.conf"
     configuration.write_text(_CONFIGURATION.format(host=host, folder=folder, ports=_ports(3)))
     key = folder / "munge.key"
@@ -70,7 +73,12 @@ def cluster(folder: Path) -> Iterator[dict[str, str]]:
         for number, (name, *arguments) in enumerate(commands):
             output = end.enter_context((folder / f"{name}.{number}.out").open("wb"))
             process = subprocess.Popen(
-                [_found(name) or name, *arguments], env=environment, stdout=output, stderr=output
+                [_found(name) or name, *arguments],
+                env=environment,
+                stdout=output,
+                stderr=output,
+                # By SIGKILL: slurmd does not end on SIGTERM while munged is gone.
+                preexec_fn=partial(die_with_parent, os.getpid()),
             )
             end.callback(process.wait)
             end.callback(process.kill)
