@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from inner import Finished, Project
+from patience import PATIENCE_SECONDS
 
 PIPELINES = """
     import os
@@ -48,7 +49,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     with Project(tmp_path_factory.mktemp("server")) as project:
         project.write("faults.py", PIPELINES)
         project.tests(TESTS)
-        return project.run("-o", "tfperf_timeout=20")
+        return project.run("-o", f"tfperf_timeout={PATIENCE_SECONDS}")
 
 
 @pytest.mark.parametrize("input_pipeline", ["device", "host"])

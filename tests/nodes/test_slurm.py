@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from inner import Project
 from launchers import Launcher
+from patience import PATIENCE_SECONDS
 
 TEST = """
     @pytest.mark.multinode
@@ -48,7 +49,7 @@ def made(project: Project) -> Project:
 def run(project: Project, srun: Launcher, *options: str) -> tuple[str, str]:
     """How the test ended, and its text."""
     launcher = " ".join(["--tfperf-launcher=slurm", *options])
-    case = project.run(launcher, "-o", "tfperf_timeout=30", **srun.variables).cases["test_it"]
+    case = project.run(launcher, "-o", f"tfperf_timeout={PATIENCE_SECONDS}", **srun.variables).cases["test_it"]
     return case.kind, case.text
 
 

@@ -1,0 +1,28 @@
+"""The tests of `test_rank_faults`, under srun."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+from inner import Finished
+from launchers import Launcher
+from test_rank_faults import (  # noqa: F401  # pytest collects them here too
+    faults,
+    project,
+    test_a_fault_is_an_error_that_names_the_rank,
+    test_no_process_no_key_and_no_temporary_file_is_left,
+    test_the_session_goes_on_and_exits_with_6,
+)
+
+
+@pytest.fixture(scope="module")
+def launcher(srun: Launcher) -> Launcher:
+    return srun
+
+
+def test_no_job_is_left_in_the_queue(faults: Finished, launcher: Launcher) -> None:  # noqa: F811  # the fixture
+    environment = {**os.environ, **launcher.variables}
+    queue = subprocess.run(["squeue", "-h"], env=environment, capture_output=True, text=True, check=True)
+    assert queue.stdout == ""
