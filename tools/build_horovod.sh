@@ -2,14 +2,17 @@
 # Builds Horovod for the TensorFlow of a Python, and installs it there: tools/build_horovod.sh [PYTHON]
 #
 # Horovod 0.28.1 is the last release, and one of its files does not compile with TensorFlow 2.21: that of its XLA
-# operations, which are off by default. The wheel is kept in ~/.cache/pytest-tfperf and built once for each TensorFlow.
-# It needs cmake and g++, and takes some minutes. HOROVOD_GPU_OPERATIONS=NCCL, for one, is passed on to Horovod's build.
+# operations, which are off by default. The wheel is kept in ~/.cache/pytest-tfperf and built once for each TensorFlow
+# and Python. It needs cmake and g++, and takes some minutes. HOROVOD_GPU_OPERATIONS=NCCL, for one, is passed on to
+# Horovod's build.
 set -euo pipefail
 
 PYTHON=$(command -v "${1:-python3}")
 VERSION=0.28.1
 TENSORFLOW=$("$PYTHON" -c 'from importlib.metadata import version; print(version("tensorflow"))')
-CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/pytest-tfperf/horovod-$VERSION-tensorflow-$TENSORFLOW${HOROVOD_GPU_OPERATIONS:-}"
+PYTHON_VERSION=$("$PYTHON" -c 'import sys; print(*sys.version_info[:2], sep=".")')
+NAME="horovod-$VERSION-tensorflow-$TENSORFLOW-python-$PYTHON_VERSION${HOROVOD_GPU_OPERATIONS:+-$HOROVOD_GPU_OPERATIONS}"
+CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/pytest-tfperf/$NAME${HOROVOD_WITH_MPI:+-mpi}"
 
 for tool in cmake g++; do
   command -v "$tool" >/dev/null || { echo "Horovod can't be built: there is no $tool (Debian: apt install cmake g++)"; exit 1; }
@@ -33,5 +36,5 @@ if ! ls "$CACHE"/*.whl >/dev/null 2>&1; then
   cp dist/*.whl "$CACHE"
 fi
 "${PIP[@]}" install --no-deps "$CACHE"/*.whl
-"$PYTHON" -c 'import horovod.tensorflow' 2>/dev/null
+OUTPUT=$("$PYTHON" -c 'import horovod.tensorflow' 2>&1) || { echo "$OUTPUT"; exit 1; }
 echo "Horovod $VERSION for TensorFlow $TENSORFLOW is installed"
