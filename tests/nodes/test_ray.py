@@ -15,6 +15,9 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'ray>=2.40'"
 )
 
+# Else Ray looks for the cluster at another address of this machine.
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+
 CLUSTER = """
 import sys
 from ray.cluster_utils import Cluster
@@ -36,7 +39,7 @@ TEST = """
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    environment = {**os.environ, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    environment = {**os.environ, **LOOPBACK, "RAY_USAGE_STATS_ENABLED": "0"}
     with subprocess.Popen(
         [sys.executable, "-c", CLUSTER],
         env=environment,
@@ -55,7 +58,7 @@ def address() -> Iterator[str]:
 
 def test_ranks_run_in_the_tasks_of_a_ray_cluster(project: Project, address: str) -> None:
     project.tests(TEST)
-    finished = project.run(f"--tfperf-launcher=ray --address={address}", "-o", "tfperf_timeout=120")
+    finished = project.run(f"--tfperf-launcher=ray --address={address}", "-o", "tfperf_timeout=120", **LOOPBACK)
     case = finished.cases["test_it"]
     assert (case.kind, "there is no baseline" in case.message) == ("skipped", True), finished.text
     assert "2x1" in finished.text
