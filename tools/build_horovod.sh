@@ -7,7 +7,7 @@
 # Horovod's build.
 set -euo pipefail
 
-PYTHON=$(command -v "${1:-python3}")
+PYTHON=$(realpath --no-symlinks "$(command -v "${1:-python3}")")
 VERSION=0.28.1
 TENSORFLOW=$("$PYTHON" -c 'from importlib.metadata import version; print(version("tensorflow"))')
 PYTHON_VERSION=$("$PYTHON" -c 'import sys; print(*sys.version_info[:2], sep=".")')
