@@ -40,14 +40,6 @@ _TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", 
 def main() -> int:
     """Do one job; returns the process's exit status."""
     die_with_parent(os.getppid())
-    scratch = tempfile.mkdtemp(prefix="tfperf-worker-")
-    try:
-        return _work(scratch)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _work(scratch: str) -> int:
     try:
         channel, message = call()
     except TfperfError as error:
@@ -60,6 +52,7 @@ def _work(scratch: str) -> int:
         print(f"pytest-tfperf: {message['refused']}", file=sys.stderr)
         return 1
     log = Path(message["log"])
+    scratch = message["scratch"] or tempfile.mkdtemp(prefix="tfperf-worker-")
     environment = {**os.environ, "TMPDIR": scratch}  # TensorFlow removes its files in an exit handler, which never runs
     become_worker(log if log.parent.is_dir() else None, environment, message["import_paths"])
     threading.Thread(target=end_with_driver, args=(channel.fileno(), scratch), daemon=True).start()
@@ -74,6 +67,7 @@ def _work(scratch: str) -> int:
         # If this rank ended now, its engine would end the others too, and the driver could not tell who was to blame.
         # The driver closes the connection when it knows.
         time.sleep(_BLAME_SECONDS)
+    shutil.rmtree(scratch, ignore_errors=True)
     return status
 
 

@@ -206,16 +206,23 @@ class ClusterLauncher:
         self, job: Job, rank: int, caller: _Caller, log: Path, engine: _EngineProcess, progress: Progress
     ) -> WorkerRun:
         """The run of a rank that has called."""
+        # A rank elsewhere makes a folder of its own, which stays if it is killed.
+        scratch = self._files.new_scratch_folder() if caller.is_here else None
         run = WorkerRun(
             _RemoteProcess(caller.pid, engine.exit_status, caller.is_here),
             log,
-            None,
+            scratch,
             python=self._interpreter.python,
             on_cpus=job.devices.kind is DeviceKind.CPU,
             silence_seconds=self._silence_seconds,
             name=rank_name(rank, job.ranks, caller.host),
         )
-        message = {"job": plain(job), "log": str(log), "import_paths": self._interpreter.import_paths()}
+        message = {
+            "job": plain(job),
+            "log": str(log),
+            "scratch": str(scratch or ""),
+            "import_paths": self._interpreter.import_paths(),
+        }
         run.adopt(caller.channel, message, progress)
         return run
 

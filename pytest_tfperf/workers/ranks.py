@@ -25,8 +25,9 @@ _BLAME_SECONDS = 3.0
 # report before the driver gives all of them up, and the one that is silent is known.
 _EXCHANGE_FRACTION = 0.75
 
-# A rank that was heard later than this part of that time ago may just be slow to notice that another is gone.
-_SILENT_FRACTION = 0.25
+# A rank that was heard later than this, or than this part of that time ago, may just be slow to notice that another is
+# gone. TensorFlow itself misses the heartbeats of a rank that is stopped after 10 s.
+_SILENT_SECONDS, _SILENT_FRACTION = 7.0, 0.25
 
 # Of two ranks' losses. They are the same mean of the same numbers, yet two kinds of GPU may round differently.
 _SAME_LOSS = 1e-3
@@ -214,7 +215,7 @@ class RanksRun:
         first_line = str(errors[blamed]).splitlines()[0]
         longest = min(quiet, key=self._heard.__getitem__)
         silence = time.monotonic() - self._heard[longest]
-        if silence >= _SILENT_FRACTION * self._silence_seconds:
+        if silence >= min(_SILENT_SECONDS, _SILENT_FRACTION * self._silence_seconds):
             return _noted(self._ranks[longest].silent(round(silence, 1)), f"and so {first_line}")
         return _noted(errors[blamed], f"nothing was heard of {self._named(quiet)} meanwhile")
 
