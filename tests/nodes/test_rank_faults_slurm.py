@@ -9,9 +9,10 @@ import pytest
 from inner import Finished
 from launchers import Launcher
 from test_rank_faults import (  # noqa: F401  # pytest collects them here too
+    IN_ANOTHER_WAY,
     faults,
     project,
-    test_a_fault_is_an_error_that_names_the_rank,
+    require_named,
     test_no_process_no_key_and_no_temporary_file_is_left,
     test_the_session_goes_on_and_exits_with_6,
 )
@@ -26,3 +27,8 @@ def test_no_job_is_left_in_the_queue(faults: Finished, launcher: Launcher) -> No
     environment = {**os.environ, **launcher.variables}
     queue = subprocess.run(["squeue", "-h"], env=environment, capture_output=True, text=True, check=True)
     assert queue.stdout == ""
+
+
+@pytest.mark.parametrize("fault", IN_ANOTHER_WAY)
+def test_a_fault_is_an_error_that_names_the_rank(faults: Finished, fault: str) -> None:  # noqa: F811  # the fixture
+    require_named(faults, fault)
