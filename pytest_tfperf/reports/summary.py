@@ -104,7 +104,7 @@ def summary(
         )
     elif measurements:
         spent = duration(sum(m.seconds for m in measurements))
-        counted = f"{measurements[0].machine}: {counts(map(outcome, measurements))} in {spent}"
+        counted = f"{_machines(measurements)}: {counts(map(outcome, measurements))} in {spent}"
         lines += [*measurement_table(measurements), "", counted, *filter(None, machine)]
         lines += _next_steps(measurements, changes, baselines)
     if not_measured:
@@ -118,7 +118,12 @@ def comparison_summary(comparisons: Sequence[Comparison]) -> list[str]:
         return []
     words = counts(map(interleaved.outcome, comparisons))
     spent = duration(sum(c.seconds for c in comparisons))
-    return [*interleaved.comparison_table(comparisons), "", f"{comparisons[0].machine}: {words} in {spent}"]
+    return [*interleaved.comparison_table(comparisons), "", f"{_machines(comparisons)}: {words} in {spent}"]
+
+
+def _machines(results: Iterable[Measurement | Comparison]) -> str:
+    """Their names: a host's CPUs, its GPUs, and several hosts together are different machines."""
+    return ", ".join(dict.fromkeys(result.machine for result in results))
 
 
 def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable[Measurement]) -> str:

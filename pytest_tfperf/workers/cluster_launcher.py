@@ -121,7 +121,8 @@ class ClusterLauncher:
         progress("start")
         if not self._engine.starts_ranks and self._interpreter.python != sys.executable:
             raise MeasurementError(
-                f"ranks that something else starts can't run in another environment, {self._interpreter.python}"
+                f"ranks that something else starts can't run in another environment, {self._interpreter.python}. "
+                "For --tfperf-against and reference environments use another --tfperf-launcher"
             )
         # Other nodes' GPUs have other UUIDs, and their cores are theirs to count.
         job = replace(job, devices=replace(job.devices, gpu_uuids=()), cores=None)

@@ -21,3 +21,6 @@ class Launcher:
 
 
 LOCAL = Launcher("local", ())
+
+LOCAL_SILENCE_SECONDS = 30.0
+"""Of a forked rank: a fault of any kind ends within it, and a slow machine is not called silent."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from inner import Finished, Project
-from patience import PATIENCE_SECONDS
+from launchers import LOCAL_SILENCE_SECONDS
 
 PIPELINES = """
     import os
@@ -49,7 +49,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     with Project(tmp_path_factory.mktemp("server")) as project:
         project.write("faults.py", PIPELINES)
         project.tests(TESTS)
-        return project.run("-o", f"tfperf_timeout={PATIENCE_SECONDS}")
+        return project.run("-o", f"tfperf_timeout={LOCAL_SILENCE_SECONDS}")
 
 
 @pytest.mark.parametrize("input_pipeline", ["device", "host"])

@@ -72,6 +72,12 @@ def test_a_session_is_summarised() -> None:
     ]
 
 
+def test_every_machine_that_was_measured_is_named_once() -> None:
+    names = ["h200", "2-nodes-local-h200", "h200"]
+    lines = after(*(measurement(verdict=verdict(), machine=name) for name in names))
+    assert [line for line in lines if line.startswith("h200, 2-nodes-local-h200: 3 PASS")] != []
+
+
 def test_an_improvement_asks_to_be_recorded() -> None:
     last = "1 IMPROVED: record them with --update-baselines, or a later loss of the gain will pass unnoticed"
     assert after(judged(Outcome.IMPROVED, 0.13))[-1] == last
