@@ -103,8 +103,8 @@ def play(channel: Channel) -> None:
     channel.receive()
     channel.send({"address": "127.0.0.1:1"})
     channel.receive()
-    ready = {"images_per_step": 0, "compile_seconds": 1.0, "fetches": False, "environment": {}}
-    channel.send({"ready": {**ready, "images_per_step": PLAYED[0]}})
+    ready = {"examples_per_step": 0, "compile_seconds": 1.0, "fetches": False, "environment": {}}
+    channel.send({"ready": {**ready, "examples_per_step": PLAYED[0]}})
     with suppress(ConnectionLost):
         while True:
             request = channel.receive()
@@ -166,7 +166,7 @@ def grow(counts: list[int]) -> None:
             window = run.receive()
             profile = run.profile_step(matrix_products=False, multiply_adds=False)
             run.close()
-            rate = run.images_per_step * window.steps / window.seconds
+            rate = run.examples_per_step * window.steps / window.seconds
             alone = max(rank.seconds for rank in profile.ranks)
             share = 1 - alone * window.steps / window.seconds
             print(f"{count:>5}  {phases['devices']:>13.1f} s  {phases['ready']:>6.1f} s  {rate:>8,.0f}  {share:>7.0%}")
@@ -191,7 +191,7 @@ def ours(launcher: Launcher, update: str, steps: int) -> float:
         run.receive()
         run.request(steps)
         window = run.receive()
-        return run.images_per_step * window.steps / window.seconds
+        return run.examples_per_step * window.steps / window.seconds
 
 
 def by_hand(steps: int) -> float:

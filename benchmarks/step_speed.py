@@ -70,9 +70,9 @@ class Case:
     def classes(self) -> int:
         return MODELS[self.model][1]
 
-    def gflops(self, images_per_sec: float) -> float:
+    def gflops(self, examples_per_sec: float) -> float:
         """GFLOP/s of training: forward, and backward to inputs and to weights."""
-        return 3 * 2 * MODELS[self.model][3] * images_per_sec
+        return 3 * 2 * MODELS[self.model][3] * examples_per_sec
 
     @classmethod
     def parse(cls, text: str) -> Case:

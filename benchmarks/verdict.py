@@ -380,7 +380,7 @@ def _record(machine: Machine, key: Key) -> Baseline:
 
 
 def _run(log_rate: float) -> Run:
-    return Run(windows=(Window(1, 1.0),), images_per_step=1, stated_images_per_sec=math.exp(log_rate))
+    return Run(windows=(Window(1, 1.0),), examples_per_step=1, stated_examples_per_sec=math.exp(log_rate))
 
 
 def _values(log_rates: Sequence[float]) -> tuple[RunValue, ...]:
@@ -390,15 +390,15 @@ def _values(log_rates: Sequence[float]) -> tuple[RunValue, ...]:
 def _throughput(log_rates: Sequence[float]) -> Throughput:
     middle = math.exp(hodges_lehmann(log_rates))
     return Throughput(
-        images_per_sec=middle,
+        examples_per_sec=middle,
         low=middle,
         high=middle,
         runs=_values(log_rates),
-        mean_images_per_sec=middle,
+        mean_examples_per_sec=middle,
         uncertainty=0.0,
         jitter=0.0,
         steps=100 * len(log_rates),
-        images_per_step=1,
+        examples_per_step=1,
     )
 
 

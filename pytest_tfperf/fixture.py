@@ -74,7 +74,7 @@ class ThroughputFixture:
             warmup_steps: the least steps before them that are not timed.
 
         Returns:
-            what was measured, also where there is no baseline: assert scaling and ratios with its `images_per_sec`.
+            what was measured, also where there is no baseline: assert scaling and ratios with its `examples_per_sec`.
 
         Raises:
             WorkloadError, TfperfError: an argument that is not allowed.
@@ -177,7 +177,7 @@ class ThroughputFixture:
         def pair() -> tuple[float, float]:
             one = self.measure(workload, on=on, steps=steps, warmup_steps=warmup_steps)
             base = self.measure(over, on=other, steps=steps, warmup_steps=warmup_steps)
-            return one.images_per_sec, base.images_per_sec
+            return one.examples_per_sec, base.examples_per_sec
 
         pairs = [pair()]
         if pairs[0][0] / pairs[0][1] < least and not self._session.settings.smoke:

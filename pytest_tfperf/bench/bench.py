@@ -154,7 +154,7 @@ class Bench:
         )
         if verdict.is_decided and verdict.outcome is Outcome.REGRESSED:
             rate = self._engine.rate_on_device_data(task.side, task.topology, task.plan, runs)
-            broken_down = breakdown(runs, result.throughput.images_per_sec, task.workload, rate)
+            broken_down = breakdown(runs, result.throughput.examples_per_sec, task.workload, rate)
             result = replace(result, breakdown=broken_down, seconds=time.monotonic() - started)
         return replace(result, verdict=verdict, document=task.reference.document)
 
@@ -223,7 +223,7 @@ class Bench:
             discarded_pairs=tuple(discarded_pairs),
             gpu=topology.gpus[0].name if topology.gpus else "",
             gpu_fp32_tflops=floor_rate(topology),
-            breakdown=breakdown(runs, throughput.images_per_sec, task.workload),
+            breakdown=breakdown(runs, throughput.examples_per_sec, task.workload),
             environment=environment(runs[-1].environment, topology, task.side.slowdown, self._commit),
             commit=self._commit,
             time=datetime.now().astimezone().isoformat(timespec="seconds"),

@@ -168,5 +168,5 @@ def _side(side: Side, runs: Sequence[Run], device_rate: float | None = None) -> 
         workload=side.workload,
         throughput=throughput,
         environment=runs[-1].environment,
-        breakdown=breakdown(runs, throughput.images_per_sec, side.workload, device_rate),
+        breakdown=breakdown(runs, throughput.examples_per_sec, side.workload, device_rate),
     )

@@ -100,4 +100,4 @@ class _Side:
 
 
 def _log_rates(run: Run) -> Sequence[float]:
-    return [math.log(run.images_per_step * w.steps / w.seconds) for w in run.windows]
+    return [math.log(run.examples_per_step * w.steps / w.seconds) for w in run.windows]

@@ -155,7 +155,7 @@ class RunEngine:
         resident = replace(side, workload=side.workload.with_(input_pipeline="device"))
         brief = replace(plan, max_seconds=min(plan.max_seconds, BREAKDOWN_SECONDS))
         try:
-            return run_value(self.run(resident, topology, brief, label="on device data")).images_per_sec
+            return run_value(self.run(resident, topology, brief, label="on device data")).examples_per_sec
         except (TfperfError, OSError):
             return None
 
@@ -182,7 +182,7 @@ class RunEngine:
         self._observer.phase("step profile")
         profiler = self._profilers.setdefault(id(side.launcher), StepProfiler())
         cores = job.cores or 1
-        return replace(run, step_profile=profiler.profile(training, job, cores, run_value(run).images_per_sec))
+        return replace(run, step_profile=profiler.profile(training, job, cores, run_value(run).examples_per_sec))
 
     @contextmanager
     def _named(self, topology: Topology, *workloads: Workload) -> Iterator[None]:

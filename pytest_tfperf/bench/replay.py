@@ -42,7 +42,7 @@ class LogDescription:
             raise TfperfError(f"topology {self.topology!r}: write nodes x devices per node, as in 2x4")
 
     @property
-    def images_per_step(self) -> int:
+    def examples_per_step(self) -> int:
         """Batch size times devices, over all nodes."""
         nodes, devices = map(int, self.topology.split("x"))
         return self.workload.batch_size * nodes * devices
@@ -64,7 +64,7 @@ def replay_log(
         DocumentError: the file holds no whole log; names file and line.
         BaselineError: the machine's file can't be read.
     """
-    run = tf_cnn_log.read(log, of.images_per_step)
+    run = tf_cnn_log.read(log, of.examples_per_step)
     found = _reference(store, of.machine, Key(of.workload.id, of.topology), None)
     measurement = Measurement(
         test="",

@@ -24,14 +24,14 @@ class StepProfiler:
         self._rates: dict[object, float | None] = {}  # matrix products of one device, multiply-adds a second
         self._multiply_adds: dict[str, int | None] = {}  # of each model, forward
 
-    def profile(self, training: TrainingRun, job: Job, cores: int, images_per_sec: float) -> StepProfile | None:
+    def profile(self, training: TrainingRun, job: Job, cores: int, examples_per_sec: float) -> StepProfile | None:
         """The profile of the worker's step; None where it fails, because the windows are measured already.
 
         Args:
             training: has no window left to give.
             job: what it runs.
             cores: the host's usable ones.
-            images_per_sec: what its windows gave.
+            examples_per_sec: what its windows gave.
         """
         devices, workload = job.devices, job.workload
         kind = (devices.kind, devices.gpu_uuids[:1], workload.precision, workload.tf32, job.ranks)
@@ -53,7 +53,7 @@ class StepProfiler:
             products_multiply_adds_per_sec=self._rate(kind, job),
         )
         share = products_fraction(
-            found.forward_multiply_adds, found.products_multiply_adds_per_sec, images_per_sec, workload
+            found.forward_multiply_adds, found.products_multiply_adds_per_sec, examples_per_sec, workload
         )
         if share is None or share <= 1:
             return found

@@ -89,7 +89,7 @@ def run_of(training: TrainingRun, warmup: Sequence[Window], windows: Sequence[Wi
     """What a worker has measured so far."""
     return Run(
         windows=tuple(windows),
-        images_per_step=training.images_per_step,
+        examples_per_step=training.examples_per_step,
         warmup=tuple(warmup),
         compile_seconds=training.compile_seconds,
         environment=training.environment,

@@ -66,48 +66,49 @@ class Breakdown:
     Args:
         input: how the steps got their batches.
         bound: what limits the throughput.
-        pipeline_images_per_sec: what the pipeline gives while nothing is trained; the median over workers.
-        device_data_images_per_sec: what the same training gives on one batch that stays on the devices; measured after
-            a regression only.
-        multiply_adds_per_image: of a whole step, forward and backward.
+        pipeline_examples_per_sec: what the pipeline gives while nothing is trained; the median over workers.
+        device_data_examples_per_sec: what the same training gives on one batch that stays on the devices; measured
+            after a regression only.
+        multiply_adds_per_example: of a whole step, forward and backward.
         products_fraction: images/s as a fraction of what the devices' measured rate of matrix products allows.
-        alone_images_per_sec: what the ranks would give together if they exchanged nothing, each as fast as the slowest.
+        alone_examples_per_sec: what the ranks would give together if they exchanged nothing, each as fast as the
+            slowest.
         exchange_fraction: the part of a step that the exchange between the ranks takes.
         straggler: the slowest rank, where the others wait for it.
     """
 
     input: Input
     bound: Bound | None = None
-    pipeline_images_per_sec: float | None = None
-    device_data_images_per_sec: float | None = None
-    multiply_adds_per_image: int | None = None
+    pipeline_examples_per_sec: float | None = None
+    device_data_examples_per_sec: float | None = None
+    multiply_adds_per_example: int | None = None
     products_fraction: float | None = None
-    alone_images_per_sec: float | None = None
+    alone_examples_per_sec: float | None = None
     exchange_fraction: float | None = None
     straggler: Straggler | None = None
 
 
 def breakdown(
-    runs: Sequence[Run], images_per_sec: float, workload: Workload, device_data_images_per_sec: float | None = None
+    runs: Sequence[Run], examples_per_sec: float, workload: Workload, device_data_examples_per_sec: float | None = None
 ) -> Breakdown | None:
-    """The breakdown of runs that gave `images_per_sec`; None if none of them was profiled, as in a log."""
+    """The breakdown of runs that gave `examples_per_sec`; None if none of them was profiled, as in a log."""
     profiles = [run.step_profile for run in runs if run.step_profile is not None]
     if not profiles:
         return None
     work = _median(profiles, lambda profile: profile.forward_multiply_adds)
     rate = _median(profiles, lambda profile: profile.products_multiply_adds_per_sec)
     alone = _alone(runs)
-    exchange = None if alone is None else max(0.0, 1 - images_per_sec / alone)
+    exchange = None if alone is None else max(0.0, 1 - examples_per_sec / alone)
     return Breakdown(
         input=profiles[0].input,
-        bound=_bound(profiles, images_per_sec, exchange),
-        alone_images_per_sec=alone,
+        bound=_bound(profiles, examples_per_sec, exchange),
+        alone_examples_per_sec=alone,
         exchange_fraction=exchange,
         straggler=_straggler(profiles),
-        pipeline_images_per_sec=_median(profiles, lambda profile: profile.pipeline_images_per_sec),
-        device_data_images_per_sec=device_data_images_per_sec,
-        multiply_adds_per_image=None if work is None else round(work * passes(workload)),
-        products_fraction=products_fraction(work, rate, images_per_sec, workload),
+        pipeline_examples_per_sec=_median(profiles, lambda profile: profile.pipeline_examples_per_sec),
+        device_data_examples_per_sec=device_data_examples_per_sec,
+        multiply_adds_per_example=None if work is None else round(work * passes(workload)),
+        products_fraction=products_fraction(work, rate, examples_per_sec, workload),
     )
 
 
@@ -120,27 +121,27 @@ def passes(workload: Workload) -> int:
 
 
 def products_fraction(
-    forward_multiply_adds: float | None, rate: float | None, images_per_sec: float, workload: Workload
+    forward_multiply_adds: float | None, rate: float | None, examples_per_sec: float, workload: Workload
 ) -> float | None:
-    """The fraction of a rate of matrix products that `images_per_sec` needs; None if work or rate is unknown."""
+    """The fraction of a rate of matrix products that `examples_per_sec` needs; None if work or rate is unknown."""
     if forward_multiply_adds is None or rate is None:
         return None
-    return forward_multiply_adds * passes(workload) * images_per_sec / rate
+    return forward_multiply_adds * passes(workload) * examples_per_sec / rate
 
 
-def slower_part(found: Breakdown, images_per_sec: float, reference: float) -> Slower | None:
-    """What slowed down if the throughput fell from `reference` to `images_per_sec`; None if that is not known.
+def slower_part(found: Breakdown, examples_per_sec: float, reference: float) -> Slower | None:
+    """What slowed down if the throughput fell from `reference` to `examples_per_sec`; None if that is not known.
 
     When the reference was measured, pipeline and training step by themselves each gave at least as much as both
     together. A part that now gives less has slowed down. The threshold is the geometric mean of the two throughputs,
     because all figures come from short runs.
     """
-    threshold = math.sqrt(images_per_sec * reference)
-    if found.alone_images_per_sec is not None:
-        return _slower_of_ranks(found, found.alone_images_per_sec, threshold)
+    threshold = math.sqrt(examples_per_sec * reference)
+    if found.alone_examples_per_sec is not None:
+        return _slower_of_ranks(found, found.alone_examples_per_sec, threshold)
     if found.input is not Input.FETCHED:
         return Slower.STEP if found.input is Input.RESIDENT else Slower.PIPELINE
-    pipeline, step = found.pipeline_images_per_sec, found.device_data_images_per_sec
+    pipeline, step = found.pipeline_examples_per_sec, found.device_data_examples_per_sec
     if pipeline is None or step is None:
         return None
     match pipeline < threshold, step < threshold:
@@ -161,7 +162,7 @@ def _slower_of_ranks(found: Breakdown, alone: float, threshold: float) -> Slower
     still give more. So the exchange is named only where it is most of the step, and the step only where it alone is too
     slow.
     """
-    if found.pipeline_images_per_sec is not None and found.pipeline_images_per_sec < threshold:
+    if found.pipeline_examples_per_sec is not None and found.pipeline_examples_per_sec < threshold:
         return Slower.BOTH if alone < threshold else Slower.PIPELINE
     if alone < threshold:
         return Slower.STEP
@@ -171,7 +172,7 @@ def _slower_of_ranks(found: Breakdown, alone: float, threshold: float) -> Slower
 def _alone(runs: Sequence[Run]) -> float | None:
     """The median over runs of what the slowest rank allows, over all ranks."""
     rates = [
-        run.images_per_step / max(rank.seconds for rank in run.step_profile.ranks)
+        run.examples_per_step / max(rank.seconds for rank in run.step_profile.ranks)
         for run in runs
         if run.step_profile is not None and run.step_profile.ranks
     ]
@@ -189,18 +190,18 @@ def _straggler(profiles: Sequence[StepProfile]) -> Straggler | None:
     return Straggler(rank=rank, host=runs[0][rank].host, slower=slower) if slower > STRAGGLES else None
 
 
-def _bound(profiles: Sequence[StepProfile], images_per_sec: float, exchange: float | None) -> Bound | None:
+def _bound(profiles: Sequence[StepProfile], examples_per_sec: float, exchange: float | None) -> Bound | None:
     if exchange is not None and exchange > MOST_OF_THE_STEP:
         return Bound.COMMUNICATION
     if profiles[0].input is not Input.FETCHED:
         return Bound.COMPUTE if profiles[0].input is Input.RESIDENT else Bound.INPUT
-    rate = _median(profiles, lambda profile: profile.pipeline_images_per_sec)
+    rate = _median(profiles, lambda profile: profile.pipeline_examples_per_sec)
     if rate is None:
         return None
     cores = _median(profiles, lambda profile: profile.cores)
-    core_seconds = _median(profiles, lambda profile: profile.pipeline_core_seconds_per_image)
-    share = 0.0 if cores is None or core_seconds is None else core_seconds * images_per_sec / cores
-    waits = images_per_sec >= AT_THE_PIPELINES_RATE * rate
+    core_seconds = _median(profiles, lambda profile: profile.pipeline_core_seconds_per_example)
+    share = 0.0 if cores is None or core_seconds is None else core_seconds * examples_per_sec / cores
+    waits = examples_per_sec >= AT_THE_PIPELINES_RATE * rate
     return Bound.INPUT if waits or share > MOST_OF_THE_CORES else Bound.COMPUTE
 
 

@@ -31,10 +31,10 @@ class Run:
 
     Args:
         windows: the timed windows, in order.
-        images_per_step: batch size times replicas, over all nodes.
+        examples_per_step: batch size times replicas, over all nodes.
         warmup: the windows before them, which are not counted; also those that turned out not to be steady yet.
         compile_seconds: the first call: tracing, compiling and one step; None in a log.
-        stated_images_per_sec: the total that a log's program printed itself, which then is the run's throughput.
+        stated_examples_per_sec: the total that a log's program printed itself, which then is the run's throughput.
         environment: what the worker ran on: versions, options; "tensorflow" -> "2.21.0".
         disturbance: why the run is not believed; None for a good run.
         log: the worker's log file, or the log that was replayed.
@@ -45,10 +45,10 @@ class Run:
     """
 
     windows: tuple[Window, ...]
-    images_per_step: int
+    examples_per_step: int
     warmup: tuple[Window, ...] = ()
     compile_seconds: float | None = None
-    stated_images_per_sec: float | None = None
+    stated_examples_per_sec: float | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     disturbance: Disturbance | None = None
     log: str = ""

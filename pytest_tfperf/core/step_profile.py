@@ -33,9 +33,9 @@ class StepProfile:
 
     Args:
         input: how its steps come by their batches.
-        pipeline_images_per_sec: what the pipeline of these very steps gave, over all replicas, while nothing was
+        pipeline_examples_per_sec: what the pipeline of these very steps gave, over all replicas, while nothing was
             trained; only where batches are fetched.
-        pipeline_core_seconds_per_image: CPU time that this took, of the cores that train; None where GPUs train.
+        pipeline_core_seconds_per_example: CPU time that this took, of the cores that train; None where GPUs train.
         cores: those that train; None where GPUs do.
         forward_multiply_adds: of one image, in convolutions and matrix products.
         products_multiply_adds_per_sec: what the devices together reach in large matrix products of the workload's
@@ -44,8 +44,8 @@ class StepProfile:
     """
 
     input: Input
-    pipeline_images_per_sec: float | None = None
-    pipeline_core_seconds_per_image: float | None = None
+    pipeline_examples_per_sec: float | None = None
+    pipeline_core_seconds_per_example: float | None = None
     cores: int | None = None
     forward_multiply_adds: int | None = None
     products_multiply_adds_per_sec: float | None = None

@@ -32,7 +32,7 @@ class RunValue:
     windows: int
 
     @property
-    def images_per_sec(self) -> float:
+    def examples_per_sec(self) -> float:
         """The value in images per second."""
         return math.exp(self.log_rate)
 
@@ -57,27 +57,28 @@ class Throughput:
     """What is judged and shown of one or more runs.
 
     Args:
-        images_per_sec: over all devices: the run's value (`run_value`); over several runs their Hodges-Lehmann median.
+        examples_per_sec: over all devices: the run's value (`run_value`); of several runs their Hodges-Lehmann median.
         low, high: 95 % interval. From one run it covers the windows' noise only; from several, the runs' too.
         runs: one value for each fresh worker, in order.
-        mean_images_per_sec, uncertainty, jitter: as tf_cnn_benchmarks defines them, but over windows where it has steps
-            (scripts/tf_cnn_benchmarks, `log_fn`): images / mean seconds, std(speeds) / sqrt(n), 1.4826 * MAD(speeds).
+        mean_examples_per_sec, uncertainty, jitter: as tf_cnn_benchmarks defines them, but over windows where it has
+            steps (scripts/tf_cnn_benchmarks, `log_fn`): images / mean seconds, std(speeds) / sqrt(n),
+            1.4826 * MAD(speeds).
         steps: timed steps in all.
-        images_per_step: batch size times replicas.
+        examples_per_step: batch size times replicas.
         compile_seconds: the first run's first call; None in a log.
         loss: the last timed step's loss, or the first window's that is not finite; None in a log without one.
         diverged: where the loss first was not finite, warm-up included; None where it is finite.
     """
 
-    images_per_sec: float
+    examples_per_sec: float
     low: float
     high: float
     runs: tuple[RunValue, ...]
-    mean_images_per_sec: float
+    mean_examples_per_sec: float
     uncertainty: float
     jitter: float
     steps: int
-    images_per_step: int
+    examples_per_step: int
     compile_seconds: float | None = None
     loss: float | None = None
     diverged: DivergedAt | None = None
@@ -98,19 +99,19 @@ def summarise(runs: Sequence[Run]) -> Throughput:
     values = tuple(run_value(run) for run in runs)
     centre = hodges_lehmann([value.log_rate for value in values])
     half = _half_interval(values)
-    windows = [(w, run.images_per_step) for run in runs for w in run.windows]
+    windows = [(w, run.examples_per_step) for run in runs for w in run.windows]
     loss = _loss([w for w, _ in windows])
     mean, uncertainty, jitter = window_statistics([w for w, _ in windows], windows[0][1])
     return Throughput(
-        images_per_sec=math.exp(centre),
+        examples_per_sec=math.exp(centre),
         low=math.exp(centre - half),
         high=math.exp(centre + half),
         runs=values,
-        mean_images_per_sec=mean,
+        mean_examples_per_sec=mean,
         uncertainty=uncertainty,
         jitter=jitter,
         steps=sum(w.steps for w, _ in windows),
-        images_per_step=windows[0][1],
+        examples_per_step=windows[0][1],
         compile_seconds=runs[0].compile_seconds,
         loss=loss,
         diverged=_diverged(runs) if loss is not None and not math.isfinite(loss) else None,
@@ -138,17 +139,17 @@ def run_value(run: Run) -> RunValue:
     Where steps fetch their batches it is the plain total: an input pipeline that gives a file's batches at once and
     then waits for the next file stalls in few windows, and a trimmed mean would leave just these out.
     """
-    rates = [math.log(run.images_per_step * w.steps / w.seconds) for w in run.windows]
+    rates = [math.log(run.examples_per_step * w.steps / w.seconds) for w in run.windows]
     value, error = _total(run) if run.fetches else robust_mean(rates)
-    if run.stated_images_per_sec is not None:
-        value = math.log(run.stated_images_per_sec)
+    if run.stated_examples_per_sec is not None:
+        value = math.log(run.stated_examples_per_sec)
     return RunValue(value, error, len(rates))
 
 
 def _total(run: Run) -> tuple[float, float]:
     """All images over all seconds, as a logarithm, and its standard error: that of the mean time of a step."""
     steps, seconds = (sum(getattr(w, name) for w in run.windows) for name in ("steps", "seconds"))
-    value = math.log(run.images_per_step * steps / seconds)
+    value = math.log(run.examples_per_step * steps / seconds)
     if len(run.windows) < _LEAST_TO_TELL:
         return value, math.inf
     relative = [w.seconds / w.steps * steps / seconds for w in run.windows]
@@ -172,10 +173,10 @@ def robust_mean(values: Sequence[float]) -> tuple[float, float]:
     return mean, statistics.stdev(winsorised) * _inflation(winsorised) * math.sqrt(n) / kept
 
 
-def window_statistics(windows: Sequence[Window], images_per_step: int) -> tuple[float, float, float]:
+def window_statistics(windows: Sequence[Window], examples_per_step: int) -> tuple[float, float, float]:
     """Mean images/s, uncertainty and jitter by tf_cnn_benchmarks' formulas, with windows in the place of steps."""
-    speeds = [images_per_step * w.steps / w.seconds for w in windows]
-    mean = images_per_step * sum(w.steps for w in windows) / sum(w.seconds for w in windows)
+    speeds = [examples_per_step * w.steps / w.seconds for w in windows]
+    mean = examples_per_step * sum(w.steps for w in windows) / sum(w.seconds for w in windows)
     middle = statistics.median(speeds)
     jitter = 1.4826 * statistics.median(abs(speed - middle) for speed in speeds)
     return mean, statistics.pstdev(speeds) / math.sqrt(len(speeds)), jitter

@@ -40,7 +40,7 @@ class CommonDrift:
 
 def first_windows_change(run: Run, baseline: Baseline) -> float:
     """ln(images/s over the run's first windows / the baseline's reference)."""
-    first = replace(run, windows=run.windows[:FIRST_WINDOWS], stated_images_per_sec=None)
+    first = replace(run, windows=run.windows[:FIRST_WINDOWS], stated_examples_per_sec=None)
     return run_value(first).log_rate - math.log(baseline.reference)
 
 

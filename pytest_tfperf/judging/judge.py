@@ -214,7 +214,7 @@ class _Case:
             rule=found.rule,
             baseline=self.baseline,
             is_floor=evidence.reference.is_floor,
-            change=evidence.throughput.images_per_sec / self.baseline.reference - 1,
+            change=evidence.throughput.examples_per_sec / self.baseline.reference - 1,
             confirmed_change=math.expm1(found.middle) if is_confirmed else None,
             lower=reference * math.exp(-self.by_runs.suspicion(1)) if is_bounded else None,
             upper=None if math.isinf(self.rise) or evidence.reference.is_floor else reference * math.exp(self.rise),

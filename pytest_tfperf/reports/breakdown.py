@@ -20,7 +20,7 @@ def bound_by(breakdown: Breakdown | None) -> str | None:
 
 
 def breakdown_lines(
-    breakdown: Breakdown | None, images_per_sec: float, slower_than: float | None = None
+    breakdown: Breakdown | None, examples_per_sec: float, slower_than: float | None = None
 ) -> Iterator[tuple[str, str]]:
     """Labelled lines about a breakdown; `slower_than` is the throughput that a regressed one fell below."""
     if breakdown is None:
@@ -30,9 +30,9 @@ def breakdown_lines(
     if (share := breakdown.products_fraction) is not None:
         text = f"{percent(share)} of the measured rate of matrix products"
         yield "compute", f"{text}; above 100 % the machine was slower while those were timed" if share > 1 else text
-    if (exchange := breakdown.exchange_fraction) is not None and breakdown.alone_images_per_sec is not None:
+    if (exchange := breakdown.exchange_fraction) is not None and breakdown.alone_examples_per_sec is not None:
         word = "the limit" if breakdown.bound is Bound.COMMUNICATION else "not the limit"
-        alone = rate(breakdown.alone_images_per_sec)
+        alone = rate(breakdown.alone_examples_per_sec)
         yield (
             "communication",
             f"{word}: {whole_percent(exchange)} of a step; without it the ranks would give {alone} images/s",
@@ -43,8 +43,8 @@ def breakdown_lines(
             f"rank {slow.rank} on {slow.host}: its step alone takes {whole_percent(slow.slower)} longer than the "
             "fastest rank's, and the others wait for it",
         )
-    if slower_than is not None and (part := slower_part(breakdown, images_per_sec, slower_than)) is not None:
-        yield "slower", _slower(part, breakdown.device_data_images_per_sec)
+    if slower_than is not None and (part := slower_part(breakdown, examples_per_sec, slower_than)) is not None:
+        yield "slower", _slower(part, breakdown.device_data_examples_per_sec)
 
 
 def _input(breakdown: Breakdown) -> str:
@@ -52,14 +52,14 @@ def _input(breakdown: Breakdown) -> str:
         return "not the limit: one batch stays on the devices"
     if breakdown.input is Input.ALONE:
         return "measured alone: nothing is trained"
-    if breakdown.pipeline_images_per_sec is None or breakdown.bound is None:
+    if breakdown.pipeline_examples_per_sec is None or breakdown.bound is None:
         return ""
     word = "the limit" if breakdown.bound is Bound.INPUT else "not the limit"
-    return f"{word}: the pipeline alone gives {rate(breakdown.pipeline_images_per_sec)} images/s"
+    return f"{word}: the pipeline alone gives {rate(breakdown.pipeline_examples_per_sec)} images/s"
 
 
-def _slower(part: Slower, device_data_images_per_sec: float | None) -> str:
-    if device_data_images_per_sec is None or part is Slower.EXCHANGE:
+def _slower(part: Slower, device_data_examples_per_sec: float | None) -> str:
+    if device_data_examples_per_sec is None or part is Slower.EXCHANGE:
         return part.value
-    text = f"{part.value}: on device data the same training gives {rate(device_data_images_per_sec)} images/s"
+    text = f"{part.value}: on device data the same training gives {rate(device_data_examples_per_sec)} images/s"
     return f"{text}, so pipeline and training compete for the machine" if part is Slower.TOGETHER else text

@@ -37,10 +37,10 @@ def _row(c: Comparison) -> dict[str, str | None]:
         "workload": c.a.workload.id if c.a.workload == c.b.workload else None,
         "topology": c.topology,
         "a": a,
-        "a images/s": rate(c.a.throughput.images_per_sec),
+        "a images/s": rate(c.a.throughput.examples_per_sec),
         "a bound": bound_by(c.a.breakdown),
         "b": b,
-        "b images/s": rate(c.b.throughput.images_per_sec),
+        "b images/s": rate(c.b.throughput.examples_per_sec),
         "b bound": bound_by(c.b.breakdown),
         "b / a": f"{c.ratio:.3f}" if is_valid else None,
         "95 % CI": _interval(c) if is_valid else None,
@@ -83,7 +83,7 @@ def headline(comparison: Comparison) -> str:
 
 def _lines(c: Comparison, rerun: RerunCommand) -> Iterator[Line]:
     for name, side, shown in zip("ab", (c.a, c.b), sides(c), strict=True):
-        yield name, f"{rate(side.throughput.images_per_sec)} images/s{'' if shown == name else f': {shown}'}"
+        yield name, f"{rate(side.throughput.examples_per_sec)} images/s{'' if shown == name else f': {shown}'}"
     lower = c.tolerance.lower
     yield "tolerance", "any slowdown" if lower is None else f"{percent(lower)}: down to a ratio of {1 + lower:g}"
     if c.pairs:
@@ -92,8 +92,8 @@ def _lines(c: Comparison, rerun: RerunCommand) -> Iterator[Line]:
     for pair in c.discarded_pairs:
         yield "discarded", f"{change(math.expm1(pair.log_ratio))}: {pair.disturbance}"
     for name, side in zip("ab", (c.a, c.b), strict=True):
-        slower_than = c.a.throughput.images_per_sec if name == "b" and c.outcome is Outcome.REGRESSED else None
-        about = breakdown_lines(side.breakdown, side.throughput.images_per_sec, slower_than)
+        slower_than = c.a.throughput.examples_per_sec if name == "b" and c.outcome is Outcome.REGRESSED else None
+        about = breakdown_lines(side.breakdown, side.throughput.examples_per_sec, slower_than)
         yield from ((f"{name}'s {label}", text) for label, text in about)
     a, b = c.a.environment, c.b.environment
     if changed := [f"{name} {a[name]} -> {b[name]}" for name in sorted(a.keys() & b.keys()) if a[name] != b[name]]:

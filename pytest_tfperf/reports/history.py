@@ -19,7 +19,7 @@ def by_workload(history: pandas.DataFrame) -> list[str]:
     rows = []
     known = history.fillna({"outcome": "measured"})
     for (machine, workload, topology), measured in known.groupby(["machine", "workload", "topology"]):
-        last, median = measured.iloc[-1], measured["images_per_sec"].median()
+        last, median = measured.iloc[-1], measured["examples_per_sec"].median()
         rows.append(
             {
                 "machine": machine,
@@ -27,8 +27,8 @@ def by_workload(history: pandas.DataFrame) -> list[str]:
                 "topology": topology,
                 "measured": str(len(measured)),
                 "median": rate(median),
-                "last": rate(last["images_per_sec"]),
-                "change": change(last["images_per_sec"] / median - 1),
+                "last": rate(last["examples_per_sec"]),
+                "change": change(last["examples_per_sec"] / median - 1),
                 "outcome": last["outcome"],
                 "when": last["time"],
                 "session": last["session"],

@@ -41,7 +41,7 @@ def _row(m: Measurement) -> dict[str, str | None]:
     return {
         "workload": m.workload.id,
         "topology": m.topology,
-        "images/s": rate(t.images_per_sec) if is_valid else None,
+        "images/s": rate(t.examples_per_sec) if is_valid else None,
         "+/-": rate(t.uncertainty) if is_valid and t.windows >= _LEAST_WINDOWS else None,
         "baseline": rate(baseline.reference) if baseline else None,
         "change": _written(verdict.change if verdict else None, change),

@@ -71,7 +71,7 @@ def headline(measurement: Measurement) -> str:
     where += f"{measurement.workload.id} on {measurement.devices} ({measurement.machine})"
     if verdict is not None and verdict.outcome is Outcome.INVALID:  # its throughput would be taken for a result
         return f"{where}: INVALID: {_why_invalid(measurement, verdict)}"
-    text = f"{where}: {rate(t.images_per_sec)} images/s"
+    text = f"{where}: {rate(t.examples_per_sec)} images/s"
     if t.low > 0 and t.high < math.inf:
         text += f" (95 % CI {rate(t.low)} to {rate(t.high)})"
     if verdict is None:
@@ -112,7 +112,7 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
     if verdict.outcome is Outcome.INVALID:
         yield from _discarded(m)
     elif row is None:
-        yield from breakdown_lines(m.breakdown, m.throughput.images_per_sec)
+        yield from breakdown_lines(m.breakdown, m.throughput.examples_per_sec)
     else:
         expected = _expected(m, verdict, row)
         yield "threshold", _threshold(verdict, row, expected)
@@ -122,7 +122,7 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
             yield "drift", f"{change(math.expm1(verdict.common_drift))} is common to all tests of this session"
         yield from _discarded(m)
         slower_than = expected if verdict.outcome is Outcome.REGRESSED else None
-        yield from breakdown_lines(m.breakdown, m.throughput.images_per_sec, slower_than)
+        yield from breakdown_lines(m.breakdown, m.throughput.examples_per_sec, slower_than)
         if verdict.min_detectable_slowdown is not None and verdict.noise is not None:
             yield "detectable", _detectable(verdict.min_detectable_slowdown, verdict.noise)
         if changed := changed_since(row, m.environment):
@@ -154,7 +154,7 @@ def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str
 def _expected(m: Measurement, verdict: Verdict, row: Baseline) -> float:
     """The throughput that the runs were held against: the reference environment's, or what the baseline leads to."""
     if verdict.confirmed_change is not None:
-        return m.throughput.images_per_sec / (1 + verdict.confirmed_change)
+        return m.throughput.examples_per_sec / (1 + verdict.confirmed_change)
     return row.reference * math.exp(verdict.common_drift)
 
 
@@ -189,7 +189,7 @@ def _runs(m: Measurement, verdict: Verdict, expected: float) -> Line:
     else:
         label, what = "runs", "fresh runs"
         logs = [run.log_rate - math.log(expected) for run in m.throughput.runs]
-        figures = "  ".join(rate(run.images_per_sec) for run in m.throughput.runs)
+        figures = "  ".join(rate(run.examples_per_sec) for run in m.throughput.runs)
     if verdict.outcome is not Outcome.REGRESSED or len(logs) == 1:
         return label, f"{figures}: {verdict.reason}"
     # A run or pair shows the slowdown if it lost more than half of the threshold.
@@ -199,7 +199,7 @@ def _runs(m: Measurement, verdict: Verdict, expected: float) -> Line:
 
 def _discarded(m: Measurement) -> Iterator[Line]:
     for run in m.discarded:
-        yield "discarded", f"{rate(run_value(run).images_per_sec)}: {run.disturbance}"
+        yield "discarded", f"{rate(run_value(run).examples_per_sec)}: {run.disturbance}"
     for pair in m.discarded_pairs:
         yield "discarded", f"pair at {change(math.expm1(pair.log_ratio))}: {pair.disturbance or _FAILED_LATER}"
 

@@ -29,7 +29,7 @@ def feed(benchmark: Any, measurement: Measurement) -> None:
             _seconds += window.seconds / window.steps
 
     benchmark.extra_info |= {
-        "images_per_sec": measurement.throughput.images_per_sec,
+        "examples_per_sec": measurement.throughput.examples_per_sec,
         "workload": measurement.workload.id,
         "topology": measurement.topology,
         "machine": measurement.machine,

@@ -42,7 +42,7 @@ _TABLES = (
         machine text not null,
         workload text not null,
         topology text not null,
-        images_per_sec real not null,
+        examples_per_sec real not null,
         outcome text,  -- null: not judged, or not decided yet
         runs integer not null,  -- that count
         workers integer not null,  -- that were started: pairs and discarded runs too
@@ -67,7 +67,7 @@ _TABLES = (
     "create index if not exists by_test on measurements (test, id)",
 )
 
-_COLUMNS = "session, time, test, machine, workload, topology, images_per_sec, outcome, runs, seconds"
+_COLUMNS = "session, time, test, machine, workload, topology, examples_per_sec, outcome, runs, seconds"
 
 
 class History:
@@ -172,7 +172,7 @@ class History:
     def frame(self) -> pandas.DataFrame:
         """All measurements, oldest first.
 
-        Columns: session, time, test, machine, workload, topology, images_per_sec, outcome, runs, seconds.
+        Columns: session, time, test, machine, workload, topology, examples_per_sec, outcome, runs, seconds.
 
         Raises:
             TfperfError: also where there is no history yet.
@@ -217,7 +217,7 @@ def _measurement_row(m: Measurement) -> dict[str, Any]:
     decided = m.verdict if m.verdict and m.verdict.is_decided else None
     row = {name: getattr(m, name) for name in ("session", "time", "test", "machine", "topology", "seconds")} | {
         "workload": m.workload.id,
-        "images_per_sec": m.throughput.images_per_sec,
+        "examples_per_sec": m.throughput.examples_per_sec,
         "outcome": decided.outcome.value if decided else None,
         "runs": len(m.runs),
         "workers": max(1, len(m.runs) + len(m.discarded) + 2 * (len(m.pairs) + len(m.discarded_pairs))),

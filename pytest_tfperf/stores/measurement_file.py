@@ -96,5 +96,5 @@ def parse(data: bytes, name: str) -> tuple[Measurement, ...]:
 
 def _is_possible(run: Run) -> bool:
     """Whether a run has windows that take time; a file that was edited by hand may not."""
-    positive = [run.images_per_step, *(w.steps for w in run.windows), *(w.seconds for w in run.windows)]
+    positive = [run.examples_per_step, *(w.steps for w in run.windows), *(w.seconds for w in run.windows)]
     return bool(run.windows) and all(0 < value < math.inf for value in positive)

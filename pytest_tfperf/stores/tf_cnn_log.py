@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 _REAL = r"[+-]?(?:\d{1,15}(?:\.\d{1,15})?|nan|inf)"
 # "10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848"; a launcher may put a label or a time before it.
 _STEP = re.compile(
-    rf"(?:^|[\s:>\]])(?P<number>[1-9]\d{{0,11}})\s+images/sec:\s*(?P<images_per_sec>{_REAL})\s*\+/-"
+    rf"(?:^|[\s:>\]])(?P<number>[1-9]\d{{0,11}})\s+images/sec:\s*(?P<examples_per_sec>{_REAL})\s*\+/-"
     rf"[^)]*\)\s*(?P<loss>{_REAL}(?!\S))?",
     re.ASCII | re.IGNORECASE,
 )
 _TOTAL = re.compile(r"\btotal images/sec:\s*(?P<total>\S*)", re.ASCII)
 
 
-def read(path: Path, images_per_step: int) -> Run:
+def read(path: Path, examples_per_step: int) -> Run:
     """`parse` a file, in whatever encoding the programs around it wrote; raises DocumentError where there is none."""
     try:
-        return parse(path.read_bytes().decode("utf-8", errors="replace"), str(path), images_per_step)
+        return parse(path.read_bytes().decode("utf-8", errors="replace"), str(path), examples_per_step)
     except OSError as error:
         raise DocumentError(f"{path} can't be read: {error.strerror}. Give the path of a log") from None
 
 
-def parse(text: str, name: str, images_per_step: int) -> Run:
+def parse(text: str, name: str, examples_per_step: int) -> Run:
     """A log as a run of one window, whose throughput is the printed total; lines of other programs are ignored.
 
     Args:
         text: the log, with spaces or tabs, with or without header, of one or several workers. Columns after the loss
             (accuracy, what a wrapper appends) are ignored. A log that was cut down to its totals has one step.
         name: the file, for messages and for `Run.log`.
-        images_per_step: over all workers.
+        examples_per_step: over all workers.
 
     Raises:
         DocumentError: no total, a total that is not a throughput, or speeds and total that can't belong to one run.
@@ -60,18 +60,18 @@ def parse(text: str, name: str, images_per_step: int) -> Run:
             f"{name}: no line 'total images/sec: 56.57', which tf_cnn_benchmarks prints last: give the whole log of a "
             "run that completed"
         )
-    images_per_sec = median(totals)  # each worker prints the global figure by its own clock
+    examples_per_sec = median(totals)  # each worker prints the global figure by its own clock
     last_step = max((int(step["number"]) for step in steps), default=1)
     if steps:
-        speeds = [float(step["images_per_sec"]) for step in steps if int(step["number"]) == last_step]
-        _check_one_run(images_per_sec, sum(speeds), last_step, name)
+        speeds = [float(step["examples_per_sec"]) for step in steps if int(step["number"]) == last_step]
+        _check_one_run(examples_per_sec, sum(speeds), last_step, name)
     losses = [float(step["loss"]) for step in steps if step["loss"]]
     broken = [loss for loss in losses if not math.isfinite(loss)]
     loss = [*broken, *losses[-1:]][0] if losses else None
     return Run(
-        windows=(Window(last_step, last_step * images_per_step / images_per_sec, loss),),
-        images_per_step=images_per_step,
-        stated_images_per_sec=images_per_sec,
+        windows=(Window(last_step, last_step * examples_per_step / examples_per_sec, loss),),
+        examples_per_step=examples_per_step,
+        stated_examples_per_sec=examples_per_sec,
         log=name,
     )
 
@@ -85,10 +85,10 @@ def _total(text: str, line: int, name: str) -> float:
     return value
 
 
-def _check_one_run(images_per_sec: float, speeds: float, last_step: int, name: str) -> None:
+def _check_one_run(examples_per_sec: float, speeds: float, last_step: int, name: str) -> None:
     """The workers' last speeds must add up to about the total; it is lower by what the loop spends on printing."""
-    if not 0.6 * speeds <= images_per_sec <= 1.5 * speeds:
+    if not 0.6 * speeds <= examples_per_sec <= 1.5 * speeds:
         raise DocumentError(
-            f"{name}: the total is {images_per_sec:g} images/sec, but the workers' speeds at step {last_step} add up "
+            f"{name}: the total is {examples_per_sec:g} images/sec, but the workers' speeds at step {last_step} add up "
             f"to {speeds:g}. The log may hold several runs, or only some workers of one: give all lines of one run"
         )

@@ -18,7 +18,7 @@ from pytest_tfperf.training.optimizer import GradientDescent, cross_entropy, los
 class Loop(Protocol):
     """What a worker runs its windows with: a `TrainingLoop`, an `InputLoop` or Keras' `fit`."""
 
-    images_per_step: int
+    examples_per_step: int
 
     @property
     def fetch(self) -> Callable[[], Any] | None:
@@ -51,7 +51,7 @@ class TrainingLoop:
         *,
         horovod: Horovod | None = None,
     ) -> None:
-        self.images_per_step = images_per_step(workload, strategy, horovod)
+        self.examples_per_step = examples_per_step(workload, strategy, horovod)
         self._strategy = strategy
         self._model = model
         self._workload = workload
@@ -167,7 +167,7 @@ class InputLoop:
         strategy: made by `strategies.strategy_for`.
         fetch: made by `inputs.feed`, or the `fetch` of another loop.
         workload: what both were made for.
-        images_per_step: of all ranks; None: there is only this one.
+        examples_per_step: of all ranks; None: there is only this one.
     """
 
     def __init__(
@@ -175,9 +175,9 @@ class InputLoop:
         strategy: tf.distribute.Strategy,
         fetch: Callable[[], Any],
         workload: Workload,
-        images_per_step: int | None = None,
+        examples_per_step: int | None = None,
     ) -> None:
-        self.images_per_step = images_per_step or workload.batch_size * strategy.num_replicas_in_sync
+        self.examples_per_step = examples_per_step or workload.batch_size * strategy.num_replicas_in_sync
         self.fetch: Callable[[], Any] | None = fetch
         self._strategy = strategy
         self._workload = workload
@@ -209,7 +209,7 @@ class InputLoop:
         return tf.add_n(self._strategy.experimental_local_results(pixels))
 
 
-def images_per_step(workload: Workload, strategy: tf.distribute.Strategy, horovod: Horovod | None) -> int:
+def examples_per_step(workload: Workload, strategy: tf.distribute.Strategy, horovod: Horovod | None) -> int:
     """Of all replicas on all ranks."""
     replicas: int = strategy.num_replicas_in_sync
     return workload.batch_size * replicas * (1 if horovod is None else horovod.size)

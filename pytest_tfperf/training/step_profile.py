@@ -50,7 +50,7 @@ def profile_step(
         return StepProfile(input=Input.ALONE)
     pipeline, work, rate, alone = None, None, None, None
     if (fetch := loop.fetch) is not None:
-        inputs = InputLoop(strategy, fetch, workload, loop.images_per_step)
+        inputs = InputLoop(strategy, fetch, workload, loop.examples_per_step)
         pipeline = _tried(lambda: pipeline_rate(inputs, pipeline_seconds))
     if host and isinstance(loop, TrainingLoop):
         alone = _tried(lambda: seconds_alone(loop.without_exchange()))
@@ -61,8 +61,8 @@ def profile_step(
         rate = _tried(lambda: matrix_product_rate(device, dtype, products_seconds))
     return StepProfile(
         input=Input.RESIDENT if fetch is None else Input.FETCHED,
-        pipeline_images_per_sec=pipeline.images_per_sec if pipeline else None,
-        pipeline_core_seconds_per_image=pipeline.core_seconds_per_image if pipeline else None,
+        pipeline_examples_per_sec=pipeline.examples_per_sec if pipeline else None,
+        pipeline_core_seconds_per_example=pipeline.core_seconds_per_example if pipeline else None,
         forward_multiply_adds=work,
         products_multiply_adds_per_sec=rate,
         ranks=() if alone is None else (RankStep(host=host, seconds=alone),),
@@ -86,8 +86,8 @@ def seconds_alone(loop: TrainingLoop) -> float:
 class PipelineRate(NamedTuple):
     """What a pipeline gives while nothing is trained, and the CPU time that it needs."""
 
-    images_per_sec: float
-    core_seconds_per_image: float
+    examples_per_sec: float
+    core_seconds_per_example: float
 
 
 class Clocks(NamedTuple):
@@ -111,10 +111,10 @@ def pipeline_rate(loop: InputLoop, seconds: float, clocks: Clocks = Clocks()) ->
         if taken < _WINDOW_SECONDS / 2:
             steps *= 2
     counted = _between_waits(loop, seconds / 2, max(1, round(_WINDOW_SECONDS * fetched / spent)), clocks)
-    images = loop.images_per_step * sum(window.steps for window in counted)
+    images = loop.examples_per_step * sum(window.steps for window in counted)
     return PipelineRate(
-        images_per_sec=images / sum(window.seconds for window in counted),
-        core_seconds_per_image=sum(window.core_seconds for window in counted) / images,
+        examples_per_sec=images / sum(window.seconds for window in counted),
+        core_seconds_per_example=sum(window.core_seconds for window in counted) / images,
     )
 
 

@@ -92,7 +92,7 @@ def _work(channel: Channel, job: Job) -> None:
 
 def _ready(loop: Loop, compile_seconds: float, environment: Mapping[str, str]) -> dict[str, Any]:
     return {
-        "images_per_step": loop.images_per_step,
+        "examples_per_step": loop.examples_per_step,
         "compile_seconds": compile_seconds,
         "fetches": loop.fetch is not None,
         "environment": environment,

@@ -35,7 +35,7 @@ class TrainingRun(Protocol):
     """
 
     @property
-    def images_per_step(self) -> int:
+    def examples_per_step(self) -> int:
         """Batch size times replicas, over all nodes."""
 
     @property

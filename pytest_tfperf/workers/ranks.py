@@ -72,12 +72,12 @@ class RanksRun:
             one.send({"cluster": plain(cluster)})
         for one, ready in zip(ranks, self._answers("ready"), strict=True):
             one.note_ready(ready)
-        self.images_per_step = self._agreed("images per step", [one.images_per_step for one in ranks])
+        self.examples_per_step = self._agreed("images per step", [one.examples_per_step for one in ranks])
         wanted = job.workload.batch_size * job.nodes * job.devices.count
-        if self.images_per_step != wanted:
+        if self.examples_per_step != wanted:
             raise MeasurementError(
-                f"the ranks train {self.images_per_step} images a step together, not {job.workload.batch_size} on each "
-                f"of {job.nodes} x {job.devices.count} devices: some did not join. The log of rank 0: {self.log}"
+                f"the ranks train {self.examples_per_step} images a step together, not {job.workload.batch_size} on "
+                f"each of {job.nodes} x {job.devices.count} devices: some did not join. The log of rank 0: {self.log}"
             )
         self.compile_seconds = max(one.compile_seconds for one in ranks)
         self.fetches = ranks[0].fetches
@@ -116,14 +116,14 @@ class RanksRun:
             rank.request_profile(matrix_products=matrix_products, multiply_adds=multiply_adds)
         profiles = [build(StepProfile, answer, "step profile") for answer in self._answers("step_profile")]
         first = profiles[0]
-        pipelines = [one.pipeline_images_per_sec for one in profiles]
-        core_seconds = [one.pipeline_core_seconds_per_image for one in profiles]
+        pipelines = [one.pipeline_examples_per_sec for one in profiles]
+        core_seconds = [one.pipeline_core_seconds_per_example for one in profiles]
         products = [one.products_multiply_adds_per_sec for one in profiles]
         return StepProfile(
             input=first.input,
             # Each rank reports what all would fetch if they were like it.
-            pipeline_images_per_sec=min(known) if (known := _known(pipelines)) else None,
-            pipeline_core_seconds_per_image=sum(known) if (known := _known(core_seconds)) else None,
+            pipeline_examples_per_sec=min(known) if (known := _known(pipelines)) else None,
+            pipeline_core_seconds_per_example=sum(known) if (known := _known(core_seconds)) else None,
             forward_multiply_adds=first.forward_multiply_adds,
             products_multiply_adds_per_sec=sum(known) if (known := _known(products)) else None,
             ranks=tuple(one.ranks[0] for one in profiles) if all(one.ranks for one in profiles) else (),

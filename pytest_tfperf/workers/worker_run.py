@@ -130,7 +130,7 @@ class WorkerRun:
 
     def note_ready(self, ready: Mapping[str, Any]) -> None:
         """Take over what it said of its compiled step."""
-        self.images_per_step: int = ready["images_per_step"]
+        self.examples_per_step: int = ready["examples_per_step"]
         self.compile_seconds: float = ready["compile_seconds"]
         self.fetches: bool = ready["fetches"]
         self.environment: Mapping[str, str] = ready["environment"]

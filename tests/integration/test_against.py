@@ -11,7 +11,7 @@ from inner import Finished, Project
 
 TEST = """
     def test_it(throughput, on):
-        assert throughput.check(tiny(), on=on, tolerance=0.3).images_per_sec > 0
+        assert throughput.check(tiny(), on=on, tolerance=0.3).examples_per_sec > 0
         print("the body came to its end")
 """
 

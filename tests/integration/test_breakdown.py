@@ -48,7 +48,7 @@ def test_a_throttled_pipeline_is_called_the_limit(session: Finished) -> None:
 def test_the_pipeline_alone_is_measured_at_its_own_rate(paced: Measurement) -> None:
     # 80 images/s at most; a batch that lay ready would be read at a thousand times that.
     assert paced.breakdown is not None
-    assert 0 < (paced.breakdown.pipeline_images_per_sec or 0) < 2 * 80
+    assert 0 < (paced.breakdown.pipeline_examples_per_sec or 0) < 2 * 80
 
 
 def test_a_regression_of_the_pipeline_is_followed_by_a_run_on_device_data(session: Finished) -> None:
@@ -73,7 +73,7 @@ def test_a_run_shows_the_lines_of_tf_cnn_benchmarks(first_run: str) -> None:
 
 
 def test_the_lines_of_a_run_can_be_replayed(first_run: str) -> None:
-    run = tf_cnn_log.parse(first_run, "pytest's output", images_per_step=1)
+    run = tf_cnn_log.parse(first_run, "pytest's output", examples_per_step=1)
     assert sum(window.steps for window in run.windows) == 15
 
 
@@ -90,7 +90,7 @@ def test_a_test_in_doubt_runs_again_after_all_others_and_shows_its_earlier_run(
 ) -> None:
     names = re.findall(r"^test_it\.py::(\w+) (?:PASSED|FAILED)", session.text, re.MULTILINE)
     assert names == ["test_one_step", "test_dies_in_the_profile", "test_paced"]
-    first = f"{paced.throughput.runs[0].images_per_sec:.2f}"
+    first = f"{paced.throughput.runs[0].examples_per_sec:.2f}"
     assert f"\n  confirmed   8 of 8 fresh runs: {first}  " in session.cases["test_paced"].text
 
 

@@ -32,7 +32,7 @@ TESTS = """
         throughput.check(tiny(3 if len(RAN) == 1 else 5), on=on)
 
     def test_has_no_baseline(throughput, on):
-        assert throughput.check(tiny(4), on=on).images_per_sec > 0
+        assert throughput.check(tiny(4), on=on).examples_per_sec > 0
 
     def test_fails_in_its_body_without_a_baseline(throughput, on):
         throughput.check(tiny(4), on=on)

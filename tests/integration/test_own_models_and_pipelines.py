@@ -28,7 +28,7 @@ TESTS = """
     def test_own(throughput, gpu_topology, model, input_pipeline, devices):
         workload = tiny(4, model, input_pipeline=input_pipeline)
         measured = throughput.measure(workload, on=gpu_topology.take(devices))
-        assert measured.images_per_step == 4 * devices
+        assert measured.examples_per_step == 4 * devices
 
     def test_option(input_pipeline):
         assert input_pipeline == "own-noise"
@@ -36,7 +36,7 @@ TESTS = """
     @pytest.mark.parametrize(("devices", "input_pipeline"), [(1, "device"), (2, "nets:synthetic")])
     def test_fit(throughput, gpu_topology, devices, input_pipeline):
         found = throughput.check(tiny(trainer="keras", input_pipeline=input_pipeline), on=gpu_topology.take(devices))
-        assert (found.steps, found.images_per_step) == (15, devices)
+        assert (found.steps, found.examples_per_step) == (15, devices)
 
     def test_horovod(throughput, on):
         throughput.check(tiny(variable_update="horovod"), on=on)

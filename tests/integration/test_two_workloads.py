@@ -42,7 +42,7 @@ TESTS = """
         throughput.compare(tiny(), tiny(), on=on, tolerance=0.3, max_seconds=1e-9)
 
     def test_sleeping(throughput, on):
-        print("sleeping gives", throughput.measure(tiny(4, "nets:sleeping"), on=on).images_per_sec)
+        print("sleeping gives", throughput.measure(tiny(4, "nets:sleeping"), on=on).examples_per_sec)
 
     @pytest.mark.parametrize("net", ["once", "once_in_memory"])
     def test_dies_in_a_later_pair(throughput, on, net):

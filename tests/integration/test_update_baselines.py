@@ -45,7 +45,7 @@ def test_five_fresh_runs_of_each_are_announced_and_measured(recorded: Finished, 
     assert "tfperf: recording baselines, 5 fresh runs of each test, into baselines/" in recorded.text
     measured = shared.measured("test_even")
     assert len({run.log for run in measured.runs}) == 5
-    rates = [run.images_per_sec for run in measured.throughput.runs]
+    rates = [run.examples_per_sec for run in measured.throughput.runs]
     assert rates == pytest.approx([4 / seconds for seconds in (20.1, 20.0, 19.8, 20.2, 20.1)], rel=0.01)
 
 
@@ -54,7 +54,7 @@ def test_the_row_has_the_median_the_software_and_the_bounds_written_by_hand(
 ) -> None:
     row = shared.baselines.load(MACHINE)[EVEN]
     assert (row.provenance, row.runs, row.lower, row.upper) == ("measured", 5, -0.3, 0.4)
-    assert row.reference == pytest.approx(shared.measured("test_even").throughput.images_per_sec, rel=1e-4)
+    assert row.reference == pytest.approx(shared.measured("test_even").throughput.examples_per_sec, rel=1e-4)
     assert "tensorflow=2." in row.environment
 
 

@@ -50,7 +50,7 @@ def test_a_round_is_in_seconds_per_step(written: dict[str, Any]) -> None:
 
 def test_workload_machine_and_the_users_group_are_kept(written: dict[str, Any]) -> None:
     found, facts = ours(written), written["machine_info"]
-    assert found["extra_info"]["images_per_sec"] == pytest.approx(4 / 20, rel=0.01)
+    assert found["extra_info"]["examples_per_sec"] == pytest.approx(4 / 20, rel=0.01)
     assert (found["extra_info"]["workload"], found["group"]) == ("nets:even-b4-replicated-device", "mine")
     assert facts["tfperf_machine"] == "box"
 

@@ -12,7 +12,7 @@ from pytest_tfperf.training.server import open_accelerators
 TESTS = """
     def measured(throughput, on, pipeline, **steps):
         workload = tiny(4, input_pipeline=f"nets:{pipeline}")
-        return throughput.measure(workload, on=on, **steps).images_per_sec
+        return throughput.measure(workload, on=on, **steps).examples_per_sec
 
     def test_lists(throughput, on):
         throughput.measure(tiny(model="nets:listing_the_servers_files"), on=on)

@@ -27,7 +27,7 @@ def main(rank: int, addresses: list[str], devices: int, choices: dict[str, objec
     lent = Devices(kind=DeviceKind.CPU, count=devices)
     if workload.variable_update is VariableUpdate.PARAMETER_SERVER and rank > 0:
         lender = Lender(cluster, lent, workload, None)
-        np.savez(output, images=lender.images_per_step)
+        np.savez(output, images=lender.examples_per_step)
         sys.stdin.read()  # until the test has seen rank 0 end
         os._exit(0)
     names = configure(lent)
@@ -44,7 +44,7 @@ def main(rank: int, addresses: list[str], devices: int, choices: dict[str, objec
     loop = loop_for(workload, strategy, model, inputs, horovod)
     losses = [loop.run(1), loop.run(STEPS - 2), loop.run(1)]
     trained = [v.value.read_value().numpy() for v in model.trainable_variables]
-    np.savez(output, losses, *trained, images=loop.images_per_step)
+    np.savez(output, losses, *trained, images=loop.examples_per_step)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def test_a_pipeline_that_cannot_be_used_says_why(cpus: list[str], pipeline: str,
 
 def test_a_pipeline_without_training_gives_images_and_no_loss(cpus: list[str]) -> None:
     loop, _ = build(cpus[:2], input_pipeline="feeds:sliced_only")
-    assert (loop.run(2), loop.images_per_step) == (None, 8)
+    assert (loop.run(2), loop.examples_per_step) == (None, 8)
 
 
 def test_a_users_pipeline_without_training_takes_no_optimizer(cpus: list[str]) -> None:

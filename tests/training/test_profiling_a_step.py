@@ -40,8 +40,8 @@ def test_every_figure_is_found_and_the_driver_can_read_them(cpus: list[str], tra
     found = profiled(cpus, input_pipeline="host", trainer=trainer, precision="mixed_bfloat16")
     assert found.input is Input.FETCHED
     for figure in (
-        found.pipeline_images_per_sec,
-        found.pipeline_core_seconds_per_image,
+        found.pipeline_examples_per_sec,
+        found.pipeline_core_seconds_per_example,
         found.forward_multiply_adds,
         found.products_multiply_adds_per_sec,
     ):
@@ -60,12 +60,12 @@ def test_batches_come_from_the_loops_own_iterator_one_in_each_step(cpus: list[st
 
 def test_a_batch_that_stays_on_the_devices_has_no_pipeline(cpus: list[str]) -> None:
     found = profiled(cpus, input_pipeline="device")
-    assert (found.input, found.pipeline_images_per_sec) == (Input.RESIDENT, None)
+    assert (found.input, found.pipeline_examples_per_sec) == (Input.RESIDENT, None)
 
 
 def test_a_pipeline_that_ends_leaves_only_its_own_figures_out(cpus: list[str]) -> None:
     found = profiled(cpus, input_pipeline="feeds:generated")
-    assert found.pipeline_images_per_sec is None
+    assert found.pipeline_examples_per_sec is None
     assert found.forward_multiply_adds is not None
 
 
@@ -80,7 +80,7 @@ def test_a_pipeline_without_training_has_no_model_to_profile(cpus: list[str]) ->
 class Buffered:
     """A fake loop and its clock: batches of 2 at 50 a second, after 16 that are ready."""
 
-    images_per_step = 2
+    examples_per_step = 2
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -110,7 +110,7 @@ def test_batches_that_were_ready_do_not_count() -> None:
 
 
 def test_a_pipeline_that_reads_whole_files_is_measured_over_whole_files() -> None:
-    assert rate_of(InFiles()).images_per_sec == pytest.approx(80.0, rel=0.1)
+    assert rate_of(InFiles()).examples_per_sec == pytest.approx(80.0, rel=0.1)
 
 
 class Products:

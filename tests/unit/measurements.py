@@ -23,14 +23,14 @@ NOISE = Noise(between_runs=0.012, degrees_of_freedom=36, rows=9)
 BUSY = Disturbance(DisturbanceKind.OTHER_PROCESSES, "other processes used 43 % of 2 cores, most of it make (pid 4711)")
 
 
-def run(seconds: Sequence[float] = (0.064,), images_per_step: int = 64, **more: Any) -> Run:
+def run(seconds: Sequence[float] = (0.064,), examples_per_step: int = 64, **more: Any) -> Run:
     """A run whose windows took these seconds, one step each."""
-    return Run(tuple(Window(1, s) for s in seconds), images_per_step, **more)
+    return Run(tuple(Window(1, s) for s in seconds), examples_per_step, **more)
 
 
-def run_at(images_per_sec: float, **more: Any) -> Run:
+def run_at(examples_per_sec: float, **more: Any) -> Run:
     """A run of five windows at this throughput."""
-    return run([64 / images_per_sec] * 5, **more)
+    return run([64 / examples_per_sec] * 5, **more)
 
 
 def pair(change: float, **more: Any) -> Pair:
@@ -38,20 +38,20 @@ def pair(change: float, **more: Any) -> Pair:
     return Pair(run_at(1000.0), run_at(1000.0 * (1 + change), **more), math.log1p(change), 0.001)
 
 
-def throughput(*images_per_sec: float, error: float = 0.001, **more: Any) -> Throughput:
+def throughput(*examples_per_sec: float, error: float = 0.001, **more: Any) -> Throughput:
     """Fresh runs of these values, each known to within `error`; an interval of 0.5 % on either side."""
-    runs = tuple(RunValue(math.log(rate), error, 100) for rate in images_per_sec)
+    runs = tuple(RunValue(math.log(rate), error, 100) for rate in examples_per_sec)
     centre = math.exp(hodges_lehmann([value.log_rate for value in runs]))
     given: dict[str, Any] = {
-        "images_per_sec": centre,
+        "examples_per_sec": centre,
         "low": centre * 0.995,
         "high": centre * 1.005,
         "runs": runs,
-        "mean_images_per_sec": centre,
+        "mean_examples_per_sec": centre,
         "uncertainty": 1.5,
         "jitter": 2.5,
         "steps": 100 * len(runs),
-        "images_per_step": 64,
+        "examples_per_step": 64,
     }
     return Throughput(**given | more)
 

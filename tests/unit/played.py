@@ -33,7 +33,7 @@ class PlayedRun:
     step_seconds: Callable[[int], float]
     name: str = ""
     loss: float = 1.0
-    images_per_step: int = 1
+    examples_per_step: int = 1
     compile_seconds: float = 1.0
     fetches: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: {"tensorflow": "2.21.0"})

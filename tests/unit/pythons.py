@@ -22,7 +22,9 @@ def call_as_worker():
     channel.send({{"hello": "worker", "number": int(os.environ["TFPERF_NUMBER"])}})
     return channel, channel.receive()
 
-READY = {{"ready": {{"images_per_step": 2, "compile_seconds": 1.5, "fetches": True, "environment": {{"tf": "2.21"}}}}}}
+READY = {{
+    "ready": {{"examples_per_step": 2, "compile_seconds": 1.5, "fetches": True, "environment": {{"tf": "2.21"}}}}
+}}
 
 """
 

@@ -122,12 +122,12 @@ def test_a_measurement_carries_the_sessions_id(tmp_path: Path) -> None:
 
 
 def test_a_regression_that_fetches_its_batches_is_followed_by_a_run_on_device_data(tmp_path: Path) -> None:
-    launcher = steady(80.0, profile=StepProfile(input=Input.FETCHED, pipeline_images_per_sec=90.0))
+    launcher = steady(80.0, profile=StepProfile(input=Input.FETCHED, pipeline_examples_per_sec=90.0))
     row = replace(ROW, key=Key(TRIVIAL.with_(input_pipeline="host").id, BOX.shape))
     machine = Machine(tmp_path, row=row)
     found = machine.decided(machine.task(launcher, input_pipeline="host"))
     assert found.breakdown is not None
-    assert found.breakdown.device_data_images_per_sec == pytest.approx(80.0)
+    assert found.breakdown.device_data_examples_per_sec == pytest.approx(80.0)
     assert (machine.notes.labels[-1], launcher.jobs[-1].workload.input_pipeline) == ("on device data", "device")
 
 

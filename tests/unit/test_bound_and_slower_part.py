@@ -18,12 +18,12 @@ rates = st.floats(1, 1e6)
 
 
 def run(profile: StepProfile | None = None) -> Run:
-    return Run(windows=(Window(1, 0.1),), images_per_step=64, step_profile=profile)
+    return Run(windows=(Window(1, 0.1),), examples_per_step=64, step_profile=profile)
 
 
-def of(images_per_sec: float, workload: Workload = WORKLOAD, **figures: Any) -> Breakdown:
+def of(examples_per_sec: float, workload: Workload = WORKLOAD, **figures: Any) -> Breakdown:
     profile = StepProfile(**{"input": Input.FETCHED} | figures)
-    found = breakdown([run(), run(profile)], images_per_sec, workload)  # the first was not profiled
+    found = breakdown([run(), run(profile)], examples_per_sec, workload)  # the first was not profiled
     assert found is not None
     return found
 
@@ -33,25 +33,25 @@ def test_runs_that_were_not_profiled_have_no_breakdown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("images_per_sec", "figures", "bound"),
+    ("examples_per_sec", "figures", "bound"),
     [
-        pytest.param(198.0, {"pipeline_images_per_sec": 200.0}, Bound.INPUT, id="at-the-pipelines-rate"),
-        pytest.param(140.0, {"pipeline_images_per_sec": 200.0}, Bound.COMPUTE, id="well-below-it"),
+        pytest.param(198.0, {"pipeline_examples_per_sec": 200.0}, Bound.INPUT, id="at-the-pipelines-rate"),
+        pytest.param(140.0, {"pipeline_examples_per_sec": 200.0}, Bound.COMPUTE, id="well-below-it"),
         pytest.param(
             140.0,
-            {"pipeline_images_per_sec": 200.0, "pipeline_core_seconds_per_image": 0.01, "cores": 2},
+            {"pipeline_examples_per_sec": 200.0, "pipeline_core_seconds_per_example": 0.01, "cores": 2},
             Bound.INPUT,
             id="the-pipeline-takes-most-of-the-cores",
         ),
         pytest.param(
             140.0,
-            {"pipeline_images_per_sec": 200.0, "pipeline_core_seconds_per_image": 1e-5, "cores": 2},
+            {"pipeline_examples_per_sec": 200.0, "pipeline_core_seconds_per_example": 1e-5, "cores": 2},
             Bound.COMPUTE,
             id="a-pipeline-that-sleeps",
         ),
         pytest.param(
             140.0,
-            {"pipeline_images_per_sec": 200.0, "pipeline_core_seconds_per_image": 1.0},
+            {"pipeline_examples_per_sec": 200.0, "pipeline_core_seconds_per_example": 1.0},
             Bound.COMPUTE,
             id="gpus-train",
         ),
@@ -60,14 +60,14 @@ def test_runs_that_were_not_profiled_have_no_breakdown() -> None:
         pytest.param(140.0, {"input": Input.ALONE}, Bound.INPUT, id="pipeline-without-training"),
     ],
 )
-def test_the_limit_is_input_or_compute(images_per_sec: float, figures: dict[str, Any], bound: Bound | None) -> None:
-    assert of(images_per_sec, **figures).bound is bound
+def test_the_limit_is_input_or_compute(examples_per_sec: float, figures: dict[str, Any], bound: Bound | None) -> None:
+    assert of(examples_per_sec, **figures).bound is bound
 
 
 @given(rates, rates, st.floats(1, 10))
 def test_a_faster_pipeline_never_becomes_the_limit(now: float, pipeline: float, faster: float) -> None:
-    if of(now, pipeline_images_per_sec=pipeline).bound is Bound.COMPUTE:
-        assert of(now, pipeline_images_per_sec=pipeline * faster).bound is Bound.COMPUTE
+    if of(now, pipeline_examples_per_sec=pipeline).bound is Bound.COMPUTE:
+        assert of(now, pipeline_examples_per_sec=pipeline * faster).bound is Bound.COMPUTE
 
 
 @pytest.mark.parametrize(("forward_only", "passes"), [(False, 3), (True, 1)])
@@ -75,7 +75,7 @@ def test_training_takes_three_times_the_arithmetic_of_inference(forward_only: bo
     figures = {"forward_multiply_adds": 4_000_000, "products_multiply_adds_per_sec": 2e9}
     found = of(100.0, WORKLOAD.with_(forward_only=forward_only), **figures)
     assert found.products_fraction == pytest.approx(passes * 4e6 * 100 / 2e9)
-    assert found.multiply_adds_per_image == passes * 4_000_000
+    assert found.multiply_adds_per_example == passes * 4_000_000
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_training_takes_three_times_the_arithmetic_of_inference(forward_only: bo
 def test_a_part_that_gives_less_than_both_gave_before_has_slowed_down(
     input: Input, pipeline: float | None, step: float | None, slower: Slower | None
 ) -> None:
-    found = Breakdown(input=input, pipeline_images_per_sec=pipeline, device_data_images_per_sec=step)
+    found = Breakdown(input=input, pipeline_examples_per_sec=pipeline, device_data_examples_per_sec=step)
     assert slower_part(found, 100.0, 200.0) is slower
 
 
@@ -106,34 +106,34 @@ def ranks(*seconds: float) -> tuple[RankStep, ...]:
     return tuple(RankStep(host=f"node{letter}", seconds=s) for letter, s in zip("abcd", seconds, strict=False))
 
 
-def of_ranks(images_per_sec: float, *seconds: float, **more: Any) -> Breakdown:
+def of_ranks(examples_per_sec: float, *seconds: float, **more: Any) -> Breakdown:
     """Of 64 images a step, which stay on the devices."""
-    return of(images_per_sec, ranks=ranks(*seconds), **{"input": Input.RESIDENT} | more)
+    return of(examples_per_sec, ranks=ranks(*seconds), **{"input": Input.RESIDENT} | more)
 
 
 def test_without_an_exchange_all_ranks_would_be_as_fast_as_the_slowest() -> None:
     found = of_ranks(1000.0, 0.016, 0.032)
-    assert (found.alone_images_per_sec, found.exchange_fraction) == (2000.0, 0.5)
+    assert (found.alone_examples_per_sec, found.exchange_fraction) == (2000.0, 0.5)
 
 
 def test_a_single_process_exchanges_nothing() -> None:
     found = of(1000.0, input=Input.RESIDENT)
-    assert (found.alone_images_per_sec, found.exchange_fraction, found.straggler) == (None, None, None)
+    assert (found.alone_examples_per_sec, found.exchange_fraction, found.straggler) == (None, None, None)
 
 
 @pytest.mark.parametrize(
-    ("images_per_sec", "more", "bound"),
+    ("examples_per_sec", "more", "bound"),
     [
         (1900.0, {}, Bound.COMMUNICATION),
         (2100.0, {}, Bound.COMPUTE),
-        (1900.0, {"input": Input.FETCHED, "pipeline_images_per_sec": 1901.0}, Bound.COMMUNICATION),
-        (2100.0, {"input": Input.FETCHED, "pipeline_images_per_sec": 2101.0}, Bound.INPUT),
+        (1900.0, {"input": Input.FETCHED, "pipeline_examples_per_sec": 1901.0}, Bound.COMMUNICATION),
+        (2100.0, {"input": Input.FETCHED, "pipeline_examples_per_sec": 2101.0}, Bound.INPUT),
     ],
 )
 def test_the_communication_is_the_limit_where_it_takes_most_of_a_step(
-    images_per_sec: float, more: dict[str, Any], bound: Bound
+    examples_per_sec: float, more: dict[str, Any], bound: Bound
 ) -> None:
-    assert of_ranks(images_per_sec, 0.016, 0.016, **more).bound is bound  # 4,000 images/s without it
+    assert of_ranks(examples_per_sec, 0.016, 0.016, **more).bound is bound  # 4,000 images/s without it
 
 
 @given(rates, st.lists(st.floats(1e-6, 10), min_size=2, max_size=4))
@@ -172,12 +172,12 @@ def test_a_rank_that_lagged_in_one_run_of_three_is_no_straggler() -> None:
             id="they-wait-for-a-straggler",
         ),
         pytest.param(105.0, {"bound": Bound.COMPUTE}, Slower.STEP, id="the-ranks-themselves-are-slower"),
-        pytest.param(210.0, {"pipeline_images_per_sec": 105.0}, Slower.PIPELINE, id="the-pipeline-is-slower"),
-        pytest.param(105.0, {"pipeline_images_per_sec": 105.0}, Slower.BOTH, id="both-are-slower"),
+        pytest.param(210.0, {"pipeline_examples_per_sec": 105.0}, Slower.PIPELINE, id="the-pipeline-is-slower"),
+        pytest.param(105.0, {"pipeline_examples_per_sec": 105.0}, Slower.BOTH, id="both-are-slower"),
     ],
 )
 def test_what_slowed_down_in_several_ranks_is_named_where_their_steps_alone_tell(
     alone: float, more: dict[str, Any], slower: Slower | None
 ) -> None:
-    found = Breakdown(input=Input.FETCHED, alone_images_per_sec=alone, **more)
+    found = Breakdown(input=Input.FETCHED, alone_examples_per_sec=alone, **more)
     assert slower_part(found, 100.0, 200.0) is slower

@@ -34,7 +34,7 @@ GPU = GpuTelemetry(
 
 
 def fetched(bound: Bound | None = Bound.COMPUTE, **more: Any) -> Breakdown:
-    return Breakdown(**{"input": Input.FETCHED, "bound": bound, "pipeline_images_per_sec": 9800.0} | more)
+    return Breakdown(**{"input": Input.FETCHED, "bound": bound, "pipeline_examples_per_sec": 9800.0} | more)
 
 
 ON_DEVICE_DATA = "on device data the same training gives 2,900 images/s"
@@ -45,7 +45,7 @@ ON_DEVICE_DATA = "on device data the same training gives 2,900 images/s"
     [
         (fetched(), "input", "not the limit: the pipeline alone gives 9,800 images/s"),
         (
-            fetched(Bound.INPUT, pipeline_images_per_sec=1010.0),
+            fetched(Bound.INPUT, pipeline_examples_per_sec=1010.0),
             "input",
             "the limit: the pipeline alone gives 1,010 images/s",
         ),
@@ -64,12 +64,12 @@ ON_DEVICE_DATA = "on device data the same training gives 2,900 images/s"
             "above 100 % the machine was slower while those were timed",
         ),
         (
-            fetched(Bound.INPUT, pipeline_images_per_sec=1010.0, device_data_images_per_sec=2900.0),
+            fetched(Bound.INPUT, pipeline_examples_per_sec=1010.0, device_data_examples_per_sec=2900.0),
             "slower",
             f"the input pipeline: {ON_DEVICE_DATA}",
         ),
         (
-            fetched(device_data_images_per_sec=2900.0),
+            fetched(device_data_examples_per_sec=2900.0),
             "slower",
             f"neither part by itself: {ON_DEVICE_DATA}, so pipeline and training compete for the machine",
         ),
@@ -82,7 +82,8 @@ def test_a_line_after_a_regression_from_2000_to_1000(found: Breakdown | None, la
 
 
 def of_ranks(bound: Bound, exchange: float, alone: float, **more: Any) -> Breakdown:
-    return Breakdown(input=Input.RESIDENT, bound=bound, exchange_fraction=exchange, alone_images_per_sec=alone, **more)
+    known = {"exchange_fraction": exchange, "alone_examples_per_sec": alone, **more}
+    return Breakdown(input=Input.RESIDENT, bound=bound, **known)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def of_ranks(bound: Bound, exchange: float, alone: float, **more: Any) -> Breakd
         ),
         (of_ranks(Bound.COMPUTE, 0.1, 1111.0), "straggler", None),
         (of_ranks(Bound.COMMUNICATION, 0.63, 2700.0), "slower", "the communication between the ranks"),
-        (fetched(alone_images_per_sec=2700.0, device_data_images_per_sec=2900.0), "slower", None),
+        (fetched(alone_examples_per_sec=2700.0, device_data_examples_per_sec=2900.0), "slower", None),
         (of_ranks(Bound.COMPUTE, 0.1, 1111.0), "slower", "the training step"),
         (fetched(), "communication", None),
     ],
@@ -117,7 +118,7 @@ def test_a_line_about_several_ranks_after_a_regression_from_2000_to_1000(
 
 
 def test_without_a_regression_nothing_is_called_slower() -> None:
-    assert "slower" not in dict(breakdown_lines(fetched(device_data_images_per_sec=2900.0), 1000.0))
+    assert "slower" not in dict(breakdown_lines(fetched(device_data_examples_per_sec=2900.0), 1000.0))
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,10 @@ def test_what_happens_to_all_tests_moves_the_drift_by_as_much(changes: list[floa
 @pytest.mark.parametrize("later", [0.5, 0.05])
 def test_a_run_counts_by_its_first_windows_however_long_it_went_on(later: float) -> None:
     """A run stops early on good news only: its whole value would be better than the machine is."""
-    first = run([0.1] * FIRST_WINDOWS + [later] * 30, images_per_step=1)
+    first = run([0.1] * FIRST_WINDOWS + [later] * 30, examples_per_step=1)
     assert first_windows_change(first, baseline(10.0)) == pytest.approx(0.0)
 
 
 def test_a_burst_that_slows_a_few_of_the_first_windows_is_no_drift() -> None:
-    first = run([0.1] * 17 + [0.3] * 3, images_per_step=1)
+    first = run([0.1] * 17 + [0.3] * 3, examples_per_step=1)
     assert first_windows_change(first, baseline(10.0)) == pytest.approx(0.0)

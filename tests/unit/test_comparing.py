@@ -122,7 +122,7 @@ def test_a_burst_in_a_few_windows_of_one_side_is_trimmed_away() -> None:
 
 
 def test_alternating_runs_give_the_same_ratio() -> None:
-    a, b = (Run(windows=(Window(1, s),) * 20, images_per_step=1) for s in (0.01, 0.02))
+    a, b = (Run(windows=(Window(1, s),) * 20, examples_per_step=1) for s in (0.01, 0.02))
     assert math.exp(pair_of_runs(a, b).log_ratio) == pytest.approx(0.5)
 
 
@@ -190,7 +190,7 @@ def test_both_sides_have_a_breakdown_without_further_workers(workload: Workload)
 
 def test_a_slower_b_that_fetches_is_followed_by_one_run_on_device_data() -> None:
     a, b = sides(b=(91.0, 91.1))
-    b.profile = StepProfile(input=Input.FETCHED, pipeline_images_per_sec=100.0)
+    b.profile = StepProfile(input=Input.FETCHED, pipeline_examples_per_sec=100.0)
     compared(a, b, HOST)
     assert [job.workload.input_pipeline for job in b.jobs] == ["host", "host", "host", "device"]
 

@@ -21,12 +21,12 @@ from pytest_tfperf.reports.ratios import message as ratio_message
 from pytest_tfperf.reports.summary import comparison_summary
 
 INPUT_BOUND = Breakdown(
-    input=Input.FETCHED, bound=Bound.INPUT, pipeline_images_per_sec=910.0, device_data_images_per_sec=2000.0
+    input=Input.FETCHED, bound=Bound.INPUT, pipeline_examples_per_sec=910.0, device_data_examples_per_sec=2000.0
 )
 
 
-def side(images_per_sec: float = 1000.0, **more: Any) -> ComparedSide:
-    given: dict[str, Any] = {"workload": WORKLOAD, "throughput": throughput(images_per_sec), "environment": {}}
+def side(examples_per_sec: float = 1000.0, **more: Any) -> ComparedSide:
+    given: dict[str, Any] = {"workload": WORKLOAD, "throughput": throughput(examples_per_sec), "environment": {}}
     return ComparedSide(**given | more)
 
 

@@ -63,7 +63,7 @@ def test_a_measurement_is_a_row(history: History) -> None:
         "machine": "box",
         "workload": WORKLOAD.id,
         "topology": "1x8",
-        "images_per_sec": pytest.approx(1500.0),
+        "examples_per_sec": pytest.approx(1500.0),
         "outcome": "PASS",
         "runs": 1,
         "seconds": 12.0,

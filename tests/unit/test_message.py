@@ -106,7 +106,7 @@ SURE = Noise(between_runs=0.013, degrees_of_freedom=math.inf, between_sessions=0
 ONE_RUN = baseline(1612.0, runs=1, between_runs=None)
 PAIRS = {"pairs": (pair(0.001), pair(-0.002))}
 MIXED = (1402.0, 1404.0, 1610.0)
-LOST = throughput(*MIXED).images_per_sec / 1612 - 1
+LOST = throughput(*MIXED).examples_per_sec / 1612 - 1
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_line(label: str, found: Measurement, text: str) -> None:
 
 def test_what_slowed_down_is_told_by_what_the_reference_environment_gives_today() -> None:
     """The machine is a fifth faster than when the baseline was recorded: its figure would clear both parts."""
-    parts = Breakdown(input=Input.FETCHED, pipeline_images_per_sec=1780.0, device_data_images_per_sec=3000.0)
+    parts = Breakdown(input=Input.FETCHED, pipeline_examples_per_sec=1780.0, device_data_examples_per_sec=3000.0)
     found = judged(1700.0, confirmed_change=-0.15, more={**PAIRS, "breakdown": parts}, **LESS, **REFERENCE)
     assert line("slower", found).startswith("the input pipeline")
 

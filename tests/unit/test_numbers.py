@@ -34,6 +34,6 @@ def test_a_figure_is_written_so(form: Callable[[float], str], written: dict[floa
 
 
 @given(st.floats(0.01, 1e6), st.floats(1, 100))
-def test_a_higher_rate_never_reads_lower(images_per_sec: float, factor: float) -> None:
-    low, high = (float(rate(value).replace(",", "")) for value in (images_per_sec, images_per_sec * factor))
+def test_a_higher_rate_never_reads_lower(examples_per_sec: float, factor: float) -> None:
+    low, high = (float(rate(value).replace(",", "")) for value in (examples_per_sec, examples_per_sec * factor))
     assert low <= high

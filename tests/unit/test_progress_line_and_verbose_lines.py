@@ -23,7 +23,7 @@ FIRST_LINES = ["Step\tImg/sec\ttotal_loss", "1\timages/sec: 640.0 +/- 0.0 (jitte
 
 def run_of(*steps: int) -> Run:
     """Windows of so many steps, 0.1 s a step."""
-    return Run(tuple(Window(s, s * 0.1, loss=7.5) for s in steps), images_per_step=64, compile_seconds=3.21)
+    return Run(tuple(Window(s, s * 0.1, loss=7.5) for s in steps), examples_per_step=64, compile_seconds=3.21)
 
 
 class Terminal:
@@ -118,8 +118,8 @@ windows = st.builds(Window, st.integers(1, 30), st.floats(0.001, 5.0), st.sample
 
 
 @given(st.lists(windows, min_size=1, max_size=30), st.integers(30, 1000))
-def test_the_lines_of_a_run_are_a_log_that_replay_reads(timed: list[Window], images_per_step: int) -> None:
-    lines = Terminal(verbose=True).finish(Run(tuple(timed), images_per_step, compile_seconds=1.0))
-    read = parse("\n".join(lines), "a.log", images_per_step)
+def test_the_lines_of_a_run_are_a_log_that_replay_reads(timed: list[Window], examples_per_step: int) -> None:
+    lines = Terminal(verbose=True).finish(Run(tuple(timed), examples_per_step, compile_seconds=1.0))
+    read = parse("\n".join(lines), "a.log", examples_per_step)
     assert sum(w.steps for w in read.windows) == sum(w.steps for w in timed)
-    assert read.stated_images_per_sec == pytest.approx(window_statistics(timed, images_per_step)[0], abs=0.005)
+    assert read.stated_examples_per_sec == pytest.approx(window_statistics(timed, examples_per_step)[0], abs=0.005)

@@ -25,7 +25,7 @@ from pytest_tfperf.workers.worker_run import WorkerRun
 WORKLOAD = Workload(model="trivial", batch_size=4, variable_update=VariableUpdate.COLLECTIVE)
 HOSTS = ("nodea", "nodeb", "nodec")
 MESSAGE = {"job": "to train"}
-READY = {"images_per_step": 8, "compile_seconds": 1.5, "fetches": True, "environment": {"tensorflow": "2.21.0"}}
+READY = {"examples_per_step": 8, "compile_seconds": 1.5, "fetches": True, "environment": {"tensorflow": "2.21.0"}}
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Ranks:
         workers = self.called(count, silence)
         for rank, channel in enumerate(self.ranks):
             channel.send({"address": f"10.0.0.{rank}:80"})
-            channel.send({"ready": {**READY, "images_per_step": 4 * count}})
+            channel.send({"ready": {**READY, "examples_per_step": 4 * count}})
         return self.together(workers, silence)
 
     def called(self, count: int = 2, silence: float = PATIENCE_SECONDS) -> list[WorkerRun]:
@@ -121,7 +121,7 @@ def test_a_run_is_ready_when_its_slowest_rank_has_compiled(ranks: Ranks, tmp_pat
         channel.send({"phase": "compile"})
         channel.send({"ready": {**READY, "compile_seconds": seconds}})
     run = ranks.together(workers)
-    assert (run.compile_seconds, run.images_per_step, run.fetches) == (9.5, 8, True)
+    assert (run.compile_seconds, run.examples_per_step, run.fetches) == (9.5, 8, True)
     assert (run.environment, run.log) == ({"tensorflow": "2.21.0"}, str(tmp_path / "rank0.log"))
 
 
@@ -136,7 +136,7 @@ def test_ranks_that_do_not_train_together_are_an_error(ranks: Ranks, images: tup
     workers = ranks.called()
     for number, channel in zip(images, ranks.ranks, strict=True):
         channel.send({"address": "10.0.0.1:80"})
-        channel.send({"ready": {**READY, "images_per_step": number}})
+        channel.send({"ready": {**READY, "examples_per_step": number}})
     with pytest.raises(MeasurementError, match=message):
         ranks.together(workers)
 
@@ -281,8 +281,8 @@ def test_a_step_profile_puts_together_what_the_ranks_found(ranks: Ranks) -> None
     for host, pipeline, seconds in (("nodea", 900.0, 0.01), ("nodeb", 700.0, 0.02)):
         profile = StepProfile(
             input=Input.FETCHED,
-            pipeline_images_per_sec=pipeline,
-            pipeline_core_seconds_per_image=0.001,
+            pipeline_examples_per_sec=pipeline,
+            pipeline_core_seconds_per_example=0.001,
             forward_multiply_adds=4_000,
             products_multiply_adds_per_sec=2e9,
             ranks=(RankStep(host=host, seconds=seconds),),
@@ -290,8 +290,8 @@ def test_a_step_profile_puts_together_what_the_ranks_found(ranks: Ranks) -> None
         ranks.ranks[HOSTS.index(host)].send({"step_profile": asdict(profile)})
     assert run.profile_step(matrix_products=True, multiply_adds=True) == StepProfile(
         input=Input.FETCHED,
-        pipeline_images_per_sec=700.0,
-        pipeline_core_seconds_per_image=0.002,
+        pipeline_examples_per_sec=700.0,
+        pipeline_core_seconds_per_example=0.002,
         forward_multiply_adds=4_000,
         products_multiply_adds_per_sec=4e9,
         ranks=(RankStep(host="nodea", seconds=0.01), RankStep(host="nodeb", seconds=0.02)),

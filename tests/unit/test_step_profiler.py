@@ -23,10 +23,10 @@ def worker(profile: StepProfile = KNOWN) -> PlayedRun:
 
 
 def profiled(
-    profiler: StepProfiler, of: PlayedRun, devices: Devices = CPUS, images_per_sec: float = 1.0, **workload: Any
+    profiler: StepProfiler, of: PlayedRun, devices: Devices = CPUS, examples_per_sec: float = 1.0, **workload: Any
 ) -> StepProfile | None:
     job = Job(workload=TRIVIAL.with_(**workload), devices=devices)
-    return profiler.profile(of, job, 8, images_per_sec)
+    return profiler.profile(of, job, 8, examples_per_sec)
 
 
 def test_matrix_products_and_multiply_adds_are_asked_for_once_in_a_session() -> None:
@@ -66,7 +66,7 @@ def test_cores_are_known_only_where_cpus_train() -> None:
 
 def test_a_step_that_exceeds_the_rate_has_it_timed_again() -> None:
     of = worker()
-    profiled(StepProfiler(), of, images_per_sec=1e6)
+    profiled(StepProfiler(), of, examples_per_sec=1e6)
     assert of.asked_for_profile == [(True, True), (True, False)]
 
 

@@ -38,7 +38,7 @@ TOTAL = "total images/sec: 39.90\n"
 )
 def test_lines_are_read_whatever_surrounds_them(text: str) -> None:
     windows = (Window(10, pytest.approx(10 * 64 / 39.9), 7.4),)
-    assert parse(text + TOTAL, "a.log", 64) == Run(windows, 64, stated_images_per_sec=39.9, log="a.log")
+    assert parse(text + TOTAL, "a.log", 64) == Run(windows, 64, stated_examples_per_sec=39.9, log="a.log")
 
 
 @pytest.mark.parametrize("test", range(1, 8))
@@ -46,7 +46,7 @@ def test_a_real_logs_run_has_its_steps_and_the_workers_median_total(test: int) -
     printed = [float(text) for text in re.findall(r"total images/sec: (\S+)", AZURE[test])]
     run = parse(AZURE[test], "a.log", 64)
     (window,) = run.windows
-    assert run.stated_images_per_sec == median(printed)
+    assert run.stated_examples_per_sec == median(printed)
     assert (window.steps, 100 * 64 / window.seconds) == (100, pytest.approx(median(printed)))
 
 
@@ -92,7 +92,7 @@ def test_a_log_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:
 
 def test_bytes_that_are_no_text_do_not_hide_a_log(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(b"\xff\xfe progress\n" + (SHORT + TOTAL).encode())
-    assert read(tmp_path / "a.log", 64).stated_images_per_sec == 39.9
+    assert read(tmp_path / "a.log", 64).stated_examples_per_sec == 39.9
 
 
 _words = st.sampled_from(

@@ -27,8 +27,8 @@ runs_of_windows = st.builds(Run, windows.map(tuple), st.integers(1, 100_000))
 log_rates = st.lists(st.floats(-5, 15), min_size=1, max_size=8)
 
 
-def speeds(some: list[Window] | tuple[Window, ...], images_per_step: int) -> np.ndarray:
-    return np.array([images_per_step * w.steps / w.seconds for w in some])
+def speeds(some: list[Window] | tuple[Window, ...], examples_per_step: int) -> np.ndarray:
+    return np.array([examples_per_step * w.steps / w.seconds for w in some])
 
 
 def of(*runs: Run) -> Throughput:
@@ -54,7 +54,7 @@ def test_the_statistics_are_tf_cnn_benchmarks_with_windows_for_steps(some: list[
 
 @given(runs_of_windows)
 def test_a_runs_value_is_the_trimmed_mean_of_its_log_rates(run: Run) -> None:
-    expected = scipy.stats.trim_mean(np.log(speeds(run.windows, run.images_per_step)), 0.2)
+    expected = scipy.stats.trim_mean(np.log(speeds(run.windows, run.examples_per_step)), 0.2)
     assert run_value(run).log_rate == pytest.approx(expected, abs=1e-9)
 
 
@@ -69,7 +69,7 @@ def yuen_error(values: np.ndarray) -> float:
 def test_the_error_is_yuens_where_windows_do_not_resemble_their_neighbours(count: int) -> None:
     # Alternating signs: the autocorrelation is negative, and counted as none.
     rates = np.array([(-1) ** i * (1 + i % 7) / 100 for i in range(count)])
-    found = run_value(run(np.exp(-rates).tolist(), images_per_step=1))
+    found = run_value(run(np.exp(-rates).tolist(), examples_per_step=1))
     assert found.error == pytest.approx(yuen_error(rates))
 
 
@@ -78,13 +78,13 @@ def test_the_error_is_widened_for_windows_that_resemble_their_neighbours() -> No
     low, high = np.sort(rates)[12], np.sort(rates)[-13]
     centred = np.clip(rates, low, high) - np.clip(rates, low, high).mean()
     r = min((centred[1:] * centred[:-1]).sum() / (centred**2).sum() + 1 / 60, 0.8)
-    found = run_value(run(np.exp(-rates).tolist(), images_per_step=1))
+    found = run_value(run(np.exp(-rates).tolist(), examples_per_step=1))
     assert found.error == pytest.approx(yuen_error(rates) * math.sqrt((1 + r) / (1 - r)))
 
 
 def test_the_widening_has_a_limit() -> None:
     rates = np.array([i / 1000 for i in range(100)])  # a drift: autocorrelation near 1
-    found = run_value(run(np.exp(-rates).tolist(), images_per_step=1))
+    found = run_value(run(np.exp(-rates).tolist(), examples_per_step=1))
     assert found.error == pytest.approx(yuen_error(rates) * 3)
 
 
@@ -101,7 +101,7 @@ def test_a_burst_in_a_fifth_of_the_windows_moves_no_value_out_of_the_rest(
     spoiled = data.draw(st.sets(st.integers(0, len(step_seconds) - 1), max_size=len(step_seconds) // 5))
     rest = [-math.log(s) for i, s in enumerate(step_seconds) if i not in spoiled]
     burst = [s * (1e6 if i in spoiled else 1) for i, s in enumerate(step_seconds)]
-    value = run_value(run(burst, images_per_step=1)).log_rate
+    value = run_value(run(burst, examples_per_step=1)).log_rate
     assert min(rest) - 1e-9 <= value <= max(rest) + 1e-9
 
 
@@ -110,34 +110,34 @@ def test_a_burst_in_a_fifth_of_the_windows_moves_no_value_out_of_the_rest(
 
 @given(windows)
 def test_where_batches_are_fetched_a_run_is_all_images_over_all_seconds(some: list[Window]) -> None:
-    run = Run(windows=tuple(some), images_per_step=64, fetches=True)
+    run = Run(windows=tuple(some), examples_per_step=64, fetches=True)
     total = 64 * sum(w.steps for w in some) / sum(w.seconds for w in some)
-    assert run_value(run).images_per_sec == pytest.approx(total)
+    assert run_value(run).examples_per_sec == pytest.approx(total)
 
 
 def test_a_loader_that_gives_a_file_at_once_is_read_at_its_own_rate() -> None:
     file = [Window(1, 0.001)] * 9 + [Window(1, 1.0)]
-    run = Run(windows=tuple(file * 3), images_per_step=1, fetches=True)
-    assert run_value(run).images_per_sec == pytest.approx(10, rel=0.01)
+    run = Run(windows=tuple(file * 3), examples_per_step=1, fetches=True)
+    assert run_value(run).examples_per_sec == pytest.approx(10, rel=0.01)
 
 
 def test_the_error_of_a_total_is_that_of_the_mean_step() -> None:
     rng = np.random.default_rng(5)
     seconds = 0.1 * rng.normal(1, 0.05, 400).clip(0.5)
-    run = Run(windows=tuple(Window(2, s) for s in seconds), images_per_step=1, fetches=True)
+    run = Run(windows=tuple(Window(2, s) for s in seconds), examples_per_step=1, fetches=True)
     assert run_value(run).error == pytest.approx(seconds.std(ddof=1) / 20 / seconds.mean(), rel=0.1)
 
 
 def test_a_logs_own_total_is_its_value_and_the_error_that_of_its_windows() -> None:
-    stated = run_value(run([0.1, 0.2, 0.3], stated_images_per_sec=56.57))
-    assert stated.images_per_sec == pytest.approx(56.57)
+    stated = run_value(run([0.1, 0.2, 0.3], stated_examples_per_sec=56.57))
+    assert stated.examples_per_sec == pytest.approx(56.57)
     assert stated.error == run_value(run([0.1, 0.2, 0.3])).error
 
 
 @given(runs_of_windows, st.floats(0.5, 4))
 def test_times_scaled_scale_the_rate_and_leave_the_relative_error_alone(run: Run, factor: float) -> None:
-    scaled = Run(tuple(Window(w.steps, w.seconds * factor) for w in run.windows), run.images_per_step)
-    assert of(scaled).images_per_sec == pytest.approx(of(run).images_per_sec / factor)
+    scaled = Run(tuple(Window(w.steps, w.seconds * factor) for w in run.windows), run.examples_per_step)
+    assert of(scaled).examples_per_sec == pytest.approx(of(run).examples_per_sec / factor)
     assert run_value(scaled).error == pytest.approx(run_value(run).error, abs=1e-7)
 
 
@@ -162,36 +162,36 @@ def test_one_run_of_five_does_not_move_the_middle_out_of_the_others(others: list
 
 
 def test_runs_are_summarised_by_their_middle() -> None:
-    assert of(run([0.1, 0.2, 0.4])).images_per_sec == pytest.approx(run_value(run([0.1, 0.2, 0.4])).images_per_sec)
+    assert of(run([0.1, 0.2, 0.4])).examples_per_sec == pytest.approx(run_value(run([0.1, 0.2, 0.4])).examples_per_sec)
     one, two, three = (run([s] * 5) for s in (0.1, 0.2, 0.4))
     logs = [math.log(64 / s) for s in (0.1, 0.2, 0.4)]
-    assert of(one, two, three).images_per_sec == pytest.approx(math.exp(hodges_lehmann(logs)))
+    assert of(one, two, three).examples_per_sec == pytest.approx(math.exp(hodges_lehmann(logs)))
 
 
 def test_one_runs_interval_is_students_over_the_windows_that_are_kept() -> None:
     one = run([0.1, 0.11, 0.1, 0.12, 0.1, 0.11, 0.1, 0.13])
     half = scipy.stats.t.ppf(0.975, 8 - 2 * 1 - 1) * run_value(one).error
-    assert math.log(of(one).high / of(one).images_per_sec) == pytest.approx(half)
+    assert math.log(of(one).high / of(one).examples_per_sec) == pytest.approx(half)
 
 
 def test_several_runs_interval_covers_what_differs_between_them() -> None:
     logs = [7.0, 7.01, 7.03]
-    found = of(*(run([math.exp(-v)] * 5, images_per_step=1) for v in logs))
+    found = of(*(run([math.exp(-v)] * 5, examples_per_step=1) for v in logs))
     half = scipy.stats.t.ppf(0.975, 2) * statistics.stdev(logs) / math.sqrt(3)
-    assert math.log(found.images_per_sec / found.low) == pytest.approx(half)
+    assert math.log(found.examples_per_sec / found.low) == pytest.approx(half)
 
 
 def test_several_runs_interval_is_never_below_what_their_windows_show() -> None:
     one = run([0.1, 0.2, 0.1, 0.2, 0.1, 0.2])
     two = of(one, one)  # equal runs: nothing differs between them
     half = scipy.stats.t.ppf(0.975, 2 * (6 - 2 - 1)) * run_value(one).error / math.sqrt(2)
-    assert math.log(two.high / two.images_per_sec) == pytest.approx(half)
+    assert math.log(two.high / two.examples_per_sec) == pytest.approx(half)
 
 
 @given(st.lists(st.lists(seconds, min_size=1, max_size=10), min_size=1, max_size=4))
 def test_the_value_lies_in_its_interval(runs: list[list[float]]) -> None:
     found = of(*(run([s + 1 for s in each]) for each in runs))
-    assert found.low <= found.images_per_sec <= found.high
+    assert found.low <= found.examples_per_sec <= found.high
 
 
 def test_one_run_of_one_window_has_no_interval_and_two_have() -> None:
@@ -202,7 +202,7 @@ def test_one_run_of_one_window_has_no_interval_and_two_have() -> None:
 
 def test_the_interval_of_white_noise_holds_the_truth_19_times_in_20() -> None:
     draw = random.Random(1).gauss
-    found = [of(run([math.exp(draw(0, 0.03)) for _ in range(24)], images_per_step=1)) for _ in range(600)]
+    found = [of(run([math.exp(draw(0, 0.03)) for _ in range(24)], examples_per_step=1)) for _ in range(600)]
     assert 0.93 <= sum(t.low <= 1 <= t.high for t in found) / 600 <= 0.98
 
 

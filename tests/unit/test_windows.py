@@ -103,8 +103,8 @@ def test_the_observer_is_told_of_phases_and_windows() -> None:
 
 def test_a_run_says_what_it_ran_on() -> None:
     run, worker = driven(0.1, steps=1)
-    assert (run.images_per_step, run.compile_seconds, run.environment, run.log) == (
-        worker.images_per_step,
+    assert (run.examples_per_step, run.compile_seconds, run.environment, run.log) == (
+        worker.examples_per_step,
         worker.compile_seconds,
         worker.environment,
         worker.log,

@@ -17,7 +17,7 @@ from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
 from pytest_tfperf.workers.wire import Listener, connect
 from pytest_tfperf.workers.worker_run import Fault, WorkerRun
 
-READY = {"images_per_step": 4, "compile_seconds": 1.5, "fetches": True, "environment": {"tensorflow": "2.21.0"}}
+READY = {"examples_per_step": 4, "compile_seconds": 1.5, "fetches": True, "environment": {"tensorflow": "2.21.0"}}
 NUMBER, MESSAGE = 7, {"job": "to train"}
 
 
@@ -89,7 +89,7 @@ def window(steps: int) -> dict[str, Any]:
 
 def test_a_run_that_is_ready_says_what_it_is(started: Started, tmp_path: Path) -> None:
     run = started.ready()
-    assert (run.images_per_step, run.compile_seconds, run.fetches) == (4, 1.5, True)
+    assert (run.examples_per_step, run.compile_seconds, run.fetches) == (4, 1.5, True)
     assert (run.environment, run.log) == ({"tensorflow": "2.21.0"}, str(tmp_path / "worker.log"))
     assert started.phases == ["model", "compile"]
 
@@ -103,7 +103,7 @@ def test_windows_come_in_the_order_of_their_requests(started: Started) -> None:
 
 
 def test_a_step_profile_drops_the_window_that_is_still_queued(started: Started) -> None:
-    profile = StepProfile(input=Input.FETCHED, pipeline_images_per_sec=9.5)
+    profile = StepProfile(input=Input.FETCHED, pipeline_examples_per_sec=9.5)
     run = started.ready(window(1), {"step_profile": asdict(profile)})
     assert run.profile_step(matrix_products=True, multiply_adds=False) == profile
     asked = {"matrix_products": True, "multiply_adds": False}
