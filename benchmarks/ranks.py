@@ -103,8 +103,8 @@ def play(channel: Channel) -> None:
     channel.receive()
     channel.send({"address": "127.0.0.1:1"})
     channel.receive()
-    ready = {"examples_per_step": 0, "compile_seconds": 1.0, "fetches": False, "environment": {}}
-    channel.send({"ready": {**ready, "examples_per_step": PLAYED[0]}})
+    ready = {"unit": "images", "compile_seconds": 1.0, "fetches": False, "environment": {}}
+    channel.send({"ready": {**ready, "examples_per_step": PLAYED[0], "replicas": PLAYED[0]}})
     with suppress(ConnectionLost):
         while True:
             request = channel.receive()

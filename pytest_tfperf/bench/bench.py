@@ -23,7 +23,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.judge import judge, may_stop
 from pytest_tfperf.judging.new_baseline import runs_wanted
-from pytest_tfperf.judging.reference import floor_rate, refuse_other_devices
+from pytest_tfperf.judging.reference import floor_rate, refuse_other_devices, require_same_unit
 from pytest_tfperf.reports.advice import loss_advice
 from pytest_tfperf.reports.message import loss_fact
 
@@ -143,6 +143,8 @@ class Bench:
         discarded_pairs: Sequence[Pair],
         started: float,
     ) -> Measurement:
+        if task.reference.baseline is not None:
+            require_same_unit(task.reference.baseline, summarise(runs))
         verdict = judge(self._machine(task.topology).evidence(task, runs, pairs))
         result = self._measurement(
             task,

@@ -22,7 +22,7 @@ class StepProfiler:
 
     def __init__(self) -> None:
         self._rates: dict[object, float | None] = {}  # matrix products of one device, multiply-adds a second
-        self._multiply_adds: dict[str, int | None] = {}  # of each model, forward
+        self._multiply_adds: dict[object, int | None] = {}  # of each model, forward
 
     def profile(self, training: TrainingRun, job: Job, cores: int, examples_per_sec: float) -> StepProfile | None:
         """The profile of the worker's step; None where it fails, because the windows are measured already.
@@ -35,7 +35,8 @@ class StepProfiler:
         """
         devices, workload = job.devices, job.workload
         kind = (devices.kind, devices.gpu_uuids[:1], workload.precision, workload.tf32, job.ranks)
-        products, multiply_adds = kind not in self._rates, workload.model not in self._multiply_adds
+        model = (workload.model, workload.unit)
+        products, multiply_adds = kind not in self._rates, model not in self._multiply_adds
         try:
             found = training.profile_step(matrix_products=products, multiply_adds=multiply_adds)
         except (TfperfError, OSError):
@@ -45,11 +46,11 @@ class StepProfiler:
         if products:
             self._rates[kind] = found.products_multiply_adds_per_sec
         if multiply_adds:
-            self._multiply_adds[workload.model] = found.forward_multiply_adds
+            self._multiply_adds[model] = found.forward_multiply_adds
         found = replace(
             found,
             cores=cores * max(1, len({rank.host for rank in found.ranks})) if devices.kind is DeviceKind.CPU else None,
-            forward_multiply_adds=self._multiply_adds[workload.model],
+            forward_multiply_adds=self._multiply_adds[model],
             products_multiply_adds_per_sec=self._rate(kind, job),
         )
         share = products_fraction(

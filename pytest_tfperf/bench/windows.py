@@ -95,6 +95,7 @@ def run_of(training: TrainingRun, warmup: Sequence[Window], windows: Sequence[Wi
         environment=training.environment,
         log=training.log,
         fetches=training.fetches,
+        unit=training.unit,
     )
 
 

@@ -34,7 +34,8 @@ class Baseline:
     Args:
         machine: the file's name without `.csv`.
         key: workload id and topology.
-        reference: images per second, over all devices; positive.
+        reference: throughput over all devices, in units per second; positive.
+        unit: what is counted, as in `Run`.
         lower: the accepted drop as ReFrame writes it, -0.05 for 5 %; -inf for none; None: the default holds.
         upper: the accepted rise, 0.05 for 5 %; inf for none; None: the default holds.
         provenance: published or measured.
@@ -56,6 +57,7 @@ class Baseline:
     machine: str
     key: Key
     reference: float
+    unit: str = "images"
     lower: float | None = None
     upper: float | None = None
     provenance: Provenance = Provenance.MEASURED
@@ -77,7 +79,7 @@ class Baseline:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.reference) and self.reference > 0):
-            raise BaselineError(f"reference {self.reference!r} is not a throughput: images/s must be above 0")
+            raise BaselineError(f"reference {self.reference!r} is not a throughput: it must be above 0")
         if self.lower is not None and not (-1 < self.lower < 0 or self.lower == -math.inf):
             raise BaselineError(
                 f"lower {self.lower:g}: write the accepted drop as a negative fraction, -0.05 for 5 %, or -inf for any"

@@ -70,7 +70,7 @@ class Breakdown:
         device_data_examples_per_sec: what the same training gives on one batch that stays on the devices; measured
             after a regression only.
         multiply_adds_per_example: of a whole step, forward and backward.
-        products_fraction: images/s as a fraction of what the devices' measured rate of matrix products allows.
+        products_fraction: the throughput as a fraction of what the devices' measured rate of matrix products allows.
         alone_examples_per_sec: what the ranks would give together if they exchanged nothing, each as fast as the
             slowest.
         exchange_fraction: the part of a step that the exchange between the ranks takes.
@@ -156,7 +156,7 @@ def slower_part(found: Breakdown, examples_per_sec: float, reference: float) -> 
 
 
 def _slower_of_ranks(found: Breakdown, alone: float, threshold: float) -> Slower | None:
-    """As `slower_part`, for ranks that give so many images/s if they exchange nothing.
+    """As `slower_part`, for ranks that give so many examples/s if they exchange nothing.
 
     Without the exchange they gave more than the reference, by an amount that is not known: a step that takes longer may
     still give more. So the exchange is named only where it is most of the step, and the step only where it alone is too

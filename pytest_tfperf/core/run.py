@@ -31,7 +31,8 @@ class Run:
 
     Args:
         windows: the timed windows, in order.
-        examples_per_step: batch size times replicas, over all nodes.
+        examples_per_step: batch size times replicas, over all nodes, in units: a batch of token ids may count tokens.
+        unit: what is counted: "images", "examples", "tokens", or a user's own word.
         warmup: the windows before them, which are not counted; also those that turned out not to be steady yet.
         compile_seconds: the first call: tracing, compiling and one step; None in a log.
         stated_examples_per_sec: the total that a log's program printed itself, which then is the run's throughput.
@@ -55,6 +56,7 @@ class Run:
     telemetry: Telemetry | None = None
     step_profile: StepProfile | None = None
     fetches: bool = False
+    unit: str = "images"
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class StepProfile:
             trained; only where batches are fetched.
         pipeline_core_seconds_per_example: CPU time that this took, of the cores that train; None where GPUs train.
         cores: those that train; None where GPUs do.
-        forward_multiply_adds: of one image, in convolutions and matrix products.
+        forward_multiply_adds: of one example (one token where these are counted), in convolutions and matrix products.
         products_multiply_adds_per_sec: what the devices together reach in large matrix products of the workload's
             precision; measured on one of them, once a session.
         ranks: by rank, if several train together.

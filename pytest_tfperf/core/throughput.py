@@ -1,4 +1,4 @@
-"""Runs summarised: images per second, its confidence interval, and tf_cnn_benchmarks' statistics over windows."""
+"""Runs summarised: examples per second, its confidence interval, and tf_cnn_benchmarks' statistics over windows."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class RunValue:
     """One worker's throughput.
 
     Args:
-        log_rate: natural logarithm of images per second: the 20 % trimmed mean over windows; where steps fetch their
-            batches all images over all seconds.
+        log_rate: natural logarithm of examples per second: the 20 % trimmed mean over windows; where steps fetch their
+            batches all examples over all seconds.
         error: standard error of `log_rate` from the windows alone, corrected for their autocorrelation; what differs
             between worker processes is not in it. inf where there are too few windows to tell.
         windows: how many were timed.
@@ -33,7 +33,7 @@ class RunValue:
 
     @property
     def examples_per_sec(self) -> float:
-        """The value in images per second."""
+        """The value, in units per second."""
         return math.exp(self.log_rate)
 
 
@@ -64,7 +64,8 @@ class Throughput:
             steps (scripts/tf_cnn_benchmarks, `log_fn`): images / mean seconds, std(speeds) / sqrt(n),
             1.4826 * MAD(speeds).
         steps: timed steps in all.
-        examples_per_step: batch size times replicas.
+        examples_per_step: batch size times replicas, in units.
+        unit: what is counted: "images", "examples", "tokens", or a user's own word.
         compile_seconds: the first run's first call; None in a log.
         loss: the last timed step's loss, or the first window's that is not finite; None in a log without one.
         diverged: where the loss first was not finite, warm-up included; None where it is finite.
@@ -79,6 +80,7 @@ class Throughput:
     jitter: float
     steps: int
     examples_per_step: int
+    unit: str = "images"
     compile_seconds: float | None = None
     loss: float | None = None
     diverged: DivergedAt | None = None
@@ -112,6 +114,7 @@ def summarise(runs: Sequence[Run]) -> Throughput:
         jitter=jitter,
         steps=sum(w.steps for w, _ in windows),
         examples_per_step=windows[0][1],
+        unit=runs[0].unit,
         compile_seconds=runs[0].compile_seconds,
         loss=loss,
         diverged=_diverged(runs) if loss is not None and not math.isfinite(loss) else None,
@@ -147,7 +150,7 @@ def run_value(run: Run) -> RunValue:
 
 
 def _total(run: Run) -> tuple[float, float]:
-    """All images over all seconds, as a logarithm, and its standard error: that of the mean time of a step."""
+    """All examples over all seconds, as a logarithm, and its standard error: that of the mean time of a step."""
     steps, seconds = (sum(getattr(w, name) for w in run.windows) for name in ("steps", "seconds"))
     value = math.log(run.examples_per_step * steps / seconds)
     if len(run.windows) < _LEAST_TO_TELL:
@@ -174,7 +177,7 @@ def robust_mean(values: Sequence[float]) -> tuple[float, float]:
 
 
 def window_statistics(windows: Sequence[Window], examples_per_step: int) -> tuple[float, float, float]:
-    """Mean images/s, uncertainty and jitter by tf_cnn_benchmarks' formulas, with windows in the place of steps."""
+    """Mean rate, uncertainty and jitter by tf_cnn_benchmarks' formulas, with windows in the place of steps."""
     speeds = [examples_per_step * w.steps / w.seconds for w in windows]
     mean = examples_per_step * sum(w.steps for w in windows) / sum(w.seconds for w in windows)
     middle = statistics.median(speeds)

@@ -59,6 +59,13 @@ class Trainer(StrEnum):
     KERAS = "keras"
 
 
+class Unit(StrEnum):
+    """What a throughput counts."""
+
+    EXAMPLES = "examples"  # called images where the model takes images
+    TOKENS = "tokens"  # of a batch [batch, length], padding included
+
+
 ALL_REDUCES = {
     VariableUpdate.REPLICATED: (AllReduce.COPY, AllReduce.HIERARCHICAL, AllReduce.NCCL),
     VariableUpdate.COLLECTIVE: (AllReduce.AUTO, AllReduce.RING, AllReduce.NCCL),
@@ -92,7 +99,7 @@ class Workload:
     Args:
         model: a name from `catalogue.models()`, or `"package.module:function"`, a function without
             required arguments that returns a Keras model (images in, logits out).
-        batch_size: images per replica and step.
+        batch_size: examples per replica and step.
         input_pipeline: a name from `catalogue.pipelines()`, or `"package.module:function"`.
         variable_update: tf_cnn_benchmarks' flag of that name.
         all_reduce: how gradients are summed (`ALL_REDUCES`); "auto" becomes the variable update's default.
@@ -105,6 +112,7 @@ class Workload:
         optimizer: how gradients update the variables.
         trainer: the package's own loop, or Keras' `fit`.
         forward_only: inference instead of training.
+        unit: what the throughput counts.
 
     Raises:
         WorkloadError: an unknown choice (the known ones are listed), a batch below 1, or choices that contradict each
@@ -124,6 +132,7 @@ class Workload:
     optimizer: Optimizer = Optimizer.SGD
     trainer: Trainer = Trainer.LOOP
     forward_only: bool = False
+    unit: Unit = Unit.EXAMPLES
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -230,6 +239,7 @@ _SUFFIXES: dict[str, dict[str, Any]] = {
     "momentum": {"optimizer": Optimizer.MOMENTUM},
     "keras": {"trainer": Trainer.KERAS},
     "forward_only": {"forward_only": True},
+    "tokens": {"unit": Unit.TOKENS},
 }
 
 # Words that a pipeline's name must not contain, because two workloads would then have one id.
@@ -252,7 +262,7 @@ def checked(field: str, value: Any) -> Any:
     elif field == "batch_size":
         if type(value) is not int or not 1 <= value <= _MAX_BATCH:
             raise WorkloadError(
-                f"batch_size={value!r}: images per replica must be a whole number from 1 to {_MAX_BATCH:,}"
+                f"batch_size={value!r}: examples per replica must be a whole number from 1 to {_MAX_BATCH:,}"
             )
     elif field == "num_packs":
         if type(value) is not int or not 0 <= value <= _MAX_PACKS:

@@ -42,10 +42,10 @@ def baseline_of(measurement: Measurement, *, lock: str = "") -> Baseline:
             "does not show how much runs differ. Record again with at least two runs (ini option tfperf_runs)"
         )
     if (slowdown := _detectable(kept)) > TOO_NOISY_TO_GATE:
-        each = "  ".join(f"{math.exp(rate):,.1f}" for rate in runs)
+        each = "  ".join(f"{math.exp(rate):,.1f}" for rate in runs) + f" {measurement.throughput.unit}/s"
         raise MeasurementError(
             f"{measurement.workload.id} on {measurement.devices}: too noisy for a baseline, which was left as it is: "
-            f"its runs gave {each} images/s, so a loss below {100 * slowdown:.0f} % would not be detected. Free the "
+            f"its runs gave {each}, so a loss below {100 * slowdown:.0f} % would not be detected. Free the "
             "machine of other work, or give the test more steps, and record again"
         )
     left_out = "  ".join(f"{math.exp(rate):.5g}" for rate in runs if rate not in kept)
@@ -53,6 +53,7 @@ def baseline_of(measurement: Measurement, *, lock: str = "") -> Baseline:
         machine=measurement.machine,
         key=measurement.key,
         reference=float(f"{math.exp(hodges_lehmann(kept)):.5g}"),
+        unit=measurement.throughput.unit,
         provenance=Provenance.MEASURED,
         source="--update-baselines",
         date=measurement.time[:10],
@@ -63,7 +64,7 @@ def baseline_of(measurement: Measurement, *, lock: str = "") -> Baseline:
         lock=lock,
         commit=measurement.commit,
         environment=" ".join(f"{name}={value}" for name, value in sorted(measurement.environment.items())),
-        note=f"left out as slow runs: {left_out} images/s" if left_out else "",
+        note=f"left out as slow runs: {left_out} {measurement.throughput.unit}/s" if left_out else "",
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.machine_key import gpu_model
 from pytest_tfperf.core.noise import Noise
+from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import DeviceKind, Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload
@@ -84,6 +85,19 @@ def refuse_other_devices(row: Baseline, topology: Topology) -> None:
             f"{row.machine}.csv: {row.key.workload} {row.key.topology} was measured on {row.gpu}, and this machine, "
             f"which has the same name, has {' and '.join(sorted(here))}. Give it a name of its own "
             "(--tfperf-machine NAME) and record its baselines, or delete the old rows"
+        )
+
+
+def require_same_unit(row: Baseline, throughput: Throughput) -> None:
+    """Refuse a row that counts something else than the measurement does.
+
+    Raises:
+        BaselineError: the units differ.
+    """
+    if row.unit != throughput.unit:
+        raise BaselineError(
+            f"{row.machine}.csv: {row.key.workload} {row.key.topology} is in {row.unit}/s, and this test measures "
+            f"{throughput.unit}/s. Record the row again with --update-baselines, or delete it"
         )
 
 

@@ -26,6 +26,6 @@ def loss_advice(workload: Workload) -> str:
         steps.append("try precision='float32', because float16 overflows above 65,504")
     if workload.optimizer is Optimizer.MOMENTUM:
         steps.append("try optimizer='sgd', which takes smaller steps")
-    steps.append("look in the input pipeline for NaN in the images and for labels outside of the model's classes")
+    steps.append("look in the input pipeline for NaN and for labels outside of the model's classes")
     steps.append("train the model without pytest-tfperf at the same learning rate, 0.01")
     return "; ".join(steps)

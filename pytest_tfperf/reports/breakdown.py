@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, slower_part
 from pytest_tfperf.core.step_profile import Input
+from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.reports.numbers import percent, rate, whole_percent
 
 
@@ -20,12 +21,13 @@ def bound_by(breakdown: Breakdown | None) -> str | None:
 
 
 def breakdown_lines(
-    breakdown: Breakdown | None, examples_per_sec: float, slower_than: float | None = None
+    breakdown: Breakdown | None, throughput: Throughput, slower_than: float | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Labelled lines about a breakdown; `slower_than` is the throughput that a regressed one fell below."""
+    """Labelled lines about a throughput's breakdown; `slower_than` is the rate that a regressed one fell below."""
     if breakdown is None:
         return
-    if text := _input(breakdown):
+    unit = f"{throughput.unit}/s"
+    if text := _input(breakdown, unit):
         yield "input", text
     if (share := breakdown.products_fraction) is not None:
         text = f"{percent(share)} of the measured rate of matrix products"
@@ -35,7 +37,7 @@ def breakdown_lines(
         alone = rate(breakdown.alone_examples_per_sec)
         yield (
             "communication",
-            f"{word}: {whole_percent(exchange)} of a step; without it the ranks would give {alone} images/s",
+            f"{word}: {whole_percent(exchange)} of a step; without it the ranks would give {alone} {unit}",
         )
     if (slow := breakdown.straggler) is not None:
         yield (
@@ -43,11 +45,12 @@ def breakdown_lines(
             f"rank {slow.rank} on {slow.host}: its step alone takes {whole_percent(slow.slower)} longer than the "
             "fastest rank's, and the others wait for it",
         )
-    if slower_than is not None and (part := slower_part(breakdown, examples_per_sec, slower_than)) is not None:
-        yield "slower", _slower(part, breakdown.device_data_examples_per_sec)
+    rate_now = throughput.examples_per_sec
+    if slower_than is not None and (part := slower_part(breakdown, rate_now, slower_than)) is not None:
+        yield "slower", _slower(part, breakdown.device_data_examples_per_sec, unit)
 
 
-def _input(breakdown: Breakdown) -> str:
+def _input(breakdown: Breakdown, unit: str) -> str:
     if breakdown.input is Input.RESIDENT:
         return "not the limit: one batch stays on the devices"
     if breakdown.input is Input.ALONE:
@@ -55,11 +58,11 @@ def _input(breakdown: Breakdown) -> str:
     if breakdown.pipeline_examples_per_sec is None or breakdown.bound is None:
         return ""
     word = "the limit" if breakdown.bound is Bound.INPUT else "not the limit"
-    return f"{word}: the pipeline alone gives {rate(breakdown.pipeline_examples_per_sec)} images/s"
+    return f"{word}: the pipeline alone gives {rate(breakdown.pipeline_examples_per_sec)} {unit}"
 
 
-def _slower(part: Slower, device_data_examples_per_sec: float | None) -> str:
+def _slower(part: Slower, device_data_examples_per_sec: float | None, unit: str) -> str:
     if device_data_examples_per_sec is None or part is Slower.EXCHANGE:
         return part.value
-    text = f"{part.value}: on device data the same training gives {rate(device_data_examples_per_sec)} images/s"
+    text = f"{part.value}: on device data the same training gives {rate(device_data_examples_per_sec)} {unit}"
     return f"{text}, so pipeline and training compete for the machine" if part is Slower.TOGETHER else text

@@ -3,44 +3,51 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
+from pytest_tfperf.reports.measurement_table import rate_cell, rate_heading
 from pytest_tfperf.reports.message import Line, with_lines
 from pytest_tfperf.reports.numbers import change, compared, percent, rate
 from pytest_tfperf.reports.table import table
 
 _DISTINGUISHING = ("tensorflow", "python")
 
-_RIGHT = {"a images/s", "b images/s", "b / a", "pairs"}
+_RIGHT = {"b / a", "pairs"}
 
 
 def comparison_table(comparisons: Iterable[Comparison]) -> list[str]:
     """The comparisons in the order given; the ratio of an INVALID one is left out, as it means nothing."""
-    return table(map(_row, comparisons), _RIGHT)
+    return _table([(c, {}) for c in comparisons])
 
 
 def latest_comparisons(comparisons: Iterable[Comparison]) -> list[str]:
     """The latest of the comparisons of the same two sides, and when it was made."""
     latest = {(c.machine, c.topology, c.a.workload, *sides(c)): c for c in comparisons}
-    return table([_row(c) | {"machine": c.machine, "when": c.time} for c in latest.values()], _RIGHT)
+    return _table([(c, {"machine": c.machine, "when": c.time}) for c in latest.values()])
 
 
-def _row(c: Comparison) -> dict[str, str | None]:
+def _table(comparisons: Sequence[tuple[Comparison, dict[str, str | None]]]) -> list[str]:
+    """A row for each comparison, and what else to say of it."""
+    heading = rate_heading(side.throughput for c, _ in comparisons for side in (c.a, c.b))
+    return table([_row(c, heading) | more for c, more in comparisons], _RIGHT | {f"a {heading}", f"b {heading}"})
+
+
+def _row(c: Comparison, heading: str) -> dict[str, str | None]:
     a, b = sides(c)
     is_valid = c.outcome is not Outcome.INVALID
     return {
         "workload": c.a.workload.id if c.a.workload == c.b.workload else None,
         "topology": c.topology,
         "a": a,
-        "a images/s": rate(c.a.throughput.examples_per_sec),
+        f"a {heading}": rate_cell(c.a.throughput, heading),
         "a bound": bound_by(c.a.breakdown),
         "b": b,
-        "b images/s": rate(c.b.throughput.examples_per_sec),
+        f"b {heading}": rate_cell(c.b.throughput, heading),
         "b bound": bound_by(c.b.breakdown),
         "b / a": f"{c.ratio:.3f}" if is_valid else None,
         "95 % CI": _interval(c) if is_valid else None,
@@ -83,7 +90,10 @@ def headline(comparison: Comparison) -> str:
 
 def _lines(c: Comparison, rerun: RerunCommand) -> Iterator[Line]:
     for name, side, shown in zip("ab", (c.a, c.b), sides(c), strict=True):
-        yield name, f"{rate(side.throughput.examples_per_sec)} images/s{'' if shown == name else f': {shown}'}"
+        yield (
+            name,
+            f"{rate(side.throughput.examples_per_sec)} {side.throughput.unit}/s{'' if shown == name else f': {shown}'}",
+        )
     lower = c.tolerance.lower
     yield "tolerance", "any slowdown" if lower is None else f"{percent(lower)}: down to a ratio of {1 + lower:g}"
     if c.pairs:
@@ -93,7 +103,7 @@ def _lines(c: Comparison, rerun: RerunCommand) -> Iterator[Line]:
         yield "discarded", f"{change(math.expm1(pair.log_ratio))}: {pair.disturbance}"
     for name, side in zip("ab", (c.a, c.b), strict=True):
         slower_than = c.a.throughput.examples_per_sec if name == "b" and c.outcome is Outcome.REGRESSED else None
-        about = breakdown_lines(side.breakdown, side.throughput.examples_per_sec, slower_than)
+        about = breakdown_lines(side.breakdown, side.throughput, slower_than)
         yield from ((f"{name}'s {label}", text) for label, text in about)
     a, b = c.a.environment, c.b.environment
     if changed := [f"{name} {a[name]} -> {b[name]}" for name in sorted(a.keys() & b.keys()) if a[name] != b[name]]:

@@ -7,18 +7,33 @@ from collections.abc import Callable, Iterable
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.reports.breakdown import bound_by
 from pytest_tfperf.reports.numbers import change, percent, rate
 from pytest_tfperf.reports.table import table
 
 _LEAST_WINDOWS = 3  # for tf_cnn_benchmarks' +/-
-_RIGHT = {"images/s", "baseline", "change", "confirmed", "fails at", "detectable"}
+_RIGHT = {"baseline", "change", "confirmed", "fails at", "detectable"}
 
 
 def measurement_table(measurements: Iterable[Measurement]) -> list[str]:
     """The measurements in the order given; the throughput of an INVALID one is left out, as it means nothing."""
-    return table(map(_row, measurements), _RIGHT)
+    measurements = list(measurements)
+    heading = rate_heading(m.throughput for m in measurements)
+    return table([_row(m, heading) for m in measurements], _RIGHT | {heading})
+
+
+def rate_heading(throughputs: Iterable[Throughput]) -> str:
+    """The heading of their column: "images/s", or "rate" where they count different things."""
+    units = {throughput.unit for throughput in throughputs}
+    return f"{units.pop()}/s" if len(units) == 1 else "rate"
+
+
+def rate_cell(throughput: Throughput, heading: str) -> str:
+    """A throughput in the column of this heading; with its unit where the heading does not say it."""
+    text = rate(throughput.examples_per_sec)
+    return text if heading == f"{throughput.unit}/s" else f"{text} {throughput.unit}/s"
 
 
 def outcome(measurement: Measurement) -> str:
@@ -34,14 +49,14 @@ def counts(words: Iterable[str]) -> str:
     return ", ".join(f"{count} {word}" for word, count in Counter(words).items())
 
 
-def _row(m: Measurement) -> dict[str, str | None]:
+def _row(m: Measurement, heading: str) -> dict[str, str | None]:
     verdict, t = m.verdict, m.throughput
     is_valid = verdict is None or verdict.outcome is not Outcome.INVALID
     baseline = verdict.baseline if verdict else None
     return {
         "workload": m.workload.id,
         "topology": m.topology,
-        "images/s": rate(t.examples_per_sec) if is_valid else None,
+        heading: rate_cell(t, heading) if is_valid else None,
         "+/-": rate(t.uncertainty) if is_valid and t.windows >= _LEAST_WINDOWS else None,
         "baseline": rate(baseline.reference) if baseline else None,
         "change": _written(verdict.change if verdict else None, change),

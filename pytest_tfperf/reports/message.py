@@ -71,7 +71,7 @@ def headline(measurement: Measurement) -> str:
     where += f"{measurement.workload.id} on {measurement.devices} ({measurement.machine})"
     if verdict is not None and verdict.outcome is Outcome.INVALID:  # its throughput would be taken for a result
         return f"{where}: INVALID: {_why_invalid(measurement, verdict)}"
-    text = f"{where}: {rate(t.examples_per_sec)} images/s"
+    text = f"{where}: {rate(t.examples_per_sec)} {t.unit}/s"
     if t.low > 0 and t.high < math.inf:
         text += f" (95 % CI {rate(t.low)} to {rate(t.high)})"
     if verdict is None:
@@ -112,7 +112,7 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
     if verdict.outcome is Outcome.INVALID:
         yield from _discarded(m)
     elif row is None:
-        yield from breakdown_lines(m.breakdown, m.throughput.examples_per_sec)
+        yield from breakdown_lines(m.breakdown, m.throughput)
     else:
         expected = _expected(m, verdict, row)
         yield "threshold", _threshold(verdict, row, expected)
@@ -122,7 +122,7 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
             yield "drift", f"{change(math.expm1(verdict.common_drift))} is common to all tests of this session"
         yield from _discarded(m)
         slower_than = expected if verdict.outcome is Outcome.REGRESSED else None
-        yield from breakdown_lines(m.breakdown, m.throughput.examples_per_sec, slower_than)
+        yield from breakdown_lines(m.breakdown, m.throughput, slower_than)
         if verdict.min_detectable_slowdown is not None and verdict.noise is not None:
             yield "detectable", _detectable(verdict.min_detectable_slowdown, verdict.noise)
         if changed := changed_since(row, m.environment):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def rate(examples_per_sec: float) -> str:
-    """Images per second: "1,612", "640.3", "7.25"."""
+    """Examples per second: "1,612", "640.3", "7.25"."""
     if examples_per_sec >= 999.95:  # what would be written as 1000.0
         return f"{examples_per_sec:,.0f}"
     return f"{examples_per_sec:.1f}" if examples_per_sec >= 99.995 else f"{examples_per_sec:.2f}"

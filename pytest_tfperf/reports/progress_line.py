@@ -95,4 +95,5 @@ def progress(run: Run, plan: Plan) -> str:
     """ "steps 40/100  640 images/s  6 s left" """
     done, seconds = steps(run), sum(w.seconds for w in run.windows)
     left = seconds / done * max(plan.steps - done, 0)
-    return f"steps {done}/{plan.steps}  {rate(run.examples_per_step * done / seconds)} images/s  {duration(left)} left"
+    speed = f"{rate(run.examples_per_step * done / seconds)} {run.unit}/s"
+    return f"steps {done}/{plan.steps}  {speed}  {duration(left)} left"

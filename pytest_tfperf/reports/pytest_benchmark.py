@@ -30,6 +30,7 @@ def feed(benchmark: Any, measurement: Measurement) -> None:
 
     benchmark.extra_info |= {
         "examples_per_sec": measurement.throughput.examples_per_sec,
+        "counted": measurement.throughput.unit,
         "workload": measurement.workload.id,
         "topology": measurement.topology,
         "machine": measurement.machine,

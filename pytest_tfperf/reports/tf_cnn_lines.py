@@ -19,14 +19,14 @@ def step_line(run: Run) -> str:
     r"""The line for the run so far: "10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848"."""
     mean, uncertainty, jitter = window_statistics(run.windows, run.examples_per_step)
     loss = run.windows[-1].loss
-    speed = f"{steps(run)}\timages/sec: {mean:.1f} +/- {uncertainty:.1f} (jitter = {jitter:.1f})"
+    speed = f"{steps(run)}\t{run.unit}/sec: {mean:.1f} +/- {uncertainty:.1f} (jitter = {jitter:.1f})"
     return speed if loss is None else f"{speed}\t{loss:.3f}"
 
 
 def footer(timed: Run, result: Run) -> list[str]:
     """The total over all timed windows, and what of them `result` leaves out."""
     mean, _, _ = window_statistics(timed.windows, timed.examples_per_step)
-    lines = [_RULE, f"total images/sec: {mean:.2f}", _RULE]
+    lines = [_RULE, f"total {timed.unit}/sec: {mean:.2f}", _RULE]
     if (counted := steps(result)) < (timed_steps := steps(timed)):
         lines.append(
             f"the first {timed_steps - counted} steps came before the steady state: "

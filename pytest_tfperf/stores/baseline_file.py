@@ -18,7 +18,6 @@ from pytest_tfperf.errors import BaselineError, TfperfError, one_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-UNIT: Final = "images/s"
 COLUMNS: Final = (
     *("workload", "topology", "reference", "lower", "upper", "unit", "runs", "between_runs", "provenance", "source"),
     *("date", "gpu", "gpu_fp32_tflops", "lock", "commit", "environment", "note"),
@@ -27,6 +26,7 @@ _NUMBERS: Final = ("reference", "lower", "upper", "runs", "between_runs", "gpu_f
 _TEXTS: Final = ("source", "date", "gpu", "lock", "commit", "environment", "note")
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf", re.ASCII)
+_UNIT = re.compile(r"([^\s/,][^/,]{0,39})/s")
 _TOPOLOGY = re.compile(r"[1-9]\d{0,5}x[1-9]\d{0,5}", re.ASCII)
 
 
@@ -116,12 +116,12 @@ def _checked_header(header: list[str]) -> list[str]:
 
 
 def _row(cell: Mapping[str, str], machine: str) -> Baseline:
-    if cell["unit"] != UNIT:
-        raise BaselineError(f"unit {cell['unit']!r}: a reference is in {UNIT}")
+    if (unit := _UNIT.fullmatch(cell["unit"])) is None:
+        raise BaselineError(f"unit {cell['unit']!r}: write what is counted in a second, as in images/s or tokens/s")
     if cell["provenance"] not in list(Provenance):
         raise BaselineError(one_of("provenance", cell["provenance"], Provenance))
     if not cell["reference"]:
-        raise BaselineError(f"no reference: write {UNIT}, or delete the row where nothing was measured")
+        raise BaselineError(f"no reference: write {cell['unit']}, or delete the row where nothing was measured")
     if not re.fullmatch(r"[0-9]{1,9}", cell["runs"]):
         raise BaselineError(f"runs {cell['runs']!r} is not a count: write how many runs the reference rests on")
     numbers = {column: _number(cell, column) for column in _NUMBERS}
@@ -136,7 +136,7 @@ def _row(cell: Mapping[str, str], machine: str) -> Baseline:
         machine=machine,
         key=Key(cell["workload"], cell["topology"]),
         provenance=Provenance(cell["provenance"]),
-        **values | {"runs": int(cell["runs"])},
+        **values | {"runs": int(cell["runs"]), "unit": unit[1]},
     )
 
 
@@ -149,7 +149,7 @@ def _number(cell: Mapping[str, str], column: str) -> float | None:
 
 def _text(row: Baseline, column: str) -> str:
     if column == "unit":
-        return UNIT
+        return f"{row.unit}/s"
     value = getattr(row.key if column in Key._fields else row, column)
     if column in _NUMBERS:  # the shortest text that reads as the same number: 1612, 789.51, -0.05
         return "" if value is None else repr(value).removesuffix(".0")

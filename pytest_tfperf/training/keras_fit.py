@@ -37,7 +37,9 @@ class FitLoop:
     def __init__(
         self, strategy: tf.distribute.Strategy, model: keras.Model, inputs: tf.data.Dataset | Batch, workload: Workload
     ) -> None:
-        self.examples_per_step = workload.batch_size * strategy.num_replicas_in_sync
+        self.replicas: int = strategy.num_replicas_in_sync
+        self.examples_per_step = workload.batch_size * self.replicas
+        self.unit = "images"
         self._model = model
         self._workload = workload
         self._requests: SimpleQueue[int] = SimpleQueue()

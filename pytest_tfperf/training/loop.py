@@ -18,7 +18,9 @@ from pytest_tfperf.training.optimizer import GradientDescent, cross_entropy, los
 class Loop(Protocol):
     """What a worker runs its windows with: a `TrainingLoop`, an `InputLoop` or Keras' `fit`."""
 
-    examples_per_step: int
+    examples_per_step: int  # of all replicas on all ranks, in units
+    unit: str
+    replicas: int  # on all ranks
 
     @property
     def fetch(self) -> Callable[[], Any] | None:
@@ -51,7 +53,9 @@ class TrainingLoop:
         *,
         horovod: Horovod | None = None,
     ) -> None:
-        self.examples_per_step = examples_per_step(workload, strategy, horovod)
+        self.replicas = strategy.num_replicas_in_sync * (1 if horovod is None else horovod.size)
+        self.examples_per_step = workload.batch_size * self.replicas
+        self.unit = "images"
         self._strategy = strategy
         self._model = model
         self._workload = workload
@@ -177,7 +181,9 @@ class InputLoop:
         workload: Workload,
         examples_per_step: int | None = None,
     ) -> None:
-        self.examples_per_step = examples_per_step or workload.batch_size * strategy.num_replicas_in_sync
+        self.replicas: int = strategy.num_replicas_in_sync
+        self.examples_per_step = examples_per_step or workload.batch_size * self.replicas
+        self.unit = "images"
         self.fetch: Callable[[], Any] | None = fetch
         self._strategy = strategy
         self._workload = workload
@@ -207,12 +213,6 @@ class InputLoop:
         # A pixel of each batch is used, so that TensorFlow does not drop the batches as unused.
         pixels = self._strategy.run(lambda images, _: images[0, 0, 0, 0], args=self._next_batch())
         return tf.add_n(self._strategy.experimental_local_results(pixels))
-
-
-def examples_per_step(workload: Workload, strategy: tf.distribute.Strategy, horovod: Horovod | None) -> int:
-    """Of all replicas on all ranks."""
-    replicas: int = strategy.num_replicas_in_sync
-    return workload.batch_size * replicas * (1 if horovod is None else horovod.size)
 
 
 def sync_devices(strategy: tf.distribute.Strategy) -> None:

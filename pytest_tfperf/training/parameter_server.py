@@ -41,7 +41,9 @@ class Lender:
     """
 
     def __init__(self, cluster: Cluster, devices: Devices, workload: Workload, threads: int | None) -> None:
-        self.examples_per_step = workload.batch_size * devices.count * cluster.size
+        self.replicas = devices.count * cluster.size
+        self.examples_per_step = workload.batch_size * self.replicas
+        self.unit = "images"
         self.fetch: Callable[[], Any] | None = None
         config = tf.compat.v1.ConfigProto()
         config.intra_op_parallelism_threads = config.inter_op_parallelism_threads = threads or 0

@@ -93,6 +93,8 @@ def _work(channel: Channel, job: Job) -> None:
 def _ready(loop: Loop, compile_seconds: float, environment: Mapping[str, str]) -> dict[str, Any]:
     return {
         "examples_per_step": loop.examples_per_step,
+        "unit": loop.unit,
+        "replicas": loop.replicas,
         "compile_seconds": compile_seconds,
         "fetches": loop.fetch is not None,
         "environment": environment,

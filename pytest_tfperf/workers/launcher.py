@@ -36,7 +36,11 @@ class TrainingRun(Protocol):
 
     @property
     def examples_per_step(self) -> int:
-        """Batch size times replicas, over all nodes."""
+        """Batch size times replicas, over all nodes, in units."""
+
+    @property
+    def unit(self) -> str:
+        """What is counted, as in `Run`."""
 
     @property
     def compile_seconds(self) -> float:

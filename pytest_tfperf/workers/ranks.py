@@ -72,12 +72,13 @@ class RanksRun:
             one.send({"cluster": plain(cluster)})
         for one, ready in zip(ranks, self._answers("ready"), strict=True):
             one.note_ready(ready)
-        self.examples_per_step = self._agreed("images per step", [one.examples_per_step for one in ranks])
-        wanted = job.workload.batch_size * job.nodes * job.devices.count
-        if self.examples_per_step != wanted:
+        self.examples_per_step = self._agreed("examples per step", [one.examples_per_step for one in ranks])
+        self.unit = ranks[0].unit
+        replicas = self._agreed("replicas", [one.replicas for one in ranks])
+        if replicas != job.nodes * job.devices.count:
             raise MeasurementError(
-                f"the ranks train {self.examples_per_step} images a step together, not {job.workload.batch_size} on "
-                f"each of {job.nodes} x {job.devices.count} devices: some did not join. The log of rank 0: {self.log}"
+                f"{replicas} replicas train together, not one on each of {job.nodes} x {job.devices.count} devices: "
+                f"some did not join. The log of rank 0: {self.log}"
             )
         self.compile_seconds = max(one.compile_seconds for one in ranks)
         self.fetches = ranks[0].fetches

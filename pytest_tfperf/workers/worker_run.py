@@ -131,6 +131,8 @@ class WorkerRun:
     def note_ready(self, ready: Mapping[str, Any]) -> None:
         """Take over what it said of its compiled step."""
         self.examples_per_step: int = ready["examples_per_step"]
+        self.unit: str = ready["unit"]
+        self.replicas: int = ready["replicas"]
         self.compile_seconds: float = ready["compile_seconds"]
         self.fetches: bool = ready["fetches"]
         self.environment: Mapping[str, str] = ready["environment"]

@@ -34,6 +34,7 @@ class PlayedRun:
     name: str = ""
     loss: float = 1.0
     examples_per_step: int = 1
+    unit: str = "images"
     compile_seconds: float = 1.0
     fetches: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: {"tensorflow": "2.21.0"})

@@ -23,7 +23,10 @@ def call_as_worker():
     return channel, channel.receive()
 
 READY = {{
-    "ready": {{"examples_per_step": 2, "compile_seconds": 1.5, "fetches": True, "environment": {{"tf": "2.21"}}}}
+    "ready": {{
+        "examples_per_step": 2, "unit": "images", "replicas": 1, "compile_seconds": 1.5, "fetches": True,
+        "environment": {{"tf": "2.21"}}
+    }}
 }}
 
 """

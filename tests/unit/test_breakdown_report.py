@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from measurements import run
+from measurements import run, throughput
 
 from pytest_tfperf.core.breakdown import Bound, Breakdown, Straggler
 from pytest_tfperf.core.step_profile import Input
@@ -78,7 +78,7 @@ ON_DEVICE_DATA = "on device data the same training gives 2,900 images/s"
     ],
 )
 def test_a_line_after_a_regression_from_2000_to_1000(found: Breakdown | None, label: str, text: str | None) -> None:
-    assert dict(breakdown_lines(found, 1000.0, slower_than=2000.0)).get(label) == text
+    assert dict(breakdown_lines(found, throughput(1000.0), slower_than=2000.0)).get(label) == text
 
 
 def of_ranks(bound: Bound, exchange: float, alone: float, **more: Any) -> Breakdown:
@@ -114,11 +114,11 @@ def of_ranks(bound: Bound, exchange: float, alone: float, **more: Any) -> Breakd
 def test_a_line_about_several_ranks_after_a_regression_from_2000_to_1000(
     found: Breakdown, label: str, text: str | None
 ) -> None:
-    assert dict(breakdown_lines(found, 1000.0, slower_than=2000.0)).get(label) == text
+    assert dict(breakdown_lines(found, throughput(1000.0), slower_than=2000.0)).get(label) == text
 
 
 def test_without_a_regression_nothing_is_called_slower() -> None:
-    assert "slower" not in dict(breakdown_lines(fetched(device_data_examples_per_sec=2900.0), 1000.0))
+    assert "slower" not in dict(breakdown_lines(fetched(device_data_examples_per_sec=2900.0), throughput(1000.0)))
 
 
 @pytest.mark.parametrize(

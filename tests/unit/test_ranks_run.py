@@ -25,7 +25,14 @@ from pytest_tfperf.workers.worker_run import WorkerRun
 WORKLOAD = Workload(model="trivial", batch_size=4, variable_update=VariableUpdate.COLLECTIVE)
 HOSTS = ("nodea", "nodeb", "nodec")
 MESSAGE = {"job": "to train"}
-READY = {"examples_per_step": 8, "compile_seconds": 1.5, "fetches": True, "environment": {"tensorflow": "2.21.0"}}
+READY = {
+    "examples_per_step": 8,
+    "unit": "images",
+    "replicas": 2,
+    "compile_seconds": 1.5,
+    "fetches": True,
+    "environment": {"tensorflow": "2.21.0"},
+}
 
 
 @dataclass
@@ -58,7 +65,7 @@ class Ranks:
         workers = self.called(count, silence)
         for rank, channel in enumerate(self.ranks):
             channel.send({"address": f"10.0.0.{rank}:80"})
-            channel.send({"ready": {**READY, "examples_per_step": 4 * count}})
+            channel.send({"ready": {**READY, "examples_per_step": 4 * count, "replicas": count}})
         return self.together(workers, silence)
 
     def called(self, count: int = 2, silence: float = PATIENCE_SECONDS) -> list[WorkerRun]:
@@ -126,17 +133,17 @@ def test_a_run_is_ready_when_its_slowest_rank_has_compiled(ranks: Ranks, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("images", "message"),
+    ("replicas", "message"),
     [
-        ((4, 4), r"train 4 images a step together, not 4 on each of 2 x 1 devices: some did not join"),
-        ((8, 4), r"they differ in images per step \(rank 0: 8, rank 1: 4\)"),
+        ((1, 1), r"1 replicas train together, not one on each of 2 x 1 devices: some did not join"),
+        ((2, 1), r"they differ in replicas \(rank 0: 2, rank 1: 1\)"),
     ],
 )
-def test_ranks_that_do_not_train_together_are_an_error(ranks: Ranks, images: tuple[int, int], message: str) -> None:
+def test_ranks_that_do_not_train_together_are_an_error(ranks: Ranks, replicas: tuple[int, int], message: str) -> None:
     workers = ranks.called()
-    for number, channel in zip(images, ranks.ranks, strict=True):
+    for number, channel in zip(replicas, ranks.ranks, strict=True):
         channel.send({"address": "10.0.0.1:80"})
-        channel.send({"ready": {**READY, "examples_per_step": number}})
+        channel.send({"ready": {**READY, "replicas": number}})
     with pytest.raises(MeasurementError, match=message):
         ranks.together(workers)
 

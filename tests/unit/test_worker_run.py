@@ -17,7 +17,14 @@ from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
 from pytest_tfperf.workers.wire import Listener, connect
 from pytest_tfperf.workers.worker_run import Fault, WorkerRun
 
-READY = {"examples_per_step": 4, "compile_seconds": 1.5, "fetches": True, "environment": {"tensorflow": "2.21.0"}}
+READY = {
+    "examples_per_step": 4,
+    "unit": "images",
+    "replicas": 1,
+    "compile_seconds": 1.5,
+    "fetches": True,
+    "environment": {"tensorflow": "2.21.0"},
+}
 NUMBER, MESSAGE = 7, {"job": "to train"}
 
 
