@@ -19,6 +19,7 @@ from pytest_tfperf.reports.numbers import change, compared, percent, rate
 from pytest_tfperf.reports.telemetry import telemetry_lines
 
 _WORTH_SHOWING = 0.001
+_TOO_GOOD = 2.0  # as a change: three times the baseline
 _FAILED_LATER = "the reference environment failed in a later pair"
 _BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)
 
@@ -134,6 +135,8 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
 def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str) -> Iterator[Line]:
     if hint:
         yield "next", hint
+    if verdict.outcome is Outcome.IMPROVED and (verdict.change or 0.0) > _TOO_GOOD:
+        yield "next", "more than 3 times the baseline: is it of another workload (precision, batch, devices, mode)?"
     if verdict.reason is Reason.DIVERGED:
         yield "next", loss_advice(m.workload)
     elif verdict.outcome is Outcome.INVALID and (disturbance := _last_disturbance(m)):
