@@ -1,74 +1,137 @@
-"""A log or exported measurements in the place of training: judged to the same verdict, message and exit status."""
+"""Logs and exported measurements in the place of training: judged to the same verdict and message."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 
+from pytest_tfperf.bench.log_description import LogDescription, described, nearest
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import TfperfError, one_of
+from pytest_tfperf.errors import NoBaseline, TfperfError, one_of
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.reference import Reference, reference_for
-from pytest_tfperf.stores import measurement_file, tf_cnn_log
+from pytest_tfperf.stores import measurement_file, text_file, tf_cnn_log
 from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.tf_cnn_header import FP16
+from pytest_tfperf.stores.tf_cnn_log import Log
+
+_CHOSEN = (
+    "this is the machine's only baseline that fits the log's header. The header does not state the precision: if it "
+    "differs, give --workload=ID --topology=NxM"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogDescription:
-    """What a log does not say itself.
+class Request:
+    """How files are judged.
 
     Args:
-        machine: the machine's name, as its baselines' file has it.
-        workload: what was trained.
-        topology: nodes x devices per node, as in "2x4".
-
-    Raises:
-        TfperfError: the topology is not two numbers from 1.
+        machine: whose baselines count, by name; "": those of the machine that measured, which a log does not name.
+        workload: what the logs are of; None: what their headers say.
+        topology: nodes x devices per node of the logs, as in "2x4"; None as above.
+        store: the baselines; None: the row that each exported measurement was judged against when it was measured.
+        tolerance: the accepted change; None: the one of then, or the default, unless the store's row has its own.
+        only_training: leave out what an evaluation printed into a log.
     """
 
-    machine: str
-    workload: Workload
-    topology: str
-
-    def __post_init__(self) -> None:
-        if not re.fullmatch(r"[1-9]\d{0,3}x[1-9]\d{0,3}", self.topology, re.ASCII):
-            raise TfperfError(f"topology {self.topology!r}: write nodes x devices per node, as in 2x4")
-
-    @property
-    def examples_per_step(self) -> int:
-        """Batch size times devices, over all nodes."""
-        nodes, devices = map(int, self.topology.split("x"))
-        return self.workload.batch_size * nodes * devices
+    machine: str = ""
+    workload: Workload | None = None
+    topology: str | None = None
+    store: BaselineStore | None = None
+    tolerance: Tolerance | None = None
+    only_training: bool = False
 
 
-def replay_log(
-    log: Path, of: LogDescription, store: BaselineStore, *, tolerance: Tolerance | None = None, tests: int = 1
-) -> Measurement:
-    """Judge a tf_cnn_benchmarks log; it holds one run, so nothing can be measured again to confirm a slowdown.
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A replayed measurement, and the next step that only the replay knows; "" for none."""
 
-    Args:
-        log: the file.
-        of: what it is the log of.
-        store: the baselines.
-        tolerance: the accepted change; None: the baseline's own, or the default.
-        tests: logs that are judged together, among which false alarms are shared.
+    measurement: Measurement
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What came of the files, in their order, and why some could not be judged."""
+
+    judged: tuple[Judged, ...]
+    refused: tuple[TfperfError, ...]
+
+
+def replay(files: Iterable[Path], request: Request) -> Replay:
+    """Judge logs and exported measurements; each file is read once, so that pipes can be replayed.
 
     Raises:
-        DocumentError: the file holds no whole log; names file and line.
-        BaselineError: the machine's file can't be read.
+        TfperfError: nothing can be judged: a log without a machine, or baselines that can't be read.
     """
-    run = tf_cnn_log.read(log, of.examples_per_step)
-    found = _reference(store, of.machine, Key(of.workload.id, of.topology), None)
+    read: list[Log | tuple[Measurement, ...] | TfperfError] = []
+    for path in files:
+        try:
+            read.append(_read(path, request))
+        except TfperfError as error:
+            read.append(error)
+    keys = _keys(next((item for item in read if isinstance(item, Log)), None), request)
+    found = [_described(item, keys, request) if isinstance(item, Log) else item for item in read]
+    logs = sum(isinstance(item, _DescribedLog) for item in found)
+    judged: list[Judged] = []
+    for item in found:
+        if isinstance(item, _DescribedLog):
+            judged.append(_judged_log(item, request, tests=logs))
+        elif isinstance(item, tuple):
+            measurements = [_replayed(one, request) for one in item]
+            judged += [Judged(one, _next_step(one, request.store)) for one in measurements]
+    return Replay(tuple(judged), tuple(item for item in found if isinstance(item, TfperfError)))
+
+
+@dataclass(frozen=True, slots=True)
+class _DescribedLog:
+    log: Log
+    of: LogDescription
+
+
+def _read(path: Path, request: Request) -> Log | tuple[Measurement, ...]:
+    text, name = text_file.read(path), text_file.shown(path)
+    if measurement_file.is_measurement_file(text):
+        return tuple(replace(one, file=name) for one in measurement_file.parse(text, name))
+    return tf_cnn_log.parse(text, name, only_training=request.only_training)
+
+
+def _keys(log: Log | None, request: Request) -> Collection[Key]:
+    """The machine's rows where there is a log to judge."""
+    if log is None:
+        return ()
+    if not request.machine or request.store is None:
+        raise TfperfError(f"{log.name} is a log, which does not name its machine: give --machine=NAME")
+    return request.store.load(request.machine)
+
+
+def _described(log: Log, keys: Collection[Key], request: Request) -> _DescribedLog | TfperfError:
+    if not keys and (request.workload is None or request.topology is None) and request.store is not None:
+        return NoBaseline(f"{log.name}: {_no_rows(request.machine, request.store)}")
+    try:
+        of = described(log, keys, machine=request.machine, workload=request.workload, topology=request.topology)
+    except TfperfError as error:
+        return error
+    return _DescribedLog(log, of)
+
+
+def _judged_log(item: _DescribedLog, request: Request, *, tests: int) -> Judged:
+    """Judge a log; it holds one run, so nothing can be measured again to confirm a slowdown.
+
+    `tests` are the logs that are judged together, among which false alarms are shared.
+    """
+    assert request.store is not None, "_keys has refused a log without baselines"
+    of, run = item.of, item.log.run(item.of.examples_per_step)
+    found = _reference(request.store, of.machine, Key(of.workload.id, of.topology), None)
     measurement = Measurement(
         test="",
-        file=str(log),
+        file=item.log.name,
         workload=of.workload,
         topology=of.topology,
         machine=of.machine,
@@ -77,29 +140,13 @@ def replay_log(
         throughput=summarise([run]),
         document=found.document,
     )
-    accepted = found.tolerance(tolerance, Tolerance())
-    return replace(measurement, verdict=_judged(measurement, found, accepted, max_runs=1, tests=tests))
+    accepted = found.tolerance(request.tolerance, Tolerance())
+    measurement = replace(measurement, verdict=_judged(measurement, found, accepted, max_runs=1, tests=tests))
+    chosen = _CHOSEN if of.is_chosen and item.log.header.get(FP16) is None else ""
+    return Judged(measurement, _next_step(measurement, request.store) or chosen)
 
 
-def replay_export(
-    path: Path, store: BaselineStore | None = None, *, machine: str = "", tolerance: Tolerance | None = None
-) -> list[Measurement]:
-    """Judge the measurements of a file that `tfperf history --export` wrote, from all of their runs.
-
-    Args:
-        path: the file.
-        store: baselines to judge them against; None: the row that each was judged against when it was measured.
-        machine: whose baselines of the store; "": those of the machine that measured.
-        tolerance: the accepted change; None: the one of then, unless the store's row has its own.
-
-    Raises:
-        TfperfError: no such file, or not a whole export; names file, place and next step.
-        BaselineError: the machine's file can't be read.
-    """
-    return [_replayed(one, str(path), store, machine, tolerance) for one in measurement_file.read(path)]
-
-
-def next_step(measurement: Measurement, store: BaselineStore | None) -> str:
+def _next_step(measurement: Measurement, store: BaselineStore | None) -> str:
     """What to do where a replay found no baseline; "" where it found one.
 
     `store` is None where a measurement was judged against the row that it holds.
@@ -108,28 +155,29 @@ def next_step(measurement: Measurement, store: BaselineStore | None) -> str:
         return ""
     if store is None:
         return "it was measured without a baseline: name a folder that has one with --baselines=DIR"
-    rows = {f"{key.workload} on {key.topology}" for key in store.load(measurement.machine)}
+    rows = store.load(measurement.machine)
     if not rows:
-        machine = one_of("machine", measurement.machine, store.machines())
-        return f"{machine} Or name another folder with --baselines=DIR"
-    near = get_close_matches(f"{measurement.workload.id} on {measurement.topology}", rows, n=3, cutoff=0)
-    return f"{measurement.machine} has {len(rows)} rows; the nearest are {', '.join(near)}"
+        return _no_rows(measurement.machine, store)
+    return nearest(measurement.machine, rows, f"{measurement.workload.id} on {measurement.topology}")
 
 
-def _replayed(
-    recorded: Measurement, file: str, store: BaselineStore | None, machine: str, tolerance: Tolerance | None
-) -> Measurement:
-    then = recorded.verdict
+def _no_rows(machine: str, store: BaselineStore) -> str:
+    return f"{one_of('machine', machine, store.machines())} Or name another folder with --baselines=DIR"
+
+
+def _replayed(recorded: Measurement, request: Request) -> Measurement:
+    """An exported measurement judged again from all of its runs; one that was only measured stays as it is."""
+    then, store = recorded.verdict, request.store
     if store is not None:
-        recorded = replace(recorded, machine=machine or recorded.machine)
+        recorded = replace(recorded, machine=request.machine or recorded.machine)
         found = _reference(store, recorded.machine, recorded.key, recorded.gpu_fp32_tflops)
     elif then is not None:
         found = Reference(then.baseline, then.is_floor, then.noise, recorded.document)
-    else:  # only measured, so there is nothing to judge again
-        return replace(recorded, file=file)
-    accepted = found.tolerance(tolerance, (then and then.tolerance) or Tolerance())
+    else:
+        return recorded
+    accepted = found.tolerance(request.tolerance, (then and then.tolerance) or Tolerance())
     measurement, verdict = _decided(recorded, found, accepted)
-    return replace(measurement, file=file, document=found.document, verdict=verdict)
+    return replace(measurement, document=found.document, verdict=verdict)
 
 
 def _decided(recorded: Measurement, found: Reference, tolerance: Tolerance) -> tuple[Measurement, Verdict]:

@@ -13,6 +13,12 @@ EXIT_GREEN: Final = 0
 EXIT_REGRESSED: Final = 1
 """pytest's own status for failed tests."""
 
+EXIT_INTERRUPTED: Final = 2
+"""pytest's own status for Ctrl-C."""
+
+EXIT_INTERNAL: Final = 3
+"""pytest's own status for a fault of the program itself."""
+
 EXIT_USAGE: Final = 4
 """pytest's own status for a wrong command line."""
 

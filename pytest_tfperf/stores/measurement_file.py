@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores import atomic
+from pytest_tfperf.stores import atomic, text_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.run import Run
 
 VERSION: Final = 1
+
+_HEAD = 1000  # characters: "measurements" is the first or second of the object's names, however it is formatted
 
 _NEXT = "export it again: tfperf history --export -o FILE"
 
@@ -43,13 +45,9 @@ def write(path: Path, measurements: Iterable[Measurement]) -> None:
         raise TfperfError(f"{path} can't be written: {error.strerror}. Name another file: -o FILE") from None
 
 
-def is_measurement_file(path: Path) -> bool:
-    """Whether a file is JSON by its first character, and so not a log; False for what can't be read."""
-    try:
-        with path.open("rb") as file:
-            return file.read(1) == b"{"
-    except OSError:
-        return False
+def is_measurement_file(text: str) -> bool:
+    """Whether a text is an export, whole or cut off; other JSON, such as Docker's, may hold a log."""
+    return text.lstrip().startswith("{") and '"measurements"' in text[:_HEAD]
 
 
 def read(path: Path) -> tuple[Measurement, ...]:
@@ -59,19 +57,16 @@ def read(path: Path) -> tuple[Measurement, ...]:
         TfperfError: it can't be read, is cut off, or holds a field that no measurement has; names file, place and next
             step.
     """
-    try:
-        return parse(path.read_bytes(), str(path))
-    except OSError as error:
-        raise TfperfError(f"{path} can't be read: {error.strerror}. Give the path of a file") from None
+    return parse(text_file.read(path), text_file.shown(path))
 
 
-def parse(data: bytes, name: str) -> tuple[Measurement, ...]:
-    """`read` for a file's bytes; `name` is the file, for messages."""
+def parse(text: str, name: str) -> tuple[Measurement, ...]:
+    """`read` for a file's text; `name` is the file, for messages."""
     try:
-        whole = json.loads(data)
+        whole = json.loads(text)
     except json.JSONDecodeError as error:
         raise TfperfError(f"{name}, line {error.lineno}: cut off or damaged ({error.msg}): {_NEXT}") from None
-    except (ValueError, RecursionError):  # not UTF-8, a number of a million digits, brackets without end
+    except (ValueError, RecursionError):  # a number of a million digits, brackets without end
         raise TfperfError(f"{name}: not JSON: {_NEXT}") from None
     if not isinstance(whole, dict) or not isinstance(whole.get("measurements"), list):
         raise TfperfError(f'{name}: not an export of pytest-tfperf ("version": 1 and "measurements"): {_NEXT}')

@@ -1,94 +1,226 @@
-"""The lines that tf_cnn_benchmarks prints, read from any log that holds them.
+"""The lines that tf_cnn_benchmarks prints, read from any log that holds them, or refused.
 
 Formats: tensorflow/benchmarks, scripts/tf_cnn_benchmarks/benchmark_cnn.py. The speeds of a step line are one worker's,
 averaged since the first timed step; a total is over all workers. Under Horovod every worker prints all lines, without a
-label and interleaved.
+label and interleaved. An evaluation prints its accuracy and then a total of its own.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.errors import DocumentError
+from pytest_tfperf.stores.log_lines import numbered_lines
+from pytest_tfperf.stores.tf_cnn_header import (
+    EVALUATION,
+    MODE,
+    TRAINING_AND_EVALUATION,
+    Fact,
+    Header,
+    facts_of,
+    header_of,
+)
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-_REAL = r"[+-]?(?:\d{1,15}(?:\.\d{1,15})?|nan|inf)"
+_REAL = re.compile(r"[+-]?(?:\d{1,15}(?:\.\d{1,15})?|nan|inf)", re.ASCII | re.IGNORECASE)
+_LOSS = re.compile(r"[+-]?(?:\d{1,310}(?:\.\d{1,15})?(?:e[+-]?\d{1,3})?|nan|inf)", re.ASCII | re.IGNORECASE)
+_LIKE_A_NUMBER = re.compile(r"[+-]?(?:\d|nan|inf)", re.ASCII | re.IGNORECASE)
 # "10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848"; a launcher may put a label or a time before it.
 _STEP = re.compile(
-    rf"(?:^|[\s:>\]])(?P<number>[1-9]\d{{0,11}})\s+images/sec:\s*(?P<examples_per_sec>{_REAL})\s*\+/-"
-    rf"[^)]*\)\s*(?P<loss>{_REAL}(?!\S))?",
+    rf"(?:^|[\s:>|\]])(?P<number>[1-9]\d{{0,11}})\s+images/sec:\s*(?P<examples_per_sec>{_REAL.pattern})\s*\+/-"
+    r"[^)]*\)\s*(?P<loss>\S*)",
     re.ASCII | re.IGNORECASE,
 )
 _TOTAL = re.compile(r"\btotal images/sec:\s*(?P<total>\S*)", re.ASCII)
+_ACCURACY = re.compile(r"\b(?:Accuracy|Precision) @ 1 = |^\s*\d+\t\d+\.\d+ examples/sec\s*$", re.ASCII)
+_OUT_OF_MEMORY = re.compile(
+    r"ResourceExhaustedError|OOM when allocating|std::bad_alloc|MemoryError|CUDA_ERROR_OUT_OF_MEMORY"
+    r"|out of memory(?!.*not a failure)|\bOut of memory: Kill|^\s*Killed\s*$",
+)
+_SAME_RUN = 1.05  # workers stop their clocks within a step or two of each other
 
 
-def read(path: Path, examples_per_step: int) -> Run:
-    """`parse` a file, in whatever encoding the programs around it wrote; raises DocumentError where there is none."""
-    try:
-        return parse(path.read_bytes().decode("utf-8", errors="replace"), str(path), examples_per_step)
-    except OSError as error:
-        raise DocumentError(f"{path} can't be read: {error.strerror}. Give the path of a log") from None
-
-
-def parse(text: str, name: str, examples_per_step: int) -> Run:
-    """A log as a run of one window, whose throughput is the printed total; lines of other programs are ignored.
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One run as its log tells it.
 
     Args:
-        text: the log, with spaces or tabs, with or without header, of one or several workers. Columns after the loss
-            (accuracy, what a wrapper appends) are ignored. A log that was cut down to its totals has one step.
-        name: the file, for messages and for `Run.log`.
-        examples_per_step: over all workers.
+        name: the file, for messages.
+        header: what the run says it is.
+        examples_per_sec: the printed total.
+        last_step: the last step that has a line; 1 of a log that was cut down to its totals.
+        loss: the last loss, or the first that is not finite; None where the log has none.
+    """
+
+    name: str
+    header: Header
+    examples_per_sec: float
+    last_step: int
+    loss: float | None
+
+    def run(self, examples_per_step: int) -> Run:
+        """The log as a run of one window, whose throughput is the printed total; a step's examples are all workers'."""
+        seconds = self.last_step * examples_per_step / self.examples_per_sec
+        return Run(
+            windows=(Window(self.last_step, seconds, self.loss),),
+            examples_per_step=examples_per_step,
+            stated_examples_per_sec=self.examples_per_sec,
+            log=self.name,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    number: int
+    examples_per_sec: float
+    loss: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Total:
+    examples_per_sec: float
+    line: int
+    is_evaluation: bool
+
+    def __str__(self) -> str:
+        return f"{self.examples_per_sec:g} (line {self.line})"
+
+
+def parse(text: str, name: str, *, only_training: bool = False) -> Log:
+    """Read a log; lines of other programs are ignored.
+
+    Args:
+        text: the log, with spaces or tabs, with or without header, of one or several workers, also inside JSON.
+            Columns after the loss (accuracy, what a wrapper appends) are ignored.
+        name: the file, for messages.
+        only_training: leave out what an evaluation printed.
 
     Raises:
-        DocumentError: no total, a total that is not a throughput, or speeds and total that can't belong to one run.
+        DocumentError: no total, a total that is not a throughput, totals or speeds that can't belong to one run, a
+            line of rates that can't be read, or an evaluation; names the line and the next step.
     """
-    steps: list[re.Match[str]] = []
-    totals: list[float] = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if total := _TOTAL.search(line):
-            totals.append(_total(total["total"], number, name))
-        elif step := _STEP.search(line):
-            steps.append(step)
+    steps: list[_Step] = []
+    totals: list[_Total] = []
+    facts: list[Fact] = []
+    evaluates = False
+    for number, line in numbered_lines(text):
+        if "images/sec" not in line:
+            stated = list(facts_of(line, number))
+            modes = [fact.value for fact in stated if fact.name == MODE]
+            evaluates = modes[-1] == EVALUATION if modes else evaluates or bool(_ACCURACY.search(line))
+            facts += stated
+        elif total := _TOTAL.search(line):
+            totals.append(_Total(_examples_per_sec(total["total"], line, number, name), number, evaluates))
+        elif "+/-" in line:
+            steps.append(_step(line, number, name))
+            evaluates = False
+    header = header_of(facts, name, only_training=only_training)
     if not totals:
-        raise DocumentError(
-            f"{name}: no line 'total images/sec: 56.57', which tf_cnn_benchmarks prints last: give the whole log of a "
-            "run that completed"
-        )
-    examples_per_sec = median(totals)  # each worker prints the global figure by its own clock
-    last_step = max((int(step["number"]) for step in steps), default=1)
+        raise DocumentError(f"{name}: {_why_no_total(text, header, steps)}")
+    totals = _of_one_run(totals, steps, name, only_training=only_training)
+    examples_per_sec = median(total.examples_per_sec for total in totals)  # each worker's own clock, one global figure
+    last_step = max((step.number for step in steps), default=1)
     if steps:
-        speeds = [float(step["examples_per_sec"]) for step in steps if int(step["number"]) == last_step]
-        _check_one_run(examples_per_sec, sum(speeds), last_step, name)
-    losses = [float(step["loss"]) for step in steps if step["loss"]]
+        speeds = [step.examples_per_sec for step in steps if step.number == last_step]
+        _check_workers(examples_per_sec, sum(speeds), last_step, name)
+    losses = [step.loss for step in steps if step.loss is not None]
     broken = [loss for loss in losses if not math.isfinite(loss)]
-    loss = [*broken, *losses[-1:]][0] if losses else None
-    return Run(
-        windows=(Window(last_step, last_step * examples_per_step / examples_per_sec, loss),),
-        examples_per_step=examples_per_step,
-        stated_examples_per_sec=examples_per_sec,
-        log=name,
-    )
+    return Log(name, header, examples_per_sec, last_step, [*broken, *losses[-1:]][0] if losses else None)
 
 
-def _total(text: str, line: int, name: str) -> float:
-    value = float(text) if re.fullmatch(_REAL, text, re.ASCII | re.IGNORECASE) else math.nan
-    if not 0 < value < math.inf:
+def _step(line: str, number: int, name: str) -> _Step:
+    """A line of rates; one that is passed over could hide a loss that is NaN."""
+    found = _STEP.search(line)
+    if found is None or line.count("images/sec") > 1:
         raise DocumentError(
-            f"{name}, line {line}: total images/sec: {text[:40]!r} is not a throughput. Replay a run that completed"
+            f"{name}, line {number}: {line.strip()[:80]!r} has rates, but is not as tf_cnn_benchmarks prints it: "
+            "'10 images/sec: 56.9 +/- 0.1 (jitter = 0.2) 7.848'. Remove what stands before it, or part joined lines"
+        )
+    loss = found["loss"]
+    if loss and not _LOSS.fullmatch(loss):
+        if _LIKE_A_NUMBER.match(loss):
+            raise DocumentError(f"{name}, line {number}: the loss {loss[:40]!r} is not a number. Repair the line")
+        loss = ""  # a wrapper's field, in a log without losses
+    return _Step(int(found["number"]), float(found["examples_per_sec"]), float(loss) if loss else None)
+
+
+def _examples_per_sec(text: str, line: str, number: int, name: str) -> float:
+    is_whole = _REAL.fullmatch(text) and line.count("images/sec") == 1
+    value = float(text) if is_whole else math.nan
+    if not 0 < value < math.inf:
+        shown = repr(text[:40]) if line.count("images/sec") == 1 else repr(line.strip()[:80])
+        raise DocumentError(
+            f"{name}, line {number}: total images/sec: {shown} is not a throughput. Replay a run that completed"
         )
     return value
 
 
-def _check_one_run(examples_per_sec: float, speeds: float, last_step: int, name: str) -> None:
+def _of_one_run(totals: Sequence[_Total], steps: Sequence[_Step], name: str, *, only_training: bool) -> list[_Total]:
+    """The totals of the one training (or forward-only run) that the log holds, one for each worker that printed it."""
+    evaluated = [total for total in totals if total.is_evaluation]
+    trained = [total for total in totals if not total.is_evaluation]
+    if not trained:
+        raise DocumentError(
+            f"{name}, line {evaluated[0].line}: the total is an evaluation's, which no workload is. Give the log of "
+            "training or of --forward_only"
+        )
+    if evaluated and not only_training:
+        raise DocumentError(
+            f"{name}: the total {trained[0]} is of training, and {evaluated[0]} of an evaluation. Leave the evaluation "
+            "out with --only=training"
+        )
+    low, high = (pick(trained, key=lambda total: total.examples_per_sec) for pick in (min, max))
+    if high.examples_per_sec > _SAME_RUN * low.examples_per_sec:
+        raise DocumentError(
+            f"{name}: the totals {low} and {high} images/sec can't be of one run. Give each run's log as a file of its "
+            "own"
+        )
+    last_step = max((step.number for step in steps), default=0)
+    workers = sum(step.number == last_step for step in steps)
+    if steps and len(trained) > workers:
+        raise DocumentError(
+            f"{name}: {len(trained)} totals, {trained[0]} to {trained[-1]}, but {workers} line(s) of the last step, "
+            f"{last_step}: the log holds several runs. Give each run's log as a file of its own"
+        )
+    return trained
+
+
+def _check_workers(examples_per_sec: float, speeds: float, last_step: int, name: str) -> None:
     """The workers' last speeds must add up to about the total; it is lower by what the loop spends on printing."""
     if not 0.6 * speeds <= examples_per_sec <= 1.5 * speeds:
         raise DocumentError(
             f"{name}: the total is {examples_per_sec:g} images/sec, but the workers' speeds at step {last_step} add up "
             f"to {speeds:g}. The log may hold several runs, or only some workers of one: give all lines of one run"
         )
+
+
+def _why_no_total(text: str, header: Header, steps: Sequence[_Step]) -> str:
+    """How far the run came, and what ended it as far as the log says."""
+    lines = [(number, line.strip()) for number, line in numbered_lines(text) if line.strip()]
+    if not lines:
+        return "empty. Give the log of a run that completed"
+    if header.get(MODE) == TRAINING_AND_EVALUATION:
+        return (
+            f"{header.facts[MODE]}, and then tf_cnn_benchmarks prints no total. Replay a run without "
+            "--eval_during_training_*"
+        )
+    if memory := next(((number, line) for number, line in lines if _OUT_OF_MEMORY.search(line)), None):
+        return (
+            f"the run ended early, and ran out of memory (line {memory[0]}: {memory[1][:160]!r}). Replay a run that "
+            "completed, such as one with a smaller batch"
+        )
+    number, line = lines[-1]
+    if steps or header.facts:
+        came = f"its last step line is of step {steps[-1].number}" if steps else "it has a header, but no rates"
+        return (
+            f"the run ended early, or its log is cut off: {came}, and there is no line 'total images/sec:'. The last "
+            f"line, {number}, is {line[:160]!r}. Replay a run that completed"
+        )
+    return (
+        "no line 'total images/sec: 56.57', which tf_cnn_benchmarks prints last, and no export of pytest-tfperf. Give "
+        "the whole log of a run that completed"
+    )

@@ -73,7 +73,7 @@ def test_a_run_shows_the_lines_of_tf_cnn_benchmarks(first_run: str) -> None:
 
 
 def test_the_lines_of_a_run_can_be_replayed(first_run: str) -> None:
-    run = tf_cnn_log.parse(first_run, "pytest's output", examples_per_step=1)
+    run = tf_cnn_log.parse(first_run, "pytest's output").run(1)
     assert sum(window.steps for window in run.windows) == 15
 
 

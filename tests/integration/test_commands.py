@@ -1,4 +1,4 @@
-"""`tfperf` as it is installed, and its command `topology`; tests/unit/test_replay.py has `replay`."""
+"""`tfperf` as it is installed: its output, its exit statuses and its help; tests/unit/test_replay.py has verdicts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,34 @@ import pytest
 from patience import SESSION_SECONDS
 
 from pytest_tfperf import cli
+from pytest_tfperf.hardware import discovery
+
+LOG = Path(__file__).parents[1] / "data" / "logs" / "azure-test1.log"
+OF = ("--machine=azure-nc6-dsvm", "--topology=1x1", "--workload=resnet50-b64-horovod-device")
+GREEN, REGRESSED, INTERRUPTED, INTERNAL, USAGE, NOT_MEASURED = 0, 1, 2, 3, 4, 6
+COMMANDS = ["topology", "replay", "history", "make-imagenet", "reference create", "reference list", "reference remove"]
+
+
+def tfperf(*arguments: str | Path, **more: object) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
+    command = [sys.executable, "-m", "pytest_tfperf.cli", *map(str, arguments)]
+    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "timeout": SESSION_SECONDS}
+    done: subprocess.CompletedProcess[str] = subprocess.run(command, check=False, **given | more)  # type: ignore[call-overload]
+    return done
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Path:
+    """A log that is 20 % slower than its baseline."""
+    path = tmp_path / "slow.log"
+    path.write_text("total images/sec: 47.00\n")
+    return path
 
 
 def test_the_topology_of_this_machine_names_its_key(capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["topology", "--json"])
     machine = json.loads(capsys.readouterr().out)["machine"]
-    assert cli.main(["topology"]) == 0
+    assert cli.main(["topology"]) == GREEN
     assert machine in capsys.readouterr().out
 
 
@@ -29,12 +51,106 @@ def test_the_command_is_installed() -> None:
     assert json.loads(done.stdout)["version"] == 1
 
 
-def test_a_reader_that_leaves_early_is_not_an_error() -> None:
-    command = [sys.executable, "-m", "pytest_tfperf.cli", "topology", "--json"]
+def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == GREEN
+    assert capsys.readouterr().out.startswith("pytest-tfperf ")
+
+
+# Pipes and terminals
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_a_log_is_read_from_a_pipe(name: str) -> None:
+    padding = "2018-10-16 12:00:00 I tensorflow/core: a line of another program\n" * 200  # more than one read of a pipe
+    done = tfperf("replay", name, *OF, input=padding + LOG.read_text())
+    assert (done.returncode, done.stdout[-8:], done.stderr) == (GREEN, "\n1 PASS\n", "")
+
+
+def test_a_reader_that_leaves_early_does_not_change_the_status(slow: Path) -> None:
+    for status, arguments in ((GREEN, ["topology", "--json"]), (REGRESSED, ["replay", slow, *OF])):
+        read, write = os.pipe()
+        os.close(read)
+        with os.fdopen(write, "w") as left:
+            done = tfperf(*arguments, stdout=left)
+        assert (done.returncode, done.stderr) == (status, "")
+
+
+def test_a_reader_of_errors_that_leaves_early_does_not_change_the_status() -> None:
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "w") as left:
-        done = subprocess.run(
-            command, stdout=left, stderr=subprocess.PIPE, timeout=SESSION_SECONDS, text=True, check=False
-        )
-    assert (done.returncode, done.stderr) == (0, "")
+        assert tfperf("replay", "missing.log", *OF, stderr=left).returncode == USAGE
+
+
+def test_a_full_disk_is_no_regression_and_hides_none(slow: Path) -> None:
+    for status, log, fact in ((NOT_MEASURED, LOG, "No space left on device"), (REGRESSED, slow, "one is REGRESSED")):
+        with Path("/dev/full").open("w") as full:
+            done = tfperf("replay", log, *OF, stdout=full)
+        assert (done.returncode, fact in done.stderr, len(done.stderr.splitlines())) == (status, True, 1)
+
+
+def test_a_name_that_the_terminal_can_not_show_is_escaped(tmp_path: Path) -> None:
+    log = tmp_path / "l\xe4uft.log"
+    log.write_text(LOG.read_text())
+    done = tfperf("replay", log, *OF, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, "l\\xe4uft.log" in done.stdout) == (GREEN, True)
+
+
+# What is no regression has another status
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (MemoryError(), NOT_MEASURED, "not enough memory"),
+        (PermissionError(13, "Permission denied", "/a"), NOT_MEASURED, "/a can't be used: Permission denied"),
+        (KeyboardInterrupt(), INTERRUPTED, "interrupted"),
+        (RuntimeError("a bug"), INTERNAL, "a fault of pytest-tfperf itself, please report it"),
+    ],
+    ids=["memory", "permission", "Ctrl-C", "a fault"],
+)
+def test_what_is_no_regression_has_another_status(
+    error: BaseException,
+    status: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(discovery, "discover", fail)
+    assert cli.main(["topology"]) == status
+    assert said in capsys.readouterr().err
+
+
+def test_a_folder_whose_name_is_too_long_is_a_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "x" * 300
+    for arguments in (["history", f"--dir={name}"], ["replay", str(LOG), *OF, f"--baselines={name}"]):
+        assert cli.main(arguments) in (USAGE, NOT_MEASURED)
+        said = capsys.readouterr().err
+        assert said.startswith("tfperf: ")
+        assert "Traceback" not in said
+
+
+# Help
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_each_command_has_examples_and_exit_statuses(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*command.split(), "--help"]) == GREEN
+    _, _, end = capsys.readouterr().out.partition("\nexamples:\n")
+    assert f"tfperf {command}" in end
+    assert "exit status:\n  0  " in end
+
+
+@pytest.mark.parametrize("command", ["topology", "replay a.log", "reference list"])
+def test_an_unknown_option_is_answered_with_the_usage_of_its_own_command(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*command.split(), "--nope"]) == USAGE
+    said = capsys.readouterr().err
+    assert said.startswith(f"usage: tfperf {command.removesuffix(' a.log')} ")
+    assert said.endswith("unrecognized arguments: --nope\n")

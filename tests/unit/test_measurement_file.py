@@ -46,11 +46,19 @@ def test_a_file_that_can_not_be_written_or_read_is_a_clear_error(tmp_path: Path)
         measurement_file.read(tmp_path / "b.json")
 
 
-@pytest.mark.parametrize(("text", "is_one"), [(TEXT, True), ("1\timages/sec: 5", False), ("", False)])
-def test_a_measurement_file_is_told_from_a_log_by_its_first_character(tmp_path: Path, text: str, is_one: bool) -> None:
-    (tmp_path / "a").write_text(text)
-    assert measurement_file.is_measurement_file(tmp_path / "a") is is_one
-    assert not measurement_file.is_measurement_file(tmp_path / "not there")
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        pytest.param(TEXT, True, id="an export"),
+        pytest.param(json.dumps(json.loads(TEXT), indent=1, sort_keys=True), True, id="formatted anew"),
+        pytest.param(TEXT[:50], True, id="cut off"),
+        pytest.param('{"log": "1\\timages/sec: 5", "stream": "stdout"}', False, id="Docker's lines"),
+        pytest.param("1\timages/sec: 5", False, id="a log"),
+        pytest.param("", False, id="nothing"),
+    ],
+)
+def test_an_export_is_told_from_a_log_that_is_json(text: str, is_one: bool) -> None:
+    assert measurement_file.is_measurement_file(text) is is_one
 
 
 def faulty(**first: Any) -> str:
@@ -81,13 +89,13 @@ def run_with(**fields: Any) -> list[dict[str, Any]]:
 )
 def test_a_faulty_file_is_refused_with_the_place_of_its_fault(text: str, fault: str) -> None:
     with pytest.raises(TfperfError, match=fault):
-        measurement_file.parse(text.encode(), "a.json")
+        measurement_file.parse(text, "a.json")
 
 
 def test_bytes_that_are_not_json_are_refused() -> None:
-    for data in (b"\xff\xfe{", b"[" * 100_000):
+    for text in ("\ufffd\ufffd{", "[" * 100_000):
         with pytest.raises(TfperfError, match=r"^a\.json"):
-            measurement_file.parse(data, "a.json")
+            measurement_file.parse(text, "a.json")
 
 
 @settings(max_examples=150)
@@ -99,4 +107,4 @@ def test_no_mutation_makes_reading_crash(data: st.DataObject) -> None:
         piece = data.draw(st.sampled_from(["0", "-1", "1e308", "1e-308", '"nan"', '"inf"', "null", "[", "}", "9" * 30]))
         text = text[:at] + piece + text[at + data.draw(st.integers(0, 5)) :]
     with suppress(TfperfError):
-        measurement_file.parse(text.encode(), "a.json")
+        measurement_file.parse(text, "a.json")

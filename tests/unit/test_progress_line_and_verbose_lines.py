@@ -120,6 +120,6 @@ windows = st.builds(Window, st.integers(1, 30), st.floats(0.001, 5.0), st.sample
 @given(st.lists(windows, min_size=1, max_size=30), st.integers(30, 1000))
 def test_the_lines_of_a_run_are_a_log_that_replay_reads(timed: list[Window], examples_per_step: int) -> None:
     lines = Terminal(verbose=True).finish(Run(tuple(timed), examples_per_step, compile_seconds=1.0))
-    read = parse("\n".join(lines), "a.log", examples_per_step)
+    read = parse("\n".join(lines), "a.log").run(examples_per_step)
     assert sum(w.steps for w in read.windows) == sum(w.steps for w in timed)
     assert read.stated_examples_per_sec == pytest.approx(window_statistics(timed, examples_per_step)[0], abs=0.005)

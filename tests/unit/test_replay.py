@@ -11,12 +11,14 @@ import pytest
 from measurements import BUSY, KEY, NOISE, baseline, measurement, pair, run_at, verdict
 
 from pytest_tfperf import cli
-from pytest_tfperf.bench.replay import replay_export
+from pytest_tfperf.bench.replay import Request
+from pytest_tfperf.bench.replay import replay as replay_files
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Tolerance, Verdict
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.stores import measurement_file
 from pytest_tfperf.stores.baselines import BaselineStore
 
@@ -100,9 +102,15 @@ def test_a_log_without_a_baseline_could_not_be_judged_and_names_what_there_is(
     [
         (["--nope"], "the following arguments are required: FILE"),
         (
-            [LOG, "--machine=m"],
-            "azure-test1.log is a log, which does not name its workload: give --workload, --topology",
+            [LOG, "--topology=1x1"],
+            "azure-test1.log is a log, which does not name its machine: give --machine=NAME",
         ),
+        (
+            [LOG, "--machine=azure-nc6-dsvm", "--topology=1x1"],
+            "azure-test1.log has no header that says what it is of. Give --workload=ID",
+        ),
+        ([LOG, "--baselines=no/such"], "--baselines=no/such: there is no such folder. Name one that holds MACHINE.csv"),
+        ([LOG, "--only=evaluation"], "argument --only: invalid choice: 'evaluation'"),
         (
             [LOG, "--machine=m", f"--workload={WORKLOAD}", "--topology=4"],
             "topology '4': write nodes x devices per node",
@@ -121,6 +129,168 @@ def test_a_bad_argument_is_a_usage_error(
     assert (cli.main(["replay", *map(str, arguments)]), said in capsys.readouterr().err) == (USAGE, True)
 
 
+# What a log's header says
+
+HOROVOD_4 = "['horovod/gpu:0', 'horovod/gpu:1', 'horovod/gpu:2', 'horovod/gpu:3']"
+GPUS_8 = "[" + ", ".join(f"'/gpu:{index}'" for index in range(8)) + "]"
+STEPS = "1\timages/sec: {0} +/- 0.0 (jitter = 0.0)\t7.5\n10\timages/sec: {0} +/- 0.0 (jitter = 0.0)\t7.4\n"
+STEPS += "total images/sec: {0}\n"
+
+
+def header(
+    model: str = "resnet50",
+    mode: str = "training",
+    batch: int = 64,
+    devices: str = "['horovod/gpu:0']",
+    variables: str = "horovod",
+    dataset: str = "imagenet (synthetic)",
+) -> str:
+    return (
+        f"TensorFlow:  1.15\nModel:       {model}\nDataset:     {dataset}\nMode:        {mode}\n"
+        f"Batch size:  {batch * devices.count(':')} global\n             {batch} per device\nNum batches: 100\n"
+        f"Devices:     {devices}\nOptimizer:   sgd\nVariables:   {variables}\n==========\n"
+    )
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "a.log"
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("log", "machine", "chosen"),
+    [
+        ("azure-test1", "azure-nc6-dsvm", f"{WORKLOAD} on 1x1"),
+        ("azure-test7", "azure-nc12-batchai-dedicated", f"{WORKLOAD} on 2x2"),
+    ],
+)
+def test_a_header_that_only_one_baseline_fits_needs_no_options(
+    log: str, machine: str, chosen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    devices = "['horovod/gpu:0']" if log == "azure-test1" else HOROVOD_4
+    path = written(tmp_path, header(devices=devices) + (LOGS / f"{log}.log").read_text())
+    assert cli.main(["replay", path, f"--machine={machine}"]) == GREEN
+    said = capsys.readouterr().out
+    assert f"{path}: {chosen} ({machine})" in said
+    assert "The header does not state the precision: if it differs, give --workload=ID --topology=NxM" in said
+
+
+def test_a_header_gives_the_topology_of_one_node_without_a_baseline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, header(devices=GPUS_8, variables="replicated") + STEPS.format(400.0))
+    workload = "--workload=resnet50-b64-replicated-device"
+    assert cli.main(["replay", path, "--machine=azure-nc6-dsvm", workload]) == NOT_MEASURED
+    assert "resnet50-b64-replicated-device on 1x8 (azure-nc6-dsvm): 400.0 images/s" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("stated", "fault"),
+    [
+        ({"model": "alexnet"}, "line 2 says Model: alexnet, --workload says resnet50"),
+        ({"mode": "forward only"}, "line 4 says Mode: forward only, --workload says training"),
+        ({"batch": 32}, "line 6 says Batch size per device: 32, --workload says 64"),
+        ({"devices": HOROVOD_4}, "line 8 says 4 device(s), --topology=1x1 says 1"),
+        ({"variables": "distributed_replicated"}, "line 10 says Variables: distributed_replicated, --workload says"),
+        ({"dataset": "imagenet"}, "line 3 says Dataset: imagenet, --workload says input_pipeline=device"),
+    ],
+    ids=lambda value: "".join(value) if isinstance(value, dict) else "",
+)
+def test_a_header_that_contradicts_the_options_is_refused_with_both_sides(
+    stated: dict[str, Any], fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(written(tmp_path, header(**stated) + LOG.read_text()))
+    assert replay(path, *TESTS["azure-test1"]) == USAGE
+    assert fault in capsys.readouterr().err
+
+
+def test_a_precision_that_contradicts_the_workload_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(written(tmp_path, "$ python tf_cnn_benchmarks.py --use_fp16\n" + LOG.read_text()))
+    assert replay(path, *TESTS["azure-test1"]) == USAGE
+    assert "line 1 says --use_fp16: True, --workload says float32" in capsys.readouterr().err
+    assert replay(path, *TESTS["azure-test1"], f"{WORKLOAD}-mixed_float16") == NOT_MEASURED
+
+
+def test_a_header_that_several_baselines_fit_names_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fp16 = KEY._replace(workload=f"{KEY.workload}-mixed_float16")
+    store = BaselineStore(tmp_path / "mine", published=None)
+    store.update("box", {key: baseline(1000.0, machine="box", key=key) for key in (KEY, fp16)})
+    path = written(tmp_path, header(devices=GPUS_8, variables="replicated") + STEPS.format(1000.0))
+    arguments = ["replay", path, "--machine=box", f"--baselines={store.folder}"]
+    assert cli.main(arguments) == USAGE
+    assert f"fits 2 baselines of box: {KEY.workload} on 1x8, {fp16.workload} on 1x8. Give" in capsys.readouterr().err
+    assert cli.main([*arguments, f"--workload={KEY.workload}"]) == GREEN
+
+
+@pytest.mark.parametrize(
+    ("text", "machine", "said"),
+    [
+        pytest.param(
+            header(batch=32, devices=GPUS_8, variables="replicated"),
+            "azure-nc6-dsvm",
+            "fits no baseline: its header says resnet50, training, 32 per device, 8 device(s), replicated, imagenet",
+            id="nothing like it",
+        ),
+        pytest.param(header(), "azure-nc6-dsvn", "Did you mean 'azure-nc6-dsvm'?", id="an unknown machine"),
+    ],
+)
+def test_a_header_that_no_baseline_fits_could_not_be_judged(
+    text: str, machine: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, text + STEPS.format(50.0))
+    assert cli.main(["replay", path, f"--machine={machine}"]) == NOT_MEASURED
+    assert said in capsys.readouterr().err
+
+
+def test_half_a_header_is_not_enough_to_choose_by(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, "Model:       resnet50\n" + LOG.read_text())
+    assert cli.main(["replay", path, "--machine=azure-nc6-dsvm"]) == USAGE
+    assert "its header does not state Mode, Batch size per device, Devices, Variables" in capsys.readouterr().err
+
+
+def test_a_users_own_model_may_stand_for_a_name_that_is_no_name_here(tmp_path: Path) -> None:
+    path = Path(written(tmp_path, header(model="resnet50_v1.5") + LOG.read_text()))
+    assert replay(path, "azure-nc6-dsvm", "1x1", "nets:resnet50_v1_5-b64-horovod-device") == NOT_MEASURED
+
+
+# Several files, and pipes
+
+
+def test_a_file_that_can_not_be_read_does_not_keep_the_others_from_being_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = stretched(LOG, tmp_path, 1.2)
+    of = (*TESTS["azure-test1"], WORKLOAD)
+    assert replay(LOG, *of, "missing.log") == NOT_MEASURED
+    said = capsys.readouterr()
+    assert "missing.log can't be read" in said.err
+    assert said.out.endswith("1 PASS, 1 not judged\n")
+    assert replay(slow, *of, "missing.log") == REGRESSED
+
+
+def test_false_alarms_are_shared_among_the_logs_that_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = replay_files(
+        [LOG, LOG, Path("missing.log")],
+        Request(
+            machine="azure-nc6-dsvm",
+            workload=Workload.parse(WORKLOAD),
+            topology="1x1",
+            store=BaselineStore(Path("none")),
+        ),
+    )
+    assert [one.measurement.verdict.tests for one in found.judged if one.measurement.verdict] == [2, 2]
+    assert len(found.refused) == 1
+
+
+def test_a_figure_of_three_times_the_baseline_is_doubted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for factor, doubted in ((2.9, False), (3.1, True)):
+        assert replay(stretched(LOG, tmp_path, 1 / factor), *TESTS["azure-test1"]) == GREEN
+        assert ("is it of another workload (precision, batch, devices, mode)?" in capsys.readouterr().out) is doubted
+
+
 # Exported measurements
 
 
@@ -133,8 +303,12 @@ def exported(folder: Path, runs: list[Run], recorded: Verdict | None = None, **m
 
 
 def replayed(folder: Path, *rates: float, **more: Any) -> Measurement:
-    (found,) = replay_export(exported(folder, [run_at(rate) for rate in rates], **more))
-    return found
+    return judged_again(exported(folder, [run_at(rate) for rate in rates], **more))
+
+
+def judged_again(path: Path, **request: Any) -> Measurement:
+    (one,) = replay_files([path], Request(**request)).judged
+    return one.measurement
 
 
 def judged(found: Measurement) -> tuple[Outcome, Reason]:
@@ -159,8 +333,8 @@ def test_the_runs_that_were_made_decide(tmp_path: Path, rates: list[float], outc
 
 
 def test_a_disturbed_run_counts_only_if_it_passes(tmp_path: Path) -> None:
-    (good,) = replay_export(exported(tmp_path, [run_at(1000.0, disturbance=BUSY)]))
-    (slow,) = replay_export(exported(tmp_path, [run_at(500.0, disturbance=BUSY)]))
+    good = judged_again(exported(tmp_path, [run_at(1000.0, disturbance=BUSY)]))
+    slow = judged_again(exported(tmp_path, [run_at(500.0, disturbance=BUSY)]))
     assert [judged(found) for found in (good, slow)] == [
         (Outcome.PASS, Reason.WITHIN_TOLERANCE),
         (Outcome.INVALID, Reason.DISTURBED),
@@ -189,7 +363,7 @@ def test_pairs_with_the_reference_environment_decide_where_there_are_any(tmp_pat
 def test_the_recorded_tolerance_holds_unless_another_is_given(tmp_path: Path) -> None:
     recorded = verdict(tolerance=Tolerance.of(0.2))
     assert judged(replayed(tmp_path, 900.0, recorded=recorded))[0] is Outcome.PASS
-    (found,) = replay_export(tmp_path / "export.json", tolerance=Tolerance.of(0.02))
+    found = judged_again(tmp_path / "export.json", tolerance=Tolerance.of(0.02))
     assert judged(found)[0] is Outcome.REGRESSED
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from contextlib import suppress
@@ -14,12 +15,40 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.errors import DocumentError
-from pytest_tfperf.stores.tf_cnn_log import parse, read
+from pytest_tfperf.stores.tf_cnn_header import FP16, MODE, MODEL, VARIABLES
+from pytest_tfperf.stores.tf_cnn_log import parse
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 AZURE = {int(path.stem.removeprefix("azure-test")): path.read_text() for path in LOGS.glob("azure-test*.log")}
+HEADER = """\
+TensorFlow:  1.15
+Model:       resnet50
+Dataset:     imagenet (synthetic)
+Mode:        training
+SingleSess:  False
+Batch size:  64 global
+             64 per device
+Num batches: 100
+Num epochs:  0.00
+Devices:     ['/gpu:0']
+NUMA bind:   False
+Data format: NCHW
+Optimizer:   sgd
+Variables:   parameter_server
+==========
+"""
+OUT_OF_MEMORY = "ResourceExhaustedError: OOM when allocating tensor with shape[64,256,56,56]\n"
+EVALUATION = "Accuracy @ 1 = 0.0010 Accuracy @ 5 = 0.0050 [6400 examples]\ntotal images/sec: 75.00\n"
 SHORT = "1\timages/sec: 50.0 +/- 0.0 (jitter = 0.0)\t7.5\n10\timages/sec: 40.0 +/- 0.1 (jitter = 0.2)\t7.4\n"
 TOTAL = "total images/sec: 39.90\n"
+
+
+def docker(line: str) -> str:
+    return json.dumps({"log": f"{line}\n", "stream": "stdout", "time": "2019-01-01T00:00:00Z"}) + "\n"
+
+
+def collected(line: str) -> str:
+    return json.dumps({"level": "info", "message": line, "kubernetes": {"pod": "a"}}) + "\n"
 
 
 @pytest.mark.parametrize(
@@ -34,17 +63,23 @@ TOTAL = "total images/sec: 39.90\n"
         pytest.param(
             SHORT.replace("1\t", "[1,0]<stdout>:1\t", 1).replace("10\t", "2018-10-16T12:00:00Z 10\t"), id="labels"
         ),
+        pytest.param(SHORT.replace("10\t", "w0|10\t"), id="a label with a bar"),
+        pytest.param(SHORT.replace("\n", "\r"), id="carriage returns only"),
+        pytest.param("\x1b[32m" + SHORT.replace("\n", "\x1b[0m\n\x1b[1;32m") + "\x1b[0m\n", id="colours"),
+        pytest.param("\0" * 64 + SHORT, id="zeros of a log that was emptied"),
+        pytest.param("".join(docker(line) for line in SHORT.splitlines()), id="Docker's JSON"),
+        pytest.param("".join(collected(line) for line in SHORT.splitlines()), id="a collector's JSON"),
     ],
 )
 def test_lines_are_read_whatever_surrounds_them(text: str) -> None:
     windows = (Window(10, pytest.approx(10 * 64 / 39.9), 7.4),)
-    assert parse(text + TOTAL, "a.log", 64) == Run(windows, 64, stated_examples_per_sec=39.9, log="a.log")
+    assert parse(text + TOTAL, "a.log").run(64) == Run(windows, 64, stated_examples_per_sec=39.9, log="a.log")
 
 
 @pytest.mark.parametrize("test", range(1, 8))
 def test_a_real_logs_run_has_its_steps_and_the_workers_median_total(test: int) -> None:
     printed = [float(text) for text in re.findall(r"total images/sec: (\S+)", AZURE[test])]
-    run = parse(AZURE[test], "a.log", 64)
+    run = parse(AZURE[test], "a.log").run(64)
     (window,) = run.windows
     assert run.stated_examples_per_sec == median(printed)
     assert (window.steps, 100 * 64 / window.seconds) == (100, pytest.approx(median(printed)))
@@ -52,16 +87,24 @@ def test_a_real_logs_run_has_its_steps_and_the_workers_median_total(test: int) -
 
 @pytest.mark.parametrize(
     ("text", "loss"),
-    [(SHORT, 7.4), (SHORT.replace("7.5", "nan"), math.nan), (SHORT.replace("\t7.5", "").replace("\t7.4", ""), None)],
-    ids=["the last", "NaN before the last", "none"],
+    [
+        pytest.param(SHORT, 7.4, id="the last"),
+        pytest.param(SHORT.replace("7.5", "nan"), math.nan, id="NaN before the last"),
+        pytest.param(SHORT.replace("7.5", "nan").replace("\n", "\r"), math.nan, id="NaN between carriage returns"),
+        pytest.param(SHORT.replace("7.4", f"{1e20:.3f}"), 1e20, id="in long form"),
+        pytest.param(SHORT.replace("7.4", f"{1.7e308:.3f}"), 1.7e308, id="as large as can be"),
+        pytest.param(SHORT.replace("7.4", "7.4e2"), 740.0, id="with an exponent"),
+        pytest.param(SHORT.replace("\t7.5", "").replace("\t7.4", ""), None, id="none"),
+        pytest.param(SHORT.replace("\t7.5", "\thost-a").replace("\t7.4", "\thost-a"), None, id="a wrapper's field"),
+    ],
 )
 def test_a_run_has_the_last_loss_or_one_that_is_no_number(text: str, loss: float | None) -> None:
-    (window,) = parse(text + TOTAL, "a.log", 64).windows
+    (window,) = parse(text + TOTAL, "a.log").run(64).windows
     assert window.loss == (loss if loss is None else pytest.approx(loss, nan_ok=True))
 
 
 def test_a_log_of_totals_alone_is_one_step() -> None:
-    (window,) = parse(TOTAL, "a.log", 64).windows
+    (window,) = parse(TOTAL, "a.log").run(64).windows
     assert (window.steps, window.seconds) == (1, pytest.approx(64 / 39.9))
 
 
@@ -69,7 +112,37 @@ def test_a_log_of_totals_alone_is_one_step() -> None:
     ("text", "place", "fact"),
     [
         pytest.param("hello\nworld\n", "a.log: ", "which tf_cnn_benchmarks prints last", id="prose"),
-        pytest.param(SHORT, "a.log: ", "no line 'total images/sec:", id="cut off"),
+        pytest.param("\n", "a.log: ", "empty", id="nothing at all"),
+        pytest.param(SHORT, "a.log: ", "cut off: its last step line is of step 10", id="cut off"),
+        pytest.param(HEADER, "a.log: ", "it has a header, but no rates", id="cut off after the header"),
+        pytest.param(HEADER + OUT_OF_MEMORY, "a.log: ", "ran out of memory (line 16: ", id="out of memory"),
+        pytest.param(
+            HEADER.replace("training", "training + evaluation") + SHORT, "a.log: ", "prints no total", id="both at once"
+        ),
+        pytest.param(SHORT.replace("10\t", "host-10\t") + TOTAL, "a.log, line 2: ", "has rates, but", id="a label"),
+        pytest.param(SHORT.replace("10\t", "\t") + TOTAL, "a.log, line 2: ", "has rates, but", id="no step"),
+        pytest.param(SHORT.replace("7.5\n", "7.5") + TOTAL, "a.log, line 1: ", "has rates, but", id="joined lines"),
+        pytest.param(SHORT + TOTAL.strip() + SHORT, "a.log, line 3: ", "not a throughput", id="joined to the total"),
+        pytest.param(SHORT.replace("7.4", "7.4x") + TOTAL, "a.log, line 2: ", "loss '7.4x' is not", id="half a loss"),
+        pytest.param(SHORT + "total images/sec: 40\ntotal images/sec: 75\n", "a.log: ", "40 (line 3)", id="totals"),
+        pytest.param(SHORT + TOTAL * 2, "a.log: ", "2 totals, 39.9 (line 3) to 39.9 (line 4)", id="a total too many"),
+        pytest.param(EVALUATION, "a.log, line 2: ", "an evaluation's", id="an evaluation"),
+        pytest.param(
+            HEADER.replace("training", "evaluation") + TOTAL, "a.log, line 16: ", "an evaluation's", id="its header"
+        ),
+        pytest.param(SHORT + TOTAL + EVALUATION, "a.log: ", "--only=training", id="training, then evaluation"),
+        pytest.param(
+            HEADER + SHORT + TOTAL + HEADER.replace("training", "evaluation") + EVALUATION,
+            "a.log: ",
+            "line 4 says Mode: training, and line 22 says Mode: evaluation",
+            id="both with headers",
+        ),
+        pytest.param(
+            HEADER + HEADER.replace("resnet50", "vgg16") + SHORT + TOTAL,
+            "a.log: ",
+            "line 2 says Model: resnet50, and line 17 says Model: vgg16: the log holds several runs",
+            id="two models",
+        ),
         pytest.param(SHORT + "total images/sec: 0.00\n", "a.log, line 3: ", "not a throughput", id="zero"),
         pytest.param(SHORT + "total images/sec: nan\n", "a.log, line 3: ", "not a throughput", id="nan"),
         pytest.param(SHORT + "total images/sec: -4\n", "a.log, line 3: ", "not a throughput", id="negative"),
@@ -80,23 +153,122 @@ def test_a_log_of_totals_alone_is_one_step() -> None:
 )
 def test_garbage_is_refused_with_its_place(text: str, place: str, fact: str) -> None:
     with pytest.raises(DocumentError) as error:
-        parse(text, "a.log", 64)
+        parse(text, "a.log")
     assert str(error.value).startswith(place)
     assert fact in str(error.value)
 
 
-def test_a_log_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(DocumentError, match=r"none\.log can't be read: No such file"):
-        read(tmp_path / "none.log", 64)
+def test_only_training_leaves_out_an_evaluation_and_its_header() -> None:
+    evaluation = HEADER.replace("training", "evaluation").replace("64", "100") + EVALUATION
+    for text in (HEADER + SHORT + TOTAL + evaluation, evaluation + HEADER + SHORT + TOTAL):
+        log = parse(text, "a.log", only_training=True)
+        assert (log.examples_per_sec, log.header.batch_per_device) == (39.9, 64)
 
 
-def test_bytes_that_are_no_text_do_not_hide_a_log(tmp_path: Path) -> None:
-    (tmp_path / "a.log").write_bytes(b"\xff\xfe progress\n" + (SHORT + TOTAL).encode())
-    assert read(tmp_path / "a.log", 64).stated_examples_per_sec == 39.9
+def test_forward_only_is_no_evaluation() -> None:
+    steps = SHORT.replace("\n", "\t0.001\t0.006\n")
+    log = parse(HEADER.replace("training", "forward only") + steps + TOTAL, "a.log")
+    assert (log.examples_per_sec, log.header.get(MODE)) == (39.9, "forward only")
+
+
+def test_tf_cnn_benchmarks_own_metrics_are_read() -> None:
+    figures = [("current_examples_per_sec", 50.0, 1), ("current_examples_per_sec", 40.0, 10)]
+    figures += [("top_1_accuracy", 0.001, 10), ("average_examples_per_sec", 39.9, 10)]
+    lines = [{"name": name, "value": value, "unit": None, "global_step": step} for name, value, step in figures]
+    log = parse("\n".join(map(json.dumps, lines)), "metric.log")
+    assert (log.examples_per_sec, log.last_step, log.loss) == (39.9, 10, None)
+
+
+# The header
+
+
+def test_a_header_states_what_ran() -> None:
+    header = parse(HEADER + SHORT + TOTAL, "a.log").header
+    stated = {name: fact.value for name, fact in header.facts.items()}
+    assert stated == {
+        "Model": "resnet50",
+        "Dataset": "imagenet (synthetic)",
+        "Mode": "training",
+        "Batch size, global": "64",
+        "Batch size per device": "64",
+        "Num batches": "100",
+        "Devices": "['/gpu:0']",
+        "Optimizer": "sgd",
+        "Variables": "parameter_server",
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(HEADER.replace("64 per device", "64.0 per device"), id="Python 3 under version 1.8"),
+        pytest.param(HEADER.replace("\n", "\r\n"), id="Windows line ends"),
+        pytest.param(
+            re.sub("^ *", "   INFO|2019-02-13T23:02:11|/opt/launcher.py|27| ", HEADER, flags=re.MULTILINE), id="labels"
+        ),
+        pytest.param(HEADER * 4, id="four workers"),
+        pytest.param(re.sub("(.*)\n", r"\1\1\n\n", HEADER), id="two workers' lines joined"),
+        pytest.param("Model:                 79\nModel name: Xeon\nMode: 0644\n" + HEADER, id="other programs"),
+        pytest.param("".join(docker(line) for line in HEADER.splitlines()), id="Docker's JSON"),
+    ],
+)
+def test_a_header_is_read_whatever_surrounds_it(text: str) -> None:
+    header = parse(text + SHORT + TOTAL, "a.log").header
+    assert [header.get(name) for name in (MODEL, MODE, VARIABLES)] == ["resnet50", "training", "parameter_server"]
+    assert (header.batch_per_device, header.device_count) == (64, 1)
+
+
+@pytest.mark.parametrize(
+    ("devices", "variables", "over_all", "count"),
+    [
+        pytest.param("['/gpu:0', '/gpu:1']", "replicated", 128, 2, id="one node"),
+        pytest.param("['/cpu:0']", "parameter_server", 64, 1, id="a CPU"),
+        pytest.param("[u'/gpu:0', u'/gpu:1']", "replicated", 128, 2, id="Python 2"),
+        pytest.param("['horovod/gpu:0', 'horovod/gpu:1']", "horovod", 128, 2, id="Horovod"),
+        pytest.param("['/gpu:0']", "horovod", 256, 4, id="Horovod, by each worker's own device"),
+        pytest.param("['/job:worker/task:1/gpu:0']", "parameter_server", 512, 8, id="eight workers"),
+        pytest.param("['/job:worker/task:1/gpu:0']", "parameter_server", 64, None, id="unknown"),
+    ],
+)
+def test_a_header_gives_the_devices_of_the_whole_run_where_it_can(
+    devices: str, variables: str, over_all: int, count: int | None
+) -> None:
+    text = HEADER.replace("['/gpu:0']", devices).replace("parameter_server", variables).replace("64 g", f"{over_all} g")
+    assert parse(text + SHORT + TOTAL, "a.log").header.device_count == count
+
+
+@pytest.mark.parametrize(
+    ("command", "stated"),
+    [
+        ("+ python3 tf_cnn_benchmarks.py --model=resnet50 --use_fp16=True", "True"),
+        ("mpirun python /opt/tf_cnn_benchmarks.py --use_fp16 --model=vgg16", "True"),
+        ("python tf_cnn_benchmarks.py --use_fp16=False", "False"),
+        ("python tf_cnn_benchmarks.py --nouse_fp16", "False"),
+        ("python tf_cnn_benchmarks.py --model=resnet50", None),
+        ("see --use_fp16", None),
+    ],
+)
+def test_the_precision_is_read_from_a_command_line_in_the_log(command: str, stated: str | None) -> None:
+    assert parse(f"{command}\n{HEADER}{SHORT}{TOTAL}", "a.log").header.get(FP16) == stated
 
 
 _words = st.sampled_from(
-    ["0", "-1", "nan", "inf", "1e9", "99999999999999999999", "\t", "\n", "images/sec:", "total images/sec: ", "\u0663"]
+    [
+        "0",
+        "-1",
+        "nan",
+        "inf",
+        "1e9",
+        "9" * 20,
+        "\t",
+        "\n",
+        "\r",
+        "images/sec:",
+        "total images/sec: ",
+        "\u0663",
+        "\x1b[",
+        "{",
+    ]
 )
 
 
@@ -108,5 +280,5 @@ def test_no_mutation_of_a_real_log_makes_the_parser_crash(test: int, data: st.Da
         at = data.draw(st.integers(0, len(text)))
         text = text[:at] + data.draw(_words | st.text(max_size=5)) + text[at + data.draw(st.integers(0, 80)) :]
     with suppress(DocumentError):
-        (window,) = parse(text, "a.log", 64).windows
+        (window,) = parse(text, "a.log").run(64).windows
         assert 0 < window.seconds < math.inf

@@ -1,0 +1,214 @@
+"""What a log is of: its header, the command line, and the machine's baselines, which must agree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.workload import Precision, VariableUpdate, Workload
+from pytest_tfperf.errors import NoBaseline, TfperfError
+from pytest_tfperf.stores import tf_cnn_header as header
+from pytest_tfperf.stores.tf_cnn_header import Header
+from pytest_tfperf.stores.tf_cnn_log import Log
+
+_TOPOLOGY = re.compile(r"[1-9]\d{0,3}x[1-9]\d{0,3}", re.ASCII)
+
+_UPDATES = {update.value: update for update in VariableUpdate} | {
+    "collective_all_reduce": VariableUpdate.COLLECTIVE,
+    "distributed_all_reduce": VariableUpdate.COLLECTIVE,
+}
+"""Ours for tf_cnn_benchmarks' words; its other ones are no workload's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDescription:
+    """What a log is of.
+
+    Args:
+        machine: the machine's name, as its baselines' file has it.
+        workload: what was trained.
+        topology: nodes x devices per node, as in "2x4".
+        is_chosen: workload or topology are those of the only baseline that the log's header fits.
+
+    Raises:
+        TfperfError: the topology is not two numbers from 1.
+    """
+
+    machine: str
+    workload: Workload
+    topology: str
+    is_chosen: bool = False
+
+    def __post_init__(self) -> None:
+        require_topology(self.topology)
+
+    @property
+    def examples_per_step(self) -> int:
+        """Batch size times devices, over all nodes."""
+        return self.workload.batch_size * _device_count(self.topology)
+
+
+def require_topology(text: str) -> None:
+    """Return if the text is nodes x devices per node.
+
+    Raises:
+        TfperfError: it is not; says what one looks like.
+    """
+    if not _TOPOLOGY.fullmatch(text):
+        raise TfperfError(f"topology {text!r}: write nodes x devices per node, as in 2x4")
+
+
+def described(
+    log: Log, rows: Collection[Key], *, machine: str, workload: Workload | None = None, topology: str | None = None
+) -> LogDescription:
+    """The description of a log; what is not given is taken from the machine's only baseline that the log fits.
+
+    A header does not hold all that a workload's id does: not the precision, and of Horovod not the nodes.
+
+    Args:
+        log: the log.
+        rows: the keys of the machine's baselines.
+        machine: its name.
+        workload: what the user says was trained; None to choose.
+        topology: the user's nodes x devices per node; None to choose.
+
+    Raises:
+        TfperfError: the log's header contradicts the user, or says too little to choose, or several baselines fit.
+        NoBaseline: no baseline fits.
+    """
+    if topology is not None:
+        require_topology(topology)
+    if found := list(_contradictions(log.header, workload, topology)):
+        raise TfperfError(
+            f"{log.name} is of something else: {'; '.join(found)}. Correct the options, or leave them out where the "
+            "log's header has it all"
+        )
+    if workload is not None and topology is None:
+        topology = _on_one_node(log.header)
+    if workload is not None and topology is not None:
+        return LogDescription(machine=machine, workload=workload, topology=topology)
+    given = Key(workload.id if workload else "", topology or "")
+    _require_header(log, given)
+    fits = [row for row in rows if _fits(log.header, row, given)]
+    if len(fits) == 1:
+        chosen = Workload.parse(fits[0].workload)
+        return LogDescription(machine=machine, workload=chosen, topology=fits[0].topology, is_chosen=True)
+    if fits:
+        shown = ", ".join(f"{row.workload} on {row.topology}" for row in fits)
+        raise TfperfError(f"{log.name} fits {len(fits)} baselines of {machine}: {shown}. {_give(given)}")
+    raise NoBaseline(
+        f"{log.name} fits no baseline: its header says {_summary(log.header)}. "
+        f"{nearest(machine, rows, _wanted(log))}. {_give(given)}, or another folder with --baselines=DIR"
+    )
+
+
+def nearest(machine: str, rows: Collection[Key], wanted: str) -> str:
+    """The machine's rows, at least one, that are most like the one wanted: "box has 2 rows; the nearest are ..."."""
+    near = get_close_matches(wanted, [f"{row.workload} on {row.topology}" for row in rows], n=3, cutoff=0)
+    return f"{machine} has {len(rows)} rows; the nearest are {', '.join(near)}"
+
+
+def _contradictions(stated: Header, workload: Workload | None, topology: str | None) -> Iterator[str]:
+    """What the log and the user say differently, both sides each time."""
+    if workload is not None:
+        for name, ours, agree in _compared(stated, workload):
+            if not agree:
+                yield f"{stated.facts[name]}, --workload says {ours}"
+    count = stated.device_count
+    if topology is not None and count is not None and count != _device_count(topology):
+        yield f"{_devices_stated(stated)}, --topology={topology} says {_device_count(topology)}"
+
+
+def _compared(stated: Header, workload: Workload) -> Iterator[tuple[str, str, bool]]:
+    """For each fact that the log states of the workload: its name, our side, and whether the two agree."""
+    if model := stated.get(header.MODEL):
+        yield header.MODEL, workload.model, _plain(model) == _plain(workload.model.rpartition(":")[2])
+    if mode := stated.get(header.MODE):
+        ours = header.FORWARD_ONLY if workload.forward_only else header.TRAINING
+        yield header.MODE, ours, mode == ours
+    if batch := stated.batch_per_device:
+        yield header.BATCH, str(workload.batch_size), batch == workload.batch_size
+    if update := stated.get(header.VARIABLES):
+        yield header.VARIABLES, workload.variable_update.value, _UPDATES.get(update) is workload.variable_update
+    if (optimizer := stated.get(header.OPTIMIZER)) and not workload.forward_only:
+        yield header.OPTIMIZER, workload.optimizer.value, optimizer == workload.optimizer.value
+    if dataset := stated.get(header.DATASET):
+        yield header.DATASET, f"input_pipeline={workload.input_pipeline}", _same_data(dataset, workload)
+    if fp16 := stated.get(header.FP16):
+        ours = workload.precision
+        yield header.FP16, ours.value, (fp16 == "True") is (ours is Precision.MIXED_FLOAT16)
+
+
+def _same_data(dataset: str, workload: Workload) -> bool:
+    """tf_cnn_benchmarks' synthetic images are made on the device once; a user's own pipeline may be anything."""
+    pipeline = workload.input_pipeline
+    if dataset.endswith("(synthetic)"):
+        return pipeline not in catalogue.pipelines() or not catalogue.reads_data(pipeline)
+    return pipeline != "device"
+
+
+def _fits(stated: Header, row: Key, given: Key) -> bool:
+    if given.workload not in ("", row.workload) or given.topology not in ("", row.topology):
+        return False
+    return not any(_contradictions(stated, Workload.parse(row.workload), row.topology))
+
+
+def _require_header(log: Log, given: Key) -> None:
+    """Choosing by a part of the header could choose wrongly.
+
+    Raises:
+        TfperfError: names what the log does not state.
+    """
+    wanted = [header.MODEL, header.MODE, header.BATCH, header.DEVICES, header.VARIABLES]
+    stated = log.header.facts.keys() - ([header.BATCH] if log.header.batch_per_device is None else [])
+    missing = [name for name in wanted if name not in stated]
+    if len(missing) == len(wanted):
+        raise TfperfError(f"{log.name} has no header that says what it is of. {_give(given)}")
+    if missing:
+        raise TfperfError(f"{log.name}: its header does not state {', '.join(missing)}. {_give(given)}")
+
+
+def _give(given: Key) -> str:
+    missing = [] if given.workload else ["--workload=ID"]
+    missing += [] if given.topology else ["--topology=NxM"]
+    return f"Give {' and '.join(missing)}"
+
+
+def _summary(stated: Header) -> str:
+    """ "alexnet, forward only, 64 per device, 8 device(s), replicated, imagenet"."""
+    facts = [stated.get(header.MODEL), stated.get(header.MODE), f"{stated.batch_per_device} per device"]
+    facts += [f"{stated.device_count or 'unknown'} device(s)", stated.get(header.VARIABLES), stated.get(header.DATASET)]
+    return ", ".join(filter(None, facts))
+
+
+def _wanted(log: Log) -> str:
+    """A row as the log's would be called, to find those like it."""
+    stated = log.header
+    update = stated.get(header.VARIABLES)
+    return f"{stated.get(header.MODEL)}-b{stated.batch_per_device}-{update}-device on 1x{stated.device_count}"
+
+
+def _on_one_node(stated: Header) -> str | None:
+    """The topology where the log's devices are all those of one node; None where there may be more nodes."""
+    count = len(stated.devices)
+    may_be_many = count > 1 and "horovod" in stated.devices[0]
+    return f"1x{count}" if stated.has_all_devices and not may_be_many else None
+
+
+def _devices_stated(stated: Header) -> str:
+    name = header.DEVICES if stated.has_all_devices else header.GLOBAL_BATCH
+    return f"line {stated.facts[name].line} says {stated.device_count} device(s)"
+
+
+def _device_count(topology: str) -> int:
+    nodes, devices = map(int, topology.split("x"))
+    return nodes * devices
+
+
+def _plain(model: str) -> str:
+    """A model's name without what its spelling adds: resnet50_v1.5 and resnet50-v1-5 are one."""
+    return re.sub(r"[^a-z0-9]", "", model.lower())

@@ -1,0 +1,135 @@
+"""The command `tfperf`: the machine, replayed measurements, the history, and a small data set; it needs no pytest."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_tfperf.cli import history, output, reference, replay
+from pytest_tfperf.cli.arguments import add_command
+from pytest_tfperf.core.consequence import (
+    EXIT_GREEN,
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    EXIT_NOT_MEASURED,
+    EXIT_USAGE,
+)
+from pytest_tfperf.errors import TfperfError
+
+if TYPE_CHECKING:
+    from pytest_tfperf.cli.arguments import Commands
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status, which is 1 for a regression only."""
+    output.prepare()
+    try:
+        parsed, unknown = _parser().parse_known_args(arguments)
+        if unknown:  # argparse itself would print the usage of `tfperf`, which has none of the command's options
+            parsed.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    except SystemExit as ended:  # argparse has printed why, or the help
+        return EXIT_USAGE if ended.code else EXIT_GREEN
+    return _guarded(parsed)
+
+
+def _guarded(parsed: argparse.Namespace) -> int:
+    """The command's own status; whatever stops it has another one than a regression, and says so in one line."""
+    try:
+        status: int = parsed.run(parsed)
+    except TfperfError as error:
+        output.warn(str(error))
+        return EXIT_USAGE
+    except KeyboardInterrupt:
+        output.warn("interrupted")
+        return EXIT_INTERRUPTED
+    except MemoryError:
+        output.warn("not enough memory. Give fewer or smaller files, or free memory")
+        return EXIT_NOT_MEASURED
+    except OSError as error:
+        output.discard()
+        reason = error.strerror or type(error).__name__
+        if error.filename is None:
+            output.warn(f"the output can't be written: {reason}. Send it to another file")
+        else:
+            output.warn(f"{error.filename} can't be used: {reason}. Name another, or correct its permissions")
+        return EXIT_NOT_MEASURED
+    except Exception:
+        output.warn(f"a fault of pytest-tfperf itself, please report it:\n{traceback.format_exc()}")
+        return EXIT_INTERNAL
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tfperf",
+        description="pytest-tfperf without pytest.",
+        epilog="`tfperf COMMAND --help` has examples and the exit statuses.",
+    )
+    parser.add_argument("--version", action="version", version=f"pytest-tfperf {_version()}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_topology(commands)
+    replay.add_to(commands)
+    history.add_to(commands)
+    _add_make_imagenet(commands)
+    reference.add_to(commands)
+    return parser
+
+
+def _version() -> str:
+    try:
+        return version("pytest-tfperf")
+    except PackageNotFoundError:  # the sources are on the path, and not installed
+        return "(not installed)"
+
+
+def _add_topology(commands: Commands) -> None:
+    topology = add_command(
+        commands,
+        "topology",
+        _topology,
+        "show GPUs, the links between them, and the host",
+        examples=("tfperf topology", "tfperf topology --json > machine.json"),
+    )
+    topology.add_argument("--json", action="store_true", help="as JSON, to keep as a snapshot")
+
+
+def _add_make_imagenet(commands: Commands) -> None:
+    make = add_command(
+        commands,
+        "make-imagenet",
+        _make_imagenet,
+        "write a small data set of real photographs, of ImageNet's schema",
+        examples=("tfperf make-imagenet data", "tfperf make-imagenet data --images 2048 --shards 16"),
+    )
+    make.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
+    for option, default, what in (
+        ("--images", 512, "number of photographs, about 0.1 MB each"),
+        ("--shards", 8, "number of files"),
+        ("--seed", 1, "seed of all random choices; the same seed gives the same files"),
+    ):
+        make.add_argument(option, type=int, default=default, metavar="N", help=f"{what} (default: {default})")
+
+
+def _topology(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.hardware.discovery import discover
+    from pytest_tfperf.reports.topology import render
+
+    found = discover()
+    output.show(json.dumps(found.to_json(), indent=2) if arguments.json else render(found))
+    return EXIT_GREEN
+
+
+def _make_imagenet(arguments: argparse.Namespace) -> int:
+    import subprocess
+
+    # A process of its own, because TensorFlow writes the records.
+    command = [sys.executable, "-P", "-m", "pytest_tfperf.training.make_imagenet", str(arguments.folder)]
+    command += map(str, (arguments.images, arguments.shards, arguments.seed))
+    status = subprocess.run(command, check=False).returncode
+    return status if status in (EXIT_GREEN, EXIT_USAGE) else EXIT_NOT_MEASURED

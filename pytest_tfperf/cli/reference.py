@@ -1,0 +1,115 @@
+"""`tfperf reference`: the environments in which baselines were recorded, built, listed and removed."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_tfperf.cli.arguments import add_command, folder
+from pytest_tfperf.cli.output import show, warn
+from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_USAGE
+from pytest_tfperf.errors import TfperfError
+
+if TYPE_CHECKING:
+    from pytest_tfperf.cli.arguments import Commands
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command and its own commands."""
+    reference = add_command(
+        commands,
+        "reference",
+        None,
+        "build, list and remove the environments in which baselines were recorded",
+        examples=("tfperf reference create", "tfperf reference list", "tfperf reference remove --all"),
+    )
+    actions = reference.add_subparsers(required=True, metavar="ACTION")
+    folders = [
+        folder("--dir", ".tfperf", "where environments lie"),
+        folder("--baselines", "baselines", "folder of the baselines"),
+    ]
+    create = add_command(
+        actions,
+        "create",
+        _create,
+        "build the environments of a machine's baselines",
+        examples=("tfperf reference create", "tfperf reference create --machine=dgx1-p100"),
+        parents=folders,
+    )
+    create.add_argument(
+        "--machine", metavar="NAME", help="the baselines' file name without .csv (default: this machine)"
+    )
+    add_command(
+        actions,
+        "list",
+        _list,
+        "show environments, what they serve and their disk use",
+        examples=("tfperf reference list",),
+        parents=folders,
+    )
+    remove = add_command(
+        actions,
+        "remove",
+        _remove,
+        "delete an environment and its git worktrees",
+        examples=("tfperf reference remove NAME", "tfperf reference remove --all"),
+        parents=folders,
+    )
+    which = remove.add_mutually_exclusive_group(required=True)
+    which.add_argument("name", nargs="?", metavar="NAME", help="as `tfperf reference list` shows it")
+    which.add_argument("--all", action="store_true", help="delete all environments")
+
+
+def _create(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.hardware.discovery import discover
+    from pytest_tfperf.stores.baselines import BaselineStore
+    from pytest_tfperf.workers.reference_environment import check
+    from pytest_tfperf.workers.reference_store import ReferenceStore
+
+    machine = arguments.machine or discover().machine
+    rows = [row for row in BaselineStore(arguments.baselines).load(machine).values() if row.is_measured]
+    if not rows:
+        raise TfperfError(
+            f"{arguments.baselines / machine}.csv has no baselines that were measured. Record them with "
+            "pytest --update-baselines, or name another machine with --machine=NAME"
+        )
+    store = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd())
+    status = EXIT_GREEN
+    for row in {(row.lock, row.commit): row for row in rows}.values():
+        try:
+            environment = store.create(row, show)
+            tensorflow, _ = check(environment, [], Path.cwd())
+            show(f"{environment.name}: ready at {row.commit}, TensorFlow {tensorflow}")
+        except TfperfError as error:
+            warn(str(error))
+            status = EXIT_USAGE
+    return status
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.stores.baselines import BaselineStore
+    from pytest_tfperf.workers.reference_store import ReferenceStore
+
+    baselines = BaselineStore(arguments.baselines)
+    rows = [row for machine in baselines.machines() for row in baselines.load(machine).values()]
+    entries = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd()).entries(rows)
+    for entry in entries:
+        lock, commits = entry.lock, ", ".join(entry.commits) or "none"
+        facts = [f"Python {lock.python}", f"TensorFlow {lock.tensorflow}"] if lock else []
+        facts += [f"commit {commits}", f"serves {entry.rows} baselines", f"{entry.bytes / 1e9:.1f} GB"]
+        state = f"can't be used\n  {entry.fault}" if entry.fault else "ok"
+        show(f"{entry.name}  {', '.join(facts)}  {state}")
+    if not entries:
+        show("there are no reference environments; `tfperf reference create` builds them")
+    return EXIT_GREEN
+
+
+def _remove(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.workers.reference_store import ReferenceStore
+
+    store = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd())
+    for name in [entry.name for entry in store.entries([])] if arguments.all else [arguments.name]:
+        store.remove(name, show)
+        show(f"{name}: removed")
+    return EXIT_GREEN

@@ -1,0 +1,129 @@
+"""`tfperf replay`: logs and exported measurements, judged as if they were measured now."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_tfperf.cli.arguments import STATUSES, add_command
+from pytest_tfperf.cli.output import show, warn
+from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
+from pytest_tfperf.errors import NoBaseline, TfperfError
+
+if TYPE_CHECKING:
+    from pytest_tfperf.bench.replay import Replay, Request
+    from pytest_tfperf.cli.arguments import Commands
+
+_STATUSES = STATUSES | {
+    EXIT_GREEN: "all are PASS, IMPROVED or INCONCLUSIVE",
+    EXIT_REGRESSED: "one is REGRESSED",
+    EXIT_USAGE: "an option, a file or a name is wrong, and nothing was judged",
+    EXIT_NOT_MEASURED: "none is REGRESSED, but one is INVALID, has no baseline or could not be read; "
+    "or no memory, space or permission",
+}
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    replay = add_command(
+        commands,
+        "replay",
+        _run,
+        "judge tf_cnn_benchmarks logs or exported measurements as if they were measured now",
+        examples=(
+            "tfperf replay run.log --machine=azure-nc6-dsvm",
+            "tfperf replay run.log --machine=azure-nc6-dsvm --topology=1x1 --workload=resnet50-b64-horovod-device",
+            "kubectl logs my-pod | tfperf replay - --machine=dgx1-p100",
+            "tfperf replay session.json --baselines=baselines",
+        ),
+        statuses=_STATUSES,
+    )
+    replay.add_argument(
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="logs as text or JSON lines, or files of `tfperf history --export`, also gzipped; - for standard input",
+    )
+    replay.add_argument("--machine", metavar="NAME", help="judge against this machine's baselines (required for logs)")
+    replay.add_argument(
+        "--workload",
+        metavar="ID",
+        help="workload of the logs, as in resnet50-b64-horovod-device (default: the machine's only row that fits the "
+        "log's header)",
+    )
+    replay.add_argument(
+        "--topology",
+        metavar="NxM",
+        help="nodes x devices per node of the logs, as in 2x4 (default: as the log's header says)",
+    )
+    replay.add_argument("--only", choices=["training"], help="leave out evaluations that are in the logs, too")
+    replay.add_argument("--tolerance", type=float, metavar="FRACTION", help="accepted change (default: the baseline's)")
+    replay.add_argument(
+        "--baselines",
+        type=Path,
+        metavar="DIR",
+        help="folder of baselines (default: baselines/ for logs; the recorded baseline for exported measurements)",
+    )
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.bench.replay import replay
+
+    done = replay(arguments.files, _request(arguments))
+    for error in done.refused:
+        warn(str(error))
+    status = _status(done)
+    if done.judged:
+        try:
+            show(_report(done))
+        except OSError:
+            if status != EXIT_REGRESSED:
+                raise
+            warn("the report can't be written, but one is REGRESSED")
+    return status
+
+
+def _request(arguments: argparse.Namespace) -> Request:
+    from pytest_tfperf.bench.replay import Request
+    from pytest_tfperf.core.verdict import Tolerance
+    from pytest_tfperf.core.workload import Workload
+    from pytest_tfperf.stores.baselines import BaselineStore
+
+    folder: Path | None = arguments.baselines
+    if folder is not None and not folder.is_dir():
+        raise TfperfError(
+            f"--baselines={folder}: there is no such folder. Name one that holds MACHINE.csv, or leave --baselines out"
+        )
+    # Without a folder or a machine, exported measurements are judged against the rows that they hold.
+    named = folder or arguments.machine
+    return Request(
+        machine=arguments.machine or "",
+        workload=Workload.parse(arguments.workload) if arguments.workload else None,
+        topology=arguments.topology,
+        store=BaselineStore(folder or Path("baselines")) if named else None,
+        tolerance=None if arguments.tolerance is None else Tolerance.of(arguments.tolerance),
+        only_training=arguments.only is not None,
+    )
+
+
+def _report(done: Replay) -> str:
+    from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
+    from pytest_tfperf.reports.message import message
+
+    measurements = [judged.measurement for judged in done.judged]
+    messages = [message(one.measurement, hint=one.hint) + "\n" for one in done.judged if one.measurement.verdict]
+    words = [*map(outcome, measurements), *["not judged"] * len(done.refused)]
+    return "\n".join([*messages, *measurement_table(measurements), "", counts(words)])
+
+
+def _status(done: Replay) -> int:
+    from pytest_tfperf.core.verdict import Outcome
+
+    outcomes = {one.measurement.verdict.outcome for one in done.judged if one.measurement.verdict}
+    if Outcome.REGRESSED in outcomes:
+        return EXIT_REGRESSED
+    if done.refused and not done.judged:
+        return EXIT_NOT_MEASURED if all(isinstance(error, NoBaseline) for error in done.refused) else EXIT_USAGE
+    return EXIT_NOT_MEASURED if done.refused or outcomes & {Outcome.INVALID, Outcome.NO_BASELINE} else EXIT_GREEN
