@@ -6,10 +6,11 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.workload import Precision, VariableUpdate, Workload
+from pytest_tfperf.core.workload import AllReduce, Precision, VariableUpdate, Workload
 from pytest_tfperf.errors import NoBaseline, TfperfError
 from pytest_tfperf.stores import tf_cnn_header as header
 from pytest_tfperf.stores.tf_cnn_header import Header
@@ -32,7 +33,7 @@ class LogDescription:
         machine: the machine's name, as its baselines' file has it.
         workload: what was trained.
         topology: nodes x devices per node, as in "2x4".
-        is_chosen: workload or topology are those of the only baseline that the log's header fits.
+        is_chosen: the workload is that of the only baseline that the log's header fits; nobody named it.
 
     Raises:
         TfperfError: the topology is not two numbers from 1.
@@ -96,7 +97,7 @@ def described(
     fits = [row for row in rows if _fits(log.header, row, given)]
     if len(fits) == 1:
         chosen = Workload.parse(fits[0].workload)
-        return LogDescription(machine=machine, workload=chosen, topology=fits[0].topology, is_chosen=True)
+        return LogDescription(machine=machine, workload=chosen, topology=fits[0].topology, is_chosen=workload is None)
     if fits:
         shown = ", ".join(f"{row.workload} on {row.topology}" for row in fits)
         raise TfperfError(f"{log.name} fits {len(fits)} baselines of {machine}: {shown}. {_give(given)}")
@@ -134,6 +135,11 @@ def _compared(stated: Header, workload: Workload) -> Iterator[tuple[str, str, bo
         yield header.BATCH, str(workload.batch_size), batch == workload.batch_size
     if update := stated.get(header.VARIABLES):
         yield header.VARIABLES, workload.variable_update.value, _UPDATES.get(update) is workload.variable_update
+    if workload.variable_update is VariableUpdate.REPLICATED and stated.device_count != 1:  # one device has no sums
+        for name, nccl in ((header.ALL_REDUCE, "nccl"), (header.USE_NCCL, "True")):
+            if sums := stated.get(name):
+                ours = workload.all_reduce
+                yield name, f"all_reduce={ours.value}", sums.startswith(nccl) is (ours is AllReduce.NCCL)
     if (optimizer := stated.get(header.OPTIMIZER)) and not workload.forward_only:
         yield header.OPTIMIZER, workload.optimizer.value, optimizer == workload.optimizer.value
     if dataset := stated.get(header.DATASET):
@@ -154,7 +160,11 @@ def _same_data(dataset: str, workload: Workload) -> bool:
 def _fits(stated: Header, row: Key, given: Key) -> bool:
     if given.workload not in ("", row.workload) or given.topology not in ("", row.topology):
         return False
-    return not any(_contradictions(stated, Workload.parse(row.workload), row.topology))
+    return not any(_contradictions(stated, _workload(row.workload), row.topology))
+
+
+_workload = cache(Workload.parse)
+"""Thousands of logs are compared with the same rows."""
 
 
 def _require_header(log: Log, given: Key) -> None:

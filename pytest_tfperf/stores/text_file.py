@@ -25,10 +25,14 @@ def read(path: Path) -> str:
     Raises:
         DocumentError: it can't be read, or is compressed in another way; names the next step.
     """
+    if path == STDIN and sys.stdin is None:
+        raise DocumentError("standard input is closed. Send a log to it: tfperf replay - < FILE")
     try:
         data = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
     except OSError as error:
-        raise DocumentError(f"{path} can't be read: {error.strerror}. Give the path of a log or an export") from None
+        raise DocumentError(
+            f"{shown(path)} can't be read: {error.strerror}. Give the path of a log or an export"
+        ) from None
     return decode(data, shown(path))
 
 

@@ -19,7 +19,8 @@ FORWARD_ONLY = "forward only"
 
 MODEL, DATASET, MODE, BATCHES = "Model", "Dataset", "Mode", "Num batches"
 BATCH, GLOBAL_BATCH = "Batch size per device", "Batch size, global"
-DEVICES, OPTIMIZER, VARIABLES, FP16 = "Devices", "Optimizer", "Variables", "--use_fp16"
+DEVICES, OPTIMIZER, FP16 = "Devices", "Optimizer", "--use_fp16"
+VARIABLES, ALL_REDUCE, USE_NCCL = "Variables", "AllReduce", "Use NCCL"
 
 # Several workers' lines can run into each other: a value ends before the next label.
 _END = r"(?=[\s\"\\]|$|[A-Z])"
@@ -33,12 +34,16 @@ _VALUES = {
     DEVICES: r"\bDevices:[ \t]+(\[[^\]]+\])",
     OPTIMIZER: rf"\bOptimizer:[ \t]+([a-z][a-z0-9_]*){_END}",
     VARIABLES: rf"\bVariables:[ \t]+([a-z][a-z0-9_]*){_END}",
+    ALL_REDUCE: r"\bAllReduce:[ \t]+([A-Za-z][\w#:/-]*)",
+    USE_NCCL: r"\bUse NCCL:[ \t]+(True|False)",  # in 2017
     FP16: r"\btf_cnn_benchmarks\.py\b.*?[ '\"]--?(no)?use_fp16(?:[= ]'?\"?(\w+))?",
 }
 _PATTERNS = {name: re.compile(pattern, re.ASCII) for name, pattern in _VALUES.items()}
 _LIKELY = re.compile(
-    r"(?:Model|Dataset|Mode|Batch size|Num batches|Devices|Optimizer|Variables):[ \t]|per device|tf_cnn_benchmarks"
+    r"(?:Model|Dataset|Mode|Batch size|Num batches|Devices|Optimizer|Variables|AllReduce|Use NCCL):[ \t]"
+    r"|per device|tf_cnn_benchmarks"
 )
+_LONG = 100_000  # characters of a line: the names of 4,000 devices
 _FALSE = ("0", "f", "false", "n", "no")
 
 
@@ -102,7 +107,7 @@ def facts_of(line: str, number: int) -> Iterator[Fact]:
     if not _LIKELY.search(line):
         return
     for name, pattern in _PATTERNS.items():
-        for match in pattern.finditer(line):
+        for match in pattern.finditer(line[:_LONG]):
             yield Fact(name, _plain(name, match), number)
 
 

@@ -41,6 +41,7 @@ _OUT_OF_MEMORY = re.compile(
     r"ResourceExhaustedError|OOM when allocating|std::bad_alloc|MemoryError|CUDA_ERROR_OUT_OF_MEMORY"
     r"|out of memory(?!.*not a failure)|\bOut of memory: Kill|^\s*Killed\s*$",
 )
+_LONG = 10_000  # characters of a line in which a reason is looked for
 _SAME_RUN = 1.05  # workers stop their clocks within a step or two of each other
 
 
@@ -134,8 +135,8 @@ def parse(text: str, name: str, *, only_training: bool = False) -> Log:
 
 def _step(line: str, number: int, name: str) -> _Step:
     """A line of rates; one that is passed over could hide a loss that is NaN."""
-    found = _STEP.search(line)
-    if found is None or line.count("images/sec") > 1:
+    found = _STEP.search(line) if line.count("images/sec") == 1 else None
+    if found is None:
         raise DocumentError(
             f"{name}, line {number}: {line.strip()[:80]!r} has rates, but is not as tf_cnn_benchmarks prints it: "
             "'10 images/sec: 56.9 +/- 0.1 (jitter = 0.2) 7.848'. Remove what stands before it, or part joined lines"
@@ -208,7 +209,7 @@ def _why_no_total(text: str, header: Header, steps: Sequence[_Step]) -> str:
             f"{header.facts[MODE]}, and then tf_cnn_benchmarks prints no total. Replay a run without "
             "--eval_during_training_*"
         )
-    if memory := next(((number, line) for number, line in lines if _OUT_OF_MEMORY.search(line)), None):
+    if memory := next(((number, line) for number, line in lines if _OUT_OF_MEMORY.search(line[:_LONG])), None):
         return (
             f"the run ended early, and ran out of memory (line {memory[0]}: {memory[1][:160]!r}). Replay a run that "
             "completed, such as one with a smaller batch"

@@ -225,6 +225,34 @@ def test_a_header_that_several_baselines_fit_names_them(tmp_path: Path, capsys: 
     assert cli.main([*arguments, f"--workload={KEY.workload}"]) == GREEN
 
 
+@pytest.mark.parametrize("all_reduce", ["AllReduce:   nccl", "AllReduce:   None", "Use NCCL:    True"])
+def test_the_all_reduce_chooses_between_two_baselines(
+    all_reduce: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nccl = KEY._replace(workload=KEY.workload.replace("-device", "-nccl-device"))
+    store = BaselineStore(tmp_path / "mine", published=None)
+    store.update("box", {key: baseline(1000.0, machine="box", key=key) for key in (KEY, nccl)})
+    text = header(devices=GPUS_8, variables=f"replicated\n{all_reduce}") + STEPS.format(1000.0)
+    assert cli.main(["replay", written(tmp_path, text), "--machine=box", f"--baselines={store.folder}"]) == GREEN
+    wanted = KEY if all_reduce.endswith("None") else nccl
+    assert f"{wanted.workload} on 1x8 (box)" in capsys.readouterr().out
+
+
+def test_logs_of_several_workloads_are_each_judged_by_their_header(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vgg = KEY._replace(workload=KEY.workload.replace("resnet50", "vgg16"))
+    store = BaselineStore(tmp_path / "mine", published=None)
+    store.update("box", {KEY: baseline(1000.0), vgg: baseline(500.0, key=vgg)})
+    paths = []
+    for model, rate in (("resnet50", 1000.0), ("vgg16", 400.0)):
+        path = tmp_path / f"{model}.log"
+        path.write_text(header(model, devices=GPUS_8, variables="replicated") + STEPS.format(rate))
+        paths.append(str(path))
+    assert cli.main(["replay", *paths, "--machine=box", f"--baselines={store.folder}"]) == REGRESSED
+    assert capsys.readouterr().out.endswith("1 PASS, 1 REGRESSED\n")
+
+
 @pytest.mark.parametrize(
     ("text", "machine", "said"),
     [

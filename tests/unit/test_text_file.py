@@ -50,6 +50,7 @@ def test_bytes_that_are_no_text_do_not_hide_the_rest() -> None:
         (lzma.compress(TEXT.encode()), "a.log is compressed with xz. Unpack it first: xzcat FILE | tfperf replay -"),
         (bz2.compress(TEXT.encode()), "a.log is compressed with bzip2"),
     ],
+    ids=["cut off", "damaged", "xz", "bzip2"],
 )
 def test_what_can_not_be_unpacked_is_named(data: bytes, fact: str) -> None:
     with pytest.raises(DocumentError) as error:
