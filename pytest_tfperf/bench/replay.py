@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import NoBaseline, TfperfError, one_of
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.judge import Evidence, judge
-from pytest_tfperf.judging.reference import Reference, reference_for
+from pytest_tfperf.judging.reference import Reference, reference_for, require_same_unit
 from pytest_tfperf.stores import measurement_file, text_file, tf_cnn_log
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.tf_cnn_header import FP16
@@ -79,14 +79,11 @@ def replay(files: Iterable[Path], request: Request) -> Replay:
     keys = _keys(next((item for item in read if isinstance(item, Log)), None), request)
     found = [_described(item, keys, request) if isinstance(item, Log) else item for item in read]
     logs = sum(isinstance(item, _DescribedLog) for item in found)
-    judged: list[Judged] = []
-    for item in found:
-        if isinstance(item, _DescribedLog):
-            judged.append(_judged_log(item, request, tests=logs))
-        elif isinstance(item, tuple):
-            measurements = [_replayed(one, request) for one in item]
-            judged += [Judged(one, _next_step(one, request.store)) for one in measurements]
-    return Replay(tuple(judged), tuple(item for item in found if isinstance(item, TfperfError)))
+    done = [one for item in found for one in _judged_all(item, request, logs)]
+    return Replay(
+        tuple(one for one in done if isinstance(one, Judged)),
+        tuple(one for one in done if isinstance(one, TfperfError)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +116,24 @@ def _described(log: Log, keys: Collection[Key], request: Request) -> _DescribedL
     except TfperfError as error:
         return error
     return _DescribedLog(log, of)
+
+
+def _judged_all(
+    item: _DescribedLog | tuple[Measurement, ...] | TfperfError, request: Request, logs: int
+) -> Iterator[Judged | TfperfError]:
+    """What comes of one file; a measurement that can't be judged does not hide the file's others."""
+    if isinstance(item, TfperfError):
+        yield item
+        return
+    for one in item if isinstance(item, tuple) else [item]:
+        try:
+            if isinstance(one, _DescribedLog):
+                yield _judged_log(one, request, tests=logs)
+            else:
+                again = _replayed(one, request)
+                yield Judged(again, _next_step(again, request.store))
+        except TfperfError as error:
+            yield error
 
 
 def _judged_log(item: _DescribedLog, request: Request, *, tests: int) -> Judged:
@@ -204,6 +219,8 @@ def _judged(
 ) -> Verdict:
     """The verdict on the measurement's runs; pairs and drift count only against the row that they were measured for."""
     then = measurement.verdict
+    if found.baseline is not None:
+        require_same_unit(found.baseline, measurement.throughput)
     evidence = Evidence(
         throughput=summarise(measurement.runs), reference=found, tolerance=tolerance, tests=tests, max_runs=max_runs
     )

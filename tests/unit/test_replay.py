@@ -299,7 +299,7 @@ def test_a_file_that_can_not_be_read_does_not_keep_the_others_from_being_judged(
     assert replay(slow, *of, "missing.log") == REGRESSED
 
 
-def test_false_alarms_are_shared_among_the_logs_that_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_false_alarms_are_shared_among_the_logs_that_are_judged() -> None:
     found = replay_files(
         [LOG, LOG, Path("missing.log")],
         Request(
@@ -401,6 +401,17 @@ def test_a_measurement_without_a_baseline_is_told_where_one_may_come_from(
     path = exported(tmp_path, [run_at(900.0)], Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE))
     assert cli.main(["replay", str(path)]) == NOT_MEASURED
     assert "it was measured without a baseline: name a folder that has one" in capsys.readouterr().out
+
+
+def test_a_row_in_another_unit_is_refused_for_the_measurement_that_counts_otherwise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(exported(tmp_path, [run_at(900.0)]))
+    folder = tmp_path / "mine"
+    assert cli.main(["replay", path, rows(folder, baseline(900.0, unit="tokens"))]) == USAGE
+    assert (
+        "resnet50-b64-replicated-device 1x8 is in tokens/s, and this test measures images/s" in capsys.readouterr().err
+    )
 
 
 def rows(folder: Path, row: Baseline) -> str:
