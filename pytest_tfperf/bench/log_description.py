@@ -75,14 +75,12 @@ def described(
         rows: the keys of the machine's baselines.
         machine: its name.
         workload: what the user says was trained; None to choose.
-        topology: the user's nodes x devices per node; None to choose.
+        topology: the user's nodes x devices per node, checked; None to choose.
 
     Raises:
         TfperfError: the log's header contradicts the user, or says too little to choose, or several baselines fit.
         NoBaseline: no baseline fits.
     """
-    if topology is not None:
-        require_topology(topology)
     if found := list(_contradictions(log.header, workload, topology)):
         raise TfperfError(
             f"{log.name} is of something else: {'; '.join(found)}. Correct the options, or leave them out where the "

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_tfperf.bench.log_description import LogDescription, described, nearest
+from pytest_tfperf.bench.log_description import LogDescription, described, nearest, require_topology
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import summarise
@@ -38,6 +38,9 @@ class Request:
         store: the baselines; None: the row that each exported measurement was judged against when it was measured.
         tolerance: the accepted change; None: the one of then, or the default, unless the store's row has its own.
         only_training: leave out what an evaluation printed into a log.
+
+    Raises:
+        TfperfError: the topology is not two numbers from 1.
     """
 
     machine: str = ""
@@ -46,6 +49,10 @@ class Request:
     store: BaselineStore | None = None
     tolerance: Tolerance | None = None
     only_training: bool = False
+
+    def __post_init__(self) -> None:
+        if self.topology is not None:
+            require_topology(self.topology)
 
 
 @dataclass(frozen=True, slots=True)
