@@ -37,7 +37,7 @@ def spec(data: str, side: int) -> Any:
     from pytest_tfperf import InputSpec
 
     shape = (side, side, 3)
-    return InputSpec(image_shape=shape, num_classes=1001, batch_size=BATCH, replicas=1, seed=1, data_dir=data)
+    return InputSpec.of_images(shape, 1001, batch_size=BATCH, replicas=1, seed=1, data_dir=data)
 
 
 def ours(name: str, data: str, side: int) -> Callable[[], object]:

@@ -185,9 +185,9 @@ SIDES = {f.__name__: f for f in (ours, plain, fit, tf_cnn, bfloat16, matmul, mat
 
 
 def batch_of(case: Case) -> tuple[object, object]:
-    from pytest_tfperf.training.inputs import InputSpec
+    from pytest_tfperf.training.input_spec import InputSpec
 
-    spec = InputSpec(image_shape=case.image_shape, num_classes=case.classes, batch_size=case.batch, replicas=1, seed=1)
+    spec = InputSpec.of_images(case.image_shape, case.classes, batch_size=case.batch, replicas=1, seed=1)
     return spec.synthetic()
 
 

@@ -34,7 +34,8 @@ from pytest_tfperf.errors import (
 )
 
 if TYPE_CHECKING:
-    from pytest_tfperf.training.inputs import InputSpec, PipelineOnly
+    from pytest_tfperf.training.input_spec import InputSpec
+    from pytest_tfperf.training.inputs import PipelineOnly
     from pytest_tfperf.training.layers import FusedBatchNormalization
 
 __all__ = [
@@ -66,7 +67,7 @@ __all__ = [
 # What authors of models and input pipelines import; their modules import TensorFlow.
 _IN_TRAINING = {
     "FusedBatchNormalization": "pytest_tfperf.training.layers",
-    "InputSpec": "pytest_tfperf.training.inputs",
+    "InputSpec": "pytest_tfperf.training.input_spec",
     "PipelineOnly": "pytest_tfperf.training.inputs",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -9,22 +10,25 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
+from pytest_tfperf.training.batches import ends_of
+
 _WINDOWS = 5
 _MIN_SECONDS = 0.01  # of one product
 _SMALLEST_SIDE, _LARGEST_SIDE = 512, 8192
 
 
 def forward_multiply_adds(model: keras.Model) -> int:
-    """Multiply-adds of one image's forward pass, in convolutions and matrix products; other operations have very few.
+    """Multiply-adds of one example's forward pass, in convolutions and matrix products; other operations have very few.
 
     Traces the model once. Operations inside loops and conditions are not counted.
 
     Raises:
-        AttributeError: this TensorFlow keeps the graphs of called functions elsewhere than expected.
+        AttributeError, ValueError: the model does not say what it takes, or this TensorFlow keeps the graphs of called
+            functions elsewhere than expected.
     """
-    forward = tf.function(lambda images: model(images, training=False), autograph=False)
-    one_image = tf.TensorSpec((1, *model.input_shape[1:]), tf.float32)
-    return _in_graph(forward.get_concrete_function(one_image).graph)
+    forward = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
+    one = keras.tree.map_structure(lambda part: tf.TensorSpec((1, *part.shape[1:]), part.dtype), ends_of(model)[0])
+    return _in_graph(forward.get_concrete_function(one).graph)
 
 
 def _in_graph(graph: tf.Graph) -> int:
@@ -44,6 +48,11 @@ def _of_operation(operation: tf.Operation) -> int:
         case "BatchMatMulV2":
             inner = operation.inputs[0].shape[-2 if operation.get_attr("adj_x") else -1]
             return int(math.prod(outputs[0]) * inner)
+        case "Einsum":  # a product for each combination of all indices
+            words = operation.get_attr("equation").decode().partition("->")[0].split(",")
+            shapes = [part.shape for part in operation.inputs]
+            sizes = dict(zip("".join(words), itertools.chain.from_iterable(shapes), strict=True))
+            return math.prod(sizes.values()) if len(words) > 1 else 0
         case "PartitionedCall" | "StatefulPartitionedCall":
             # Keras makes a function of a convolution in groups. TensorFlow has no public way to its graph.
             return _in_graph(operation.graph._get_function(operation.get_attr("f").name).graph)

@@ -1,62 +1,21 @@
-"""What an input pipeline is asked for, and how its batches reach the replicas."""
+"""What an input pipeline returns, checked against what the model takes, and how its batches reach the replicas."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.core.workload import Unit, Workload
 from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.training.input_spec import InputSpec, described, without_lists
 
-Batch = tuple[Any, Any]
-"""Images, float32 [batch, height, width, channels]; labels, int32 or int64 [batch]."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputSpec:
-    """What a pipeline must give; each pipeline is a function of one `InputSpec`.
-
-    Args:
-        image_shape: height, width and channels, in pixels.
-        num_classes: labels are in [0, num_classes).
-        batch_size: images per replica and step.
-        replicas: how many of this process's replicas take a batch in each step.
-        seed: the same seed gives the same images and labels; each rank has a seed of its own.
-        data_dir: the folder that --tfperf-data-dir names; "" if it names none.
-        num_input_pipelines: how many ranks read, each by a pipeline of its own (`tf.distribute.InputContext` has the
-            same names).
-        input_pipeline_id: this rank's place among them, from 0.
-    """
-
-    image_shape: tuple[int, int, int]
-    num_classes: int
-    batch_size: int
-    replicas: int
-    seed: int
-    data_dir: str = ""
-    num_input_pipelines: int = 1
-    input_pipeline_id: int = 0
-
-    @property
-    def signature(self) -> tuple[tf.TensorSpec, tf.TensorSpec]:
-        """The specs of a batch's images and labels, as `tf.data.Dataset.from_generator` takes them."""
-        return (
-            tf.TensorSpec((self.batch_size, *self.image_shape), tf.float32, name="images"),
-            tf.TensorSpec((self.batch_size,), tf.int32, name="labels"),
-        )
-
-    def synthetic(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """One batch of noise in [-1, 1), the range of scaled photographs, and random labels; NumPy arrays."""
-        rng = np.random.default_rng(self.seed)
-        images = rng.random((self.batch_size, *self.image_shape), np.float32)
-        images *= 2
-        images -= 1
-        return images, rng.integers(0, self.num_classes, self.batch_size, np.int32)
+Batch = Any
+"""One replica's: any structure of arrays that Keras takes, most often (inputs, labels)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,34 +25,69 @@ class PipelineOnly:
     inputs: tf.data.Dataset | Batch
 
 
+class Counted(NamedTuple):
+    """What a replica's batch adds to the throughput."""
+
+    per_replica: int
+    unit: str
+
+
+def count(workload: Workload, inputs: tf.data.Dataset | Batch) -> Counted:
+    """What a batch of `inputs` counts: tokens if the workload says so, else images or examples.
+
+    Tokens are the elements of the batch's first array, [batch, length].
+
+    Raises:
+        WorkloadError: tokens are to be counted, and that array has no length.
+    """
+    spec = inputs.element_spec if isinstance(inputs, tf.data.Dataset) else tf.nest.map_structure(_spec_of, inputs)
+    first = tf.nest.flatten(spec)[0]
+    if workload.unit is Unit.TOKENS:
+        if first.shape.rank is None or first.shape.rank < 2:
+            raise WorkloadError(
+                f"{workload.id}: unit='tokens' counts the second dimension of the batch's first array, and that is "
+                f"{first.dtype.name} {first.shape}: leave unit out"
+            )
+        return Counted(workload.batch_size * int(first.shape[1]), "tokens")
+    return Counted(workload.batch_size, "images" if first.shape.rank == 4 else "examples")
+
+
 def checked(inputs: Any, spec: InputSpec) -> tf.data.Dataset | Batch | PipelineOnly:
     """A pipeline's result, ready for `feed`.
 
     A dataset of unknown length is made to fail when it ends, and batches of unknown shape when they differ from `spec`.
 
     Raises:
-        WorkloadError: neither a dataset nor a pair, batches of another shape or type, or a dataset that ends.
+        WorkloadError: no batches, batches that the model does not take (both specs are shown), batches of no fixed
+            shape, or a dataset that ends.
     """
     if isinstance(inputs, PipelineOnly):
         return PipelineOnly(checked(inputs.inputs, spec))
     if not isinstance(inputs, tf.data.Dataset):
-        if not isinstance(inputs, tuple) or len(inputs) != 2:
+        if not isinstance(inputs, tuple | dict):
             kind = type(inputs).__name__
-            raise WorkloadError(f"it returned {kind}, not a tf.data.Dataset or a tuple (images, labels)")
-        arrays = [np.asarray(part) for part in inputs]
-        _require_signature(tuple(tf.TensorSpec(array.shape, array.dtype) for array in arrays), spec)
-        return inputs
-    _require_signature(inputs.element_spec, spec)
+            raise WorkloadError(f"it returned {kind}, not a tf.data.Dataset or a batch such as (images, labels)")
+        arrays = tf.nest.map_structure(np.asarray, without_lists(inputs))
+        _fixed_shapes(tf.nest.map_structure(_spec_of, arrays), spec)
+        return arrays
+    shapes = _fixed_shapes(inputs.element_spec, spec)
     count = int(inputs.cardinality())
     if count >= 0:
         raise WorkloadError(f"its dataset ends after {count} batch(es); a run needs an endless one: add .repeat()")
-    shapes = [s.shape for s in spec.signature]
-    if [s.shape for s in inputs.element_spec] != shapes:
-        inputs = inputs.map(
-            lambda *batch: tuple(tf.ensure_shape(part, s) for part, s in zip(batch, shapes, strict=True))
-        )
+    if not all(found.shape.is_fully_defined() for found in tf.nest.flatten(inputs.element_spec)):
+        spec_of_batch = inputs.element_spec
+        inputs = inputs.map(lambda *batch: _with_shapes(tf.nest.flatten(batch), shapes, spec_of_batch))
     # In each step tf.distribute asks a dataset that may end whether it has; a dataset asserted as endless just fails.
     return inputs.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+
+
+def _with_shapes(parts: Sequence[tf.Tensor], shapes: Sequence[tf.TensorShape], structure: Any) -> Any:
+    checked = [tf.ensure_shape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
+    return tf.nest.pack_sequence_as(structure, checked)
+
+
+def _spec_of(array: Any) -> tf.TensorSpec:
+    return tf.TensorSpec(array.shape, array.dtype)
 
 
 def feed(
@@ -143,32 +137,84 @@ def dataset_ended(workload: Workload, error: Exception) -> WorkloadError | None:
 
 
 def placed(strategy: tf.distribute.Strategy, batch: Batch) -> Any:
-    """The batch, copied once to each replica's device; labels as int64.
+    """The batch, copied once to each replica's device; int32 arrays as int64.
 
-    TensorFlow keeps a GPU's int32 tensors in the host's memory, and would copy the labels in each step.
+    TensorFlow keeps a GPU's int32 tensors in the host's memory, and would copy them in each step.
     """
     with tf.device("CPU:0"):
-        images, labels = (tf.convert_to_tensor(part) for part in batch)
-        labels = tf.cast(labels, tf.int64)
+        parts = tf.nest.map_structure(_widened, batch)
 
     devices = strategy.extended.worker_devices  # this process's; replicas are counted over all ranks
 
     def copy(context: tf.distribute.ValueContext) -> Any:
         with tf.device(devices[context.replica_id_in_sync_group % len(devices)]):
-            return tf.identity(images), tf.identity(labels)
+            return tf.nest.map_structure(tf.identity, parts)
 
     return strategy.experimental_distribute_values_from_function(copy)
 
 
-def _require_signature(found: Any, spec: InputSpec) -> None:
-    wanted = spec.signature
-    fits = (
-        isinstance(found, tuple)
-        and len(found) == 2
-        and all(isinstance(part, tf.TensorSpec) for part in found)
-        and all(part.shape.is_compatible_with(want.shape) for part, want in zip(found, wanted, strict=True))
-        and found[0].dtype == tf.float32
-        and found[1].dtype in (tf.int32, tf.int64)
-    )
-    if not fits:
-        raise WorkloadError(f"its batches are {found}, not (images, labels) as in {wanted} (labels: int32 or int64)")
+def _widened(part: Any) -> tf.Tensor:
+    tensor = tf.convert_to_tensor(part)
+    return tf.cast(tensor, tf.int64) if tensor.dtype == tf.int32 else tensor
+
+
+def _fixed_shapes(found: Any, spec: InputSpec) -> list[tf.TensorShape]:
+    """The shapes of a batch's arrays, by what the pipeline says of them and what the model asks for.
+
+    Raises:
+        WorkloadError: they contradict each other, or both leave a size open.
+    """
+    parts = tf.nest.flatten(found)
+    if ragged := [part for part in parts if not isinstance(part, tf.TensorSpec)]:
+        raise WorkloadError(
+            f"its batches hold {type(ragged[0]).__name__.removesuffix('Spec')}s, whose shape changes from batch to "
+            "batch: pad them to one shape, as Dataset.padded_batch or RaggedTensor.to_tensor(shape=...) do"
+        )
+    shapes = [part.shape for part in parts] if spec.parts is None else _merged(found, spec)
+    if not all(shape.is_fully_defined() for shape in shapes):
+        raise WorkloadError(
+            f"its batches have no fixed shape: {described(found)}. Pad them to one shape (Dataset.padded_batch with "
+            "padded_shapes), and batch with drop_remainder=True"
+        )
+    if not parts or shapes[0][:1] != [spec.batch_size]:
+        raise WorkloadError(f"its batches are {described(found)}, not of {spec.batch_size} examples each")
+    return shapes
+
+
+def _merged(found: Any, spec: InputSpec) -> list[tf.TensorShape]:
+    """The shapes of `found`, with what the model knows of them.
+
+    Raises:
+        WorkloadError: the model takes another structure, or other arrays.
+    """
+    compared, wanted = (found, spec.signature)
+    rest: list[tf.TensorSpec] = []
+    if spec.any_labels:
+        wanted = wanted[0]
+        compared, labels = (found[0], found[1:]) if isinstance(found, tuple) else (found, ())
+        rest = tf.nest.flatten(labels)
+    pairs = _pairs(compared, wanted)
+    if not pairs or not all(_fits(part, want) for part, want in pairs):
+        raise WorkloadError(
+            "its batches do not fit the model\n"
+            f"  the model takes      {described(wanted)}\n"
+            f"  the pipeline gives   {described(compared)}"
+        )
+    return [*(part.shape.merge_with(want.shape) for part, want in pairs), *(part.shape for part in rest)]
+
+
+def _pairs(found: Any, wanted: Any) -> list[tuple[tf.TensorSpec, tf.TensorSpec]]:
+    """The arrays of two like structures; none if they differ. Keras takes a model's inputs also by their names."""
+    if isinstance(found, dict) and not isinstance(wanted, dict):
+        wanted = {spec.name: spec for spec in tf.nest.flatten(wanted)}
+    try:
+        tf.nest.assert_same_structure(found, wanted, check_types=False)
+    except (ValueError, TypeError):
+        return []
+    return list(zip(tf.nest.flatten(found), tf.nest.flatten(wanted), strict=True))
+
+
+def _fits(part: tf.TensorSpec, wanted: tf.TensorSpec) -> bool:
+    """Keras casts numbers of one kind to the model's type; images as whole numbers would be another model's."""
+    same_kind = (part.dtype.is_integer and wanted.dtype.is_integer) or part.dtype == wanted.dtype
+    return same_kind and bool(part.shape.is_compatible_with(wanted.shape))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from queue import SimpleQueue
 from typing import Any
 
@@ -11,9 +11,10 @@ import keras
 import tensorflow as tf
 
 from pytest_tfperf.core.workload import Optimizer, Workload
-from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.training.inputs import Batch, dataset_ended, placed
+from pytest_tfperf.errors import MeasurementError, WorkloadError
+from pytest_tfperf.training.inputs import Batch, count, dataset_ended, placed
 from pytest_tfperf.training.optimizer import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, loss_scale
+from pytest_tfperf.training.steps import require_own_training
 
 
 class FitLoop:
@@ -25,38 +26,46 @@ class FitLoop:
     bar. Once a window the loss is read and reset. The thread waits in `on_train_batch_begin`, because a callback at a
     batch's end would make Keras wait for the loss after each step, which a plain `fit` does not do.
 
-    Loss and optimizer are Keras' own, with the formulas of `TrainingLoop`: sparse cross-entropy, an L2 regularizer on
-    each trainable variable, SGD. With float16 the loss scale is the same constant, not the one that `fit` would adapt
-    in each step. (Keras 3.3, of TensorFlow 2.16, sums the gradients of several replicas where later versions average
-    them: the same work, another loss.)
+    A model that is compiled trains as it says. Any other gets Keras' loss and optimizer with the formulas of
+    `CrossEntropyStep`: sparse cross-entropy, an L2 regularizer on each trainable variable, SGD. With float16 the loss
+    scale is the same constant, not the one that `fit` would adapt in each step. (Keras 3.3, of TensorFlow 2.16, sums
+    the gradients of several replicas where later versions average them: the same work, another loss.)
 
     Args:
-        as `TrainingLoop`; the model is compiled here.
+        as `TrainingLoop`.
+
+    Raises:
+        WorkloadError: a compiled model that takes several steps at once, or decides what the workload asks for.
     """
 
     def __init__(
         self, strategy: tf.distribute.Strategy, model: keras.Model, inputs: tf.data.Dataset | Batch, workload: Workload
     ) -> None:
         self.replicas: int = strategy.num_replicas_in_sync
-        self.examples_per_step = workload.batch_size * self.replicas
-        self.unit = "images"
+        counted = count(workload, inputs)
+        self.unit = counted.unit
+        self.examples_per_step = counted.per_replica * self.replicas
         self._model = model
         self._workload = workload
         self._requests: SimpleQueue[int] = SimpleQueue()
-        self._answers: SimpleQueue[float | Exception] = SimpleQueue()
+        self._answers: SimpleQueue[float | Exception | None] = SimpleQueue()
         self._window_ends = 0
         self._has_ended = False
-        _compile(strategy, model, workload)
+        self._logs: Mapping[str, Any] = {}
+        if model.compiled:
+            _take_over(model, workload)
+        else:
+            _compile(strategy, model, workload)
         batches = _batches(strategy, inputs)
-        _read_from(batches, model)
+        self._read_from(batches)
         fetched = isinstance(inputs, tf.data.Dataset)
         self.fetch: Callable[[], Any] | None = (lambda: next(batches)) if fetched else None
         with tf.device("CPU:0"):  # a GPU's memory is for training
-            self._template = _template(strategy, model)
+            self._template = _template(strategy, inputs)
         self._thread = threading.Thread(target=self._fit, name="tfperf-fit", daemon=True)
 
-    def run(self, steps: int) -> float:
-        """Have `fit` take `steps` steps and return their mean loss, as Keras' progress bar shows it.
+    def run(self, steps: int) -> float | None:
+        """Have `fit` take `steps` steps and return their mean loss, as Keras' progress bar shows it, if there is one.
 
         Returns when every device has finished its last update. The first call also traces and compiles.
 
@@ -89,13 +98,44 @@ class FitLoop:
         if step < self._window_ends:
             return
         if step:
-            loss = float(self._model.get_metrics_result()["loss"])
+            loss = self._logs.get("loss")
+            loss = None if loss is None else float(loss)
             # The loss is known before the last update is done.
             tf.test.experimental.sync_devices()
             self._answers.put(loss)
         steps = self._requests.get()
         self._model.reset_metrics()
         self._window_ends = step + steps
+
+    def _read_from(self, batches: Any) -> None:
+        """Make the model's compiled step take its batches from `batches`, whatever iterator `fit` passes.
+
+        Passing them to `fit` itself would not do: it makes two iterators and draws a batch to build the model by, it
+        splits batches that are meant for one replica, and some versions reject a dataset that is distributed already.
+        """
+        self._model.make_train_function()
+        step = self._model.train_function
+
+        def take(_: Any) -> Mapping[str, Any]:
+            self._logs = step(batches)
+            return self._logs
+
+        self._model.train_function = take
+
+
+def _take_over(model: keras.Model, workload: Workload) -> None:
+    """Make a model that its user compiled ready for `fit`.
+
+    Raises:
+        WorkloadError: as `FitLoop`.
+    """
+    require_own_training(workload)
+    if model.steps_per_execution != 1:
+        raise WorkloadError(
+            f"model {workload.model!r} is compiled with steps_per_execution={model.steps_per_execution}, and the "
+            "windows of trainer='keras' are counted in single steps: leave it out, or use trainer='loop'"
+        )
+    model.jit_compile = workload.xla
 
 
 def _compile(strategy: tf.distribute.Strategy, model: keras.Model, workload: Workload) -> None:
@@ -131,19 +171,9 @@ def _same_batch(batch: Any) -> Iterator[Any]:
         yield batch
 
 
-def _read_from(batches: Any, model: keras.Model) -> None:
-    """Make the model's compiled step take its batches from `batches`, whatever iterator `fit` passes.
-
-    Passing them to `fit` itself would not do: it makes two iterators and draws a batch to build the model by, it splits
-    batches that are meant for one replica, and some versions reject a dataset that is distributed already.
-    """
-    model.make_train_function()
-    step = model.train_function
-    model.train_function = lambda _: step(batches)
-
-
-def _template(strategy: tf.distribute.Strategy, model: keras.Model) -> tf.data.Dataset:
-    """The dataset that `fit` is given to build the model by: one black image for each replica, endlessly."""
+def _template(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> tf.data.Dataset:
+    """The dataset that `fit` is given to build the model by: one example of zeros for each replica, endlessly."""
     replicas = strategy.num_replicas_in_sync
-    images, labels = tf.zeros((replicas, *model.input_shape[1:])), tf.zeros(replicas, tf.int32)
-    return tf.data.Dataset.from_tensors((images, labels)).repeat()
+    batch = inputs.element_spec if isinstance(inputs, tf.data.Dataset) else inputs
+    zeros = tf.nest.map_structure(lambda part: tf.zeros((replicas, *part.shape[1:]), part.dtype), batch)
+    return tf.data.Dataset.from_tensors(zeros).repeat()

@@ -13,8 +13,10 @@ from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.cluster import Cluster
 from pytest_tfperf.core.workload import Trainer, Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
+from pytest_tfperf.training.batches import parts_of
 from pytest_tfperf.training.horovod import Horovod
-from pytest_tfperf.training.inputs import Batch, InputSpec, PipelineOnly, checked, feed
+from pytest_tfperf.training.input_spec import InputSpec
+from pytest_tfperf.training.inputs import Batch, PipelineOnly, checked, count, feed
 from pytest_tfperf.training.keras_fit import FitLoop
 from pytest_tfperf.training.loop import InputLoop, Loop, TrainingLoop
 from pytest_tfperf.training.strategies import variable_scope
@@ -26,8 +28,7 @@ def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int =
     From then on the process computes in the workload's precision. Variables are float32 under every precision.
 
     Raises:
-        WorkloadError: the function can't be found or fails, or returns anything but a keras.Model from images to
-            logits.
+        WorkloadError: the function can't be found or fails, or returns anything but a keras.Model.
     """
     target = catalogue.resolve_model(workload.model)
     build = _function("model", target)
@@ -37,7 +38,8 @@ def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int =
     keras.utils.set_random_seed(seed)
     with variable_scope(strategy):
         model = _called("model", target, build)
-    _require_images_to_logits(target, model)
+    if not isinstance(model, keras.Model):
+        raise WorkloadError(f"model {target!r} returned {type(model).__name__}; it must return a keras.Model")
     return model
 
 
@@ -49,11 +51,15 @@ def input_spec(
     data_dir: str = "",
     cluster: Cluster | None = None,
 ) -> InputSpec:
-    """The batches that `model` takes, one for each of this process's replicas."""
+    """The batches that `model` takes, one for each of this process's replicas.
+
+    Raises:
+        WorkloadError: a model that is not compiled, and gives anything but logits.
+    """
     rank = 0 if cluster is None else cluster.rank
     return InputSpec(
-        image_shape=tuple(model.input_shape[1:]),
-        num_classes=model.output_shape[-1],
+        parts=parts_of(model, catalogue.resolve_model(workload.model)),
+        any_labels=model.compiled,
         batch_size=workload.batch_size,
         replicas=len(strategy.extended.worker_devices),
         seed=seed + rank,
@@ -92,27 +98,12 @@ def loop_for(
     """
     if isinstance(inputs, PipelineOnly):
         catalogue.require_no_training_options(workload)  # of a user's own pipeline this is known only now
-        return InputLoop(strategy, feed(strategy, inputs.inputs), workload)
+        counted = count(workload, inputs.inputs)
+        together = counted.per_replica * strategy.num_replicas_in_sync
+        return InputLoop(strategy, feed(strategy, inputs.inputs), workload, together, counted.unit)
     if workload.trainer is Trainer.KERAS:
         return FitLoop(strategy, model, inputs, workload)
     return TrainingLoop(strategy, model, inputs, workload, horovod=horovod)
-
-
-def _require_images_to_logits(target: str, model: Any) -> None:
-    wanted = "it must return a keras.Model from images [batch, height, width, channels] to logits [batch, classes]"
-    if not isinstance(model, keras.Model):
-        raise WorkloadError(f"model {target!r} returned {type(model).__name__}; {wanted}")
-    try:
-        shapes = (model.input_shape, model.output_shape)
-    except (AttributeError, ValueError):
-        raise WorkloadError(
-            f"model {target!r} returned a model that isn't built: give it a keras.Input; {wanted}"
-        ) from None
-    known = [shape[1:] if isinstance(shape, tuple) else () for shape in shapes]
-    if [len(sizes) for sizes in known] != [3, 1] or not all(isinstance(size, int) for sizes in known for size in sizes):
-        raise WorkloadError(
-            f"model {target!r} maps {shapes[0]} to {shapes[1]}; {wanted}, and only the batch may be of unknown size"
-        )
 
 
 def _function(field: str, target: str) -> Callable[..., Any]:

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.training.horovod import Horovod
-from pytest_tfperf.training.inputs import Batch, feed, naming_its_end
-from pytest_tfperf.training.optimizer import GradientDescent, cross_entropy, loss_scale, weight_penalty
+from pytest_tfperf.training.inputs import Batch, count, feed, naming_its_end
+from pytest_tfperf.training.steps import CompiledModelStep, CrossEntropyStep, Step
 
 
 class Loop(Protocol):
@@ -31,17 +31,20 @@ class Loop(Protocol):
 
 
 class TrainingLoop:
-    """Trains `model` under `strategy` on `inputs`, in windows of steps; with `forward_only` it only runs the model.
+    """Trains under `strategy` on `inputs`, in windows of steps; with `forward_only` it only runs the model.
 
     Args:
         strategy: made by `strategies.strategy_for`.
-        model: made by `loading.load_model` for that strategy.
+        model: made by `loading.load_model` for that strategy. If it is compiled, its own `train_step` is a step.
         inputs: made by `loading.load_pipeline`: a dataset of endless batches, or one batch for every step.
         workload: what the three were made for.
         horovod: exchanges the gradients of several ranks, of which this one trains under `strategy`.
 
     Attributes:
         window: the compiled window, from a number of steps to the last one's loss.
+
+    Raises:
+        WorkloadError: a compiled model that can't be trained so; says what can be done.
     """
 
     def __init__(
@@ -54,76 +57,77 @@ class TrainingLoop:
         horovod: Horovod | None = None,
     ) -> None:
         self.replicas = strategy.num_replicas_in_sync * (1 if horovod is None else horovod.size)
-        self.examples_per_step = workload.batch_size * self.replicas
-        self.unit = "images"
+        counted = count(workload, inputs)
+        self.unit = counted.unit
+        self.examples_per_step = counted.per_replica * self.replicas
         self._strategy = strategy
         self._model = model
         self._workload = workload
-        self._variables = [v.value for v in model.trainable_variables]
+        self._horovod = horovod
         self._next_batch = feed(strategy, inputs)
         self.fetch: Callable[[], Any] | None = self._next_batch if isinstance(inputs, tf.data.Dataset) else None
-        self._prepare(horovod, independent=workload.variable_update is VariableUpdate.INDEPENDENT)
+        self._step: Step = (
+            CompiledModelStep(model, workload) if model.compiled else self._cross_entropy(independent=False)
+        )
+        self._creates_variables = model.compiled
+        self.window = tf.function(self._steps, autograph=False)
 
-    def without_exchange(self) -> TrainingLoop:
-        """The same training, except that each replica updates its own copy of the variables.
+    def without_exchange(self) -> TrainingLoop | None:
+        """The same training, except that each replica updates its own copy of the variables; None if it can't.
 
         To be run after this loop, which would go on with copies that differ.
         """
+        if self._model.compiled:
+            return None
         alone = copy(self)
-        alone._prepare(None, independent=True)
+        alone._horovod = None
+        alone._step = alone._cross_entropy(independent=True)
+        alone.window = tf.function(alone._steps, autograph=False)
         return alone
 
-    def _prepare(self, horovod: Horovod | None, *, independent: bool) -> None:
-        workload, strategy = self._workload, self._strategy
-        self._independent = independent
-        self._horovod = horovod
-        # Independent replicas have weights of their own, and each adds its own penalty to its loss.
-        self._shares_penalty = bool(self._variables) and not (workload.forward_only or independent)
-        self._descent = GradientDescent(
-            strategy,
-            self._variables,
-            workload.optimizer,
-            loss_scale(workload.precision),
-            independent=independent,
-            horovod=horovod,
-        )
-        self._compute = self._loss_and_gradients
-        if workload.xla:
-            # Not the update: replicas can't exchange gradients inside XLA. tf_cnn_benchmarks' xla_compile compiles the
-            # same part.
-            self._compute = tf.function(self._compute, jit_compile=True)
-        self.window = tf.function(self._steps, autograph=False)
-
-    def run(self, steps: int) -> float:
+    def run(self, steps: int) -> float | None:
         """Take `steps` steps and return the last one's loss, the mean over the replicas of all ranks.
 
         Returns when every device has finished its last update. The first call also traces and compiles; later ones,
-        with any number of steps, only compute.
+        with any number of steps, only compute. Of a compiled model it is the mean loss of the window's steps, or None
+        if the model reports none.
 
         Raises:
             WorkloadError: the dataset ended.
         """
         with naming_its_end(self._workload):
-            loss = float(self.window(tf.constant(steps)))
+            loss = self._first_run(steps) if self._creates_variables else float(self.window(tf.constant(steps)))
         sync_devices(self._strategy)  # the loss is known before the last update is done
-        return loss
+        return self._step.loss_of_window(loss)
+
+    def _cross_entropy(self, *, independent: bool) -> Step:
+        independent = independent or self._workload.variable_update is VariableUpdate.INDEPENDENT
+        return CrossEntropyStep(
+            self._strategy, self._model, self._workload, horovod=self._horovod, independent=independent
+        )
+
+    def _first_run(self, steps: int) -> float:
+        """A compiled model's first steps: as Keras creates variables in the first, the next window is traced again."""
+        self._creates_variables = False
+        first = float(self.window(tf.constant(1)))
+        rest = float(self.window(tf.constant(steps - 1)))
+        return rest if steps > 1 else first
 
     def _steps(self, steps: tf.Tensor) -> tf.Tensor:
         # A loop over a tensor: one trace serves any number of steps. Each loss stays on its device, and their mean is
         # taken after the loop: taking it in each step would make each step wait for the host.
-        _, parts = tf.while_loop(
-            lambda step, _: step < steps,
-            lambda step, _: (step + 1, self._step()),
-            (tf.constant(0), self._no_losses()),
+        _, losses, shared = tf.while_loop(
+            lambda step, *_: step < steps,
+            lambda step, *_: (step + 1, *self._one_step()),
+            (tf.constant(0), *self._no_losses()),
             parallel_iterations=1,
         )
-        replicas = len(self._strategy.extended.worker_devices)
-        return tf.add_n([self._mean(parts[:replicas]), *parts[replicas:]])
+        return tf.add_n([self._mean(losses), *shared])
 
     def _mean(self, losses: list[tf.Tensor]) -> tf.Tensor:
         """Over this process's replicas, and over all ranks where they train together."""
         mean = tf.add_n(losses) / len(losses)
-        if self._independent:
+        if self._step.is_independent:
             return mean
         if self._horovod is not None:
             return self._horovod.mean(mean)
@@ -132,36 +136,22 @@ class TrainingLoop:
             return self._strategy.reduce(tf.distribute.ReduceOp.MEAN, each, axis=None)
         return mean
 
-    def _step(self) -> list[tf.Tensor]:
-        """The loss of each replica on its device, then the weights' penalty if replicas share it."""
-        # The penalty is that of the weights before the update.
-        penalty = [weight_penalty(self._variables)] if self._shares_penalty else []
-        losses = self._strategy.run(self._replica_step, args=self._next_batch())
-        return [*self._strategy.experimental_local_results(losses), *penalty]
+    def _one_step(self) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """The loss of each replica on its device, and what they share, if anything."""
+        shared = self._step.shared_loss()  # of the weights before the update
+        losses = self._strategy.run(self._step.on_replica, args=(self._next_batch(),))
+        return list(self._strategy.experimental_local_results(losses)), [] if shared is None else [shared]
 
-    def _no_losses(self) -> list[tf.Tensor]:
-        """Zeros for `_step`'s results before the first step: a loop keeps each value on the device of its first."""
-        devices = list(self._strategy.extended.worker_devices)
-        zeros = []
-        for device in devices + ([self._variables[0].device] if self._shares_penalty else []):
-            with tf.device(device):
-                zeros.append(tf.constant(0.0))
-        return zeros
+    def _no_losses(self) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """Zeros for `_one_step`'s results before the first step: a loop keeps each value on the device of its first."""
+        return [_zero_on(device) for device in self._strategy.extended.worker_devices], [
+            _zero_on(device) for device in self._step.shared_devices
+        ]
 
-    def _replica_step(self, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        loss, gradients = self._compute(images, labels)
-        if gradients and self._independent:
-            loss += weight_penalty(self._variables)
-        if gradients:
-            self._descent.step(gradients)
-        return loss
 
-    def _loss_and_gradients(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        if self._workload.forward_only:
-            return cross_entropy(self._model(images, training=False), labels), []
-        with tf.GradientTape() as tape:
-            loss = cross_entropy(self._model(images, training=True), labels)
-        return loss, self._descent.gradients(tape, loss)
+def _zero_on(device: str) -> tf.Tensor:
+    with tf.device(device):
+        return tf.constant(0.0)
 
 
 class InputLoop:
@@ -171,7 +161,8 @@ class InputLoop:
         strategy: made by `strategies.strategy_for`.
         fetch: made by `inputs.feed`, or the `fetch` of another loop.
         workload: what both were made for.
-        examples_per_step: of all ranks; None: there is only this one.
+        examples_per_step: of all replicas on all ranks, in units.
+        unit: what is counted.
     """
 
     def __init__(
@@ -179,11 +170,12 @@ class InputLoop:
         strategy: tf.distribute.Strategy,
         fetch: Callable[[], Any],
         workload: Workload,
-        examples_per_step: int | None = None,
+        examples_per_step: int,
+        unit: str,
     ) -> None:
         self.replicas: int = strategy.num_replicas_in_sync
-        self.examples_per_step = examples_per_step or workload.batch_size * self.replicas
-        self.unit = "images"
+        self.examples_per_step = examples_per_step
+        self.unit = unit
         self.fetch: Callable[[], Any] | None = fetch
         self._strategy = strategy
         self._workload = workload
@@ -201,18 +193,23 @@ class InputLoop:
         sync_devices(self._strategy)
 
     def _steps(self, steps: tf.Tensor) -> tf.Tensor:
-        _, sum_of_pixels = tf.while_loop(
+        _, total = tf.while_loop(
             lambda step, _: step < steps,
-            lambda step, total: (step + 1, total + self._one_pixel()),
+            lambda step, total: (step + 1, total + self._one_number()),
             (tf.constant(0), tf.constant(0.0)),
             parallel_iterations=1,
         )
-        return sum_of_pixels
+        return total
 
-    def _one_pixel(self) -> tf.Tensor:
-        # A pixel of each batch is used, so that TensorFlow does not drop the batches as unused.
-        pixels = self._strategy.run(lambda images, _: images[0, 0, 0, 0], args=self._next_batch())
-        return tf.add_n(self._strategy.experimental_local_results(pixels))
+    def _one_number(self) -> tf.Tensor:
+        # A number of each batch is used, so that TensorFlow does not drop the batches as unused.
+        numbers = self._strategy.run(_first_number, args=(self._next_batch(),))
+        return tf.add_n(self._strategy.experimental_local_results(numbers))
+
+
+def _first_number(batch: Batch) -> tf.Tensor:
+    first = tf.reshape(tf.nest.flatten(batch)[0], [-1])[0]
+    return tf.cast(tf.strings.length(first) if first.dtype == tf.string else first, tf.float32)
 
 
 def sync_devices(strategy: tf.distribute.Strategy) -> None:

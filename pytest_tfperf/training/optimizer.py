@@ -39,7 +39,7 @@ def loss_scale(precision: Precision) -> float | None:
 
 
 def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Mean softmax cross-entropy over the batch: logits [batch, classes], integer labels [batch]; a float32 scalar."""
+    """Mean softmax cross-entropy: logits [..., classes], whole-number labels [...]; a float32 scalar."""
     each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=tf.cast(logits, tf.float32))
     return tf.reduce_mean(each)
 
@@ -103,7 +103,8 @@ class GradientDescent:
                 f"the model's logits do not depend on these of its trainable variables: {', '.join(unused)}; "
                 "leave them out, or make them trainable=False"
             )
-        return list(found)
+        # The gradient of an embedding has the rows of a batch only; weight decay changes all rows.
+        return [tf.convert_to_tensor(gradient) for gradient in found]
 
     def step(self, scaled: Sequence[tf.Tensor]) -> None:
         """Take one step with the gradients of all replicas; call it in replica context.

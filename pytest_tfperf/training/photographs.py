@@ -19,7 +19,7 @@ import tensorflow as tf
 from pytest_tfperf.core.image_data import BOX, IMAGE, LABEL, SCHEMA, shards
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.training.devices import max_threads
-from pytest_tfperf.training.inputs import InputSpec
+from pytest_tfperf.training.input_spec import InputSpec
 
 _SHARDS_AT_ONCE = 10  # as tf_cnn_benchmarks reads them
 _RECORDS_IN_A_ROW = 16

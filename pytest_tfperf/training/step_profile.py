@@ -50,12 +50,13 @@ def profile_step(
         return StepProfile(input=Input.ALONE)
     pipeline, work, rate, alone = None, None, None, None
     if (fetch := loop.fetch) is not None:
-        inputs = InputLoop(strategy, fetch, workload, loop.examples_per_step)
+        inputs = InputLoop(strategy, fetch, workload, loop.examples_per_step, loop.unit)
         pipeline = _tried(lambda: pipeline_rate(inputs, pipeline_seconds))
-    if host and isinstance(loop, TrainingLoop):
-        alone = _tried(lambda: seconds_alone(loop.without_exchange()))
+    if host and isinstance(loop, TrainingLoop) and (solo := loop.without_exchange()) is not None:
+        alone = _tried(lambda: seconds_alone(solo))
     if multiply_adds:
-        work = _tried(lambda: forward_multiply_adds(model))
+        counted = loop.examples_per_step / (workload.batch_size * loop.replicas)  # tokens of an example, or 1
+        work = _tried(lambda: round(forward_multiply_adds(model) / counted))
     if matrix_products:
         device, dtype = strategy.extended.worker_devices[0], workload.precision.removeprefix("mixed_")
         rate = _tried(lambda: matrix_product_rate(device, dtype, products_seconds))

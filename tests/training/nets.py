@@ -42,8 +42,9 @@ def unbuilt() -> keras.Model:
     return keras.Sequential([layers.Dense(3)])
 
 
-def feature_map() -> keras.Model:
-    return keras.Sequential([keras.Input(SHAPE), layers.Conv2D(6, 3)])
+def features() -> keras.Model:
+    image = keras.Input((6,))
+    return keras.Model(image, {"one": layers.Dense(6)(image), "other": layers.Dense(2)(image)})
 
 
 def any_size() -> keras.Model:

@@ -15,7 +15,8 @@ import pytest
 import tensorflow as tf
 
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.training.inputs import InputSpec, PipelineOnly, feed
+from pytest_tfperf.training.input_spec import InputSpec
+from pytest_tfperf.training.inputs import PipelineOnly, feed
 from pytest_tfperf.training.photographs import naming_corrupt, process, read_once
 from pytest_tfperf.training.pipelines import imagenet as pipelines
 
@@ -25,9 +26,11 @@ PLAIN = ["imagenet", "imagenet_distortions", "imagenet_consistent", "imagenet_di
 
 @pytest.fixture
 def spec(cpus: list[str], photographs: Path) -> InputSpec:
-    return InputSpec(
-        image_shape=(32, 40, 3), num_classes=1001, batch_size=8, replicas=1, seed=3, data_dir=str(photographs)
-    )
+    return spec_of(1001, photographs)
+
+
+def spec_of(classes: int, photographs: Path) -> InputSpec:
+    return InputSpec.of_images((32, 40, 3), classes, batch_size=8, replicas=1, seed=3, data_dir=str(photographs))
 
 
 def batches(dataset: tf.data.Dataset, count: int = 2) -> tuple[Images, Images]:
@@ -116,9 +119,9 @@ def test_images_are_mirrored_in_half_of_the_cases(spec: InputSpec) -> None:
     [(1001, 1, 1), (1001, 1000, 1000), (1000, 1, 0), (1000, 1000, 999), (11, 10, 10), (11, 11, 0)],
 )
 def test_labels_start_at_0_where_the_classes_have_no_background(
-    spec: InputSpec, classes: int, label: int, wanted: int
+    cpus: list[str], photographs: Path, classes: int, label: int, wanted: int
 ) -> None:
-    assert processed(replace(spec, num_classes=classes), 0, label=[label])[1] == wanted
+    assert processed(spec_of(classes, photographs), 0, label=[label])[1] == wanted
 
 
 def test_what_make_imagenet_writes_has_imagenets_features_and_sizes(photographs: Path) -> None:

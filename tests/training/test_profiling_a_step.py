@@ -53,7 +53,7 @@ def test_every_figure_is_found_and_the_driver_can_read_them(cpus: list[str], tra
 def test_batches_come_from_the_loops_own_iterator_one_in_each_step(cpus: list[str]) -> None:
     loop, _ = build(cpus[:1], input_pipeline="feeds:numbered")
     loop.run(3)
-    InputLoop(tf.distribute.OneDeviceStrategy(cpus[0]), loop.fetch, workload_of()).run(5)
+    InputLoop(tf.distribute.OneDeviceStrategy(cpus[0]), loop.fetch, workload_of(), 4, "images").run(5)
     images, _ = loop.fetch()
     assert float(images[0, 0, 0, 0]) == 9.0
 
@@ -70,7 +70,7 @@ def test_a_pipeline_that_ends_leaves_only_its_own_figures_out(cpus: list[str]) -
 
 
 def test_a_pipeline_without_training_has_no_model_to_profile(cpus: list[str]) -> None:
-    loop = InputLoop(tf.distribute.OneDeviceStrategy(cpus[0]), lambda: None, workload_of())
+    loop = InputLoop(tf.distribute.OneDeviceStrategy(cpus[0]), lambda: None, workload_of(), 4, "images")
     found = profile_step(
         loop, tf.distribute.OneDeviceStrategy(cpus[0]), None, workload_of(), matrix_products=True, multiply_adds=True
     )

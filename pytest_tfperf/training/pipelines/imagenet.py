@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from pytest_tfperf.training.inputs import InputSpec, PipelineOnly
+from pytest_tfperf.training.input_spec import InputSpec
+from pytest_tfperf.training.inputs import PipelineOnly
 from pytest_tfperf.training.photographs import photographs
 
 

@@ -1,4 +1,4 @@
-"""Synthetic images, whose input costs nothing, a copy to the device, or a data loader outside TensorFlow's runtime."""
+"""Synthetic batches, whose input costs nothing, a copy to the device, or a data loader outside TensorFlow's runtime."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from threading import Thread
 
 import tensorflow as tf
 
-from pytest_tfperf.training.inputs import Batch, InputSpec
+from pytest_tfperf.training.input_spec import InputSpec
+from pytest_tfperf.training.inputs import Batch
 
 _BATCHES_AHEAD_EACH = 2
 
@@ -32,23 +33,27 @@ def python(spec: InputSpec) -> tf.data.Dataset:
     As tensorpack's `--fake-location python`: the pixels are drawn once, so that the hand-over is measured and not
     NumPy's random numbers. The queue holds 2 batches for each replica, in addition to those on the devices.
     """
-    images, labels = spec.signature
+    signature = tf.nest.flatten(spec.signature)
     with tf.device("CPU:0"):
         queue = tf.queue.FIFOQueue(
-            _BATCHES_AHEAD_EACH * spec.replicas, [images.dtype, labels.dtype], [images.shape, labels.shape]
+            _BATCHES_AHEAD_EACH * spec.replicas, [part.dtype for part in signature], [part.shape for part in signature]
         )
     # Not Dataset.from_generator: it takes 0.2 ms a batch, and at shutdown its threads and the interpreter wait for each
     # other (one exit in ten was seen to hang).
     atexit.register(queue.close, cancel_pending_enqueues=True)
     Thread(target=_produce, args=(queue, spec), name="tfperf-python-pipeline", daemon=True).start()
-    return tf.data.Dataset.from_tensors(0).repeat().map(lambda _: tuple(queue.dequeue()))
+    return (
+        tf.data.Dataset.from_tensors(0)
+        .repeat()
+        .map(lambda _: tf.nest.pack_sequence_as(spec.signature, tf.nest.flatten(queue.dequeue())))
+    )
 
 
 def _produce(queue: tf.queue.FIFOQueue, spec: InputSpec) -> None:
-    images, labels = spec.synthetic()
+    batch = tf.nest.flatten(spec.synthetic())
     try:
         while True:
             with tf.device("CPU:0"):
-                queue.enqueue((images.copy(), labels.copy()))
+                queue.enqueue([part.copy() for part in batch])
     except (tf.errors.CancelledError, tf.errors.AbortedError):
         return  # closed: the process ends

@@ -1,0 +1,164 @@
+"""What one replica does in one step: tf_cnn_benchmarks' training, or that of a model which brings its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import keras
+import tensorflow as tf
+
+from pytest_tfperf.core.workload import VariableUpdate, Workload
+from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.training.horovod import Horovod
+from pytest_tfperf.training.inputs import Batch
+from pytest_tfperf.training.optimizer import GradientDescent, cross_entropy, loss_scale, weight_penalty
+
+
+class Step(Protocol):
+    """One step of each replica."""
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether replicas exchange nothing."""
+
+    @property
+    def shared_devices(self) -> Sequence[str]:
+        """Where `shared_loss` lies; empty if there is none."""
+
+    def on_replica(self, batch: Batch) -> tf.Tensor:
+        """The replica's loss, a float32 scalar, and its update; call it in replica context."""
+
+    def shared_loss(self) -> tf.Tensor | None:
+        """A part of the loss that is the same for all replicas; call it before the update."""
+
+    def loss_of_window(self, loss: float) -> float | None:
+        """What to report of a window whose last step had this loss; None if the model has none."""
+
+
+class CrossEntropyStep:
+    """Softmax cross-entropy, weight decay and gradient descent as tf_cnn_benchmarks computes them; see `Step`.
+
+    Args:
+        strategy: made by `strategies.strategy_for`.
+        model: from one structure of inputs to logits [..., classes].
+        workload: what both were made for.
+        horovod: exchanges the gradients of several ranks.
+        independent: each replica updates its own copy of the variables.
+    """
+
+    def __init__(
+        self,
+        strategy: tf.distribute.Strategy,
+        model: keras.Model,
+        workload: Workload,
+        *,
+        horovod: Horovod | None,
+        independent: bool,
+    ) -> None:
+        self.is_independent = independent
+        self._model = model
+        self._workload = workload
+        self._variables = [v.value for v in model.trainable_variables]
+        # Independent replicas have weights of their own, and each adds its own penalty to its loss.
+        shares = bool(self._variables) and not (workload.forward_only or independent)
+        self.shared_devices = (self._variables[0].device,) if shares else ()
+        self._descent = GradientDescent(
+            strategy,
+            self._variables,
+            workload.optimizer,
+            loss_scale(workload.precision),
+            independent=independent,
+            horovod=horovod,
+        )
+        self._compute = self._loss_and_gradients
+        if workload.xla:
+            # Not the update: replicas can't exchange gradients inside XLA. tf_cnn_benchmarks' xla_compile compiles the
+            # same part.
+            self._compute = tf.function(self._compute, jit_compile=True)
+
+    def on_replica(self, batch: Batch) -> tf.Tensor:
+        """See `Step.on_replica`."""
+        inputs, labels = batch
+        loss, gradients = self._compute(inputs, labels)
+        if gradients and self.is_independent:
+            loss += weight_penalty(self._variables)
+        if gradients:
+            self._descent.step(gradients)
+        return loss
+
+    def shared_loss(self) -> tf.Tensor | None:
+        """The weights' penalty; see `Step.shared_loss`."""
+        return weight_penalty(self._variables) if self.shared_devices else None
+
+    def loss_of_window(self, loss: float) -> float | None:
+        """See `Step.loss_of_window`."""
+        return loss
+
+    def _loss_and_gradients(self, inputs: Any, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        if self._workload.forward_only:
+            return cross_entropy(self._model(inputs, training=False), labels), []
+        with tf.GradientTape() as tape:
+            loss = cross_entropy(self._model(inputs, training=True), labels)
+        return loss, self._descent.gradients(tape, loss)
+
+
+class CompiledModelStep:
+    """The `train_step` of a model that is compiled: its own loss, optimizer and metrics; see `Step`.
+
+    With `forward_only` it is the model's `test_step`.
+
+    Args:
+        model: its `compile` has been called.
+        workload: what it was made for.
+
+    Raises:
+        WorkloadError: it can't be compiled into a window, or the workload asks for what the model decides itself.
+    """
+
+    is_independent = False
+    shared_devices = ()
+
+    def __init__(self, model: keras.Model, workload: Workload) -> None:
+        require_own_training(workload)
+        if model.run_eagerly:
+            raise WorkloadError(
+                f"model {workload.model!r} is compiled with run_eagerly=True, so its steps can't be compiled into one "
+                "call: use trainer='keras', or leave run_eagerly out"
+            )
+        self._model = model
+        self._has_loss = True
+        self._run = model.test_step if workload.forward_only else model.train_step
+        if workload.xla:
+            self._run = tf.function(self._run, jit_compile=True)
+
+    def on_replica(self, batch: Batch) -> tf.Tensor:
+        """See `Step.on_replica`."""
+        loss = self._run(batch).get("loss")
+        self._has_loss = loss is not None
+        return tf.constant(0.0) if loss is None else tf.cast(loss, tf.float32)
+
+    def shared_loss(self) -> None:
+        """See `Step.shared_loss`; Keras adds what its layers regularise to each replica's loss."""
+
+    def loss_of_window(self, loss: float) -> float | None:
+        """The mean since the last window, as Keras' progress bar shows it; see `Step.loss_of_window`."""
+        self._model.reset_metrics()
+        return loss if self._has_loss else None
+
+
+def require_own_training(workload: Workload) -> None:
+    """Return if the workload leaves to a compiled model what that decides itself.
+
+    Raises:
+        WorkloadError: names the option to leave out.
+    """
+    fault = ""
+    if workload.optimizer != Workload(model="trivial", batch_size=1).optimizer:
+        fault = f"it trains with its own optimizer: leave optimizer={workload.optimizer.value!r} out"
+    elif workload.variable_update is VariableUpdate.INDEPENDENT:
+        fault = "Keras' optimizers always exchange gradients: choose another variable_update than 'independent'"
+    elif workload.variable_update is VariableUpdate.HOROVOD:
+        fault = "Horovod has no wrapper for Keras 3's optimizers: use variable_update='collective'"
+    if fault:
+        raise WorkloadError(f"model {workload.model!r} is compiled, and {fault}")
