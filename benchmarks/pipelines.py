@@ -93,9 +93,9 @@ def whole(data: str) -> Callable[[], object]:
     import simplejpeg
     import tensorflow as tf
 
-    from pytest_tfperf.core.image_data import IMAGE, shards
+    from pytest_tfperf.core.data_sets import IMAGE, IMAGES, shards
 
-    examples = (tf.train.Example.FromString(r.numpy()) for r in tf.data.TFRecordDataset(list(shards(data))))
+    examples = (tf.train.Example.FromString(r.numpy()) for r in tf.data.TFRecordDataset(list(shards(data, IMAGES))))
     jpegs = [example.features.feature[IMAGE].bytes_list.value[0] for example in examples]
     pool, at = ThreadPoolExecutor(CORES), 0
 

@@ -59,10 +59,10 @@ def _parameters(item: pytest.Item) -> Mapping[str, Any]:
 
 
 def _reads_data(item: pytest.Item, default: str) -> bool:
-    """Whether a test's parameters, or the default pipeline where it has none, name a pipeline of real images."""
+    """Whether a test's parameters, or the default pipeline where it has none, name a pipeline that reads a data set."""
     params = _parameters(item)
     names = [value.input_pipeline for value in params.values() if isinstance(value, Workload)]
     if "input_pipeline" in getattr(item, "fixturenames", ()):
         names.append(params.get("input_pipeline", default))
     known = [name for name in names if isinstance(name, str) and not parameters.faults({"input_pipeline": name})]
-    return any(catalogue.reads_data(name) for name in known)
+    return any(catalogue.data_set_of(name) for name in known)

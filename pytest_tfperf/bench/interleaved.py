@@ -9,7 +9,7 @@ from pytest_tfperf.bench.windows import MIN_WINDOWS, run_of, window_steps
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.run import Pair, Run, Window
 from pytest_tfperf.core.throughput import robust_mean, run_value
-from pytest_tfperf.core.workload import DISTRIBUTED, Workload
+from pytest_tfperf.core.workload import DISTRIBUTED, Trainer, Workload
 from pytest_tfperf.workers.launcher import Progress, TrainingRun
 
 WINDOWS_PER_SIDE = MIN_WINDOWS
@@ -19,11 +19,15 @@ WINDOWS_PER_SIDE = MIN_WINDOWS
 def can_interleave_windows(*workloads: Workload) -> bool:
     """Whether a worker that waits computes nothing.
 
-    A pipeline on the host fills its buffers while it waits, and its next window would read too fast. Of two jobs of
-    several ranks, the second may wait for the nodes of the first until that has ended, as under Slurm.
+    A pipeline on the host fills its buffers while it waits, and its next window would read too fast. A user's own
+    training may do so, too. Of two jobs of several ranks, the second may wait for the nodes of the first until that has
+    ended, as under Slurm.
     """
     return all(
-        workload.input_pipeline == "device" and workload.variable_update not in DISTRIBUTED for workload in workloads
+        workload.input_pipeline == "device"
+        and workload.variable_update not in DISTRIBUTED
+        and workload.trainer is not Trainer.OWN
+        for workload in workloads
     )
 
 

@@ -13,8 +13,8 @@ from pytest_tfperf.bench.interleaved import interleave
 from pytest_tfperf.bench.step_profile import StepProfiler
 from pytest_tfperf.bench.windows import Enough, Observer, time_windows
 from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.data_sets import shards
 from pytest_tfperf.core.disturbance import Disturbance
-from pytest_tfperf.core.image_data import shards
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.run import Pair, Run
@@ -166,8 +166,8 @@ class RunEngine:
         assert topology.devices is not None, "the fixture has refused a topology without devices taken"
         catalogue.check(side.workload)
         require_supported(side.workload, topology)
-        if catalogue.reads_data(side.workload.input_pipeline):
-            shards(self._data_dir)
+        if (data := catalogue.data_set_of(side.workload.input_pipeline)) is not None:
+            shards(self._data_dir, data)
         return Job(
             workload=side.workload,
             devices=topology.devices,

@@ -41,7 +41,7 @@ class StepProfiler:
             found = training.profile_step(matrix_products=products, multiply_adds=multiply_adds)
         except (TfperfError, OSError):
             return None
-        if found.input is Input.ALONE:  # there is no model
+        if found.input in (Input.ALONE, Input.OWN):  # there is no model
             return found
         if products:
             self._rates[kind] = found.products_multiply_adds_per_sec

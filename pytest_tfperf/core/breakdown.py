@@ -139,6 +139,8 @@ def slower_part(found: Breakdown, examples_per_sec: float, reference: float) -> 
     threshold = math.sqrt(examples_per_sec * reference)
     if found.alone_examples_per_sec is not None:
         return _slower_of_ranks(found, found.alone_examples_per_sec, threshold)
+    if found.input is Input.OWN:
+        return None
     if found.input is not Input.FETCHED:
         return Slower.STEP if found.input is Input.RESIDENT else Slower.PIPELINE
     pipeline, step = found.pipeline_examples_per_sec, found.device_data_examples_per_sec
@@ -193,6 +195,8 @@ def _straggler(profiles: Sequence[StepProfile]) -> Straggler | None:
 def _bound(profiles: Sequence[StepProfile], examples_per_sec: float, exchange: float | None) -> Bound | None:
     if exchange is not None and exchange > MOST_OF_THE_STEP:
         return Bound.COMMUNICATION
+    if profiles[0].input is Input.OWN:
+        return None
     if profiles[0].input is not Input.FETCHED:
         return Bound.COMPUTE if profiles[0].input is Input.RESIDENT else Bound.INPUT
     rate = _median(profiles, lambda profile: profile.pipeline_examples_per_sec)

@@ -13,14 +13,18 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from pytest_tfperf.core.data_sets import IMAGES, TOKENS, DataSet
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import NotInstalled, WorkloadError, one_of
 
 _TRAINING = Path(__file__).parents[1] / "training"
 _registered: dict[str, dict[str, str]] = {"models": {}, "pipelines": {}}
 
-# The file whose pipelines read the data set; a user's own pipeline checks its data itself.
-_READS_DATA = "pytest_tfperf.training.pipelines.imagenet:"
+# The files whose pipelines read a data set; a user's own pipeline checks its data itself.
+_READ_BY = {
+    "pytest_tfperf.training.pipelines.imagenet": IMAGES,
+    "pytest_tfperf.training.pipelines.texts": TOKENS,
+}
 
 # "def" at the beginning of a line: a top-level function. Parsing a syntax tree takes twenty times as long.
 _FUNCTION = re.compile(r"^def ([a-z]\w*)\(", re.MULTILINE)
@@ -85,7 +89,7 @@ def check(workload: Workload) -> None:
     """
     resolve_model(workload.model)
     target = resolve_pipeline(workload.input_pipeline)
-    if target.startswith(_READS_DATA) and target.endswith("_only"):
+    if target.partition(":")[0] in _READ_BY and target.endswith("_only"):
         require_no_training_options(workload)
     if workload.variable_update is VariableUpdate.HOROVOD and find_spec("horovod") is None:
         raise NotInstalled(
@@ -109,9 +113,9 @@ def require_no_training_options(workload: Workload) -> None:
         )
 
 
-def reads_data(input_pipeline: str) -> bool:
-    """Whether a pipeline of this name is a shipped one that reads the data set."""
-    return resolve_pipeline(input_pipeline).startswith(_READS_DATA)
+def data_set_of(input_pipeline: str) -> DataSet | None:
+    """The data set that a shipped pipeline of this name reads; None for all others."""
+    return _READ_BY.get(resolve_pipeline(input_pipeline).partition(":")[0])
 
 
 def _resolve(field: str, known: Mapping[str, str], name: str) -> str:

@@ -14,7 +14,7 @@ class SelectedTest:
         id: pytest's node id.
         cpu: it is marked `cpu`.
         gpu: it is marked `gpu`.
-        reads_data: its parameters name a pipeline that reads real images.
+        reads_data: its parameters name a pipeline that reads a data set.
         faults: what is wrong with its parameters, one sentence each; empty where it can run.
     """
 

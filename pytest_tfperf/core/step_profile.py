@@ -12,6 +12,7 @@ class Input(StrEnum):
     RESIDENT = "resident"  # one batch lies on each device, and is used again in every step
     FETCHED = "fetched"
     ALONE = "alone"  # fetched, and nothing is trained on them
+    OWN = "own"  # the training is a user's object, and only that knows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

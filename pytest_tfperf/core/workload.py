@@ -53,10 +53,11 @@ class Optimizer(StrEnum):
 
 
 class Trainer(StrEnum):
-    """`loop` compiles a window of steps into one call; `keras` is `model.fit`."""
+    """`loop` compiles a window of steps into one call; `keras` is `model.fit`; `own` is an object of the user's."""
 
     LOOP = "loop"
     KERAS = "keras"
+    OWN = "own"
 
 
 class Unit(StrEnum):
@@ -98,7 +99,7 @@ class Workload:
 
     Args:
         model: a name from `catalogue.models()`, or `"package.module:function"`, a function without
-            required arguments that returns a Keras model (images in, logits out).
+            required arguments that returns a Keras model; with trainer="own" it returns the whole training.
         batch_size: examples per replica and step.
         input_pipeline: a name from `catalogue.pipelines()`, or `"package.module:function"`.
         variable_update: tf_cnn_benchmarks' flag of that name.
@@ -110,7 +111,7 @@ class Workload:
         tf32: let GPUs with TF32 (compute capability 8.0 or higher) round float32 factors to it, TensorFlow's default.
         xla: compile the step with XLA.
         optimizer: how gradients update the variables.
-        trainer: the package's own loop, or Keras' `fit`.
+        trainer: the package's own loop, Keras' `fit`, or an object that the model's function returns.
         forward_only: inference instead of training.
         unit: what the throughput counts.
 
@@ -157,6 +158,11 @@ class Workload:
                 "trainer='keras' always trains, and its replicas exchange gradients; use trainer='loop' with "
                 f"{'forward_only' if self.forward_only else 'independent'!r}"
             )
+        if self.trainer is Trainer.OWN and (given := self._training_options()):
+            raise WorkloadError(
+                f"trainer='own' leaves everything to the object that {self.model!r} returns: leave out "
+                f"{', '.join(given)}"
+            )
         if self.forward_only and self.optimizer is not Optimizer.SGD:
             raise WorkloadError(
                 f"optimizer={self.optimizer.value!r} has no effect with forward_only=True: leave it out"
@@ -172,6 +178,11 @@ class Workload:
                 "local_parameter_device='gpu' is a choice of variable_update='parameter_server'; "
                 f"leave it out with {update.value!r}"
             )
+
+    def _training_options(self) -> list[str]:
+        """The fields, besides model, batch and trainer, that are not the default."""
+        own = [field for field in fields(self) if field.name not in ("model", "batch_size", "trainer", "all_reduce")]
+        return [field.name for field in own if getattr(self, field.name) != field.default]
 
     @property
     def id(self) -> str:
@@ -238,8 +249,9 @@ _SUFFIXES: dict[str, dict[str, Any]] = {
     "xla": {"xla": True},
     "momentum": {"optimizer": Optimizer.MOMENTUM},
     "keras": {"trainer": Trainer.KERAS},
+    "own_training": {"trainer": Trainer.OWN},
     "forward_only": {"forward_only": True},
-    "tokens": {"unit": Unit.TOKENS},
+    "in_tokens": {"unit": Unit.TOKENS},
 }
 
 # Words that a pipeline's name must not contain, because two workloads would then have one id.

@@ -40,8 +40,7 @@ def count(workload: Workload, inputs: tf.data.Dataset | Batch) -> Counted:
     Raises:
         WorkloadError: tokens are to be counted, and that array has no length.
     """
-    spec = inputs.element_spec if isinstance(inputs, tf.data.Dataset) else tf.nest.map_structure(_spec_of, inputs)
-    first = tf.nest.flatten(spec)[0]
+    first = tf.nest.flatten(spec_of_batch(inputs))[0]
     if workload.unit is Unit.TOKENS:
         if first.shape.rank is None or first.shape.rank < 2:
             raise WorkloadError(
@@ -79,6 +78,13 @@ def checked(inputs: Any, spec: InputSpec) -> tf.data.Dataset | Batch | PipelineO
         inputs = inputs.map(lambda *batch: _with_shapes(tf.nest.flatten(batch), shapes, spec_of_batch))
     # In each step tf.distribute asks a dataset that may end whether it has; a dataset asserted as endless just fails.
     return inputs.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+
+
+def spec_of_batch(inputs: tf.data.Dataset | Batch | PipelineOnly) -> Any:
+    """The structure of a batch, a `tf.TensorSpec` for each array."""
+    if isinstance(inputs, PipelineOnly):
+        inputs = inputs.inputs
+    return inputs.element_spec if isinstance(inputs, tf.data.Dataset) else tf.nest.map_structure(_spec_of, inputs)
 
 
 def _with_shapes(parts: Sequence[tf.Tensor], shapes: Sequence[tf.TensorShape], structure: Any) -> Any:

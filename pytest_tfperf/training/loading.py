@@ -19,6 +19,7 @@ from pytest_tfperf.training.input_spec import InputSpec
 from pytest_tfperf.training.inputs import Batch, PipelineOnly, checked, count, feed
 from pytest_tfperf.training.keras_fit import FitLoop
 from pytest_tfperf.training.loop import InputLoop, Loop, TrainingLoop
+from pytest_tfperf.training.own_loop import OwnLoop
 from pytest_tfperf.training.strategies import variable_scope
 
 
@@ -39,8 +40,23 @@ def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int =
     with variable_scope(strategy):
         model = _called("model", target, build)
     if not isinstance(model, keras.Model):
-        raise WorkloadError(f"model {target!r} returned {type(model).__name__}; it must return a keras.Model")
+        hint = ". An object with `run` is measured with trainer='own'" if hasattr(model, "run") else ""
+        raise WorkloadError(f"model {target!r} returned {type(model).__name__}; it must return a keras.Model{hint}")
     return model
+
+
+def load_own(workload: Workload, devices: list[str]) -> OwnLoop:
+    """The training that the model's function returns for trainer="own"; it is called with batch size and devices.
+
+    Raises:
+        WorkloadError: the function can't be found or fails, or returns an object without `run` and `examples_per_step`.
+    """
+    target = catalogue.resolve_model(workload.model)
+    own = _called("model", target, _function("model", target), workload.batch_size, devices)
+    try:
+        return OwnLoop(own, devices)
+    except WorkloadError as error:
+        raise WorkloadError(f"model {target!r}: {error}") from None
 
 
 def input_spec(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_USAGE
-from pytest_tfperf.core.image_data import BOX, IMAGE, LABEL
+from pytest_tfperf.core.data_sets import BOX, IMAGE, LABEL
 from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from pytest_tfperf.core.image_data import BOX, IMAGE, LABEL, SCHEMA, shards
+from pytest_tfperf.core.data_sets import BOX, IMAGE, IMAGES, LABEL, shards
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.training.devices import max_threads
 from pytest_tfperf.training.input_spec import InputSpec
@@ -57,7 +57,7 @@ def photographs(
         cached: one photograph again and again.
 
     Raises:
-        NoData, MeasurementError: there is no data set, see `image_data.shards`.
+        NoData, MeasurementError: there is no data set, see `data_sets.shards`.
     """
     records, threads = read_once(spec), max_threads()
     records = records.take(1).cache().repeat() if cached else records.repeat().shuffle(_SHUFFLED, seed=spec.seed)
@@ -116,7 +116,7 @@ def naming_corrupt(spec: InputSpec) -> Iterator[None]:
         yield
     except _CORRUPT as error:
         if corrupt := _first_corrupt(spec):
-            raise MeasurementError(f"{corrupt}. Write the data set again.\n{SCHEMA}") from error
+            raise MeasurementError(f"{corrupt}. Write the data set again.\n{IMAGES.expected}") from error
         raise
 
 
@@ -148,7 +148,7 @@ def _tensorflows_text(error: Any) -> str:
 
 
 def _in_reading_order(spec: InputSpec) -> list[str]:
-    paths = list(shards(spec.data_dir))
+    paths = list(shards(spec.data_dir, IMAGES))
     random.Random(spec.seed).shuffle(paths)
     return paths
 

@@ -6,23 +6,28 @@ import gc
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
+import tensorflow as tf
+
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.cluster import Cluster
+from pytest_tfperf.core.data_sets import IMAGES
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind
-from pytest_tfperf.core.workload import VariableUpdate
+from pytest_tfperf.core.workload import Trainer, VariableUpdate
 from pytest_tfperf.training.devices import configure, limit_threads
 from pytest_tfperf.training.environment import environment
 from pytest_tfperf.training.failures import failure
 from pytest_tfperf.training.horovod import Horovod
-from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline, loop_for
+from pytest_tfperf.training.input_spec import described
+from pytest_tfperf.training.inputs import spec_of_batch
+from pytest_tfperf.training.loading import input_spec, load_model, load_own, load_pipeline, loop_for
 from pytest_tfperf.training.loop import Loop
 from pytest_tfperf.training.parameter_server import Lender, connect
 from pytest_tfperf.training.photographs import naming_corrupt
@@ -63,6 +68,12 @@ def _work(channel: Channel, job: Job) -> None:
         return
     limit_threads(cores)
     devices = configure(job.devices, local_rank=0 if cluster is None else cluster.local_rank)
+    if workload.trainer is Trainer.OWN:
+        channel.send({"phase": "model"})
+        own = load_own(workload, devices)
+        channel.send({"phase": "compile"})
+        _answer(channel, own, job.slowdown, _ready(own, _first_step(own), environment()), _own_profile)
+        return
     if cluster is not None:
         channel.send({"phase": "cluster"})  # from here on a rank may wait for the others
     horovod = None
@@ -80,14 +91,35 @@ def _work(channel: Channel, job: Job) -> None:
     inputs = load_pipeline(workload, spec)
     channel.send({"phase": "compile"})
     loop = loop_for(workload, strategy, model, inputs, horovod)
-    with naming_corrupt(spec) if catalogue.reads_data(workload.input_pipeline) else nullcontext():
-        started = time.perf_counter()
-        loop.run(1)
-        seconds = time.perf_counter() - started
+    with naming_corrupt(spec) if catalogue.data_set_of(workload.input_pipeline) is IMAGES else nullcontext():
+        with _showing_batches(inputs):
+            seconds = _first_step(loop)
         host = cluster.hosts[cluster.rank] if cluster is not None and cluster.size > 1 else ""
         profile = partial(profile_step, loop, strategy, model, workload, host=host)
         ready = _ready(loop, seconds, environment() | (horovod.environment if horovod else {}))
         _answer(channel, loop, job.slowdown, ready, profile)
+
+
+def _own_profile(**_: bool) -> StepProfile:
+    """Of a training that only its user knows."""
+    return StepProfile(input=Input.OWN)
+
+
+def _first_step(loop: Loop) -> float:
+    """Seconds of the first step, which also traces and compiles."""
+    started = time.perf_counter()
+    loop.run(1)
+    return time.perf_counter() - started
+
+
+@contextmanager
+def _showing_batches(inputs: Any) -> Iterator[None]:
+    """Have an error of the first step also say what the pipeline gives: most often they do not fit each other."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, tf.errors.InvalidArgumentError) as error:
+        error.add_note(f"the pipeline gives {described(spec_of_batch(inputs))}")
+        raise
 
 
 def _ready(loop: Loop, compile_seconds: float, environment: Mapping[str, str]) -> dict[str, Any]:

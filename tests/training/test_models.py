@@ -31,8 +31,41 @@ FACTS = {
 }
 
 
+# Published parameters without the classifier, the classifier's, and multiply-adds of one text of 128 tokens in 10^9:
+# those of matrix products in arXiv:1810.04805's layers.
+BERT = {
+    "bert-base": (109_482_240, 1538, 11.174),
+    "bert-tiny": (4_385_920, 258, 0.0587),
+}
+
+
 def test_every_named_model_has_its_facts_here() -> None:
-    assert set(catalogue.models()) == set(FACTS)
+    assert set(catalogue.models()) == {*FACTS, *BERT}
+
+
+@pytest.mark.parametrize("name", BERT)
+def test_bert_has_the_published_parameters(cpus: list[str], name: str) -> None:
+    published, classifier, giga = BERT[name]
+    with tf.Graph().as_default():
+        model = load_model(Workload(model=name, batch_size=1), tf.distribute.get_strategy())
+        assert sum(math.prod(v.shape) for v in model.trainable_variables) == published + classifier
+        assert round(forward_multiply_adds(model) / 1e9, len(str(giga).partition(".")[2])) == giga
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"variable_update": "parameter_server", "precision": "mixed_float16", "optimizer": "momentum"},
+        {"variable_update": "independent", "precision": "mixed_bfloat16", "input_pipeline": "host"},
+        {"trainer": "keras"},
+        {"xla": True},
+    ],
+)
+def test_bert_trains_in_every_way_and_counts_tokens(cpus: list[str], choices: dict[str, Any]) -> None:
+    devices = cpus[:1] if "xla" in choices else cpus[:2]
+    loop, _ = build(devices, model="bert-tiny", batch_size=2, unit="tokens", **choices)
+    assert math.isfinite(loop.run(1))
+    assert (loop.examples_per_step, loop.unit) == (2 * 128 * len(devices), "tokens")
 
 
 @pytest.mark.parametrize("name", FACTS)

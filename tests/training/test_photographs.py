@@ -188,7 +188,7 @@ def test_a_corrupt_record_is_named_with_its_shard_and_tensorflows_error(damaged:
     with tf.io.TFRecordWriter(str(path)) as file:
         for record in written:
             file.write(record)
-    named = rf"record 5 of {path.name} in \S+ is corrupt: {said}.*Expected are TFRecord files of the ImageNet schema"
+    named = rf"record 5 of {path.name} in \S+ is corrupt: {said}.*Expected are TFRecord files named train-"
     assert re.match(named, error_of(damaged), re.DOTALL)
 
 

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.core.catalogue import reads_data
-from pytest_tfperf.core.image_data import shards
+from pytest_tfperf.core.catalogue import data_set_of
+from pytest_tfperf.core.data_sets import IMAGES, TOKENS, DataSet, shards
 from pytest_tfperf.errors import MeasurementError, NoData
 
 
 def test_shards_are_found_in_order_and_other_files_are_ignored(tmp_path: Path) -> None:
     for name in ("train-00001-of-00002", "train-00000-of-00002", "validation-00000-of-00001", "README"):
         (tmp_path / name).touch()
-    assert shards(str(tmp_path)) == tuple(str(tmp_path / f"train-0000{i}-of-00002") for i in range(2))
+    assert shards(str(tmp_path), IMAGES) == tuple(str(tmp_path / f"train-0000{i}-of-00002") for i in range(2))
 
 
 def test_without_a_folder_the_error_says_how_to_get_one() -> None:
     with pytest.raises(NoData, match=r"tfperf make-imagenet DIR"):
-        shards("")
+        shards("", IMAGES)
 
 
 @pytest.mark.parametrize(
@@ -35,19 +35,26 @@ def test_a_folder_without_shards_is_refused_with_the_schema(tmp_path: Path, fold
     (tmp_path / "empty").mkdir()
     (tmp_path / "cat.jpg").touch()
     with pytest.raises(MeasurementError, match=r"image/class/label  a whole number") as error:
-        shards(str(tmp_path / folder))
+        shards(str(tmp_path / folder), IMAGES)
     assert fault in str(error.value)
 
 
+def test_a_folder_with_another_data_set_counts_as_none(tmp_path: Path) -> None:
+    (tmp_path / "train-00000-of-00001").touch()
+    with pytest.raises(NoData, match=r"(?s)no files like tokens-00000-of-01024.*input_ids"):
+        shards(str(tmp_path), TOKENS)
+
+
 @pytest.mark.parametrize(
-    ("pipeline", "reads"),
+    ("pipeline", "data"),
     [
-        ("imagenet", True),
-        ("imagenet-cached", True),
-        ("imagenet-only", True),
-        ("device", False),
-        ("pkg.data:own", False),
+        ("imagenet", IMAGES),
+        ("imagenet-cached", IMAGES),
+        ("imagenet-only", IMAGES),
+        ("tokens", TOKENS),
+        ("device", None),
+        ("pkg.data:own", None),
     ],
 )
-def test_only_the_imagenet_pipelines_read_the_data_set(pipeline: str, reads: bool) -> None:
-    assert reads_data(pipeline) is reads
+def test_shipped_pipelines_know_the_data_set_that_they_read(pipeline: str, data: DataSet | None) -> None:
+    assert data_set_of(pipeline) is data

@@ -1,0 +1,102 @@
+"""The data sets that pipelines read: the names of their files and features, and how to get one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_tfperf.errors import MeasurementError, NoData
+
+IMAGE = "image/encoded"
+LABEL = "image/class/label"
+BOX = tuple(f"image/object/bbox/{side}" for side in ("ymin", "xmin", "ymax", "xmax"))
+"""A box's four features, in the order in which TensorFlow takes its sides."""
+
+TEXT_LABEL = "label_ids"
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """A kind of TFRecord files, named PREFIX-00000-of-01024 and so on.
+
+    Args:
+        what: the examples, in words.
+        prefix: of the files' names.
+        command: that writes a small set.
+        schema: the features of a record, a line each.
+    """
+
+    what: str
+    prefix: str
+    command: str
+    schema: str
+
+    @property
+    def expected(self) -> str:
+        """What its files must be."""
+        return (
+            f"Expected are TFRecord files named {self.prefix}-00000-of-01024 and so on, without compression.\n"
+            f"Each record is a tf.train.Example with\n{self.schema}"
+        )
+
+    @property
+    def how_to_get_one(self) -> str:
+        """The command, and the option that names its folder."""
+        return (
+            f"`{self.command} DIR` writes a small set; name it with --tfperf-data-dir=DIR "
+            "(or TFPERF_DATA_DIR, or tfperf_data_dir in the ini file)."
+        )
+
+
+IMAGES = DataSet(
+    what="real images",
+    prefix="train",
+    command="tfperf make-imagenet",
+    schema=f"""\
+  {IMAGE}  a JPEG photograph, in colour
+  {LABEL}  a whole number, 1 to 1000
+  {BOX[1]} (ymin, xmax, ymax)  floats from 0 to 1, any number of boxes or none""",
+)
+
+TOKENS = DataSet(
+    what="token ids",
+    prefix="tokens",
+    command="tfperf make-tokens",
+    schema=f"""\
+  a feature for each of the model's inputs, by its name (input_ids, input_mask, segment_ids), whole numbers
+  {TEXT_LABEL}  a whole number, the class""",
+)
+
+
+def shards(data_dir: str, of: DataSet) -> tuple[str, ...]:
+    """The paths of a data set's shards, sorted; what is in them is checked when a worker parses it.
+
+    Args:
+        data_dir: folder of the shards; "" where the user named none.
+        of: which data set.
+
+    Raises:
+        NoData: no folder was named, or it only holds another data set.
+        MeasurementError: there is no such folder, or it holds no shards.
+    """
+    if not data_dir:
+        raise NoData(
+            f"this input pipeline reads {of.what}, and no data set was named. {of.how_to_get_one}\n{of.expected}"
+        )
+    folder = Path(data_dir)
+    if not folder.is_dir():
+        fault = "is not a folder" if folder.exists() else "does not exist"
+        raise MeasurementError(f"data folder {data_dir!r} {fault}.\n{of.how_to_get_one}\n{of.expected}")
+    names = sorted(path.name for path in folder.iterdir())
+    if found := _of(of, names):
+        return tuple(str(folder / name) for name in found)
+    fault = (
+        f"data folder {data_dir!r} has no files like {of.prefix}-00000-of-01024; "
+        f"it contains {', '.join(names[:3]) or 'nothing'}.\n{of.expected}\n{of.how_to_get_one}"
+    )
+    raise (NoData if any(_of(other, names) for other in (IMAGES, TOKENS)) else MeasurementError)(fault)
+
+
+def _of(data: DataSet, names: list[str]) -> list[str]:
+    return [name for name in names if re.fullmatch(rf"{data.prefix}-\d+-of-\d+", name)]
