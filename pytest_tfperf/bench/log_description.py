@@ -151,7 +151,7 @@ def _same_data(dataset: str, workload: Workload) -> bool:
     """tf_cnn_benchmarks' synthetic images are made on the device once; a user's own pipeline may be anything."""
     pipeline = workload.input_pipeline
     if dataset.endswith("(synthetic)"):
-        return pipeline not in catalogue.pipelines() or not catalogue.reads_data(pipeline)
+        return pipeline not in catalogue.pipelines() or not catalogue.data_set_of(pipeline)
     return pipeline != "device"
 
 

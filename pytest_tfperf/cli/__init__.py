@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_topology(commands)
     replay.add_to(commands)
     history.add_to(commands)
-    _add_make_imagenet(commands)
+    _add_makers(commands)
     reference.add_to(commands)
     return parser
 
@@ -99,21 +99,33 @@ def _add_topology(commands: Commands) -> None:
     topology.add_argument("--json", action="store_true", help="as JSON, to keep as a snapshot")
 
 
-def _add_make_imagenet(commands: Commands) -> None:
-    make = add_command(
+def _add_makers(commands: Commands) -> None:
+    """`make-imagenet` and `make-tokens`."""
+    images = add_command(
         commands,
         "make-imagenet",
-        _make_imagenet,
+        lambda given: _make("imagenet", given.folder, given.images, given.shards, given.seed),
         "write a small data set of real photographs, of ImageNet's schema",
         examples=("tfperf make-imagenet data", "tfperf make-imagenet data --images 2048 --shards 16"),
     )
-    make.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
-    for option, default, what in (
-        ("--images", 512, "number of photographs, about 0.1 MB each"),
-        ("--shards", 8, "number of files"),
-        ("--seed", 1, "seed of all random choices; the same seed gives the same files"),
-    ):
-        make.add_argument(option, type=int, default=default, metavar="N", help=f"{what} (default: {default})")
+    texts = add_command(
+        commands,
+        "make-tokens",
+        lambda given: _make("tokens", given.folder, given.texts, given.shards, given.seed),
+        "write a small data set of token ids, with the features of BERT's classifier",
+        examples=("tfperf make-tokens data", "tfperf make-tokens data --texts 100000 --shards 16"),
+    )
+    images.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
+    texts.add_argument("folder", type=Path, metavar="DIR", help="a new folder, or one of images")
+    _add_count(images, "--images", 512, "number of photographs, about 0.1 MB each")
+    _add_count(texts, "--texts", 20_000, "number of texts, 0.7 kB each")
+    for command in (images, texts):
+        _add_count(command, "--shards", 8, "number of files")
+        _add_count(command, "--seed", 1, "seed of all random choices; the same seed gives the same files")
+
+
+def _add_count(command: argparse.ArgumentParser, option: str, default: int, what: str) -> None:
+    command.add_argument(option, type=int, default=default, metavar="N", help=f"{what} (default: {default})")
 
 
 def _topology(arguments: argparse.Namespace) -> int:
@@ -125,11 +137,10 @@ def _topology(arguments: argparse.Namespace) -> int:
     return EXIT_GREEN
 
 
-def _make_imagenet(arguments: argparse.Namespace) -> int:
+def _make(data: str, folder: Path, *counts: int) -> int:
     import subprocess
 
     # A process of its own, because TensorFlow writes the records.
-    command = [sys.executable, "-P", "-m", "pytest_tfperf.training.make_imagenet", str(arguments.folder)]
-    command += map(str, (arguments.images, arguments.shards, arguments.seed))
+    command = [sys.executable, "-P", "-m", f"pytest_tfperf.training.make_{data}", str(folder), *map(str, counts)]
     status = subprocess.run(command, check=False).returncode
     return status if status in (EXIT_GREEN, EXIT_USAGE) else EXIT_NOT_MEASURED

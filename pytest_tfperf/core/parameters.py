@@ -17,7 +17,8 @@ from pytest_tfperf.errors import TfperfError
 
 _NUMBERS = ("batch_size", "num_packs", "steps", "warmup_steps", "tolerance")
 _FLAGS = ("tf32", "xla", "forward_only")  # True and False are valid, and "on" may be a test's own word for one
-_WORDS = tuple(field.name for field in fields(Workload) if field.name not in (*_NUMBERS, *_FLAGS))
+_COMMON = ("unit",)  # a word that a test may well use for something of its own
+_WORDS = tuple(field.name for field in fields(Workload) if field.name not in (*_NUMBERS, *_FLAGS, *_COMMON))
 
 
 def faults(parameters: Mapping[str, object]) -> list[str]:

@@ -45,7 +45,7 @@ def failure(error: BaseException) -> dict[str, Any]:
     """
     ours = isinstance(error, TfperfError)
     traceback.print_exception(error.__cause__ if ours and error.__cause__ else error)
-    text, half = "\n".join([str(error), *getattr(error, "__notes__", ())]), _MAX_CHARACTERS // 2
+    text, half = str(error), _MAX_CHARACTERS // 2
     return {
         "type": type(error).__name__,
         "message": text if len(text) <= _MAX_CHARACTERS else f"{text[:half]}\n...\n{text[-half:]}",

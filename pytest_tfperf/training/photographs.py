@@ -74,7 +74,7 @@ def read_once(spec: InputSpec) -> tf.data.Dataset:
         lambda path: tf.data.TFRecordDataset(path, buffer_size=_READ_BUFFER_BYTES),
         cycle_length=min(_SHARDS_AT_ONCE, len(paths)),
         block_length=_RECORDS_IN_A_ROW,
-        num_parallel_calls=2,
+        num_parallel_calls=min(2, len(paths)),
     )
 
 

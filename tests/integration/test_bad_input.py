@@ -29,7 +29,7 @@ INVALID = """
         ("model", "'resnet500'", False, "unknown model 'resnet500'. Did you mean 'resnet50'? Known: "),
         ("input_pipeline", "'devise'", True, "unknown input_pipeline 'devise'. Did you mean 'device'?"),
         ("workload", "Workload(model='resnet500', batch_size=1)", False, "unknown model 'resnet500'. Did you mean"),
-        ("workload", "Workload(model='trivial', batch_size=0)", False, "batch_size=0: images per replica must be"),
+        ("workload", "Workload(model='trivial', batch_size=0)", False, "batch_size=0: examples per replica must be"),
     ],
 )
 def test_an_invalid_parameter_fails_collection(
@@ -124,7 +124,7 @@ CALLS = {
     "check(W, on=gpu_topology)": "on=gpu_topology: say how many devices, on=gpu_topology.take(n)",
     "check(W, on=one, tolerance=5)": "tolerance=5: give a fraction between 0 and 1",
     "check(tiny(input_pipeline='x'), on=one)": "unknown input_pipeline 'x'.",
-    "check(tiny(batch_size=0), on=one)": "batch_size=0: images per replica must",
+    "check(tiny(batch_size=0), on=one)": "batch_size=0: examples per replica must",
     "compare(W, W, on=one, max_pairs=2)": "max_pairs=2: it takes a whole number",
     "compare(W, tiny(all_reduce='nccl'), on=one)": "all_reduce='nccl' needs GPUs",
 }

@@ -38,6 +38,22 @@ TESTS = """
         found = throughput.check(tiny(trainer="keras", input_pipeline=input_pipeline), on=gpu_topology.take(devices))
         assert (found.steps, found.examples_per_step) == (15, devices)
 
+    @pytest.mark.parametrize(
+        ("choices", "unit"),
+        [
+            ({"model": "nets:compiled"}, "examples"),
+            ({"model": "nets:compiled", "unit": "tokens", "input_pipeline": "host"}, "tokens"),
+            ({"model": "nets:compiled", "trainer": "keras"}, "examples"),
+            ({"model": "nets:summing", "trainer": "own"}, "sums"),
+            ({"model": "bert-tiny", "unit": "tokens"}, "tokens"),
+        ],
+    )
+    def test_any(throughput, gpu_topology, choices, unit):
+        assert throughput.measure(tiny(**choices), on=gpu_topology.take(1)).unit == unit
+
+    def test_labels(throughput, on):
+        throughput.measure(tiny(model="nets:compiled", input_pipeline="nets:wrong_labels"), on=on)
+
     def test_horovod(throughput, on):
         throughput.check(tiny(variable_update="horovod"), on=on)
 """
@@ -54,8 +70,16 @@ def finished(shared: Project) -> Finished:
 
 def test_everything_is_trained_and_measured(finished: Finished) -> None:
     kinds = finished.kinds
-    assert (finished.status, kinds.pop("test_horovod")) == (0, "skipped"), finished.text
-    assert (len(kinds), set(kinds.values())) == (7, {"passed"}), finished.text
+    assert (kinds.pop("test_horovod"), kinds.pop("test_labels")) == ("skipped", "error"), finished.text
+    assert (len(kinds), set(kinds.values())) == (12, {"passed"}), finished.text
+
+
+def test_each_rate_has_its_unit_where_tests_count_different_things(finished: Finished) -> None:
+    assert [unit for unit in ("images/s", "examples/s", "tokens/s", "sums/s") if unit not in finished.text] == []
+
+
+def test_labels_that_do_not_fit_are_shown_with_what_the_pipeline_gives(finished: Finished) -> None:
+    assert "the pipeline gives ({'ids': int32 [1, 6], 'price': float32 [1, 2]}, float32 [1, 7])" in finished.text
 
 
 def test_the_table_shows_the_names(finished: Finished) -> None:

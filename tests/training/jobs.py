@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras import layers
 
 from pytest_tfperf import InputSpec
+from pytest_tfperf.training.models.transformer import bert_tiny
 
 WORDS, LENGTH = 50, 12
 
@@ -162,3 +163,24 @@ def one_number() -> keras.Model:
 
 def numbers(spec: InputSpec) -> tuple[Any, Any]:
     return np.zeros(spec.batch_size, np.float32), np.zeros(spec.batch_size, np.int32)
+
+
+class Counting:
+    unit = "pairs"
+
+    def __init__(self, examples_per_step: int) -> None:
+        self.examples_per_step = examples_per_step
+
+    def run(self, steps: int) -> None:
+        pass
+
+
+def counting(batch_size: int, devices: list[str]) -> Counting:
+    return Counting(batch_size * len(devices))
+
+
+def bert_by_adam() -> keras.Model:
+    model = bert_tiny()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(1e-3), loss)
+    return model

@@ -17,6 +17,7 @@ import tensorflow as tf
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.training.input_spec import InputSpec
 from pytest_tfperf.training.inputs import PipelineOnly, feed
+from pytest_tfperf.training.make_imagenet import make_imagenet
 from pytest_tfperf.training.photographs import naming_corrupt, process, read_once
 from pytest_tfperf.training.pipelines import imagenet as pipelines
 
@@ -74,6 +75,11 @@ def test_the_cached_pipeline_crops_one_record_anew_each_time(spec: InputSpec) ->
 def test_an_epoch_contains_each_record_once(spec: InputSpec) -> None:
     read = [record.numpy() for record in read_once(spec)]
     assert sorted(read) == sorted(record for path in Path(spec.data_dir).iterdir() for record in records(path))
+
+
+def test_a_data_set_of_one_file_is_read(spec: InputSpec, tmp_path: Path) -> None:
+    make_imagenet(tmp_path / "one", images=8, shards=1, seed=1)
+    assert len(batches(pipelines.imagenet(replace(spec, data_dir=str(tmp_path / "one"))))[0]) == 16
 
 
 def test_replicas_get_batches_of_their_own(spec: InputSpec) -> None:

@@ -27,7 +27,7 @@ def tokens(spec: InputSpec) -> tf.data.Dataset:
         return found, found.pop(TEXT_LABEL)
 
     records = tf.data.Dataset.from_tensor_slices(list(paths)).interleave(
-        tf.data.TFRecordDataset, cycle_length=min(_SHARDS_AT_ONCE, len(paths)), num_parallel_calls=2
+        tf.data.TFRecordDataset, cycle_length=min(_SHARDS_AT_ONCE, len(paths)), num_parallel_calls=min(2, len(paths))
     )
     batches = records.repeat().shuffle(_SHUFFLED, seed=spec.seed).batch(spec.batch_size, drop_remainder=True)
     options = tf.data.Options()

@@ -41,6 +41,39 @@ class EachStep(keras.layers.Layer):
         return images
 
 
+def compiled():
+    """Two inputs by name, and an optimizer and a loss of its own."""
+    ids, price = keras.Input((6,), dtype="int32", name="ids"), keras.Input((2,), name="price")
+    both = keras.layers.Concatenate()([keras.layers.Flatten()(keras.layers.Embedding(20, 4)(ids)), price])
+    model = keras.Model({"ids": ids, "price": price}, keras.layers.Dense(1)(both))
+    model.compile("adam", keras.losses.BinaryCrossentropy(from_logits=True))
+    return model
+
+
+def wrong_labels(spec):
+    """What `compiled` takes, with labels of another shape."""
+    (inputs, _) = spec.synthetic()
+    return inputs, tf.zeros((spec.batch_size, 7))
+
+
+class Summing:
+    """A training that is no Keras model."""
+
+    unit = "sums"
+
+    def __init__(self, batch_size, devices):
+        self.examples_per_step = batch_size * len(devices)
+        self.numbers = tf.Variable(tf.ones(1000))
+
+    def run(self, steps):
+        for _ in range(steps):
+            self.numbers.assign(self.numbers * 0.5 + 0.5)
+
+
+def summing(batch_size, devices):
+    return Summing(batch_size, devices)
+
+
 def sleeping():
     """50 steps a second at most, whatever else the machine does."""
     return _dense(EachStep(lambda: time.sleep(0.02)))

@@ -1,0 +1,56 @@
+"""A training that a user brings as an object."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from building import workload_of
+
+from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.training.loading import load_own
+from pytest_tfperf.training.own_loop import OwnLoop
+
+
+def training(run: Any = lambda steps: None, examples: Any = 8, **more: Any) -> SimpleNamespace:
+    return SimpleNamespace(run=run, examples_per_step=examples, **more)
+
+
+def test_its_function_gets_the_batch_size_and_the_devices(cpus: list[str]) -> None:
+    loop = load_own(workload_of(model="jobs:counting", batch_size=16, trainer="own"), cpus[:2])
+    assert (loop.examples_per_step, loop.unit, loop.replicas) == (32, "pairs", 2)
+
+
+def test_a_window_takes_the_steps_that_it_is_asked_for(cpus: list[str]) -> None:
+    taken: list[int] = []
+    loop = OwnLoop(training(taken.append), cpus[:1])
+    assert (loop.run(3), loop.run(5), taken) == (None, None, [3, 5])
+
+
+def test_the_loss_is_what_it_returns(cpus: list[str]) -> None:
+    assert OwnLoop(training(lambda steps: 0.5), cpus[:1]).run(1) == 0.5
+
+
+def test_without_a_unit_it_counts_examples(cpus: list[str]) -> None:
+    assert OwnLoop(training(), cpus[:1]).unit == "examples"
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        (SimpleNamespace(run=print), "needs an object with a method run\\(steps\\) and an attribute examples_per_step"),
+        (SimpleNamespace(examples_per_step=1), "it returned SimpleNamespace with examples_per_step=1"),
+        (training(examples=0), "examples_per_step=0"),
+        (training(examples=1.5), "examples_per_step=1.5"),
+    ],
+)
+def test_an_object_that_cannot_be_measured_is_refused(cpus: list[str], own: Any, message: str) -> None:
+    with pytest.raises(WorkloadError, match=message):
+        OwnLoop(own, cpus[:1])
+
+
+@pytest.mark.parametrize("choices", [{"xla": True}, {"input_pipeline": "host"}, {"variable_update": "horovod"}])
+def test_a_workload_leaves_everything_to_it(choices: dict[str, Any]) -> None:
+    with pytest.raises(WorkloadError, match=f"trainer='own' leaves everything.*: leave out {next(iter(choices))}"):
+        workload_of(trainer="own", **choices)
