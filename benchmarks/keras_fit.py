@@ -1,4 +1,4 @@
-"""Keras' `model.fit` with keras.applications' models: what most people train with."""
+"""Keras' `model.fit` with keras.applications' models, or with ours where there is none: what most people train with."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ MODELS = {
     "vgg16": "VGG16",
     "vgg19": "VGG19",
 }
+OURS = {"bert-tiny": "bert_tiny", "bert-base": "bert_base"}
 
 
-def train(model: str, images: Any, labels: Any, done: Callable[[], bool]) -> None:
+def train(model: str, inputs: Any, labels: Any, done: Callable[[], bool]) -> None:
     """Fit the model to one batch over and over, until `done`, which is called after each step, says so."""
     import keras
     import tensorflow as tf
@@ -26,12 +27,17 @@ def train(model: str, images: Any, labels: Any, done: Callable[[], bool]) -> Non
                 self.model.stop_training = True
                 raise StopIteration
 
-    build = getattr(keras.applications, MODELS[model])
-    network = build(weights=None, classes=1001, classifier_activation=None, input_shape=images.shape[1:])
+    if model in OURS:
+        from pytest_tfperf.training.models import transformer
+
+        network = getattr(transformer, OURS[model])()
+    else:
+        build = getattr(keras.applications, MODELS[model])
+        network = build(weights=None, classes=1001, classifier_activation=None, input_shape=inputs.shape[1:])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     # Not by XLA, which is Keras' own choice here: on CPUs it is several times slower.
     network.compile(keras.optimizers.SGD(0.01), loss, jit_compile=False)
-    batches = tf.data.Dataset.from_tensors((images, labels)).repeat().prefetch(2)
+    batches = tf.data.Dataset.from_tensors((inputs, labels)).repeat().prefetch(2)
     try:
         network.fit(batches, steps_per_epoch=1_000_000, epochs=1, verbose=0, callbacks=[Ticking()])
     except StopIteration:

@@ -224,16 +224,56 @@ def trivial(v: Variables, images: tf.Tensor) -> tf.Tensor:
     return _dense(v, tf.nn.relu(_dense(v, x, 4096)), 1001)
 
 
-def step(model: Callable[[Variables, tf.Tensor], tf.Tensor], images: Any, labels: Any) -> Callable[[], tf.Tensor]:
+def _normalised(v: Variables, x: tf.Tensor) -> tf.Tensor:
+    width = x.shape[-1]
+    mean, variance = tf.nn.moments(x, [-1], keepdims=True)
+    gamma, beta = v.get(lambda: tf.ones(width)), v.get(lambda: tf.zeros(width))
+    return tf.nn.batch_normalization(x, mean, variance, beta, gamma, 1e-12)
+
+
+def _split_heads(v: Variables, x: tf.Tensor, batch: int) -> tf.Tensor:
+    """Project, and put heads of 64 before the length: [batch, heads, length, 64]."""
+    width = x.shape[-1]
+    return tf.transpose(tf.reshape(_dense(v, x, width), [batch, -1, width // 64, 64]), [0, 2, 1, 3])
+
+
+def _bert(v: Variables, inputs: dict[str, tf.Tensor], layers: int, width: int) -> tf.Tensor:
+    ids, mask, segments = (inputs[name] for name in ("input_ids", "input_mask", "segment_ids"))
+    batch, length = ids.shape
+    tables = [v.get(_weights([rows, width], 2500)) for rows in (30522, 2, 512)]
+    x = tf.gather(tables[0], ids) + tf.gather(tables[1], segments) + tables[2][:length]
+    x = tf.reshape(tf.nn.dropout(_normalised(v, x), 0.1), [batch * length, width])
+    hidden = (1.0 - tf.cast(mask, tf.float32))[:, None, None, :] * -1e9
+    for _ in range(layers):
+        queries, keys, values = (_split_heads(v, x, batch) for _ in range(3))
+        scores = tf.nn.softmax(tf.matmul(queries * 0.125, keys, transpose_b=True) + hidden)
+        seen = tf.transpose(tf.matmul(tf.nn.dropout(scores, 0.1), values), [0, 2, 1, 3])
+        seen = _dense(v, tf.reshape(seen, [batch * length, width]), width)
+        x = _normalised(v, x + tf.nn.dropout(seen, 0.1))
+        inner = _dense(v, tf.nn.gelu(_dense(v, x, 4 * width)), width)
+        x = _normalised(v, x + tf.nn.dropout(inner, 0.1))
+    pooled = tf.tanh(_dense(v, tf.reshape(x, [batch, length, width])[:, 0], width))
+    return _dense(v, tf.nn.dropout(pooled, 0.1), 2)
+
+
+def bert_tiny(v: Variables, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+    return _bert(v, inputs, 2, 128)
+
+
+def bert_base(v: Variables, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+    return _bert(v, inputs, 12, 768)
+
+
+def step(model: Callable[[Variables, Any], tf.Tensor], inputs: Any, labels: Any) -> Callable[[], tf.Tensor]:
     """A compiled training step of `model` on one batch, which lies in memory; returns the loss."""
     variables = Variables()
-    images, labels = tf.constant(images), tf.constant(labels)
+    inputs, labels = tf.nest.map_structure(tf.constant, inputs), tf.constant(labels)
 
     @tf.function(autograph=False)
     def train() -> tf.Tensor:
         variables.restart()
         with tf.GradientTape() as tape:
-            logits = model(variables, images)
+            logits = model(variables, inputs)
             each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
             loss = tf.reduce_mean(each) + DECAY * tf.add_n([tf.nn.l2_loss(w) for w in variables.trained])
         for w, gradient in zip(variables.trained, tape.gradient(loss, variables.trained), strict=True):

@@ -3,7 +3,7 @@
     python benchmarks/step_speed.py [--models resnet50 vgg16:4] [--rounds 2] [--seconds 15] [--tf-cnn-benchmarks DIR]
 
 - plain: the same network in TensorFlow operations, one `tf.function` for a step (plain_ops.py)
-- fit: Keras' `model.fit` with keras.applications' model, where there is one (keras_fit.py)
+- fit: Keras' `model.fit` with keras.applications' model, where there is one, or with our BERT (keras_fit.py)
 - tf_cnn: tf_cnn_benchmarks, from a checkout's folder `scripts/tf_cnn_benchmarks` (branch master runs on TensorFlow
   2.21; it needs the extra `benchmarks`), as tf_cnn.py calls it
 
@@ -36,7 +36,7 @@ from typing import IO, Any
 
 from pytest_tfperf.core.throughput import robust_mean
 
-# Name: image side, classes, default batch, GMAC of a forward pass.
+# Name: image side (or None for texts of 128 tokens), classes, default batch, GMAC of a forward pass.
 MODELS = {
     "trivial": (227, 1001, 32, 0.0043),
     "resnet20": (32, 11, 32, 0.0406),
@@ -49,6 +49,8 @@ MODELS = {
     "inception4": (299, 1001, 4, 12.254),
     "vgg16": (224, 1001, 8, 15.470),
     "vgg19": (224, 1001, 8, 19.632),
+    "bert-tiny": (None, 2, 16, 0.0587),
+    "bert-base": (None, 2, 2, 11.174),
 }
 OTHERS = ("plain", "fit", "tf_cnn")
 WINDOW_SECONDS = 0.3
@@ -63,12 +65,8 @@ class Case:
     batch: int
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
-        return (MODELS[self.model][0], MODELS[self.model][0], 3)
-
-    @property
-    def classes(self) -> int:
-        return MODELS[self.model][1]
+    def is_of_texts(self) -> bool:
+        return MODELS[self.model][0] is None
 
     def gflops(self, examples_per_sec: float) -> float:
         """GFLOP/s of training: forward, and backward to inputs and to weights."""
@@ -146,7 +144,7 @@ def plain(case: Case, watch: Stopwatch) -> None:
     """Hand-written operations, one call a step."""
     import plain_ops
 
-    step = plain_ops.step(getattr(plain_ops, case.model), *batch_of(case))
+    step = plain_ops.step(getattr(plain_ops, case.model.replace("-", "_")), *batch_of(case))
 
     def run(steps: int) -> None:
         for _ in range(steps):
@@ -185,10 +183,17 @@ SIDES = {f.__name__: f for f in (ours, plain, fit, tf_cnn, bfloat16, matmul, mat
 
 
 def batch_of(case: Case) -> tuple[object, object]:
-    from pytest_tfperf.training.input_spec import InputSpec
+    import tensorflow as tf
 
-    spec = InputSpec.of_images(case.image_shape, case.classes, batch_size=case.batch, replicas=1, seed=1)
-    return spec.synthetic()
+    from pytest_tfperf.training.input_spec import InputSpec, Part
+
+    side, classes, _, _ = MODELS[case.model]
+    common = {"batch_size": case.batch, "replicas": 1, "seed": 1}
+    if side is not None:
+        return InputSpec.of_images((side, side, 3), classes, **common).synthetic()
+    ids = {"input_ids": 30522, "input_mask": 2, "segment_ids": 2}
+    parts = {name: Part(shape=(128,), dtype=tf.int32, high=high) for name, high in ids.items()}
+    return InputSpec(parts=(parts, Part(shape=(), dtype=tf.int32, high=classes)), **common).synthetic()
 
 
 def _drive(run: Callable[[int], object], watch: Stopwatch) -> None:
@@ -270,7 +275,8 @@ def ratio(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
 def row(case: Case, sides: list[str], options: argparse.Namespace) -> str:
     import keras_fit
 
-    here = [side for side in sides if side != "fit" or case.model in keras_fit.MODELS]
+    here = [side for side in sides if side != "fit" or case.model in (keras_fit.MODELS | keras_fit.OURS)]
+    here = [side for side in here if side != "tf_cnn" or not case.is_of_texts]
     found = turns_of(["matmul", "ours", *here], case, options)
     cells = [f"{case.model}:{case.batch}", f"{statistics.median(found['ours']):,.2f}"]
     for side in sides:
@@ -301,7 +307,7 @@ def main() -> None:
             SIDES[options.one](options.models[0], Stopwatch(sys.stdin.buffer, answers))
             os._exit(0)  # a session or a dataset that is still open need not be closed
     sides = [side for side in options.sides if side != "tf_cnn" or options.tf_cnn_benchmarks]
-    print(f"images/s, medians over turns of {options.rounds} rounds; ours / other, with two standard errors")
+    print(f"examples/s, medians over turns of {options.rounds} rounds; ours / other, with two standard errors")
     heading = [
         "model:batch",
         "ours",
