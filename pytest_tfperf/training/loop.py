@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.training.horovod import Horovod
-from pytest_tfperf.training.inputs import Batch, count, feed, naming_its_end
+from pytest_tfperf.training.inputs import Batch, count, feed, naming_its_end, spec_of_batch
 from pytest_tfperf.training.steps import CompiledModelStep, CrossEntropyStep, Step
 
 
@@ -67,7 +67,9 @@ class TrainingLoop:
         self._next_batch = feed(strategy, inputs)
         self.fetch: Callable[[], Any] | None = self._next_batch if isinstance(inputs, tf.data.Dataset) else None
         self._step: Step = (
-            CompiledModelStep(model, workload) if model.compiled else self._cross_entropy(independent=False)
+            CompiledModelStep(strategy, model, workload, spec_of_batch(inputs))
+            if model.compiled
+            else self._cross_entropy(independent=False)
         )
         self._creates_variables = model.compiled
         self.window = tf.function(self._steps, autograph=False)

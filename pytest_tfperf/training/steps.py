@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import keras
@@ -109,8 +110,10 @@ class CompiledModelStep:
     With `forward_only` it is the model's `test_step`.
 
     Args:
+        strategy: made by `strategies.strategy_for`.
         model: its `compile` has been called.
-        workload: what it was made for.
+        workload: what both were made for.
+        batch: a `tf.TensorSpec` for each array of a replica's batch.
 
     Raises:
         WorkloadError: it can't be compiled into a window, or the workload asks for what the model decides itself.
@@ -119,13 +122,17 @@ class CompiledModelStep:
     is_independent = False
     shared_devices = ()
 
-    def __init__(self, model: keras.Model, workload: Workload) -> None:
+    def __init__(self, strategy: tf.distribute.Strategy, model: keras.Model, workload: Workload, batch: Any) -> None:
         require_own_training(workload)
         if model.run_eagerly:
             raise WorkloadError(
                 f"model {workload.model!r} is compiled with run_eagerly=True, so its steps can't be compiled into one "
                 "call: use trainer='keras', or leave run_eagerly out"
             )
+        # As `fit` does. What this can't build, such as a model without `call`, Keras makes in the first step; several
+        # replicas of one rank could not run that step, because TensorFlow can't initialise their variables in it.
+        with strategy.scope(), suppress(Exception):
+            model._symbolic_build(data_batch=batch)
         self._model = model
         self._has_loss = True
         self._run = model.test_step if workload.forward_only else model.train_step

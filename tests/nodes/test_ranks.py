@@ -96,6 +96,15 @@ def test_two_ranks_of_two_devices_equal_one_process(tmp_path: Path, update: str)
         assert_same(rank, one)
 
 
+@pytest.mark.parametrize("update", ["collective", "parameter_server"])
+def test_two_ranks_of_two_devices_train_a_compiled_model_as_one_process(tmp_path: Path, update: str) -> None:
+    choices = {"model": "jobs:classifier", "input_pipeline": "feeds:shared"}
+    ranks = trained(tmp_path / "two", 2, 2, batch_size=2, variable_update=update, **choices)
+    (one,) = trained(tmp_path / "one", 1, batch_size=8, variable_update="replicated", **choices)
+    for rank in ranks:
+        assert_same(rank, one, rtol=1e-3)
+
+
 @pytest.mark.parametrize(("update", "devices"), [("collective", 2), pytest.param("horovod", 1, marks=needs_horovod)])
 def test_they_also_train_on_one_node(tmp_path: Path, update: str, devices: int) -> None:
     choices = {"model": "nets:normalised", "input_pipeline": "feeds:same", "batch_size": 4, "optimizer": "momentum"}
