@@ -134,6 +134,7 @@ class CompiledModelStep:
         with strategy.scope(), suppress(Exception):
             model._symbolic_build(data_batch=batch)
         self._model = model
+        self._workload = workload
         self._has_loss = True
         self._run = model.test_step if workload.forward_only else model.train_step
         if workload.xla:
@@ -141,7 +142,16 @@ class CompiledModelStep:
 
     def on_replica(self, batch: Batch) -> tf.Tensor:
         """See `Step.on_replica`."""
-        loss = self._run(batch).get("loss")
+        try:
+            loss = self._run(batch).get("loss")
+        except (AttributeError, NotImplementedError, TypeError) as error:
+            if isinstance(error, tf.errors.OperatorNotAllowedInGraphError) or "ymbolic" in str(error):
+                raise WorkloadError(
+                    f"model {self._workload.model!r}: its train_step can't be compiled into one call "
+                    f"({type(error).__name__}: {error}): compile the model with run_eagerly=True and use "
+                    "trainer='keras'"
+                ) from error
+            raise
         self._has_loss = loss is not None
         return tf.constant(0.0) if loss is None else tf.cast(loss, tf.float32)
 

@@ -102,7 +102,7 @@ def test_two_ranks_of_two_devices_train_a_compiled_model_as_one_process(tmp_path
     ranks = trained(tmp_path / "two", 2, 2, batch_size=2, variable_update=update, **choices)
     (one,) = trained(tmp_path / "one", 1, batch_size=8, variable_update="replicated", **choices)
     for rank in ranks:
-        # The weights only: Keras' running mean of the loss is wrong under CentralStorageStrategy, with its own `fit`, too.
+        # Weights only: Keras' running mean of the loss is wrong under CentralStorageStrategy, with its own `fit`, too.
         assert_same(rank[1:], one[1:], rtol=1e-3)
 
 

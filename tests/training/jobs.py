@@ -184,3 +184,41 @@ def bert_by_adam() -> keras.Model:
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(1e-3), loss)
     return model
+
+
+class Reading(OwnWithLoss):
+    """Its `train_step` reads a number of a tensor, which only eager code can; `how` says by what."""
+
+    how = float
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        logs = super().train_step(data)
+        self.how(logs["loss"])
+        return logs
+
+
+class Branching(Reading):
+    def how(self, loss: Any) -> Any:
+        return 1 if loss > 0 else 2
+
+
+class ByNumpy(Reading):
+    def how(self, loss: Any) -> Any:
+        return loss.numpy()
+
+
+def _compiled(model: keras.Model) -> keras.Model:
+    model.compile("adam")
+    return model
+
+
+def reading() -> keras.Model:
+    return _compiled(Reading())
+
+
+def branching() -> keras.Model:
+    return _compiled(Branching())
+
+
+def by_numpy() -> keras.Model:
+    return _compiled(ByNumpy())

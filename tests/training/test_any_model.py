@@ -111,6 +111,15 @@ def test_what_a_compiled_model_decides_itself_is_refused(
         build(cpus[:1], input_pipeline="jobs:lines", **choices)
 
 
+@pytest.mark.parametrize("model", ["reading", "branching", "by_numpy"])
+def test_a_step_that_cannot_be_compiled_names_the_trainer_that_runs_it(cpus: list[str], model: str) -> None:
+    loop, _ = build(cpus[:1], model=f"jobs:{model}", input_pipeline="jobs:lines")
+    with pytest.raises(
+        WorkloadError, match=r"can't be compiled into one call.*run_eagerly=True and use trainer='keras'"
+    ):
+        loop.run(1)
+
+
 # Batches
 
 
