@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeVar
 
 from pytest_tfperf.bench.comparing import MAX_PAIRS, MAX_SECONDS, Effort, compare
@@ -23,7 +24,7 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, NoBaseline, TfperfError, ThroughputRegression
 from pytest_tfperf.judging.published_ratios import published_ratio
 from pytest_tfperf.reports import comparisons, ratios
-from pytest_tfperf.reports.message import headline, message, not_measured
+from pytest_tfperf.reports.message import headline, in_brief, message, not_measured
 from pytest_tfperf.session import Session
 
 AnyTolerance = float | tuple[float | None, float | None] | Tolerance
@@ -63,6 +64,7 @@ class ThroughputFixture:
         tolerance: AnyTolerance | None = None,
         steps: int | None = None,
         warmup_steps: int | None = None,
+        name: str = "",
     ) -> Throughput:
         """Measure and judge; the outcome is applied when the test's body has finished, so further asserts run first.
 
@@ -72,6 +74,7 @@ class ThroughputFixture:
             tolerance: the accepted change: 0.05, or (-0.05, None) for no upper bound.
             steps: the most steps that are timed.
             warmup_steps: the least steps before them that are not timed.
+            name: what tables and messages call the workload; the key of its baseline stays its id.
 
         Returns:
             what was measured, also where there is no baseline: assert scaling and ratios with its `examples_per_sec`.
@@ -86,24 +89,30 @@ class ThroughputFixture:
         accepted = None if tolerance is None else Tolerance.of(tolerance)
         plan = self._plan(steps, warmup_steps)
         if settings.smoke:
-            return self.measure(workload, on=on, steps=steps, warmup_steps=warmup_steps)
+            return self.measure(workload, on=on, steps=steps, warmup_steps=warmup_steps, name=name)
         if settings.against is not None:
             ours = self._ours(workload)
             other = Side(workload=workload, launcher=measuring.other_launcher)
-            return self._compare(other, ours, on, accepted, plan).b.throughput
+            return self._compare(other, ours, on, accepted, plan, name=name).b.throughput
         task = measuring.task(self._test, self._calls, workload, on, accepted, plan)
         if settings.update_baselines:
-            return self._measured(task, lambda earlier: measuring.bench.record(task, settings.runs, earlier))
-        return self._measured(task, lambda earlier: measuring.bench.check(task, earlier))
+            return self._measured(task, lambda earlier: measuring.bench.record(task, settings.runs, earlier), name)
+        return self._measured(task, lambda earlier: measuring.bench.check(task, earlier), name)
 
     def measure(
-        self, workload: Workload, *, on: Topology, steps: int | None = None, warmup_steps: int | None = None
+        self,
+        workload: Workload,
+        *,
+        on: Topology,
+        steps: int | None = None,
+        warmup_steps: int | None = None,
+        name: str = "",
     ) -> Throughput:
         """Measure and judge nothing; the arguments, the result and the errors are those of `check`."""
         self._require_open(on)
         measuring = self._session.measuring
         task = measuring.task(self._test, self._calls, workload, on, None, self._plan(steps, warmup_steps))
-        return self._measured(task, lambda _: measuring.bench.measure(task))
+        return self._measured(task, lambda _: measuring.bench.measure(task), name)
 
     def compare(
         self,
@@ -243,6 +252,11 @@ class ThroughputFixture:
         decided = [r for r in self.results if r.is_decided]
         return self._messages([r for r in decided if self._consequence(r) is Consequence.FAILS])
 
+    def failures_in_brief(self) -> str:
+        """What `confirmed_failures` says, for one line; "" where there is none."""
+        failed = [r for r in self.results if r.is_decided and self._consequence(r) is Consequence.FAILS]
+        return "; ".join(in_brief(r) if isinstance(r, Measurement) else comparisons.in_brief(r) for r in failed)
+
     def _record(self) -> None:
         """Write the measured baselines; one that is refused does not keep the others from being written."""
         refused: list[str] = []
@@ -255,18 +269,27 @@ class ThroughputFixture:
         if refused:
             raise MeasurementError("\n\n".join(refused))
 
-    def _measured(self, task: Task, take: Callable[[Measurement | None], Measurement]) -> Throughput:
+    def _measured(self, task: Task, take: Callable[[Measurement | None], Measurement], name: str) -> Throughput:
         topology = task.topology
-        return self._result(Measurement, asked_for(topology.shape, topology.machine, task.workload), take).throughput
+        shown = self._session.name_of(task.workload, name)
+        asked = asked_for(topology.shape, topology.machine, task.workload)
+        return self._result(Measurement, asked, lambda earlier: replace(take(earlier), name=shown)).throughput
 
     def _compare(
-        self, a: Side, b: Side, on: Topology, accepted: Tolerance | None, plan: Plan, effort: Effort | None = None
+        self,
+        a: Side,
+        b: Side,
+        on: Topology,
+        accepted: Tolerance | None,
+        plan: Plan,
+        effort: Effort | None = None,
+        name: str = "",
     ) -> Comparison:
         session = self._session
-        return self._result(
-            Comparison,
-            asked_for(on.shape, on.machine, a.workload, b.workload),
-            lambda _: compare(
+        a_name, b_name = (session.name_of(side.workload, name) for side in (a, b))
+
+        def take() -> Comparison:
+            found = compare(
                 session.measuring.engine,
                 a,
                 b,
@@ -277,8 +300,11 @@ class ThroughputFixture:
                 judged=not session.settings.smoke,
                 test=self._test,
                 session=session.id,
-            ),
-        )
+            )
+            return replace(found, a=replace(found.a, name=a_name), b=replace(found.b, name=b_name))
+
+        asked = asked_for(on.shape, on.machine, a.workload, b.workload)
+        return self._result(Comparison, asked, lambda _: take())
 
     def _result(self, kind: type[R], asked: str, take: Callable[[R | None], R]) -> R:
         """What this call gave when the test ran before, where that is decided; else what `take` makes of it."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf import pytest_reports, session_report, settings
+from pytest_tfperf import pytest_reports, settings
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.pytest_reports import SESSION
@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Add the hooks that name users' own models and pipelines."""
+    """Add the hooks that name users' own models, pipelines and workloads."""
     from pytest_tfperf import hookspecs
 
     pluginmanager.add_hookspecs(hookspecs)
@@ -50,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     with pytest_reports.as_usage_error():
         _register_names(config)
         session = config.stash[SESSION] = Session(settings.Settings.from_config(config))
+        session.workload_name = lambda workload: config.hook.pytest_tfperf_workload_name(workload=workload)
         if not pytest_reports.is_xdist_worker(config):
             session.prepare()
 
@@ -87,7 +88,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """How many tests, how long about, and which of them can't run."""
-    return [] if pytest_reports.is_xdist_worker(config) else session_report.header(config.stash[SESSION])
+    return [] if pytest_reports.is_xdist_worker(config) else pytest_reports.header(config)
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -167,6 +168,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
     """The table, and what is left to say."""
     pytest_reports.write_summary(terminalreporter, config.stash[SESSION])
+
+
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_benchmark_group_stats(
+    config: pytest.Config,
+) -> Generator[None, pytest_reports.BenchmarkGroups, pytest_reports.BenchmarkGroups]:
+    """Leave our tests out of pytest-benchmark's table, unless one of its options was given."""
+    groups = yield
+    return groups if pytest_reports.asks_for_benchmarks(config) else pytest_reports.without_ours(config, groups)
 
 
 @pytest.hookimpl(optionalhook=True)

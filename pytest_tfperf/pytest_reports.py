@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest._code.code import TerminalRepr  # a report may be any of these; pytest has no public name
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
 
 from pytest_tfperf import session_report
@@ -28,8 +33,10 @@ from pytest_tfperf.errors import (
     TfperfError,
     WorkloadError,
 )
+from pytest_tfperf.reports.wrapping import first_sentence, wrapped
 
 if TYPE_CHECKING:
+    from _pytest._io import TerminalWriter
     from _pytest.terminal import TerminalReporter
 
     from pytest_tfperf.fixture import ThroughputFixture
@@ -57,6 +64,7 @@ def run_or_defer(item: pytest.Item, nextitem: pytest.Item | None) -> None:
         raise
     if session.queue.is_undecided(item.nodeid) and not any(report.failed for report in reports):
         session.queue.defer(item.nodeid)
+        item._report_sections.clear()  # what the body prints, it prints again
         item.session.items.append(item)  # pytest walks this list as it grows
     else:
         for report in reports:
@@ -103,7 +111,7 @@ def report_session_verdicts(session: pytest.Session) -> None:
             location=("tfperf", None, name),
             keywords={},
             outcome="failed",
-            longrepr=failure.text,
+            longrepr=_Told(failure.text, first_sentence(failure.text), _terminal_width(session.config)),
             when="call",
         )
         session.config.hook.pytest_runtest_logreport(report=report)
@@ -134,8 +142,10 @@ def skipping(session: Session) -> Iterator[None]:
     except (NoData, NotEnoughDevices, NotInstalled, NoBaseline) as error:
         if session.settings.require_baseline and (why := session.why_missing_is_an_error(error)):
             raise MeasurementError(why) from None
-        reason = str(error).partition("\n")[0]
-        if not isinstance(error, NoBaseline):  # which the table shows
+        if isinstance(error, NoBaseline):  # the table has its figures, and pytest folds skips that are alike
+            reason = "no baseline; record one with --update-baselines"
+        else:
+            reason = str(error).partition("\n")[0]
             session.skipped[reason] += 1
         raise pytest.skip.Exception(reason, _use_item_location=True) from None
 
@@ -152,6 +162,7 @@ def as_usage_error() -> Iterator[None]:
 def _warn(item: pytest.Item, text: str) -> None:
     """Into pytest's summary of warnings, past filters that would turn a doubt into a failure."""
     path, line, _ = item.location
+    text = wrapped(text, _terminal_width(item.config, indent=2))
     warning = warnings.WarningMessage(ThroughputWarning(text), ThroughputWarning, path, (line or 0) + 1)
     item.ihook.pytest_warning_recorded.call_historic(
         kwargs={"warning_message": warning, "when": "runtest", "nodeid": item.nodeid, "location": None}
@@ -159,6 +170,41 @@ def _warn(item: pytest.Item, text: str) -> None:
 
 
 # Wording a report
+
+
+@dataclass(frozen=True)
+class _Brief:
+    """What pytest's short summary and `--tb=line` show of a report, and JUnit as its message."""
+
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class _Told(TerminalRepr):
+    """A report's text, in full and in brief.
+
+    Args:
+        text: fact, location, next step.
+        brief: the fact alone, in one line.
+        width: a terminal's, at which the text is wrapped; None for no terminal.
+    """
+
+    def __init__(self, text: str, brief: str, width: int | None) -> None:
+        self._text = text
+        self._width = width
+        self.reprcrash = _Brief(brief)
+
+    def __str__(self) -> str:
+        return self._text
+
+    def toterminal(self, tw: TerminalWriter) -> None:
+        """Write the text."""
+        first, *others = wrapped(self._text, self._width).splitlines()
+        tw.line(first, red=True, bold=True)
+        for line in others:
+            tw.line(line)
 
 
 def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
@@ -174,9 +220,10 @@ def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[Non
     elif isinstance(error, FAILURES):
         if report.when == "setup":  # a fixture measured it, and it is a failure all the same
             report.when = "call"
-        report.longrepr = str(error)
+        brief = (fixture.failures_in_brief() if fixture else "") or _fact(str(error))
+        report.longrepr = _Told(str(error), brief, _terminal_width(item.config))
     elif fixture is not None and (unreported := fixture.unreported()):
-        report.sections.append(("throughput", unreported))
+        report.sections.append(("throughput", wrapped(unreported, _terminal_width(item.config))))
 
 
 def _word_error(
@@ -187,18 +234,24 @@ def _word_error(
     error: TfperfError,
 ) -> None:
     """What could not be measured is an error; but no error hides a regression that the test had confirmed before it."""
-    text = str(error)
+    text, brief, width = str(error), _fact(str(error)), _terminal_width(item.config)
     if not isinstance(error, (MeasurementError, BaselineError)):  # the fault is in the test
         text = f"{_source_line(item, error)}: {text}"
     if report.when != "teardown" and fixture is not None and (failures := fixture.confirmed_failures()):
-        report.when, report.longrepr = "call", f"{failures}\n\n{text}"
+        report.when = "call"
+        report.longrepr = _Told(f"{failures}\n\n{text}", f"{fixture.failures_in_brief()}; {brief}", width)
         return
     # JUnit and pytest's summary say "error" of what fails outside of the call: nothing was tested.
     report.when = "setup" if report.when == "call" else report.when
-    report.longrepr = text
+    report.longrepr = _Told(text, brief, width)
     session.not_measured.add(item.nodeid)
     if fixture is not None and (unreported := fixture.unreported()):
-        report.sections.append(("throughput", unreported))
+        report.sections.append(("throughput", wrapped(unreported, width)))
+
+
+def _fact(text: str) -> str:
+    """The fact of a message, without the workload and the devices before it: the test's name tells them."""
+    return re.sub(r"^\S+-b\d+-\S+ on .+?: ", "", first_sentence(text)).partition("; ")[0]
 
 
 def _source_line(item: pytest.Item, error: TfperfError) -> str:
@@ -211,12 +264,42 @@ def _source_line(item: pytest.Item, error: TfperfError) -> str:
 # The terminal, xdist, signals
 
 
+_WIDE = 160  # of tables in a file or a pipe, unless COLUMNS says something else
+_OUTCOME = re.compile(rf"({'|'.join(Outcome)})(?: \([^)]*\))?(?=  |$)")
+_COLOURS = {
+    Outcome.PASS: "green",
+    Outcome.IMPROVED: "green",
+    Outcome.INCONCLUSIVE: "yellow",
+    Outcome.NO_BASELINE: "yellow",
+    Outcome.REGRESSED: "red",
+    Outcome.INVALID: "red",
+}
+
+
+def header(config: pytest.Config) -> list[str]:
+    """What a session says before its first test."""
+    width = _terminal_width(config)
+    return [wrapped(line, width) for line in session_report.header(config.stash[SESSION])]
+
+
 def write_summary(reporter: TerminalReporter, session: Session) -> None:
     """Our section of pytest's summary; pytest's own `-rs` gives the reasons of skips too."""
-    if lines := session_report.closing(session, skips=not reporter.hasopt("skipped")):
+    width = _terminal_width(reporter.config)
+    table_width = width or (reporter._tw.fullwidth if "COLUMNS" in os.environ else _WIDE)
+    if lines := session_report.closing(session, skips=not reporter.hasopt("skipped"), width=table_width):
         reporter.section("throughput")
         for line in lines:
-            reporter.write_line(line)
+            if found := _OUTCOME.match(line):  # a table's first column
+                reporter.write(found[0], **{_COLOURS[Outcome(found[1])]: True})
+                reporter.write_line(line[found.end() :])
+            else:
+                reporter.write_line(wrapped(line, width))
+
+
+def _terminal_width(config: pytest.Config, indent: int = 0) -> int | None:
+    """Columns of the terminal behind an indent; None where the output goes to a file or a pipe."""
+    reporter: TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
+    return reporter._tw.fullwidth - indent if reporter is not None and reporter.isatty() else None
 
 
 def connect_progress_line(config: pytest.Config) -> None:
@@ -279,6 +362,23 @@ def _refuse_xdist(config: pytest.Config) -> None:
 
 
 # pytest-benchmark
+
+BenchmarkGroups = Sequence[tuple[str | None, Sequence[dict[str, Any]]]]
+"""What one table of pytest-benchmark shows: each group's name, and its tests."""
+
+
+def asks_for_benchmarks(config: pytest.Config) -> bool:
+    """Whether an option of pytest-benchmark's was given, other than the one that silences it."""
+    words = [*config.invocation_params.args, *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
+    words += config.getini("addopts")
+    return any(str(word).startswith("--benchmark-") and word != "--benchmark-quiet" for word in words)
+
+
+def without_ours(config: pytest.Config, groups: BenchmarkGroups) -> BenchmarkGroups:
+    """The groups without throughput tests, which have a table of their own; no empty ones."""
+    ours = config.stash[SESSION].selection
+    left = [(name, [test for test in tests if test["fullname"] not in ours]) for name, tests in groups]
+    return [(name, tests) for name, tests in left if tests]
 
 
 def set_clock(item: pytest.Item) -> None:

@@ -14,7 +14,7 @@ from pytest_tfperf.bench.rerun_queue import RerunQueue
 from pytest_tfperf.core.consequence import EXIT_USAGE, exit_status
 from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.errors import NoBaseline, NoData, NotEnoughDevices, NotInstalled
+from pytest_tfperf.errors import NoBaseline, NoData, NotEnoughDevices, NotInstalled, TfperfError
 from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
@@ -23,6 +23,9 @@ from pytest_tfperf.workers.engines.names import LOCAL
 from pytest_tfperf.workers.interpreters import try_imports
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_tfperf.core.workload import Workload
     from pytest_tfperf.measuring import Measuring, SessionVerdict
 
 
@@ -42,6 +45,7 @@ class Session:
         remarks: what is to be said before the first test, one line each.
         skipped: how many tests could not run here, for each reason.
         not_measured: the tests that ended in an error.
+        workload_name: the name that a user's hook gives a workload, None for none.
         verdicts: on software and machine as a whole, once all tests have run.
     """
 
@@ -57,6 +61,7 @@ class Session:
         self.remarks: list[str] = []
         self.skipped: Counter[str] = Counter()
         self.not_measured: set[str] = set()
+        self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []
         self._open = ExitStack()
 
@@ -116,6 +121,17 @@ class Session:
         rows = self.baselines.load(name).values()
         had = any(row.gpu and row.key.topology == f"1x{error.wanted}" for row in rows if row.is_measured)
         return f"{error}. Its baselines were measured on {error.wanted} GPUs: one is missing" if had else ""
+
+    def name_of(self, workload: Workload, given: str = "") -> str:
+        """What tables and messages call a workload: what its test says, or what a user's hook does; "" for its id.
+
+        Raises:
+            TfperfError: that is no name.
+        """
+        name = given or self.workload_name(workload) or ""
+        if not isinstance(name, str) or not name.isprintable() or name != name.strip():
+            raise TfperfError(f"name={name!r} of {workload.id}: give it as a line of text, as in 'small-cnn'")
+        return name
 
     def judge(self) -> list[SessionVerdict]:
         """Judge software and machine as a whole, when all tests have run; what fails the session."""

@@ -6,7 +6,9 @@ import math
 
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports import summary
+from pytest_tfperf.reports.wrapping import first_sentence
 from pytest_tfperf.session import Session
 
 _GUESSED_SECONDS = 15.0  # for a test that was never timed on this machine
@@ -21,6 +23,7 @@ def header(session: Session) -> list[str]:
         return remarks
     measuring = session.measuring
     seconds, never_timed = _expected_seconds(session)
+    session.progress.expect(len(measuring.runnable), seconds)
     lines = summary.before(
         measuring.topology.machine,
         len(measuring.runnable),
@@ -33,15 +36,16 @@ def header(session: Session) -> list[str]:
         hold=settings.hold,
         against=str(settings.against or ""),
     )
-    return [*lines, *remarks, *summary.refused(selection.faulty, len(selection))]
+    return [*lines, *remarks, *summary.refused(selection.faulty, len(selection), in_brief=True)]
 
 
-def closing(session: Session, *, skips: bool) -> list[str]:
+def closing(session: Session, *, skips: bool, width: int | None = None) -> list[str]:
     """The tables, what could not be measured, and what to do next.
 
     Args:
         session: that has ended.
         skips: count what kept tests from measuring, because pytest itself does not (`-rs`).
+        width: the most characters of a table's line; None for any number.
     """
     selection, errors = session.selection, session.not_measured
     if session.settings.collects_only:
@@ -51,15 +55,19 @@ def closing(session: Session, *, skips: bool) -> list[str]:
         return skipped
     # A test that ended in an error leaves half-finished results, which are no result.
     results = [one for one in session.queue.results if one.is_decided or one.test not in errors]
-    compared = summary.comparison_summary([one for one in results if isinstance(one, Comparison)])
+    compared = summary.comparison_summary([one for one in results if isinstance(one, Comparison)], width)
     measured = summary.summary(
         [one for one in results if isinstance(one, Measurement)],
         baselines=session.settings.shown_baselines,
         changes=session.recorder.changes,
-        machine=[verdict.text for verdict in session.verdicts],
+        # What fails is a report of its own, in full.
+        machine=[
+            first_sentence(one.text) if one.outcome is Outcome.REGRESSED else one.text for one in session.verdicts
+        ],
         not_measured=len(errors),
         measured_nothing=session.measured_nothing,
         history_error=session.queue.history_fault or session.measuring.history_fault,
+        width=width,
     )
     return [
         *compared,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.cli.arguments import add_command, folder
-from pytest_tfperf.cli.output import show
+from pytest_tfperf.cli.output import show, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.errors import TfperfError
 
@@ -51,7 +51,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.csv:
         show(measured.to_csv(index=False).rstrip("\n"))
         return EXIT_GREEN
-    tables = [by_workload(measured), latest_comparisons(history.comparisons())]
+    columns = width()
+    tables = [by_workload(measured, history.names(), columns), latest_comparisons(history.comparisons(), columns)]
     show("\n\n".join("\n".join(lines) for lines in tables if lines) or "nothing was measured here yet")
     return EXIT_GREEN
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
 from typing import TextIO
 
@@ -25,6 +26,11 @@ def show(text: str) -> None:
         print(text, flush=True)
     except BrokenPipeError:
         discard()
+
+
+def width() -> int | None:
+    """The most characters of a line on a terminal; None for a file or a pipe, where a line may be of any length."""
+    return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
 
 
 def warn(text: str) -> None:

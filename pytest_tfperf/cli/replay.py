@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.cli.arguments import STATUSES, add_command
-from pytest_tfperf.cli.output import show, warn
+from pytest_tfperf.cli.output import show, warn, width
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
 from pytest_tfperf.errors import NoBaseline, TfperfError
 
@@ -111,11 +111,14 @@ def _request(arguments: argparse.Namespace) -> Request:
 def _report(done: Replay) -> str:
     from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
     from pytest_tfperf.reports.message import message
+    from pytest_tfperf.reports.wrapping import wrapped
 
     measurements = [judged.measurement for judged in done.judged]
-    messages = [message(one.measurement, hint=one.hint) + "\n" for one in done.judged if one.measurement.verdict]
+    columns = width()
+    judged = [one for one in done.judged if one.measurement.verdict]
+    messages = [wrapped(message(one.measurement, hint=one.hint), columns) + "\n" for one in judged]
     words = [*map(outcome, measurements), *["not judged"] * len(done.refused)]
-    return "\n".join([*messages, *measurement_table(measurements), "", counts(words)])
+    return "\n".join([*messages, *measurement_table(measurements, columns), "", counts(words)])
 
 
 def _status(done: Replay) -> int:

@@ -28,12 +28,14 @@ class ComparedSide:
         workload: what was trained.
         throughput: over all of its runs.
         environment: what they ran on: "tensorflow" -> "2.21.0".
+        name: what tables and messages call the workload; "" for no name of its own.
         breakdown: what a step's time is spent on; None where no worker was asked.
     """
 
     workload: Workload
     throughput: Throughput
     environment: Mapping[str, str]
+    name: str = ""
     breakdown: Breakdown | None = None
 
 

@@ -31,6 +31,7 @@ class Measurement:
         discarded_pairs: disturbed pairs, which count for nothing.
         gpu: the GPUs' name, "" on CPUs.
         gpu_fp32_tflops: one GPU's peak FP32 rate; None on CPUs and where it isn't known.
+        name: what the test calls the workload in tables and messages; "" for no name of its own.
         file: the log or the exported measurement that was replayed; "" where it was measured.
         verdict: the judgement; None where it was only measured.
         runs_wanted: fresh runs in all that recording a baseline takes; 0 where none is recorded.
@@ -55,6 +56,7 @@ class Measurement:
     discarded_pairs: tuple[Pair, ...] = ()
     gpu: str = ""
     gpu_fp32_tflops: float | None = None
+    name: str = ""
     file: str = ""
     verdict: Verdict | None = None
     runs_wanted: int = 0

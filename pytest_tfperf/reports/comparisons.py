@@ -3,45 +3,60 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
-from pytest_tfperf.reports.measurement_table import rate_cell, rate_heading
+from pytest_tfperf.reports.measurement_table import ACT_FIRST, rate_cell, rate_heading
 from pytest_tfperf.reports.message import Line, with_lines
+from pytest_tfperf.reports.names import Named, shown_names, with_id
 from pytest_tfperf.reports.numbers import change, compared, percent, rate
-from pytest_tfperf.reports.table import table
+from pytest_tfperf.reports.table import Columns, table
 
 _DISTINGUISHING = ("tensorflow", "python")
 
 _RIGHT = {"b / a", "pairs"}
 
 
-def comparison_table(comparisons: Iterable[Comparison]) -> list[str]:
-    """The comparisons in the order given; the ratio of an INVALID one is left out, as it means nothing."""
-    return _table([(c, {}) for c in comparisons])
+def comparison_table(comparisons: Iterable[Comparison], width: int | None = None) -> list[str]:
+    """Those that need action first, else in the order given; the ratio of an INVALID one means nothing: left out.
+
+    `width` is the most characters of a line, None for any number.
+    """
+    in_order = sorted(comparisons, key=lambda c: ACT_FIRST.index(c.outcome))
+    return _table([(c, {}) for c in in_order], width)
 
 
-def latest_comparisons(comparisons: Iterable[Comparison]) -> list[str]:
+def latest_comparisons(comparisons: Iterable[Comparison], width: int | None = None) -> list[str]:
     """The latest of the comparisons of the same two sides, and when it was made."""
     latest = {(c.machine, c.topology, c.a.workload, *sides(c)): c for c in comparisons}
-    return _table([(c, {"machine": c.machine, "when": c.time}) for c in latest.values()])
+    return _table([(c, {"machine": c.machine, "when": c.time}) for c in latest.values()], width)
 
 
-def _table(comparisons: Sequence[tuple[Comparison, dict[str, str | None]]]) -> list[str]:
+def _table(comparisons: Sequence[tuple[Comparison, dict[str, str | None]]], width: int | None) -> list[str]:
     """A row for each comparison, and what else to say of it."""
-    heading = rate_heading(side.throughput for c, _ in comparisons for side in (c.a, c.b))
-    return table([_row(c, heading) | more for c, more in comparisons], _RIGHT | {f"a {heading}", f"b {heading}"})
+    both = [side for c, _ in comparisons for side in (c.a, c.b)]
+    heading = rate_heading(side.throughput for side in both)
+    names = shown_names((side.workload.id, side.name) for side in both)
+    columns = Columns(
+        right=_RIGHT | {f"a {heading}", f"b {heading}"},
+        optional=("95 % CI", f"b {heading}", f"a {heading}", "when", "machine", "b bound", "a bound", "pairs"),
+        ids=("workload", "a", "b"),
+    )
+    return table([_row(c, heading, names) | more for c, more in comparisons], columns, width)
 
 
-def _row(c: Comparison, heading: str) -> dict[str, str | None]:
-    a, b = sides(c)
+def _row(c: Comparison, heading: str, names: Mapping[Named, str]) -> dict[str, str | None]:
+    a_name, b_name = (names[side.workload.id, side.name] for side in (c.a, c.b))
+    is_same = c.a.workload == c.b.workload
+    a, b = sides(c) if is_same else (a_name, b_name)
     is_valid = c.outcome is not Outcome.INVALID
     return {
-        "workload": c.a.workload.id if c.a.workload == c.b.workload else None,
+        "outcome": outcome(c),
+        "workload": a_name if is_same else None,
         "topology": c.topology,
         "a": a,
         f"a {heading}": rate_cell(c.a.throughput, heading),
@@ -52,7 +67,6 @@ def _row(c: Comparison, heading: str) -> dict[str, str | None]:
         "b / a": f"{c.ratio:.3f}" if is_valid else None,
         "95 % CI": _interval(c) if is_valid else None,
         "pairs": str(len(c.pairs)),
-        "outcome": outcome(c),
     }
 
 
@@ -65,7 +79,7 @@ def sides(comparison: Comparison) -> tuple[str, str]:
     """Names for a and b: their workloads, or else the software that differs between them."""
     a, b = comparison.a, comparison.b
     if a.workload != b.workload:
-        return a.workload.id, b.workload.id
+        return with_id(a.workload.id, a.name), with_id(b.workload.id, b.name)
     for name in _DISTINGUISHING:
         if a.environment.get(name) != b.environment.get(name):
             return f"{name} {a.environment.get(name, '?')}", f"{name} {b.environment.get(name, '?')}"
@@ -81,11 +95,19 @@ def headline(comparison: Comparison) -> str:
     """Both sides, devices, machine and ratio in one line."""
     c = comparison
     a, b = sides(c)
-    what = "" if c.a.workload != c.b.workload else f"{c.a.workload.id}, "
+    what = "" if c.a.workload != c.b.workload else f"{with_id(c.a.workload.id, c.a.name)}, "
     if c.outcome is Outcome.INVALID:  # its ratio would be taken for a result
         return f"{what}{b} against {a} on {c.devices} ({c.machine}): {c.reason}"
     ratio = f"ratio {c.ratio:.3f}, 95 % CI {_interval(c)}"
     return f"{what}{b} is {compared(c.ratio - 1)} {a} on {c.devices} ({c.machine}): {ratio}"
+
+
+def in_brief(comparison: Comparison) -> str:
+    """The outcome of a judged comparison in a few words, for a line that names the test already."""
+    c = comparison
+    if c.outcome is Outcome.INVALID:
+        return c.reason
+    return f"{outcome(c)}: b is {compared(c.ratio - 1)} a, ratio {c.ratio:.3f}"
 
 
 def _lines(c: Comparison, rerun: RerunCommand) -> Iterator[Line]:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pytest_tfperf.reports.names import with_id
 from pytest_tfperf.reports.numbers import change, rate
-from pytest_tfperf.reports.table import table
+from pytest_tfperf.reports.table import Columns, table
 
 if TYPE_CHECKING:
     import pandas
 
+_COLUMNS = Columns(
+    right={"measured", "median", "last", "change"},
+    optional=("median", "when", "session", "machine", "measured"),
+    ids=("workload",),
+)
 
-def by_workload(history: pandas.DataFrame) -> list[str]:
+
+def by_workload(history: pandas.DataFrame, names: Mapping[str, str], width: int | None = None) -> list[str]:
     """One line for each machine, workload and topology of `History.frame()`.
 
-    `change` is the last measurement against the median of all; `session` and `when` are the last measurement's.
+    `change` is the last measurement against the median of all; `session` and `when` are the last measurement's. `names`
+    has what the tests call a workload, by its id. `width` is the most characters of a line, None for any number.
     """
     rows = []
     known = history.fillna({"outcome": "measured"})
@@ -22,16 +31,16 @@ def by_workload(history: pandas.DataFrame) -> list[str]:
         last, median = measured.iloc[-1], measured["examples_per_sec"].median()
         rows.append(
             {
+                "outcome": last["outcome"],
                 "machine": machine,
-                "workload": workload,
+                "workload": with_id(str(workload), names.get(str(workload), "")),
                 "topology": topology,
                 "measured": str(len(measured)),
                 "median": rate(median),
                 "last": rate(last["examples_per_sec"]),
                 "change": change(last["examples_per_sec"] / median - 1),
-                "outcome": last["outcome"],
                 "when": last["time"],
                 "session": last["session"],
             }
         )
-    return table(rows, {"measured", "median", "last", "change"})
+    return table(rows, _COLUMNS, width)

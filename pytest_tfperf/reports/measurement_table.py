@@ -10,18 +10,37 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.reports.breakdown import bound_by
+from pytest_tfperf.reports.names import shown_names
 from pytest_tfperf.reports.numbers import change, percent, rate
-from pytest_tfperf.reports.table import table
+from pytest_tfperf.reports.table import Columns, table
 
 _LEAST_WINDOWS = 3  # for tf_cnn_benchmarks' +/-
 _RIGHT = {"baseline", "change", "confirmed", "fails at", "detectable"}
+_OPTIONAL = ("baseline", "fails at", "confirmed", "detectable", "bound", "document", "+/-")
+
+ACT_FIRST = (
+    Outcome.REGRESSED,
+    Outcome.INVALID,
+    Outcome.INCONCLUSIVE,
+    Outcome.NO_BASELINE,
+    Outcome.IMPROVED,
+    Outcome.PASS,
+    None,
+)
+"""The outcomes in the order of a table's rows: those that need action first, what was not judged last."""
 
 
-def measurement_table(measurements: Iterable[Measurement]) -> list[str]:
-    """The measurements in the order given; the throughput of an INVALID one is left out, as it means nothing."""
-    measurements = list(measurements)
+def measurement_table(measurements: Iterable[Measurement], width: int | None = None) -> list[str]:
+    """Those that need action first, else in the order given; the throughput of an INVALID one means nothing: left out.
+
+    `width` is the most characters of a line, None for any number.
+    """
+    measurements = sorted(measurements, key=lambda m: ACT_FIRST.index(m.verdict.outcome if m.verdict else None))
     heading = rate_heading(m.throughput for m in measurements)
-    return table([_row(m, heading) for m in measurements], _RIGHT | {heading})
+    names = shown_names((m.workload.id, m.name) for m in measurements)
+    rows = [_row(m, heading, names[m.workload.id, m.name]) for m in measurements]
+    columns = Columns(right=_RIGHT | {heading}, optional=_OPTIONAL, ids=("workload", "file"))
+    return table(rows, columns, width)
 
 
 def rate_heading(throughputs: Iterable[Throughput]) -> str:
@@ -45,16 +64,19 @@ def outcome(measurement: Measurement) -> str:
 
 
 def counts(words: Iterable[str]) -> str:
-    """ "3 PASS, 1 REGRESSED", in the order in which the words first occur."""
-    return ", ".join(f"{count} {word}" for word, count in Counter(words).items())
+    """ "1 REGRESSED, 3 PASS": those that need action first, else in the order in which the words first occur."""
+    rank = {str(outcome): index for index, outcome in enumerate(ACT_FIRST)}
+    counted = sorted(Counter(words).items(), key=lambda item: rank.get(item[0].partition(" (")[0], len(rank)))
+    return ", ".join(f"{count} {word}" for word, count in counted)
 
 
-def _row(m: Measurement, heading: str) -> dict[str, str | None]:
+def _row(m: Measurement, heading: str, name: str) -> dict[str, str | None]:
     verdict, t = m.verdict, m.throughput
     is_valid = verdict is None or verdict.outcome is not Outcome.INVALID
     baseline = verdict.baseline if verdict else None
     return {
-        "workload": m.workload.id,
+        "outcome": outcome(m),
+        "workload": name,
         "topology": m.topology,
         heading: rate_cell(t, heading) if is_valid else None,
         "+/-": rate(t.uncertainty) if is_valid and t.windows >= _LEAST_WINDOWS else None,
@@ -64,7 +86,6 @@ def _row(m: Measurement, heading: str) -> dict[str, str | None]:
         "fails at": _fails_at(verdict),
         "detectable": _written(verdict.min_detectable_slowdown if verdict else None, percent),
         "bound": bound_by(m.breakdown),
-        "outcome": outcome(m),
         "document": _document(m.document, m.machine) if m.document else None,
         "file": m.file,
     }

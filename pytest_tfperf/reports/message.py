@@ -15,6 +15,7 @@ from pytest_tfperf.core.throughput import Throughput, run_value
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import breakdown_lines
+from pytest_tfperf.reports.names import with_id
 from pytest_tfperf.reports.numbers import change, compared, percent, rate
 from pytest_tfperf.reports.telemetry import telemetry_lines
 
@@ -25,6 +26,12 @@ _BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)
 
 Line = tuple[str, str]
 """A label and its text."""
+
+TEXT_COLUMN = 14
+"""Where the texts beside labels begin."""
+
+COMMANDS = ("record", "rerun", "accept")
+"""The labels of lines that hold a command to copy."""
 
 
 def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: str = "") -> str:
@@ -62,14 +69,15 @@ def not_measured(
 
 def with_lines(first: str, lines: Iterable[Line]) -> str:
     """A headline and the labelled lines below it, their texts in one column."""
-    return "\n".join([first, *(f"  {label:<11} {text}" for label, text in lines)])
+    return "\n".join([first, *(f"  {label:<{TEXT_COLUMN - 3}} {text}" for label, text in lines)])
 
 
 def headline(measurement: Measurement) -> str:
     """Workload, devices, machine, throughput and how it compares, in one line; a replayed file's name comes first."""
     verdict, t = measurement.verdict, measurement.throughput
     where = f"{measurement.file}: " if measurement.file else ""
-    where += f"{measurement.workload.id} on {measurement.devices} ({measurement.machine})"
+    workload = with_id(measurement.workload.id, measurement.name)
+    where += f"{workload} on {measurement.devices} ({measurement.machine})"
     if verdict is not None and verdict.outcome is Outcome.INVALID:  # its throughput would be taken for a result
         return f"{where}: INVALID: {_why_invalid(measurement, verdict)}"
     text = f"{where}: {rate(t.examples_per_sec)} {t.unit}/s"
@@ -83,6 +91,20 @@ def headline(measurement: Measurement) -> str:
         text += f", {compared(verdict.confirmed_change)} the reference environment"
     floor = "the floor of " if verdict.is_floor else ""
     return f"{text}, {compared(verdict.change)} {floor}{rate(verdict.baseline.reference)}"
+
+
+def in_brief(measurement: Measurement) -> str:
+    """The outcome of a judged measurement in a few words, for a line that names the test already."""
+    verdict, t = measurement.verdict, measurement.throughput
+    assert verdict is not None, "only a judged measurement has an outcome"
+    if verdict.outcome is Outcome.INVALID:
+        return f"INVALID: {_why_invalid(measurement, verdict)}"
+    if verdict.baseline is None or verdict.change is None:
+        return f"{verdict.outcome}: {rate(t.examples_per_sec)} {t.unit}/s"
+    if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
+        return f"{verdict.outcome}: {compared(verdict.confirmed_change)} the reference environment"
+    floor = "the floor of " if verdict.is_floor else ""
+    return f"{verdict.outcome}: {compared(verdict.change)} {floor}{rate(verdict.baseline.reference)} {t.unit}/s"
 
 
 def loss_fact(throughput: Throughput) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pytest_tfperf.core.plan import Plan
@@ -19,26 +20,36 @@ _SAVE, _RESTORE, _CLEAR_TO_END = "\x1b7", "\x1b8", "\x1b[K"
 
 @dataclass(kw_only=True)
 class ProgressLine:
-    """Shows run, phase, steps, images/s and time left to the right of what pytest has written; an `Observer`.
+    """Shows how session and run progress, to the right of what pytest has written; an `Observer`.
 
     Args:
         write: writes to the terminal without moving pytest's idea of where the cursor is; None without a terminal.
         write_line: writes a line that stays; None unless tf_cnn_benchmarks' lines are wanted (-v).
         room: columns between the cursor and the right edge.
         test: the node id of the test that is measured.
+        clock: seconds that pass.
     """
 
     write: Callable[[str], None] | None = None
     write_line: Callable[[str], None] | None = None
     room: Callable[[], int] = lambda: 0
     test: str = ""
+    clock: Callable[[], float] = time.monotonic
+    _begun: set[str] = field(default_factory=set, init=False)
+    _tests: int = field(default=0, init=False)
+    _ends: float = field(default=0.0, init=False)
     _own_runs: Counter[str] = field(default_factory=Counter, init=False)
     _label: str = field(default="", init=False)
     _timed: Run | None = field(default=None, init=False)
     _printed_steps: int = field(default=0, init=False)
 
+    def expect(self, tests: int, seconds: float) -> None:
+        """The session begins: it has so many tests, and will probably take so long."""
+        self._tests, self._ends = tests, self.clock() + seconds
+
     def begin(self, label: str) -> None:
         """A run begins; `label` says what it is, and is numbered where it ends in `OWN_RUN`."""
+        self._begun.add(self.test)
         if label.endswith(OWN_RUN):
             self._own_runs[self.test] += 1
             label = f"{label} {self._own_runs[self.test]}"
@@ -55,7 +66,7 @@ class ProgressLine:
         self._timed = run
         if crosses_display_step(run):
             self._print_step(run)
-        self._show(progress(run, plan))
+        self._show(*progress(run, plan))
 
     def ended(self, run: Run) -> None:
         """All windows are in; in `run`, windows before the steady state count as warm-up."""
@@ -69,15 +80,33 @@ class ProgressLine:
         if self.write is not None:
             self.write(_CLEAR_TO_END)
 
-    def _show(self, text: str) -> None:
+    def _show(self, state: str, speed: str = "", left: str = "") -> None:
+        """Show the run's state beside the session's; where room is short, the least important parts go."""
         if self.write is None:
             return
+        session, session_left = self._session()
+        parts = {
+            "session": f"[{session}, {session_left}]" if session_left else session and f"[{session}]",
+            "test": self.test.rpartition("::")[2],
+            "run": self._label,
+            "state": state,
+            "speed": speed,
+            "left": "" if session_left else left,  # two times left would confuse
+        }
         room = self.room() - 3  # a line that wraps can't be taken back
-        parts = [part for part in (self.test.rpartition("::")[2], self._label, text) if part]
-        while parts and len("  ".join(parts)) > room:
-            parts.pop(0)
-        shown = "  ".join(parts)
-        self.write(f"{_SAVE}  {shown}{_CLEAR_TO_END}{_RESTORE}")
+        for least_important in ("left", "test", "run", "session", "speed", "state"):
+            if len(_joined(parts)) <= room:
+                break
+            parts[least_important] = ""
+        self.write(f"{_SAVE}  {_joined(parts)}{_CLEAR_TO_END}{_RESTORE}")
+
+    def _session(self) -> tuple[str, str]:
+        """ "3/15" and "1 min 20 s left"; "" for what is not known."""
+        if not self._tests:
+            return "", ""
+        left = self._ends - self.clock()
+        number = min(len(self._begun), self._tests)  # the session's own verdicts take runs too
+        return f"{number}/{self._tests}", f"{duration(left)} left" if left >= 1 else ""
 
     def _print_step(self, run: Run) -> None:
         self._printed_steps = steps(run)
@@ -91,9 +120,13 @@ class ProgressLine:
             self.write_line(line)
 
 
-def progress(run: Run, plan: Plan) -> str:
-    """ "steps 40/100  640 images/s  6 s left" """
+def progress(run: Run, plan: Plan) -> tuple[str, str, str]:
+    """What a run has done, how fast, and what is left: "steps 40/100", "640 images/s", "6 s left"."""
     done, seconds = steps(run), sum(w.seconds for w in run.windows)
     left = seconds / done * max(plan.steps - done, 0)
     speed = f"{rate(run.examples_per_step * done / seconds)} {run.unit}/s"
-    return f"steps {done}/{plan.steps}  {speed}  {duration(left)} left"
+    return f"steps {done}/{plan.steps}", speed, f"{duration(left)} left"
+
+
+def _joined(parts: Mapping[str, str]) -> str:
+    return "  ".join(filter(None, parts.values()))

@@ -13,8 +13,12 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports import comparisons as interleaved
 from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
 from pytest_tfperf.reports.numbers import change, compared, duration, percent, rate
-from pytest_tfperf.reports.table import table
+from pytest_tfperf.reports.table import Columns, table
+from pytest_tfperf.reports.wrapping import first_sentence
 
+_RECORDED = Columns(
+    right={"old", "new", "change", "between runs"}, optional=("between runs", "file"), ids=("workload",)
+)
 _DRIFT_WORTH_SHOWING = 0.01
 
 _NO_REFERENCE_ENVIRONMENT = "Only a reference environment tells the machine from the software: tfperf reference create"
@@ -53,10 +57,11 @@ def before(
     return [f"tfperf: {line}" for line in lines]
 
 
-def refused(faults: Mapping[str, Sequence[str]], tests: int) -> list[str]:
+def refused(faults: Mapping[str, Sequence[str]], tests: int, *, in_brief: bool = False) -> list[str]:
     """The tests whose parameters are invalid, each fault once with the first test that has it.
 
-    `faults` has what is wrong for each test; `tests` is the number of throughput tests.
+    `faults` has what is wrong for each test; `tests` is the number of throughput tests. `in_brief` leaves the next step
+    to the tests' errors.
     """
     if not faults:
         return []
@@ -66,7 +71,8 @@ def refused(faults: Mapping[str, Sequence[str]], tests: int) -> list[str]:
             grouped.setdefault(fault, []).append(test)
     lines = [f"tfperf: {len(faults)} of {_count(tests)} have invalid parameters; each of them is an error:"]
     for fault, (first, *others) in grouped.items():
-        lines.append(f"  {first}{f' and {len(others)} more' if others else ''}: {fault}")
+        text = first_sentence(fault) if in_brief else fault
+        lines.append(f"  {first}{f' and {len(others)} more' if others else ''}: {text}")
     return lines
 
 
@@ -84,6 +90,7 @@ def summary(
     not_measured: int = 0,
     measured_nothing: bool = False,
     history_error: str = "",
+    width: int | None = None,
 ) -> list[str]:
     """The table, its counts, the machine, what was recorded, what to do next, what failed.
 
@@ -95,6 +102,7 @@ def summary(
         not_measured: tests that ended in an error because they could not be measured.
         measured_nothing: --tfperf-require-baseline was given and no test was measured.
         history_error: why the history lacks some of this session; "" where it is complete.
+        width: the most characters of a table's line; None for any number.
     """
     lines = []
     if measured_nothing:
@@ -105,20 +113,20 @@ def summary(
     elif measurements:
         spent = duration(sum(m.seconds for m in measurements))
         counted = f"{_machines(measurements)}: {counts(map(outcome, measurements))} in {spent}"
-        lines += [*measurement_table(measurements), "", counted, *filter(None, machine)]
-        lines += _next_steps(measurements, changes, baselines)
+        lines += [*measurement_table(measurements, width), "", counted, *filter(None, machine)]
+        lines += _next_steps(measurements, changes, baselines, width)
     if not_measured:
         lines.append(f"{not_measured} not measured: the error of each test says why, and what to do")
     return lines + ([f"not in the history: {history_error}"] if history_error else [])
 
 
-def comparison_summary(comparisons: Sequence[Comparison]) -> list[str]:
+def comparison_summary(comparisons: Sequence[Comparison], width: int | None = None) -> list[str]:
     """The table of comparisons and their counts; nothing where nothing was compared."""
     if not comparisons:
         return []
     words = counts(map(interleaved.outcome, comparisons))
     spent = duration(sum(c.seconds for c in comparisons))
-    return [*interleaved.comparison_table(comparisons), "", f"{_machines(comparisons)}: {words} in {spent}"]
+    return [*interleaved.comparison_table(comparisons, width), "", f"{_machines(comparisons)}: {words} in {spent}"]
 
 
 def _machines(results: Iterable[Measurement | Comparison]) -> str:
@@ -173,11 +181,14 @@ def _changed(measurements: Iterable[Measurement], names: Collection[str] = ()) -
     return ", ".join(c for c in changed if not names or c.split(" ")[0] in names) or "nothing that is recorded"
 
 
-def _next_steps(measurements: Sequence[Measurement], changes: Sequence[Change], baselines: str) -> Iterator[str]:
+def _next_steps(
+    measurements: Sequence[Measurement], changes: Sequence[Change], baselines: str, width: int | None
+) -> Iterator[str]:
     if changes:
         new = sum(c.old is None for c in changes)
         yield f"recorded in {baselines}: {new} new, {len(changes) - new} changed; check and commit them"
-        yield from (f"  {line}" for line in table(map(_recorded, changes), {"old", "new", "change", "between runs"}))
+        rows = map(_recorded, changes)
+        yield from (f"  {line}" for line in table(rows, _RECORDED, None if width is None else width - 2))
     outcomes = Counter(m.verdict.outcome for m in measurements if m.verdict)
     if unknown := outcomes[Outcome.NO_BASELINE]:
         yield f"{unknown} without a baseline: record them with --update-baselines, then commit {baselines}"

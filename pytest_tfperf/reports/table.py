@@ -1,26 +1,101 @@
-"""The one renderer of all tables: aligned columns under a heading."""
+"""The one renderer of all tables: aligned columns under a heading, as wide as the terminal at most."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+_GAP = 2
+_DOTS = ".."
+_LEAST_ID = 8  # characters of a shortened id
 
 
-def table(rows: Iterable[Mapping[str, str | None]], right: Collection[str] = ()) -> list[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """What a reader needs of a table's columns, for terminals that are too narrow for all of them.
+
+    Args:
+        right: the columns to align to the right, as numbers are.
+        optional: those that may be left out, the most important first; the others stay.
+        ids: those whose texts may be shortened, once no optional column is left.
+    """
+
+    right: Collection[str] = ()
+    optional: Sequence[str] = ()
+    ids: Sequence[str] = ()
+
+
+def table(
+    rows: Iterable[Mapping[str, str | None]], columns: Columns | Collection[str] = (), width: int | None = None
+) -> list[str]:
     """The heading and one line for each row, nothing without rows; a column without any value is left out.
+
+    Where `width` is too narrow, a last line says what is missing. A number is shown whole or not at all.
 
     Args:
         rows: a column's name -> its text, None or "" for no value; the same names in each row.
-        right: the columns to align to the right, as numbers are.
+        columns: what may be left out; or only the columns to align to the right.
+        width: the most characters of a line; None for any number.
     """
+    if not isinstance(columns, Columns):
+        columns = Columns(right=columns)
     if not (rows := list(rows)):
         return []
     names = [name for name in rows[0] if any(row[name] for row in rows)]
-    lines = [names, *([row[name] or "-" for name in names] for row in rows)]
-    return aligned(lines, {i for i, name in enumerate(names) if name in right})
+    cells = {name: [name, *(row[name] or "-" for row in rows)] for name in names}
+    fitting = cells if width is None else _fitting(cells, columns, width)
+    right = {i for i, name in enumerate(fitting) if name in columns.right}
+    lines = aligned(list(zip(*fitting.values(), strict=True)), right)
+    missing = [name for name in names if name not in fitting]
+    missing += [f"{name} in full" for name in fitting if fitting[name] != cells[name]]
+    if missing:
+        lines.append(
+            f"(left out: {', '.join(missing)}; all fit into {_width(cells)} columns, as with COLUMNS={_width(cells)})"
+        )
+    return lines
 
 
 def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
     """Lines of cells with each column as wide as its widest cell; `right` has the columns to align to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     sides = [">" if i in right else "<" for i in range(len(widths))]
-    return ["  ".join(f"{c:{s}{w}}" for c, s, w in zip(line, sides, widths, strict=True)).rstrip() for line in lines]
+    gap = " " * _GAP
+    return [gap.join(f"{c:{s}{w}}" for c, s, w in zip(line, sides, widths, strict=True)).rstrip() for line in lines]
+
+
+def shortened(texts: Sequence[str], length: int) -> list[str]:
+    """The texts with dots in their middles where they are too long; cut where most of them still differ."""
+    kept = length - len(_DOTS)
+
+    def cut(head: int) -> list[str]:
+        return [t if len(t) <= length else f"{t[:head]}{_DOTS}{t[len(t) - kept + head :]}" for t in texts]
+
+    middle_first = sorted(range(kept + 1), key=lambda head: abs(head - kept // 2))
+    return max(map(cut, middle_first), key=lambda found: len(set(found)))
+
+
+def _fitting(cells: dict[str, list[str]], columns: Columns, width: int) -> dict[str, list[str]]:
+    """The columns that fit: the optional ones by their importance, then shorter ids, at last fewer of the others."""
+    chosen = [name for name in cells if name not in columns.optional]
+
+    def fits(names: Sequence[str]) -> bool:
+        return _width({name: cells[name] for name in names}) <= width
+
+    for name in columns.optional:
+        if name in cells and fits([*chosen, name]):
+            chosen.append(name)
+    fitting = {name: cells[name] for name in cells if name in chosen}
+    longest = max((len(text) for name in fitting if name in columns.ids for text in cells[name]), default=0)
+    for length in range(longest, _LEAST_ID - 1, -1):
+        short = {name: shortened(cells[name], length) if name in columns.ids else cells[name] for name in fitting}
+        if _width(short) <= width:
+            return short
+        fitting = short
+    others = [name for name in fitting if name not in columns.ids][1:]
+    while _width(fitting) > width and others:
+        del fitting[others.pop()]
+    return fitting
+
+
+def _width(cells: Mapping[str, Sequence[str]]) -> int:
+    return sum(max(map(len, column)) for column in cells.values()) + _GAP * (len(cells) - 1)

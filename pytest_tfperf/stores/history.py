@@ -169,6 +169,18 @@ class History:
                 place = f"{self._path}: comparison {number}"
                 yield build(Comparison, _unpacked(whole, place), place)
 
+    def names(self) -> dict[str, str]:
+        """What tests called their workloads last, by the workload's id; those without a name are left out.
+
+        Raises:
+            TfperfError: also where there is no history yet, or a row is damaged.
+        """
+        query = "select workload, whole, max(id) from measurements group by workload"
+        with self._open_existing() as database:
+            latest = {id: _unpacked(whole, f"{self._path}: {id}") for id, whole, _ in database.execute(query)}
+        found = {id: whole.get("name") for id, whole in latest.items() if isinstance(whole, dict)}
+        return {id: str(name) for id, name in found.items() if name}
+
     def frame(self) -> pandas.DataFrame:
         """All measurements, oldest first.
 

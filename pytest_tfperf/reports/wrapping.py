@@ -1,0 +1,50 @@
+"""Long lines of messages, wrapped at a terminal's width."""
+
+from __future__ import annotations
+
+import re
+from textwrap import wrap
+
+from pytest_tfperf.reports.message import COMMANDS, TEXT_COLUMN
+
+_LOG_LINE = "  | "
+_HANGING = 4
+_LEAST = 40  # a narrower terminal breaks the lines itself
+_UNBROKEN = "\u00a0"
+
+
+def wrapped(text: str, width: int | None) -> str:
+    """The text in lines of at most `width` characters; None leaves it as it is.
+
+    What stands beside a label stays beside it. Commands and the lines of a log stay whole, so that they can be copied.
+    """
+    if width is None or width < _LEAST:
+        return text
+    return "\n".join(part for line in text.split("\n") for part in _wrapped_line(line, width))
+
+
+def first_sentence(text: str) -> str:
+    """What stands before the first full stop, or the first line."""
+    return text.partition("\n")[0].partition(". ")[0].removesuffix(".")
+
+
+def _wrapped_line(line: str, width: int) -> list[str]:
+    label, indent = _label(line), len(line) - len(line.lstrip())
+    if len(line) <= width or line.startswith(_LOG_LINE) or label in COMMANDS:
+        return [line]
+    hanging = TEXT_COLUMN if label else indent + _HANGING
+    parts = wrap(
+        re.sub(r"(?<=\d) (?=%)", _UNBROKEN, line),  # "5 %" is one word
+        width,
+        subsequent_indent=" " * hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [part.replace(_UNBROKEN, " ") for part in parts]
+
+
+def _label(line: str) -> str:
+    """The label of a message's line; "" where it has none."""
+    starts = line[:2].isspace() and not line[2:3].isspace()
+    is_labelled = starts and line[TEXT_COLUMN - 1 : TEXT_COLUMN] == " " and line[TEXT_COLUMN:].strip()
+    return line[:TEXT_COLUMN].strip() if is_labelled else ""
