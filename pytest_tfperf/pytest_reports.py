@@ -142,10 +142,8 @@ def skipping(session: Session) -> Iterator[None]:
     except (NoData, NotEnoughDevices, NotInstalled, NoBaseline) as error:
         if session.settings.require_baseline and (why := session.why_missing_is_an_error(error)):
             raise MeasurementError(why) from None
-        if isinstance(error, NoBaseline):  # the table has its figures, and pytest folds skips that are alike
-            reason = "no baseline; record one with --update-baselines"
-        else:
-            reason = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0]
+        if not isinstance(error, NoBaseline):  # which the table shows
             session.skipped[reason] += 1
         raise pytest.skip.Exception(reason, _use_item_location=True) from None
 

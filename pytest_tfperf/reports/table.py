@@ -25,20 +25,19 @@ class Columns:
     ids: Sequence[str] = ()
 
 
-def table(
-    rows: Iterable[Mapping[str, str | None]], columns: Columns | Collection[str] = (), width: int | None = None
-) -> list[str]:
+_ALL = Columns()
+
+
+def table(rows: Iterable[Mapping[str, str | None]], columns: Columns = _ALL, width: int | None = None) -> list[str]:
     """The heading and one line for each row, nothing without rows; a column without any value is left out.
 
     Where `width` is too narrow, a last line says what is missing. A number is shown whole or not at all.
 
     Args:
         rows: a column's name -> its text, None or "" for no value; the same names in each row.
-        columns: what may be left out; or only the columns to align to the right.
+        columns: how to align them, and what may be left out.
         width: the most characters of a line; None for any number.
     """
-    if not isinstance(columns, Columns):
-        columns = Columns(right=columns)
     if not (rows := list(rows)):
         return []
     names = [name for name in rows[0] if any(row[name] for row in rows)]
@@ -49,9 +48,8 @@ def table(
     missing = [name for name in names if name not in fitting]
     missing += [f"{name} in full" for name in fitting if fitting[name] != cells[name]]
     if missing:
-        lines.append(
-            f"(left out: {', '.join(missing)}; all fit into {_width(cells)} columns, as with COLUMNS={_width(cells)})"
-        )
+        enough = _width(cells)
+        lines.append(f"(left out: {', '.join(missing)}; all fit into {enough} columns, as with COLUMNS={enough})")
     return lines
 
 

@@ -30,8 +30,11 @@ def first_sentence(text: str) -> str:
 
 def _wrapped_line(line: str, width: int) -> list[str]:
     label, indent = _label(line), len(line) - len(line.lstrip())
-    if len(line) <= width or line.startswith(_LOG_LINE) or label in COMMANDS:
+    if len(line) <= width or line.startswith(_LOG_LINE):
         return [line]
+    if label in COMMANDS:
+        command, comment, text = line.partition("    (")
+        return [command, " " * TEXT_COLUMN + comment.strip() + text] if comment else [line]
     hanging = TEXT_COLUMN if label else indent + _HANGING
     parts = wrap(
         re.sub(r"(?<=\d) (?=%)", _UNBROKEN, line),  # "5 %" is one word

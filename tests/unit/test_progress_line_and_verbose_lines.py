@@ -32,7 +32,8 @@ class Terminal:
     def __init__(self, room: int = 80, *, verbose: bool = False) -> None:
         self.written: list[str] = []
         self.lines: list[str] = []
-        self.line = ProgressLine(write=self.written.append, room=lambda: room, test=TEST)
+        self.seconds = 0.0
+        self.line = ProgressLine(write=self.written.append, room=lambda: room, test=TEST, clock=lambda: self.seconds)
         if verbose:
             self.line.write_line = self.lines.append
 
@@ -63,12 +64,51 @@ PROGRESS = "steps 40/100  640.0 images/s  6 s left"
 
 @pytest.mark.parametrize(
     ("room", "shown"),
-    [(80, f"test_b[1]  run 1  {PROGRESS}"), (50, f"run 1  {PROGRESS}"), (41, PROGRESS), (40, ""), (-5, "")],
+    [
+        (80, f"test_b[1]  run 1  {PROGRESS}"),
+        (57, "test_b[1]  run 1  steps 40/100  640.0 images/s"),
+        (40, "run 1  steps 40/100  640.0 images/s"),
+        (33, "steps 40/100  640.0 images/s"),
+        (20, "steps 40/100"),
+        (-5, ""),
+    ],
 )
 def test_where_room_is_short_the_figures_stay_longest(room: int, shown: str) -> None:
     terminal = Terminal(room)
     terminal.time(run_of(40))
     assert terminal.written == [f"{SAVE}  {shown}{CLEAR}{RESTORE}"]
+
+
+SPEED = "steps 40/100  640.0 images/s"
+
+
+@pytest.mark.parametrize(
+    ("room", "shown"),
+    [
+        (80, f"[1/15, 1 min 20 s left]  test_b[1]  run 1  {SPEED}"),
+        (63, f"[1/15, 1 min 20 s left]  run 1  {SPEED}"),
+        (56, f"[1/15, 1 min 20 s left]  {SPEED}"),
+        (50, SPEED),
+    ],
+)
+def test_the_sessions_progress_stands_before_the_tests(room: int, shown: str) -> None:
+    terminal = Terminal(room)
+    terminal.line.expect(15, 80.0)
+    terminal.time(run_of(40))
+    assert terminal.written == [f"{SAVE}  {shown}{CLEAR}{RESTORE}"]
+
+
+def test_the_sessions_time_passes_and_tests_are_counted_once() -> None:
+    terminal = Terminal(120)
+    terminal.line.expect(2, 80.0)
+    shown = []
+    for test, seconds in [("a", 0), ("b", 60), ("a", 30), ("software and machine", 0)]:
+        terminal.seconds += seconds
+        terminal.line.test = test
+        terminal.line.begin("run")
+        terminal.line.phase("start")
+        shown.append(terminal.written[-1].partition("]")[0].partition("[")[2])
+    assert shown == ["1/2, 1 min 20 s left", "2/2, 20 s left", "2/2", "2/2"]
 
 
 def test_without_a_terminal_only_the_lines_that_stay_are_written() -> None:

@@ -56,6 +56,11 @@ def test_invalid_parameters_are_listed_once_each_with_their_first_test() -> None
     ]
 
 
+def test_before_the_first_test_a_fault_is_told_in_brief() -> None:
+    faults = {"a.py::test[1]": ["unknown model 'x'. Known: a, b."]}
+    assert refused(faults, 40, in_brief=True)[1:] == ["  a.py::test[1]: unknown model 'x'"]
+
+
 # After the last test
 
 
@@ -64,7 +69,7 @@ def test_a_session_is_summarised() -> None:
     assert after(*measured, machine=["machine box: PASS", ""], not_measured=2, history_error="the disk is full") == [
         *measurement_table(measured),
         "",
-        "box: 1 PASS, 1 INCONCLUSIVE, 1 NO_BASELINE in 36 s",
+        "box: 1 INCONCLUSIVE, 1 NO_BASELINE, 1 PASS in 36 s",
         "machine box: PASS",
         "1 without a baseline: record them with --update-baselines, then commit baselines/",
         "2 not measured: the error of each test says why, and what to do",
