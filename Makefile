@@ -15,10 +15,10 @@ MARK := $(if $(filter-out 0,$(GPU)),gpu,cpu and not slow)
 .PHONY: perf baselines test test-nodes horovod lint clean
 
 perf: $(VENV)/.installed-$(EXTRA)
-	$(PYTEST) perf_tests -m "$(MARK)" --benchmark-quiet $(ARGS)
+	$(PYTEST) perf_tests -m "$(MARK)" $(ARGS)
 
 baselines: $(VENV)/.installed-$(EXTRA)
-	$(PYTEST) perf_tests -m "$(MARK)" --benchmark-quiet --update-baselines $(ARGS)
+	$(PYTEST) perf_tests -m "$(MARK)" --update-baselines $(ARGS)
 
 # Not reordered: integration tests, whose files take longest, come first, so that both processes end together.
 test: $(VENV)/.installed-dev

@@ -6,6 +6,8 @@ pytester does the same for one test; here several tests read what one session ga
 from __future__ import annotations
 
 import os
+import pty
+import select
 import shutil
 import signal
 import subprocess
@@ -62,7 +64,7 @@ def on(gpu_topology):
 """
 
 # Ours to say; and without bytecode on disk each session would compile the plugin anew.
-_LEFT_OUT = ("TFPERF_", "PYTEST_", "COV_", "TF_", "PYTHONDONTWRITEBYTECODE")
+_LEFT_OUT = ("TFPERF_", "PYTEST_", "COV_", "TF_", "PYTHONDONTWRITEBYTECODE", "COLUMNS")
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,19 @@ class Project:
         self._sessions.append(process)
         return process
 
+    def terminal(self, *arguments: str, columns: int, **more: Any) -> str:
+        """What a terminal of this width gets from a whole session, escape codes and all."""
+        ours, theirs = pty.openpty()
+        streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+        process = self.start(*arguments, **streams, TERM="xterm", COLUMNS=str(columns), **more)
+        os.close(theirs)
+        text = b""
+        while chunk := _read(ours):
+            text += chunk
+        os.close(ours)
+        process.wait(SESSION_SECONDS)
+        return text.decode()
+
     def wait_for_file(self, pattern: str, process: subprocess.Popen[str]) -> None:
         """Wait for a file that this session is about to write; show its output where it ends without."""
 
@@ -208,6 +223,15 @@ class Project:
     @property
     def started_workers(self) -> bool:
         return (self.folder / ".tfperf" / "logs").exists()
+
+
+def _read(descriptor: int) -> bytes:
+    ready, _, _ = select.select([descriptor], [], [], SESSION_SECONDS)
+    assert ready, "the session hangs"
+    try:
+        return os.read(descriptor, 4096)
+    except OSError:  # EIO: the last writer has closed the terminal
+        return b""
 
 
 def _cases(junit: Path) -> dict[str, Case]:

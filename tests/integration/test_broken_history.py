@@ -45,7 +45,7 @@ def test_the_verdicts_stand(broken: Finished) -> None:
 def test_the_summary_says_what_the_history_lacks(broken: Finished) -> None:
     summary = broken.text.partition("= throughput =")[2]
     pytest.LineMatcher(summary.splitlines()).fnmatch_lines(
-        ["nets:tiny-b1-replicated-device * PASS*", "not in the history: *history.sqlite: the history can't be used: *"]
+        ["PASS *tiny-b1-replicated-device *", "not in the history: *history.sqlite: the history can't be used: *"]
     )
 
 

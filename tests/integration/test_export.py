@@ -59,7 +59,7 @@ def test_each_measurement_of_the_session_is_exported_whole(finished: Finished, e
 
 def test_the_export_replays_to_the_exit_status_of_the_session(export: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["replay", str(export)]) == REGRESSED
-    assert capsys.readouterr().out.endswith("\n1 PASS, 1 measured, 1 REGRESSED\n")
+    assert capsys.readouterr().out.endswith("\n1 REGRESSED, 1 PASS, 1 measured\n")
 
 
 def test_one_test_of_one_session_can_be_exported(

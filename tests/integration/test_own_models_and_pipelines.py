@@ -83,7 +83,7 @@ def test_labels_that_do_not_fit_are_shown_with_what_the_pipeline_gives(finished:
 
 
 def test_the_table_shows_the_names(finished: Finished) -> None:
-    names = ("small-net-b4-replicated-own-noise", "nets:tiny-b4-replicated-nets:synthetic")
+    names = ("small-net-b4-replicated-own-noise", "  tiny-b4-replicated-synthetic  ")
     assert [name for name in names if name not in finished.text] == []
 
 

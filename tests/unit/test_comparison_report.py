@@ -18,7 +18,7 @@ from pytest_tfperf.core.comparison import ComparedSide, Comparison
 from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.reports.comparisons import comparison_table, headline, latest_comparisons, message
+from pytest_tfperf.reports.comparisons import comparison_table, headline, in_brief, latest_comparisons, message
 from pytest_tfperf.reports.ratios import message as ratio_message
 from pytest_tfperf.reports.summary import comparison_summary
 
@@ -99,6 +99,18 @@ def test_the_headline_names_both_sides(found: Comparison, text: str) -> None:
 )
 def test_an_invalid_comparison_has_a_next_step(found: Comparison, advice: str) -> None:
     assert f"\n  next        {advice}" in message(found)
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (comparison(), "REGRESSED: b is 10 % slower than a, ratio 0.900"),
+        (comparison(outcome=Outcome.INVALID, reason="INVALID: it was busy"), "INVALID: it was busy"),
+    ],
+    ids=["slower", "invalid"],
+)
+def test_a_comparison_in_brief_is_its_outcome_and_why(found: Comparison, text: str) -> None:
+    assert in_brief(found) == text
 
 
 def test_the_table_has_each_sides_bound_beside_its_throughput() -> None:

@@ -22,7 +22,7 @@ from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.reports.advice import ADVICE
-from pytest_tfperf.reports.message import headline, message, not_measured
+from pytest_tfperf.reports.message import headline, in_brief, message, not_measured
 
 DOCUMENT = baseline(
     1612.0,
@@ -243,3 +243,34 @@ def test_every_message_has_labels_in_one_column_and_lines_that_fit(
     assert first == headline(found)
     assert all(text[:2] == "  " and text[2] != " " and text[13] == " " and text[14] != " " for text in rest)
     assert max(map(len, [first, *rest])) < 320
+
+
+# In brief
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (judged(1402.0, **LESS), "REGRESSED: 13.0 % slower than 1,612 images/s"),
+        (
+            judged(1402.0, confirmed_change=-0.05, **REFERENCE, **LESS),
+            "REGRESSED: 5 % slower than the reference environment",
+        ),
+        (judged(1402.0, is_floor=True), "PASS: 13.0 % slower than the floor of 1,612 images/s"),
+        (measurement(verdict=NO_BASELINE), "NO_BASELINE: 1,000 images/s"),
+        (
+            measurement(NAN, verdict=DIVERGED),
+            "INVALID: loss became NaN by step 45, in window 3; the throughput of a diverged run is not reported",
+        ),
+    ],
+    ids=["baseline", "reference environment", "floor", "no baseline", "invalid"],
+)
+def test_a_result_in_brief_is_its_outcome_and_why(found: Measurement, text: str) -> None:
+    assert in_brief(found) == text
+
+
+def test_a_name_stands_before_the_id() -> None:
+    found = judged(1600.0, more={"name": "the big one"})
+    assert headline(found).startswith(
+        "the big one (resnet50-b64-replicated-device) on 8x Tesla P100 (dgx1-p100): 1,600"
+    )

@@ -1,0 +1,201 @@
+"""The table's colours and widths, names, and that each text stands in full only once."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from inner import ANY_THROUGHPUT, Finished, Project
+
+TESTS = """
+    def test_passes(throughput, on):
+        throughput.check(tiny(1), on=on, name="small net")
+
+    def test_has_no_baseline(throughput, on):
+        throughput.check(tiny(4), on=on)
+
+    def test_regresses(throughput, on):
+        print("the body ran")
+        throughput.check(tiny(3), on=on)
+
+    @pytest.mark.parametrize("input_pipeline", ["unheard-of"], indirect=True)
+    def test_is_refused(throughput, input_pipeline):
+        pass
+
+    def test_trains_to_nan(throughput, on):
+        throughput.check(tiny(1, "nets:nan"), on=on)
+
+    def test_ordinary(benchmark):
+        benchmark(sum, [1, 2, 3])
+"""
+
+CONFTEST = """
+    def pytest_tfperf_workload_name(workload):
+        return "hooked" if workload.batch_size in (1, 3) and workload.model == "nets:tiny" else None
+"""
+SLOW = "nets:tiny-b3-replicated-device"
+
+
+@pytest.fixture(scope="module")
+def filled(shared: Project) -> Project:
+    shared.tests(TESTS)
+    shared.write("conftest.py", CONFTEST)
+    shared.baseline("nets:tiny-b1-replicated-device", **ANY_THROUGHPUT)
+    shared.baseline(SLOW, reference=1e6)
+    return shared
+
+
+# In a terminal
+
+
+@pytest.fixture(scope="module")
+def narrow(filled: Project) -> str:
+    return filled.terminal("--color=yes", columns=80)
+
+
+@pytest.mark.parametrize(("outcome", "colour"), [("REGRESSED", 31), ("INVALID", 31), ("NO_BASELINE", 33), ("PASS", 32)])
+def test_an_outcome_has_a_colour(narrow: str, outcome: str, colour: int) -> None:
+    assert f"\n\x1b[{colour}m{outcome}\x1b[0m  " in narrow
+
+
+def section(text: str) -> list[str]:
+    """The lines of our section, without colours."""
+    plain = re.sub(r"\x1b\[[\d;]*m", "", text).replace("\r", "")
+    return plain.partition("= throughput =")[2].partition("\n====")[0].splitlines()[1:]
+
+
+def test_no_line_of_the_summary_is_wider_than_the_terminal(narrow: str) -> None:
+    lines = section(narrow)
+    assert lines[0].startswith("outcome ")
+    assert [line for line in lines if len(line) > 80] == []
+
+
+def test_a_message_is_wrapped_under_its_label(narrow: str) -> None:
+    assert re.search(r"\n  threshold   fails below \S+    \(baseline[^\n]*\n {14}\S", narrow.replace("\r", ""))
+
+
+def test_without_colours_a_terminal_shows_plain_outcomes(filled: Project) -> None:
+    text = filled.terminal("-k", "passes", columns=100, NO_COLOR="1")
+    assert re.search(r"\r\nPASS  +small net  +1x1  ", text)
+
+
+# In a pipe, on each level of detail
+
+
+@pytest.fixture(scope="module", params=["-q", "-v", "-rA"])
+def piped(filled: Project, request: pytest.FixtureRequest) -> Finished:
+    return filled.run(request.param)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Known: device, host, ",  # what is wrong with test_is_refused, and what to write instead
+        "  next        look in the input pipeline for NaN",
+        "  confirmed   8 of 8 fresh runs",
+        "  rerun       pytest test_it.py::test_regresses",
+        "the body ran",
+        "there is no baseline for this workload on this machine",
+    ],
+)
+def test_a_text_stands_in_full_at_most_once(piped: Finished, text: str) -> None:
+    assert piped.text.count(text) <= 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "FAILED test_it.py::test_regresses - REGRESSED: * slower than *",
+        "ERROR test_it.py::test_is_refused[[]unheard-of[]] - unknown input_pipeline *",
+        "ERROR test_it.py::test_trains_to_nan - INVALID: loss became NaN by step 1*",
+    ],
+)
+def test_the_short_summary_has_the_fact_alone(piped: Finished, line: str) -> None:
+    pytest.LineMatcher(piped.text.splitlines()).fnmatch_lines([line])
+
+
+def test_a_pipe_gets_neither_colours_nor_wrapped_messages(piped: Finished) -> None:
+    assert "\x1b" not in piped.text
+    assert re.search(r"^  threshold   fails below .* \(baseline .* by noise\)$", piped.text, re.MULTILINE)
+
+
+def test_junit_has_the_fact_as_message_and_the_whole_text(piped: Finished) -> None:
+    case = piped.cases["test_regresses"]
+    assert case.message.startswith("REGRESSED: ")
+    assert "  accept      pytest " in case.text
+
+
+# pytest-benchmark's table
+
+
+def benchmarks(text: str) -> list[str]:
+    """The tests in pytest-benchmark's table."""
+    return re.findall(r"^(test_\w+) +[\d.,]+ ", text, re.MULTILINE)
+
+
+def test_pytest_benchmarks_table_has_ordinary_benchmarks_only(piped: Finished) -> None:
+    assert benchmarks(piped.text) == ["test_ordinary"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "options"),
+    [({}, ["--benchmark-columns=min"]), ({"PYTEST_ADDOPTS": "--benchmark-sort=name"}, [])],
+    ids=["option", "environment"],
+)
+def test_an_option_of_pytest_benchmarks_brings_our_tests_into_its_table(
+    filled: Project, environment: dict[str, str], options: list[str]
+) -> None:
+    text = filled.run("-k", "passes or ordinary", *options, **environment).text
+    assert sorted(benchmarks(text)) == ["test_ordinary", "test_passes"]
+
+
+def test_without_ordinary_benchmarks_there_is_no_such_table(filled: Project) -> None:
+    assert "benchmark: 1 tests" not in filled.run("-k", "passes", "--benchmark-quiet").text
+
+
+# Names
+
+
+def test_a_tests_name_wins_over_the_hooks_and_own_functions_have_short_ids(piped: Finished) -> None:
+    rows = {row[1]: row[0] for line in section(piped.text) if len(row := re.split("  +", line)) > 3}
+    assert rows == {
+        "hooked": "REGRESSED",
+        "nan-b1-replicated-device": "INVALID",
+        "tiny-b4-replicated-device": "NO_BASELINE",
+        "small net": "PASS",
+        "workload": "outcome",
+    }
+
+
+def test_a_message_has_the_name_and_the_id(piped: Finished) -> None:
+    assert f"hooked ({SLOW}) on " in piped.cases["test_regresses"].text
+
+
+def test_the_history_keeps_and_shows_names(piped: Finished, filled: Project) -> None:
+    def tfperf(*arguments: str) -> str:
+        command = [sys.executable, "-m", "pytest_tfperf.cli", "history", *arguments]
+        return subprocess.run(command, cwd=filled.folder, capture_output=True, text=True, check=True).stdout
+
+    assert f"  hooked ({SLOW})  " in tfperf()
+    exported = json.loads(tfperf("--export"))["measurements"]
+    names = {one["name"] for one in exported if one["test"].endswith("test_passes")}
+    assert names == {"small net"}
+
+
+def test_what_is_no_name_is_refused(project: Project) -> None:
+    project.tests("""
+        @pytest.mark.parametrize("name", ["", " padded", "two\\nlines", 3], ids=["none", "padded", "lines", "number"])
+        def test_it(throughput, on, name):
+            throughput.measure(tiny(1), on=on, name=name)
+    """)
+    finished = project.run()
+    assert finished.kinds == {
+        "test_it[none]": "passed",
+        "test_it[padded]": "error",
+        "test_it[lines]": "error",
+        "test_it[number]": "error",
+    }
+    assert "test_it.py:16: name=' padded' of nets:tiny-b1-replicated-device: give it as a line" in finished.text
