@@ -199,10 +199,10 @@ class _Told(TerminalRepr):
 
     def toterminal(self, tw: TerminalWriter) -> None:
         """Write the text."""
-        first, *others = wrapped(self._text, self._width).splitlines()
-        tw.line(first, red=True, bold=True)
-        for line in others:
-            tw.line(line)
+        headline, _, rest = self._text.partition("\n")
+        tw.line(wrapped(headline, self._width), red=True, bold=True)
+        if rest:
+            tw.line(wrapped(rest, self._width))
 
 
 def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
@@ -285,7 +285,7 @@ def write_summary(reporter: TerminalReporter, session: Session) -> None:
     width = _terminal_width(reporter.config)
     table_width = width or (reporter._tw.fullwidth if "COLUMNS" in os.environ else _WIDE)
     if lines := session_report.closing(session, skips=not reporter.hasopt("skipped"), width=table_width):
-        reporter.section("throughput")
+        reporter.write_sep("=", "throughput")
         for line in lines:
             if found := _OUTCOME.match(line):  # a table's first column
                 reporter.write(found[0], **{_COLOURS[Outcome(found[1])]: True})

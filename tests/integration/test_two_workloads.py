@@ -66,7 +66,7 @@ def plain(shared: Project) -> Finished:
     figures = {("tiny-b1", "1x1"): 1000.0, ("tiny-b64", "1x1"): 1000.0, ("tiny-b1", "1x2"): 1.0}
     keys = {Key(f"nets:{name}-replicated-device", topology): value for (name, topology), value in figures.items()}
     shared.publish("paper, page 1", keys)
-    return shared.run()
+    return shared.run(COLUMNS="250")  # each column of the table
 
 
 @pytest.fixture(scope="module")

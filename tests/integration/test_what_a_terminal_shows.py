@@ -198,4 +198,32 @@ def test_what_is_no_name_is_refused(project: Project) -> None:
         "test_it[lines]": "error",
         "test_it[number]": "error",
     }
-    assert "test_it.py:16: name=' padded' of nets:tiny-b1-replicated-device: give it as a line" in finished.text
+    assert "test_it.py:17: name=' padded' of nets:tiny-b1-replicated-device: give it as a line" in finished.text
+
+
+# Software and machine as a whole
+
+JUDGED = """
+    from pytest_tfperf.core.verdict import Outcome
+    from pytest_tfperf.measuring import SessionVerdict
+    from pytest_tfperf.session import Session
+
+    TEXT = "machine box: REGRESSED: the reference environment is 8.1 % slower. Check clocks and cooling"
+
+    def judge(session):
+        session.verdicts.append(SessionVerdict("machine", "box", Outcome.REGRESSED, TEXT))
+        return session.verdicts
+
+    Session.judge = judge
+"""
+
+
+def test_a_verdict_on_the_machine_stands_in_full_once(project: Project) -> None:
+    project.write("conftest.py", JUDGED)
+    project.tests("""
+        def test_it(throughput, on):
+            throughput.measure(tiny(1), on=on)
+    """)
+    text = project.run("-rA").text
+    assert text.count("Check clocks and cooling") == 1
+    assert section(text)[-1] == "machine box: REGRESSED: the reference environment is 8.1 % slower"
