@@ -160,8 +160,12 @@ def as_usage_error() -> Iterator[None]:
 def _warn(item: pytest.Item, text: str) -> None:
     """Into pytest's summary of warnings, past filters that would turn a doubt into a failure."""
     path, line, _ = item.location
-    text = wrapped(text, _terminal_width(item.config, indent=2))
-    warning = warnings.WarningMessage(ThroughputWarning(text), ThroughputWarning, path, (line or 0) + 1)
+    number = (line or 0) + 1
+    before = len(f"{path}:{number}: {ThroughputWarning.__name__}: ")  # what pytest puts into the first line
+    width = _terminal_width(item.config)
+    text = wrapped("." * before + text, width and width - 2)[before:]  # pytest indents it by 2
+    # Without a source line, which would be the test's "def".
+    warning = warnings.WarningMessage(ThroughputWarning(text), ThroughputWarning, path, number, line="")
     item.ihook.pytest_warning_recorded.call_historic(
         kwargs={"warning_message": warning, "when": "runtest", "nodeid": item.nodeid, "location": None}
     )
@@ -294,10 +298,10 @@ def write_summary(reporter: TerminalReporter, session: Session) -> None:
                 reporter.write_line(wrapped(line, width))
 
 
-def _terminal_width(config: pytest.Config, indent: int = 0) -> int | None:
-    """Columns of the terminal behind an indent; None where the output goes to a file or a pipe."""
+def _terminal_width(config: pytest.Config) -> int | None:
+    """Columns of the terminal; None where the output goes to a file or a pipe."""
     reporter: TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
-    return reporter._tw.fullwidth - indent if reporter is not None and reporter.isatty() else None
+    return reporter._tw.fullwidth if reporter is not None and reporter.isatty() else None
 
 
 def connect_progress_line(config: pytest.Config) -> None:
