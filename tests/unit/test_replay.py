@@ -250,7 +250,7 @@ def test_logs_of_several_workloads_are_each_judged_by_their_header(
         path.write_text(header(model, devices=GPUS_8, variables="replicated") + STEPS.format(rate))
         paths.append(str(path))
     assert cli.main(["replay", *paths, "--machine=box", f"--baselines={store.folder}"]) == REGRESSED
-    assert capsys.readouterr().out.endswith("1 PASS, 1 REGRESSED\n")
+    assert capsys.readouterr().out.endswith("1 REGRESSED, 1 PASS\n")
 
 
 @pytest.mark.parametrize(
