@@ -36,9 +36,9 @@ import tensorflow as tf
 
 
 def _waiting(spec, seconds):
-    def wait(images, labels):
+    def wait(*batch):
         tf.py_function(lambda: time.sleep(seconds), [], [])
-        return images, labels
+        return batch
 
     return tf.data.Dataset.from_tensors(spec.synthetic()).repeat().map(wait)
 
