@@ -24,7 +24,6 @@ from pytest_tfperf.core.workload import (
 )
 from pytest_tfperf.errors import (
     MeasurementError,
-    NoBaseline,
     NoData,
     NotEnoughDevices,
     OutOfMemory,
@@ -44,7 +43,6 @@ __all__ = [
     "FusedBatchNormalization",
     "InputSpec",
     "MeasurementError",
-    "NoBaseline",
     "NoData",
     "NotEnoughDevices",
     "Optimizer",

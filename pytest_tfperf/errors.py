@@ -29,7 +29,7 @@ class NotEnoughDevices(TfperfError):
 
 
 class NoBaseline(TfperfError):
-    """There is nothing to hold a measurement against yet; the plugin skips."""
+    """A log that is replayed has nothing to be judged against."""
 
 
 class NoData(TfperfError):

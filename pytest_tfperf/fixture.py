@@ -21,7 +21,7 @@ from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import MeasurementError, NoBaseline, TfperfError, ThroughputRegression
+from pytest_tfperf.errors import MeasurementError, TfperfError, ThroughputRegression
 from pytest_tfperf.judging.published_ratios import published_ratio
 from pytest_tfperf.reports import comparisons, ratios
 from pytest_tfperf.reports.message import headline, in_brief, message, not_measured
@@ -213,7 +213,6 @@ class ThroughputFixture:
         Raises:
             ThroughputRegression, GateFailure: the test fails.
             MeasurementError, BaselineError, TfperfError: it errors.
-            NoBaseline: it is skipped.
         """
         self._session.queue.require_all_calls(self._test, self._calls)
         if self.is_undecided:
@@ -222,15 +221,13 @@ class ThroughputFixture:
         for result in self.results:
             found[self._consequence(result)].append(result)
         for result in found[Consequence.WARNS]:
-            warn(self._messages([result]))
+            warn(self._warning(result))
         if failing := found[Consequence.FAILS]:
             regressed = any(outcome_of(result) is Outcome.REGRESSED for result in failing)
             raise (ThroughputRegression if regressed else GateFailure)(self._messages(failing))
         if invalid := found[Consequence.ERRORS]:
             raise MeasurementError(self._messages(invalid))
         self._record()
-        if unknown := found[Consequence.SKIPS]:
-            raise NoBaseline("\n".join(headline(one) for one in unknown if isinstance(one, Measurement)))
 
     @property
     def results(self) -> Sequence[Measurement | Comparison]:
@@ -356,6 +353,12 @@ class ThroughputFixture:
         return "\n\n".join(
             message(r, command) if isinstance(r, Measurement) else comparisons.message(r, command) for r in results
         )
+
+    def _warning(self, result: Measurement | Comparison) -> str:
+        """One line of what was judged against earlier sessions: nobody has to act on it today."""
+        if isinstance(result, Measurement) and result.verdict is not None and result.verdict.is_provisional:
+            return f"{headline(result)}: {result.verdict.reason}. Rerun: {self._session.settings.rerun.of(self._test)}"
+        return self._messages([result])
 
     def _plan(self, steps: int | None, warmup_steps: int | None) -> Plan:
         settings = self._session.settings

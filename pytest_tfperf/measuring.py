@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from pytest_tfperf.bench.task import Task
 from pytest_tfperf.bench.windows import Observer
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past_session import PastSession
+from pytest_tfperf.core.past_session import EarlierMeasurement, PastSession
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.topology import LOCAL_LINK, Topology
@@ -30,6 +30,7 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware.discovery import discover
 from pytest_tfperf.hardware.network import find_address, link_name
+from pytest_tfperf.judging.provisional import MOST_MEASUREMENTS, provisional_baselines
 from pytest_tfperf.judging.reference import floor_rate, reference_for
 from pytest_tfperf.reports import summary
 from pytest_tfperf.settings import Settings, WorkerStart
@@ -98,6 +99,7 @@ class Measuring:
         self._history = history
         self._observer = observer
         self._machines: dict[str, MachineSession] = {}
+        self._earlier: dict[tuple[str, str], Mapping[Key, Baseline]] = {}
         self._launchers = ExitStack()
         self.history_fault = ""
 
@@ -251,8 +253,15 @@ class Measuring:
         """
         key = Key(workload.id, topology.shape)
         rows, published = self._baselines.load(topology.machine), self._baselines.published_like(key)
-        reference = reference_for(rows, published, topology.machine, key, gpu_fp32_tflops=floor_rate(topology))
-        other = None if reference.is_floor else self.references.launcher_for(reference.baseline)
+        reference = reference_for(
+            rows,
+            published,
+            topology.machine,
+            key,
+            gpu_fp32_tflops=floor_rate(topology),
+            provisional={} if key in rows else self._provisional(topology),
+        )
+        other = self.references.launcher_for(reference.baseline) if reference.is_own_row else None
         return Task(
             test=test,
             index=index,
@@ -291,9 +300,31 @@ class Measuring:
         if name not in self._machines:
             rows = self._baselines.load(name)
             tests = min(len(self.runnable), sum(row.is_measured for row in rows.values()))
-            past = self._past_sessions(rows.values())
-            self._machines[name] = MachineSession(rows, past, tests=tests, hold=self._settings.hold)
+            self._machines[name] = MachineSession(
+                rows,
+                self._past_sessions(rows.values()),
+                tests=tests,
+                unrecorded=max(1, len(self.runnable) - tests),
+                hold=self._settings.hold,
+            )
         return self._machines[name]
+
+    def _provisional(self, topology: Topology) -> Mapping[Key, Baseline]:
+        """What earlier sessions give for tests without a row; the nightly gate requires a row."""
+        if self._settings.require_baseline:
+            return {}
+        name, gpu = topology.machine, topology.gpus[0].name if topology.gpus else ""
+        if (name, gpu) not in self._earlier:
+            self._earlier[name, gpu] = provisional_baselines(name, self._earlier_measurements(name), gpu=gpu)
+        return self._earlier[name, gpu]
+
+    def _earlier_measurements(self, machine: str) -> Mapping[Key, Sequence[EarlierMeasurement]]:
+        """Where the history is broken, there is nothing to judge such tests against."""
+        try:
+            return self._history.earlier_measurements(machine, before=self._session, most=MOST_MEASUREMENTS)
+        except TfperfError as error:
+            self.history_fault = str(error)
+            return {}
 
     def _past_sessions(self, rows: Iterable[Baseline]) -> Mapping[Key, tuple[PastSession, ...]]:
         """Where the history broke in the middle of the session, the session is judged by itself."""

@@ -158,6 +158,16 @@ def pytest_runtest_makereport(
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(
+    report: pytest.CollectReport | pytest.TestReport, config: pytest.Config
+) -> tuple[str, str, str] | None:
+    """Show a test without a baseline as "measured"."""
+    return (
+        pytest_reports.measured_only(report, config.stash[SESSION]) if isinstance(report, pytest.TestReport) else None
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """End the workers and set the exit status."""
     state = session.config.stash[SESSION]

@@ -26,7 +26,6 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import (
     BaselineError,
     MeasurementError,
-    NoBaseline,
     NoData,
     NotEnoughDevices,
     NotInstalled,
@@ -139,12 +138,11 @@ def skipping(session: Session) -> Iterator[None]:
     """What can't be measured here skips its test, in one line; the nightly gate may report it as an error."""
     try:
         yield
-    except (NoData, NotEnoughDevices, NotInstalled, NoBaseline) as error:
+    except (NoData, NotEnoughDevices, NotInstalled) as error:
         if session.settings.require_baseline and (why := session.why_missing_is_an_error(error)):
             raise MeasurementError(why) from None
         reason = str(error).partition("\n")[0]
-        if not isinstance(error, NoBaseline):  # which the table shows
-            session.skipped[reason] += 1
+        session.skipped[reason] += 1
         raise pytest.skip.Exception(reason, _use_item_location=True) from None
 
 
@@ -226,6 +224,14 @@ def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[Non
         report.longrepr = _Told(str(error), brief, _terminal_width(item.config))
     elif fixture is not None and (unreported := fixture.unreported()):
         report.sections.append(("throughput", wrapped(unreported, _terminal_width(item.config))))
+
+
+def measured_only(report: pytest.TestReport, session: Session) -> tuple[str, str, str] | None:
+    """pytest's word for a test that passed and was measured without a baseline: "measured", not "passed"."""
+    if report.when != "call" or not report.passed or report.nodeid not in session.selection:
+        return None
+    outcomes = map(outcome_of, session.queue.results_of(report.nodeid))
+    return ("measured", "m", "MEASURED") if Outcome.NO_BASELINE in outcomes else None
 
 
 def _word_error(

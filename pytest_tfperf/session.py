@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from contextlib import ExitStack, closing
+from collections.abc import Mapping
+from contextlib import ExitStack, closing, suppress
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from pytest_tfperf.bench.rerun_queue import RerunQueue
 from pytest_tfperf.core.consequence import EXIT_USAGE, exit_status
 from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.errors import NoBaseline, NoData, NotEnoughDevices, NotInstalled, TfperfError
+from pytest_tfperf.errors import NoData, NotEnoughDevices, NotInstalled, TfperfError
 from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
@@ -73,6 +74,20 @@ class Session:
         made = Measuring(self.settings, self.id, self.selection, self.baselines, self.history, self.progress)
         return self._open.enter_context(closing(made))
 
+    @cached_property
+    def known_seconds(self) -> Mapping[str, float]:
+        """Seconds that a run of each selected test took in an earlier session; none where the history is broken."""
+        with suppress(TfperfError):
+            return self.history.seconds_of(test.id for test in self.measuring.runnable)
+        return {}
+
+    @cached_property
+    def known_confirmations(self) -> tuple[int, int]:
+        """Further runs that confirmations took in earlier sessions, and among how many measurements."""
+        with suppress(TfperfError):
+            return self.history.confirmation_runs(self.measuring.machine_names)
+        return 0, 0
+
     def prepare(self) -> None:
         """Refuse now what would otherwise fail after hours of measuring.
 
@@ -107,7 +122,7 @@ class Session:
         if not (settings.smoke or settings.update_baselines):
             self.remarks += self.measuring.references.check(row for row in rows if row.is_measured)
 
-    def why_missing_is_an_error(self, error: NoData | NotEnoughDevices | NotInstalled | NoBaseline) -> str:
+    def why_missing_is_an_error(self, error: NoData | NotEnoughDevices | NotInstalled) -> str:
         """Reason to report a skip as an error under --tfperf-require-baseline; empty if the test may skip."""
         if isinstance(error, NoData):
             return str(error)

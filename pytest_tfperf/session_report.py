@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+from pytest_tfperf.bench.expected_time import run_seconds, runs_missing, seconds_of_a_run
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.judging.outlook import outlook
 from pytest_tfperf.reports import summary
+from pytest_tfperf.reports.unrecorded import required, unrecorded
 from pytest_tfperf.reports.wrapping import first_sentence
 from pytest_tfperf.session import Session
 
-_GUESSED_SECONDS = 15.0  # for a test that was never timed on this machine
+# Where the history knows no test: mostly the start, compilation, and the step's profile.
+_GUESSED_SECONDS = 15.0
+_GUESSED_SECONDS_ON_CPU = 6.0
+# Before there is a history of confirmations: one test in twenty wants two more runs.
+_PRIOR_SHARE, _PRIOR_MEASUREMENTS = 0.1, 20
 _SMOKE_SECONDS = 3.0  # a worker, a compilation, a window: 2.6 s on average over the CPU tests on two slow cores
 
 
@@ -68,6 +76,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> list[
         measured_nothing=session.measured_nothing,
         history_error=session.queue.history_fault or session.measuring.history_fault,
         width=width,
+        unrecorded=_unrecorded(session, [one for one in results if isinstance(one, Measurement)]),
     )
     return [
         *compared,
@@ -82,13 +91,59 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> list[
     ]
 
 
+def seconds_left(session: Session) -> float:
+    """How long the session will probably still take: what no test has begun, and what tests in doubt still want."""
+    queue, each, share = session.queue, _run_seconds(session), 1 + _confirmations(session)
+    left = 0.0
+    for test, seconds in each.items():
+        if results := queue.results_of(test):
+            left += math.fsum(runs_missing(result) * seconds_of_a_run(result) for result in results)
+        elif test == session.progress.test or not queue.has_begun(test):
+            left += seconds * (session.settings.runs if session.settings.update_baselines else share)
+    return left
+
+
+def _unrecorded(session: Session, measurements: Sequence[Measurement]) -> list[str]:
+    settings = session.settings
+    found = None if settings.update_baselines else outlook(measurements, Tolerance.of(settings.tolerance))
+    if found is None:
+        return []
+    if settings.require_baseline:
+        return [required(found, baselines=settings.shown_baselines)]
+    return unrecorded(
+        found,
+        measurements,
+        baselines=settings.shown_baselines,
+        command=settings.rerun.recording,
+        seconds=settings.runs * math.fsum(_run_seconds(session).values()),
+    )
+
+
 def _expected_seconds(session: Session) -> tuple[float, int]:
-    """How long the session will take by its tests' last times, and how many of them were never timed here."""
+    """How long the session will take, and how many of its tests were never timed here."""
     tests, settings = [test.id for test in session.measuring.runnable], session.settings
     if settings.smoke:
         return _SMOKE_SECONDS * len(tests), 0
-    known = session.history.seconds_of(tests)
-    unknown = len(tests) - len(known)
-    typical = math.fsum(known.values()) / len(known) if known else _GUESSED_SECONDS
-    runs = settings.runs if settings.update_baselines else 1
-    return runs * (math.fsum(known.values()) + unknown * typical), unknown
+    once = math.fsum(_run_seconds(session).values())
+    runs = settings.runs if settings.update_baselines else 1 + _confirmations(session)
+    return runs * once, sum(test not in session.known_seconds for test in tests)
+
+
+def _run_seconds(session: Session) -> dict[str, float]:
+    """Seconds that one run of each test will probably take."""
+    guesses = {
+        test.id: _GUESSED_SECONDS_ON_CPU if test.cpu else _GUESSED_SECONDS for test in session.measuring.runnable
+    }
+    spent: dict[str, float] = {}
+    for result in session.queue.results:
+        spent[result.test] = spent.get(result.test, 0.0) + seconds_of_a_run(result)
+    return run_seconds(guesses, session.known_seconds, spent)
+
+
+def _confirmations(session: Session) -> float:
+    """Further runs that a test will probably take until it is decided, as earlier sessions had them."""
+    rows = any(session.baselines.load(machine) for machine in session.measuring.machine_names)
+    if not (rows or session.known_seconds):  # a first session has nothing to judge against
+        return 0.0
+    runs, measurements = session.known_confirmations
+    return (runs + _PRIOR_SHARE * _PRIOR_MEASUREMENTS) / (measurements + _PRIOR_MEASUREMENTS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from configparser import ConfigParser
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -227,7 +227,9 @@ class Settings:
             root=config.rootpath,
             collects_only=bool(config.getoption("collectonly")),
             update_baselines=Update(update) if update else None,
-            rerun=RerunCommand(options, config.rootpath, config.invocation_params.dir),
+            rerun=RerunCommand(
+                options, config.rootpath, config.invocation_params.dir, _arguments(config.invocation_params.args)
+            ),
             **values,
         )
         for a, b, why in _CONTRADICTIONS:
@@ -347,6 +349,21 @@ def _pytest_options(config: pytest.Config) -> str:
     for line in dict.fromkeys(config.getoption("override_ini") or ()):
         words += [] if line.startswith(once) else ["-o", line]
     return "".join(f" {shlex.quote(word)}" for word in words)
+
+
+def _arguments(given: Iterable[object]) -> str:
+    """The command line as it was typed, without what belongs to one session; each word after a space."""
+    words = iter(map(str, given))
+    kept = []
+    for word in words:
+        option, separator, _ = word.partition("=")
+        name = option.removeprefix("--tfperf-").replace("-", "_")
+        if option == "--update-baselines" or (option.startswith("--tfperf-") and name in _OF_ONE_SESSION):
+            if not separator and name in _SETTINGS and _SETTINGS[name].metadata["parse"] is not _flag:
+                next(words, None)
+            continue
+        kept.append(word)
+    return "".join(f" {shlex.quote(word)}" for word in kept)
 
 
 def _own_options(given: Mapping[str, tuple[str, str] | None]) -> str:

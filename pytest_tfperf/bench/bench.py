@@ -19,7 +19,7 @@ from pytest_tfperf.core.plan import ONE_WINDOW
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.judge import judge, may_stop
 from pytest_tfperf.judging.new_baseline import runs_wanted
@@ -66,7 +66,7 @@ class Bench:
         Raises:
             as `measure`, and BaselineError: the row was measured on other devices.
         """
-        if task.reference.baseline is not None and not task.reference.is_floor:
+        if task.reference.baseline is not None and task.reference.is_own_row:
             refuse_other_devices(task.reference.baseline, task.topology)
         return self._first_run(task) if earlier is None else self._another_run(task, earlier)
 
@@ -129,10 +129,24 @@ class Bench:
             else:  # rule 2, a first run whose bad news is not believed, or a reference environment that fails
                 if task.call in machine.reference_failures:
                     discarded_pairs, pairs = [*discarded_pairs, *pairs], []
-                good, bad_runs = self._good_run(task, "confirmation run")
+                try:
+                    tries = 1 if task.reference.is_provisional else None
+                    good, bad_runs = self._good_run(task, "confirmation run", tries)
+                except AlwaysDisturbed as error:
+                    if not task.reference.is_provisional:
+                        raise
+                    return self._in_doubt(task, earlier, verdict, [*discarded, *error.runs], started)
                 discarded += [*disturbed, *bad_runs]
                 runs = [run for run in runs if run.disturbance is None] + [good]
         return self._judged(task, runs, discarded, pairs, discarded_pairs, started)
+
+    def _in_doubt(
+        self, task: Task, earlier: Measurement, verdict: Verdict, discarded: Sequence[Run], started: float
+    ) -> Measurement:
+        """A slowdown against earlier sessions that a busy machine keeps from being confirmed: no error, but a doubt."""
+        result = self._measurement(task, earlier.runs, discarded=discarded, seconds=time.monotonic() - started)
+        doubt = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, runs_wanted=0)
+        return replace(result, verdict=doubt, document=task.reference.document)
 
     def _judged(
         self,
@@ -160,19 +174,21 @@ class Bench:
             result = replace(result, breakdown=broken_down, seconds=time.monotonic() - started)
         return replace(result, verdict=verdict, document=task.reference.document)
 
-    def _good_run(self, task: Task, label: str) -> tuple[Run, tuple[Run, ...]]:
+    def _good_run(self, task: Task, label: str, tries: int | None = None) -> tuple[Run, tuple[Run, ...]]:
         """A run that nothing disturbed, and those before it that were."""
         run, discarded = self._undisturbed(
-            task, lambda: self._engine.run(task.side, task.topology, task.plan, label=label)
+            task, lambda: self._engine.run(task.side, task.topology, task.plan, label=label), tries
         )
         if run is None:
             raise _always_disturbed(task, discarded)
         return run, discarded
 
-    def _undisturbed(self, task: Task, take: Callable[[], T]) -> tuple[T | None, tuple[T, ...]]:
+    def _undisturbed(
+        self, task: Task, take: Callable[[], T], tries: int | None = None
+    ) -> tuple[T | None, tuple[T, ...]]:
         """As `undisturbed`, with fewer tries where the machine's tests have spent too long on disturbed runs."""
         machine, started = self._machine(task.topology), time.monotonic()
-        taken, discarded = undisturbed(take, tries=machine.tries)
+        taken, discarded = undisturbed(take, tries=tries or machine.tries)
         if taken is None:
             machine.seconds_disturbed += time.monotonic() - started
         return taken, discarded

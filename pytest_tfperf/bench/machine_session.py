@@ -33,13 +33,17 @@ class MachineSession:
         rows: the machine's baselines.
         past: the machine's earlier sessions.
         tests: tests with a baseline of this machine that the session will probably run.
+        unrecorded: the same of tests without; those that are judged against earlier sessions share false alarms.
         hold: REGRESSED only where one of the two sessions before showed it.
     """
 
-    def __init__(self, rows: Mapping[Key, Baseline], past: PastSessions, *, tests: int, hold: bool = False) -> None:
+    def __init__(
+        self, rows: Mapping[Key, Baseline], past: PastSessions, *, tests: int, unrecorded: int = 1, hold: bool = False
+    ) -> None:
         self._rows = rows
         self._past = past
         self._tests = tests
+        self._unrecorded = unrecorded
         self._hold = hold
         self._first_changes: dict[Call, float] = {}
         self._with_reference: dict[Call, Task] = {}
@@ -53,14 +57,15 @@ class MachineSession:
     def note_first_run(self, task: Task, run: Run) -> None:
         """Let a first run tell the common drift, where it has a measured baseline."""
         row = task.reference.baseline
-        if row is not None and not task.reference.is_floor:
+        if row is not None and task.reference.is_own_row:
             self._first_changes[task.call] = first_windows_change(run, row)
             if task.reference_side is not None:
                 self._with_reference[task.call] = task
 
     def suspect(self, task: Task) -> None:
-        """Count a test among those that share the false alarms of confirmation."""
-        self._suspects.add(task.call)
+        """Count a test among those that share the false alarms of confirmation; earlier sessions fail no test."""
+        if not task.reference.is_provisional:
+            self._suspects.add(task.call)
 
     @property
     def tries(self) -> int:
@@ -91,6 +96,7 @@ class MachineSession:
         """Everything that `judge` needs to know of a task."""
         drift, baseline = self.drift, task.reference.baseline
         judged = len(self._first_changes) if self.all_ran_once else self._tests
+        judged = self._unrecorded if task.reference.is_provisional else judged
         return Evidence(
             throughput=summarise(runs),
             pairs=tuple(pairs),

@@ -104,6 +104,10 @@ class RerunQueue:
         """Whether a call of the test wants further runs."""
         return any(not result.is_decided for result in self.results_of(test))
 
+    def has_begun(self, test: str) -> bool:
+        """Whether the test has run, or runs."""
+        return test in self._calls
+
     def defer(self, test: str) -> None:
         """Let the test run again."""
         self._waiting.add(test)

@@ -124,7 +124,8 @@ def _report(done: Replay) -> str:
 def _status(done: Replay) -> int:
     from pytest_tfperf.core.verdict import Outcome
 
-    outcomes = {one.measurement.verdict.outcome for one in done.judged if one.measurement.verdict}
+    verdicts = [one.measurement.verdict for one in done.judged if one.measurement.verdict]
+    outcomes = {verdict.outcome for verdict in verdicts if not verdict.is_provisional}
     if Outcome.REGRESSED in outcomes:
         return EXIT_REGRESSED
     if done.refused and not done.judged:

@@ -14,10 +14,14 @@ PUBLISHED_TOLERANCE = 0.05
 
 
 class Provenance(StrEnum):
-    """`published`: a document's figure; `measured`: recorded by `--update-baselines`."""
+    """`published`: a document's figure; `measured`: recorded by `--update-baselines`.
+
+    `provisional`: earlier sessions of this machine, where no row was recorded; never written into a file.
+    """
 
     PUBLISHED = "published"
     MEASURED = "measured"
+    PROVISIONAL = "provisional"
 
 
 class Key(NamedTuple):
@@ -29,7 +33,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """One row of `baselines/<machine>.csv`.
+    """One row of `baselines/<machine>.csv`, or what earlier sessions give in its place.
 
     Args:
         machine: the file's name without `.csv`.
@@ -38,9 +42,9 @@ class Baseline:
         unit: what is counted, as in `Run`.
         lower: the accepted drop as ReFrame writes it, -0.05 for 5 %; -inf for none; None: the default holds.
         upper: the accepted rise, 0.05 for 5 %; inf for none; None: the default holds.
-        provenance: published or measured.
-        source: the document and its place, or the command that measured.
-        date: ISO date of the measurement (of the document, as far as it says).
+        provenance: published, measured or provisional.
+        source: the document and its place, or the command that measured; "3 earlier sessions here".
+        date: ISO date of the measurement (of the document, as far as it says); of several sessions the first and last.
         runs: fresh runs behind the reference.
         between_runs: standard deviation between the runs' log throughputs; None where one run can't tell.
         gpu: the GPUs' name, "" on CPUs.
@@ -74,8 +78,13 @@ class Baseline:
 
     @property
     def is_measured(self) -> bool:
-        """Whether it was measured here, and is no document's figure."""
+        """Whether it was recorded here, and is no document's figure."""
         return self.provenance is Provenance.MEASURED
+
+    @property
+    def is_provisional(self) -> bool:
+        """Whether it stands for earlier sessions, because none was recorded."""
+        return self.provenance is Provenance.PROVISIONAL
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.reference) and self.reference > 0):

@@ -35,7 +35,6 @@ class Consequence(StrEnum):
     PASSES = "passes"
     WARNS = "warns"
     FAILS = "fails"
-    SKIPS = "skips"
     ERRORS = "errors"
 
 
@@ -47,13 +46,14 @@ def outcome_of(result: Measurement | Comparison) -> Outcome | None:
 
 
 def consequence(result: Measurement | Comparison, *, require_baseline: bool, strict: bool) -> Consequence:
-    """What an outcome does to its test; what was only measured passes.
+    """What an outcome does to its test; what was only measured passes, and a provisional reference fails nothing.
 
     Args:
         result: what a call of the test gave.
         require_baseline: `--tfperf-require-baseline`, the nightly gate.
         strict: `--tfperf-strict`.
     """
+    is_provisional = isinstance(result, Measurement) and result.verdict is not None and result.verdict.is_provisional
     match outcome_of(result):
         case None:
             return Consequence.PASSES
@@ -62,11 +62,11 @@ def consequence(result: Measurement | Comparison, *, require_baseline: bool, str
             above_floor = isinstance(result, Measurement) and result.verdict is not None and result.verdict.is_floor
             return Consequence.FAILS if require_baseline and above_floor else Consequence.PASSES
         case Outcome.REGRESSED:
-            return Consequence.FAILS
+            return Consequence.WARNS if is_provisional else Consequence.FAILS
         case Outcome.INCONCLUSIVE:
-            return Consequence.FAILS if strict else Consequence.WARNS
+            return Consequence.FAILS if strict and not is_provisional else Consequence.WARNS
         case Outcome.NO_BASELINE:
-            return Consequence.FAILS if require_baseline else Consequence.SKIPS
+            return Consequence.FAILS if require_baseline else Consequence.PASSES
         case Outcome.INVALID:
             return Consequence.ERRORS
 

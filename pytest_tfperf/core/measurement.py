@@ -78,6 +78,11 @@ class Measurement:
         return len(self.runs) >= self.runs_wanted and (self.verdict is None or self.verdict.is_decided)
 
     @property
+    def workers(self) -> int:
+        """Workers that were started for it: runs, discarded runs, and two for each pair."""
+        return max(1, len(self.runs) + len(self.discarded) + 2 * (len(self.pairs) + len(self.discarded_pairs)))
+
+    @property
     def is_test(self) -> bool:
         """Whether `test` is a pytest node id, which can be run again."""
         return "::" in self.test

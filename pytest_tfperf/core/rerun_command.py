@@ -17,11 +17,13 @@ class RerunCommand:
         options: the options of this session that affect what is measured, as shell words, each after a space.
         root: pytest's rootdir; node ids start from it.
         folder: where pytest was called; a path on the command line starts from it.
+        arguments: what pytest was called with, as shell words, each after a space, without what affects one session.
     """
 
     options: str = ""
     root: Path = Path()
     folder: Path = Path()
+    arguments: str = ""
 
     def of(self, test: str) -> str:
         """The command for the test with this node id.
@@ -33,6 +35,11 @@ class RerunCommand:
         if self.folder != self.root:
             path = os.path.relpath(self.root / path, self.folder)
         return f"pytest {quote(path + separator + name)}{self.options}"
+
+    @property
+    def recording(self) -> str:
+        """The command that records the baselines of all tests of this session."""
+        return f"pytest{self.arguments} --update-baselines"
 
 
 FROM_ROOTDIR: Final = RerunCommand()

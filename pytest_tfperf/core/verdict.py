@@ -43,6 +43,7 @@ class Reason(StrEnum):
     SINGLE_RUN = "the slowdown is larger than noise explains, but only one run is known"
     WITHIN_NOISE = "slower by more than the tolerance, but not by more than noise explains"
     RUNS_DISAGREE = "too few runs show the slowdown"
+    NOT_CONFIRMED = "a slowdown is suspected, and other work on the machine disturbed the run that was to confirm it"
     HELD = "the slowdown is confirmed, but neither of the two sessions before showed it (--tfperf-hold)"
     DIVERGED = "the loss is not a finite number"
     DISTURBED = "every run was disturbed"
@@ -130,6 +131,11 @@ class Verdict:
     waits_for_drift: bool = False
     runs_wanted: int = 0
     pairs_wanted: int = 0
+
+    @property
+    def is_provisional(self) -> bool:
+        """Whether it was judged against earlier sessions, because no baseline was recorded."""
+        return self.baseline is not None and self.baseline.is_provisional
 
     @property
     def is_decided(self) -> bool:

@@ -18,6 +18,7 @@ from pytest_tfperf.core.throughput import RunValue, Throughput
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.confirmation import Confirmation, by_pairs, by_runs
+from pytest_tfperf.judging.provisional import MOST_RUNS
 from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.session_variance import LearntReference, SessionVariance, learnt_reference, session_variance
 from pytest_tfperf.judging.thresholds import (
@@ -80,11 +81,12 @@ def judge(evidence: Evidence) -> Verdict:
     """
     if evidence.throughput.is_diverged:
         return Verdict(outcome=Outcome.INVALID, reason=Reason.DIVERGED)
-    baseline, noise = evidence.reference.baseline, evidence.reference.noise
-    if baseline is None or noise is None:
+    reference, baseline, noise = evidence.reference, evidence.reference.baseline, evidence.reference.noise
+    counts_other = reference.is_provisional and baseline is not None and baseline.unit != evidence.throughput.unit
+    if baseline is None or noise is None or counts_other:
         return Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE)
-    case = _Case.of(_without_history(evidence) if evidence.reference.is_floor else evidence, baseline, noise)
-    if evidence.waits_for_drift and not evidence.reference.is_floor:
+    case = _Case.of(evidence if reference.is_own_row else _by_itself(evidence), baseline, noise)
+    if evidence.waits_for_drift and reference.is_own_row:
         return case.verdict(Outcome.INCONCLUSIVE, Reason.DRIFT_UNKNOWN, waits_for_drift=True)
     if not case.is_suspected:
         return case.good()
@@ -107,9 +109,12 @@ def may_stop(
     return change - _UNSURE * run.error >= -suspicion(accepted_slowdown(tolerance), error, to_be_found)
 
 
-def _without_history(evidence: Evidence) -> Evidence:
-    """A document's figure says nothing of this machine's sessions, and has no reference environment."""
-    return replace(evidence, drift=CommonDrift(), past=(), hold=False, has_reference_environment=False)
+def _by_itself(evidence: Evidence) -> Evidence:
+    """Neither a document's figure nor earlier sessions have a drift, a history or a reference environment."""
+    alone = replace(evidence, drift=CommonDrift(), past=(), hold=False, has_reference_environment=False)
+    if not evidence.reference.is_provisional:
+        return alone
+    return replace(alone, max_runs=min(MOST_RUNS, evidence.max_runs or MOST_RUNS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,11 @@
-"""What a measurement is judged against: the machine's own row, or a document's figure as a floor."""
+"""What a measurement is judged against: the machine's own row, a document's figure as a floor, or earlier sessions."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.machine_key import gpu_model
@@ -13,7 +15,11 @@ from pytest_tfperf.core.topology import DeviceKind, Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.judging.noise import noise_of
+from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS, noise_of
+
+_ASSUMED_FREEDOM = 8.0
+
+NONE: Mapping[Key, Baseline] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,16 @@ class Reference:
         """The test's own, else the baseline's row, else the default."""
         return asked or (default.within(self.baseline) if self.baseline else default)
 
+    @property
+    def is_provisional(self) -> bool:
+        """Whether earlier sessions stand for a baseline."""
+        return self.baseline is not None and self.baseline.is_provisional
+
+    @property
+    def is_own_row(self) -> bool:
+        """Whether it is a row of the machine's file: common drift, history and reference environment belong to it."""
+        return self.baseline is not None and not (self.is_floor or self.is_provisional)
+
 
 def reference_for(
     rows: Mapping[Key, Baseline],
@@ -45,8 +61,11 @@ def reference_for(
     key: Key,
     *,
     gpu_fp32_tflops: float | None,
+    provisional: Mapping[Key, Baseline] = NONE,
 ) -> Reference:
     """The machine's own row; without one, the highest figure that a document has for the same work on weaker GPUs.
+
+    Without that, earlier sessions of this machine. They come last, because a floor can fail a test and they can't.
 
     Only synthetic device data makes a floor, because what a real pipeline gives depends on the host.
 
@@ -57,6 +76,7 @@ def reference_for(
         key: workload and topology.
         gpu_fp32_tflops: the peak rate of one GPU here; None where no floor can hold (CPUs, a split or partial GPU, a
             rate that isn't known).
+        provisional: what earlier sessions of this machine give.
     """
     alike = [row for row in published if row.key == key]
     document = max(alike, key=lambda row: (row.machine == machine, row.reference), default=None)
@@ -65,7 +85,25 @@ def reference_for(
         weaker = [row for row in alike if row.gpu_fp32_tflops is not None and row.gpu_fp32_tflops <= gpu_fp32_tflops]
         own = max(weaker, key=lambda row: row.reference, default=None)
         is_floor = own is not None
+    if own is None and key in provisional:
+        own = provisional[key]
+        return Reference(own, noise=_provisional_noise(own, rows, provisional), document=document)
     return Reference(own, is_floor, noise_of(own, rows.values()) if own else None, document)
+
+
+def _provisional_noise(row: Baseline, rows: Mapping[Key, Baseline], provisional: Mapping[Key, Baseline]) -> Noise:
+    """What all runs of the machine tell, recorded or not, together with what is assumed of any machine.
+
+    The assumption counts as `_ASSUMED_FREEDOM` degrees of freedom: two runs alone leave their noise so uncertain that
+    the threshold would be a third of the throughput. The noise is never less than what the row's own runs tell: a false
+    suspicion costs two further runs.
+    """
+    known = noise_of(row, {**provisional, **rows}.values())
+    freedom = known.degrees_of_freedom if known.rows else 0.0
+    both = _ASSUMED_FREEDOM + freedom
+    variance = (_ASSUMED_FREEDOM * ASSUMED_BETWEEN_RUNS**2 + freedom * known.between_runs**2) / both
+    between_runs = max(math.sqrt(variance), row.between_runs or 0.0)
+    return replace(known, between_runs=between_runs, degrees_of_freedom=both)
 
 
 def refuse_other_devices(row: Baseline, topology: Topology) -> None:
@@ -89,12 +127,12 @@ def refuse_other_devices(row: Baseline, topology: Topology) -> None:
 
 
 def require_same_unit(row: Baseline, throughput: Throughput) -> None:
-    """Refuse a row that counts something else than the measurement does.
+    """Refuse a row that counts something else than the measurement does; earlier sessions then are no reference.
 
     Raises:
         BaselineError: the units differ.
     """
-    if row.unit != throughput.unit:
+    if row.unit != throughput.unit and not row.is_provisional:
         raise BaselineError(
             f"{row.machine}.csv: {row.key.workload} {row.key.topology} is in {row.unit}/s, and this test measures "
             f"{throughput.unit}/s. Record the row again with --update-baselines, or delete it"

@@ -56,11 +56,12 @@ def rate_cell(throughput: Throughput, heading: str) -> str:
 
 
 def outcome(measurement: Measurement) -> str:
-    """The word for the outcome: "PASS", "PASS (floor)", or "measured" where nothing was judged."""
+    """The word for the outcome: "PASS (floor)", "PASS (provisional)", or "measured" where nothing was judged."""
     verdict = measurement.verdict
     if verdict is None:
         return "measured"
-    return verdict.outcome.value + (" (floor)" if verdict.is_floor and verdict.baseline else "")
+    kind = " (provisional)" if verdict.is_provisional else " (floor)" if verdict.is_floor and verdict.baseline else ""
+    return verdict.outcome.value + kind
 
 
 def counts(words: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.noise import Noise
@@ -90,7 +90,8 @@ def headline(measurement: Measurement) -> str:
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
         text += f", {compared(verdict.confirmed_change)} the reference environment"
     floor = "the floor of " if verdict.is_floor else ""
-    return f"{text}, {compared(verdict.change)} {floor}{rate(verdict.baseline.reference)}"
+    against = f" (against {verdict.baseline.source})" if verdict.is_provisional else ""
+    return f"{text}, {compared(verdict.change)} {floor}{rate(verdict.baseline.reference)}{against}"
 
 
 def in_brief(measurement: Measurement) -> str:
@@ -172,7 +173,9 @@ def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str
         yield "record", f"{record}    (a floor is not a baseline of this machine)"
     else:
         yield "rerun", rerun.of(m.test)
-    if verdict.outcome is Outcome.REGRESSED:
+    if verdict.is_provisional:
+        yield "record", f"{record}    (earlier sessions are no baseline, so this test can't fail)"
+    elif verdict.outcome is Outcome.REGRESSED:
         yield "accept", f"{record}    (if the slowdown is intended; commit the row)"
 
 
@@ -192,15 +195,17 @@ def _threshold(verdict: Verdict, row: Baseline, expected: float) -> str:
         accepted += f", widened to {percent(threshold)} by noise"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT:
         return f"fails from {percent(threshold)} slower than the reference environment    ({accepted})"
-    reference = f"{'floor' if verdict.is_floor else 'baseline'} {rate(row.reference)}"
+    kind = "floor" if verdict.is_floor else row.source if verdict.is_provisional else "baseline"
+    reference = f"{kind} {rate(row.reference)}"
     if rate(expected) != rate(row.reference):
         reference += f", expected in this session {rate(expected)}"
-    return f"fails below {rate(expected * (1 - threshold))}    ({reference}, {accepted})"
+    action = "warns" if verdict.is_provisional else "fails"
+    return f"{action} below {rate(expected * (1 - threshold))}    ({reference}, {accepted})"
 
 
 def _baseline(verdict: Verdict, row: Baseline) -> str:
     text = row.provenance.value + (f", {row.source}" if row.source else "") + (f" ({row.date})" if row.date else "")
-    if row.is_measured:
+    if row.provenance is not Provenance.PUBLISHED:
         text += f", {row.runs} run{'s' if row.runs > 1 else ''}"
     return f"{text}; a floor: measured on the weaker {row.gpu or row.machine}" if verdict.is_floor else text
 

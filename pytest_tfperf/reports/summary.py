@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from pytest_tfperf.core.baseline import Change
@@ -91,6 +90,7 @@ def summary(
     measured_nothing: bool = False,
     history_error: str = "",
     width: int | None = None,
+    unrecorded: Sequence[str] = (),
 ) -> list[str]:
     """The table, its counts, the machine, what was recorded, what to do next, what failed.
 
@@ -103,6 +103,7 @@ def summary(
         measured_nothing: --tfperf-require-baseline was given and no test was measured.
         history_error: why the history lacks some of this session; "" where it is complete.
         width: the most characters of a table's line; None for any number.
+        unrecorded: the paragraph about tests without a recorded baseline.
     """
     lines = []
     if measured_nothing:
@@ -114,7 +115,7 @@ def summary(
         spent = duration(sum(m.seconds for m in measurements))
         counted = f"{_machines(measurements)}: {counts(map(outcome, measurements))} in {spent}"
         lines += [*measurement_table(measurements, width), "", counted, *filter(None, machine)]
-        lines += _next_steps(measurements, changes, baselines, width)
+        lines += [*_next_steps(measurements, changes, baselines, width), *unrecorded]
     if not_measured:
         lines.append(f"{not_measured} not measured: the error of each test says why, and what to do")
     return lines + ([f"not in the history: {history_error}"] if history_error else [])
@@ -177,7 +178,8 @@ def _interval(verdict: MachineVerdict | SoftwareVerdict) -> str:
 def _changed(measurements: Iterable[Measurement], names: Collection[str] = ()) -> str:
     """What changed since the baselines; only facts of these names where some are given."""
     judged = [(m, m.verdict.baseline) for m in measurements if m.verdict]
-    changed = dict.fromkeys(text for m, row in judged if row for text in changed_since(row, m.environment))
+    recorded = [(m, row) for m, row in judged if row and not row.is_provisional]
+    changed = dict.fromkeys(text for m, row in recorded for text in changed_since(row, m.environment))
     return ", ".join(c for c in changed if not names or c.split(" ")[0] in names) or "nothing that is recorded"
 
 
@@ -189,10 +191,8 @@ def _next_steps(
         yield f"recorded in {baselines}: {new} new, {len(changes) - new} changed; check and commit them"
         rows = map(_recorded, changes)
         yield from (f"  {line}" for line in table(rows, _RECORDED, None if width is None else width - 2))
-    outcomes = Counter(m.verdict.outcome for m in measurements if m.verdict)
-    if unknown := outcomes[Outcome.NO_BASELINE]:
-        yield f"{unknown} without a baseline: record them with --update-baselines, then commit {baselines}"
-    if better := outcomes[Outcome.IMPROVED]:
+    verdicts = [m.verdict for m in measurements if m.verdict and not m.verdict.is_provisional]
+    if better := sum(verdict.outcome is Outcome.IMPROVED for verdict in verdicts):
         yield f"{better} IMPROVED: record them with --update-baselines, or a later loss of the gain will pass unnoticed"
 
 

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past_session import PastSession
+from pytest_tfperf.core.past_session import EarlierMeasurement, PastSession
 from pytest_tfperf.core.plain_json import build, plain
+from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     import pandas
@@ -30,6 +31,9 @@ SCHEMA: Final = 1
 """The version of the tables, kept in SQLite's own `user_version`; 0 is a new file."""
 
 _LOCK_SECONDS = 30
+_PROVISIONAL = " (provisional)"
+_NO_REFERENCE = (Outcome.INVALID.value, Outcome.REGRESSED.value, Outcome.REGRESSED.value + _PROVISIONAL)
+_LATEST = 100  # measurements: some sessions of a usual size
 
 # A measurement is kept whole, as zlib-compressed JSON; the other columns are what queries need.
 _TABLES = (
@@ -43,7 +47,7 @@ _TABLES = (
         workload text not null,
         topology text not null,
         examples_per_sec real not null,
-        outcome text,  -- null: not judged, or not decided yet
+        outcome text,  -- null: not judged, or not decided yet; "PASS (provisional)": against earlier sessions
         runs integer not null,  -- that count
         workers integer not null,  -- that were started: pairs and discarded runs too
         seconds real not null,  -- of all workers
@@ -106,14 +110,33 @@ class History:
             return _insert(database, "comparisons", row)
 
     def seconds_of(self, tests: Iterable[str]) -> dict[str, float]:
-        """Seconds that one worker (or a whole comparison) of each test took last; unknown tests are left out."""
+        """Seconds that one run of each test's calls (or a whole comparison) took last; unknown tests are left out."""
         if not self._path.exists():
             return {}
         with self._open() as database:
-            measured = database.execute("select test, seconds / workers, max(id) from measurements group by test")
+            measured = database.execute(
+                "select test, once, max(latest) from (select test, sum(seconds / workers) as once, max(id) as latest"
+                " from measurements group by session, test) group by test"
+            )
             compared = database.execute("select test, seconds, max(id) from comparisons group by test")
             known = {test: seconds for test, seconds, _ in [*compared, *measured]}
         return {test: known[test] for test in tests if test in known}
+
+    def confirmation_runs(self, machines: Collection[str]) -> tuple[int, int]:
+        """Further runs that confirmations took, and among how many of the machines' latest measurements.
+
+        Measurements with an injected slowdown don't count.
+        """
+        if not self._path.exists():
+            return 0, 0
+        with self._open() as database:
+            runs, measurements = database.execute(
+                "select ifnull(sum(workers - 1), 0), count(*) from (select workers from measurements"
+                f" where reference is not null and machine in ({', '.join('?' * len(machines))})"
+                " order by id desc limit ?)",
+                (*machines, _LATEST),
+            ).fetchone()
+        return int(runs), int(measurements)
 
     def past_sessions_of_machine(
         self, rows: Iterable[Baseline], *, before: str, least_tests: int
@@ -145,6 +168,39 @@ class History:
                 past = PastSession(session, tuple(json.loads(changes)), Outcome(outcome))
                 found.setdefault(Key(workload, topology), []).append(past)
         return {key: tuple(sessions) for key, sessions in found.items()}
+
+    def earlier_measurements(
+        self, machine: str, *, before: str, most: int
+    ) -> dict[Key, tuple[EarlierMeasurement, ...]]:
+        """What earlier sessions measured on a machine and could repeat: the latest of each key, oldest first.
+
+        Left out are measurements that no reference may rest on: INVALID or REGRESSED, still undecided, with an injected
+        slowdown, or without an undisturbed run.
+
+        Args:
+            machine: the machine's key.
+            before: id of the current session, which is left out.
+            most: measurements of each key, at most.
+
+        Raises:
+            TfperfError: also where one of these rows is damaged; names it.
+        """
+        if not self._path.exists():
+            return {}
+        found: dict[Key, list[EarlierMeasurement]] = {}
+        with self._open() as database:
+            rows = database.execute(
+                "select id, workload, topology, whole from measurements where id in (select id from"
+                " (select id, row_number() over (partition by workload, topology order by id desc) as nth"
+                " from measurements where machine = ? and session != ? and ifnull(outcome, '') not in (?, ?, ?))"
+                " where nth <= ?) order by id",
+                (machine, before, *_NO_REFERENCE, most),
+            )
+            for number, workload, topology, whole in rows:
+                place = f"{self._path}: measurement {number}"
+                if (one := _earlier(_unpacked(whole, place), place)) is not None:
+                    found.setdefault(Key(workload, topology), []).append(one)
+        return {key: tuple(measured) for key, measured in found.items()}
 
     def measurements(self, session: str | None = None, test: str | None = None) -> Iterator[Measurement]:
         """The measurements of a session or a test (None: of all), whole and oldest first.
@@ -230,12 +286,13 @@ def _measurement_row(m: Measurement) -> dict[str, Any]:
     row = {name: getattr(m, name) for name in ("session", "time", "test", "machine", "topology", "seconds")} | {
         "workload": m.workload.id,
         "examples_per_sec": m.throughput.examples_per_sec,
-        "outcome": decided.outcome.value if decided else None,
+        "outcome": (decided.outcome.value + (_PROVISIONAL if decided.is_provisional else "")) if decided else None,
         "runs": len(m.runs),
-        "workers": max(1, len(m.runs) + len(m.discarded) + 2 * (len(m.pairs) + len(m.discarded_pairs))),
+        "workers": m.workers,
         "whole": _packed(m),
     }
-    if decided and decided.baseline and not decided.is_floor and "injected_slowdown" not in m.environment:
+    is_borrowed = decided is not None and (decided.is_floor or decided.is_provisional)
+    if decided and decided.baseline and not is_borrowed and "injected_slowdown" not in m.environment:
         expected = math.log(decided.baseline.reference) + decided.common_drift
         row |= {
             "reference": decided.baseline.reference,
@@ -259,6 +316,33 @@ def _unpacked(whole: bytes, place: str) -> object:
         return json.loads(zlib.decompress(whole))
     except (zlib.error, TypeError, ValueError) as error:
         raise TfperfError(f"{place} is damaged: {error}") from None
+
+
+def _earlier(whole: Any, place: str) -> EarlierMeasurement | None:
+    """The few fields that a reference needs; building whole measurements would take seconds in a large history."""
+    try:
+        verdict, environment = whole["verdict"], whole["environment"]
+        if verdict and (verdict["waits_for_drift"] or verdict["runs_wanted"] or verdict["pairs_wanted"]):
+            return None
+        values = zip(whole["runs"], whole["throughput"]["runs"], strict=True)
+        runs = tuple(
+            RunValue(float(value["log_rate"]), float(value["error"]), int(value["windows"]))
+            for run, value in values
+            if run["disturbance"] is None
+        )
+        if not runs or "injected_slowdown" in environment:
+            return None
+        return EarlierMeasurement(
+            session=whole["session"],
+            date=whole["time"][:10],
+            unit=whole["throughput"].get("unit", "images"),
+            gpu=whole["gpu"],
+            runs=runs,
+            environment=environment,
+            commit=whole["commit"],
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise TfperfError(f"{place} is damaged: {error!r}") from None
 
 
 def _check_schema(database: sqlite3.Connection, path: Path) -> None:

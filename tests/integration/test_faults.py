@@ -114,7 +114,7 @@ def test_a_fault_shows_the_log_where_it_tells_more_and_the_rerun_command(faults:
 
 def test_the_session_goes_on_and_exits_with_6(faults: Finished) -> None:
     """And its workers use TensorFlow, whatever Keras backend the environment names."""
-    assert (faults.cases["test_the_last_one"].kind, faults.status) == ("skipped", NOT_MEASURED), faults.text
+    assert (faults.cases["test_the_last_one"].kind, faults.status) == ("passed", NOT_MEASURED), faults.text
 
 
 def test_no_process_and_no_temporary_file_is_left(faults: Finished, shared: Project) -> None:
@@ -132,7 +132,7 @@ def test_a_worker_that_hangs_is_killed_with_its_stacks_and_the_session_goes_on(
 ) -> None:
     finished = hanging()
     case = finished.cases["test_hangs"]
-    assert (case.kind, finished.kinds["test_the_last_one"]) == ("error", "skipped"), finished.text
+    assert (case.kind, finished.kinds["test_the_last_one"]) == ("error", "passed"), finished.text
     assert "said nothing for 20 s in phase 'steps' and was killed; ini value tfperf_timeout sets" in case.text
     assert "in batches" in case.text  # a thread of TensorFlow's, by faulthandler
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 from inner import ANY_THROUGHPUT, Finished, Project
 
@@ -69,8 +71,8 @@ def finished(shared: Project) -> Finished:
 
 
 def test_everything_is_trained_and_measured(finished: Finished) -> None:
-    kinds = finished.kinds
-    assert (kinds.pop("test_horovod"), kinds.pop("test_labels")) == ("skipped", "error"), finished.text
+    kinds = {name: kind for name, kind in finished.kinds.items() if name != "test_horovod"}
+    assert kinds.pop("test_labels") == "error", finished.text
     assert (len(kinds), set(kinds.values())) == (12, {"passed"}), finished.text
 
 
@@ -87,7 +89,8 @@ def test_the_table_shows_the_names(finished: Finished) -> None:
     assert [name for name in names if name not in finished.text] == []
 
 
-def test_horovod_is_skipped_with_the_reason(finished: Finished) -> None:
+@pytest.mark.skipif(importlib.util.find_spec("horovod") is not None, reason="Horovod is installed")
+def test_without_horovod_its_test_is_skipped_with_the_reason(finished: Finished) -> None:
     case = finished.cases["test_horovod"]
     assert (case.kind, "horovod" in case.message) == ("skipped", True), case
 

@@ -42,7 +42,7 @@ def test_a_pipe_shows_no_progress(terminal: str, shared: Project) -> None:
 def test_the_progress_vanishes(terminal: str) -> None:
     """What stays on the screen, in the line of the test's file, is what pytest wrote."""
     (line,) = [line for line in screen(terminal) if line.startswith("test_it.py")]
-    assert re.fullmatch(r"test_it\.py s\s+\[100%\]", line)
+    assert re.fullmatch(r"test_it\.py m\s+\[100%\]", line)
 
 
 def screen(text: str) -> list[str]:

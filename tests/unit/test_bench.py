@@ -15,7 +15,7 @@ from pytest_tfperf.bench.bench import Bench
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.one_run import TRIES, AlwaysDisturbed, RunEngine, Side
 from pytest_tfperf.bench.task import Task
-from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.step_profile import Input, StepProfile
@@ -114,6 +114,31 @@ def test_without_a_baseline_one_run_is_measured(tmp_path: Path) -> None:
     machine = Machine(tmp_path, row=None)
     found = machine.decided(machine.task(steady(80.0)))
     assert (outcome_of(found)[0], len(found.runs)) == (Outcome.NO_BASELINE, 1)
+
+
+def provisional(machine: Machine, launcher: PlayedLauncher) -> Task:
+    row = replace(ROW, provenance=Provenance.PROVISIONAL)
+    reference = reference_for({}, (), "box", KEY, gpu_fp32_tflops=None, provisional={KEY: row})
+    return replace(machine.task(launcher), reference=reference)
+
+
+def test_against_earlier_sessions_three_runs_confirm(tmp_path: Path) -> None:
+    machine, launcher = Machine(tmp_path, row=None), steady(80.0)
+    found = machine.decided(provisional(machine, launcher))
+    assert (outcome_of(found), launcher.started) == ((Outcome.REGRESSED, Reason.CONFIRMED), 3)
+
+
+def test_against_earlier_sessions_a_busy_machine_leaves_a_doubt_and_no_error(tmp_path: Path) -> None:
+    machine, launcher = Machine(tmp_path, None, BUSY, row=None), steady(80.0)
+    found = machine.decided(provisional(machine, launcher))
+    assert outcome_of(found) == (Outcome.INCONCLUSIVE, Reason.NOT_CONFIRMED)
+    assert (launcher.started, [run.disturbance for run in found.discarded]) == (2, [BUSY])
+
+
+def test_tests_against_earlier_sessions_have_no_part_in_what_the_others_share(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, row=None)
+    machine.decided(provisional(machine, steady(80.0)))
+    assert (machine.session.drift.tests, machine.session.suspects) == (0, frozenset())
 
 
 def test_a_measurement_carries_the_sessions_id(tmp_path: Path) -> None:

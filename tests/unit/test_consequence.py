@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from measurements import measurement, verdict
+from measurements import baseline, measurement, verdict
 
+from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.consequence import Consequence, consequence, exit_status
 from pytest_tfperf.core.verdict import Outcome
 
-PASSES, WARNS, FAILS, SKIPS, ERRORS = Consequence
+PASSES, WARNS, FAILS, ERRORS = Consequence
 
 
 @pytest.mark.parametrize(
@@ -18,7 +19,7 @@ PASSES, WARNS, FAILS, SKIPS, ERRORS = Consequence
         (Outcome.IMPROVED, PASSES, PASSES, PASSES),
         (Outcome.REGRESSED, FAILS, FAILS, FAILS),
         (Outcome.INCONCLUSIVE, WARNS, WARNS, FAILS),
-        (Outcome.NO_BASELINE, SKIPS, FAILS, SKIPS),
+        (Outcome.NO_BASELINE, PASSES, FAILS, PASSES),
         (Outcome.INVALID, ERRORS, ERRORS, ERRORS),
     ],
 )
@@ -35,6 +36,21 @@ def test_an_outcome_means_what_the_table_of_outcomes_says(
 def test_a_measurement_above_a_floor_fails_only_the_nightly_gate(require_baseline: bool, happens: Consequence) -> None:
     result = measurement(verdict=verdict(Outcome.PASS, is_floor=True))
     assert consequence(result, require_baseline=require_baseline, strict=False) is happens
+
+
+@pytest.mark.parametrize(
+    ("outcome", "happens"),
+    [
+        (Outcome.PASS, PASSES),
+        (Outcome.IMPROVED, PASSES),
+        (Outcome.REGRESSED, WARNS),
+        (Outcome.INCONCLUSIVE, WARNS),
+        (Outcome.INVALID, ERRORS),
+    ],
+)
+def test_earlier_sessions_warn_and_never_fail(outcome: Outcome, happens: Consequence) -> None:
+    result = measurement(verdict=verdict(outcome, baseline=baseline(provenance=Provenance.PROVISIONAL)))
+    assert consequence(result, require_baseline=False, strict=True) is happens
 
 
 def test_what_was_only_measured_passes() -> None:

@@ -6,17 +6,19 @@ import math
 import signal
 import sqlite3
 import subprocess
+import zlib
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from measurements import KEY, WORKLOAD, baseline, comparison, measurement, pair, run, throughput, verdict
+from measurements import BUSY, KEY, WORKLOAD, baseline, comparison, measurement, pair, run, throughput, verdict
 from patience import running
 
+from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_session import PastSession
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.history import History
 
@@ -115,10 +117,33 @@ def test_a_measurement_that_replaces_an_earlier_one_is_the_only_one(history: His
 
 def test_a_test_takes_as_long_as_one_of_its_workers_took_last(history: History) -> None:
     history.append(judged(test="a", seconds=999.0))
-    history.append(judged(test="a", seconds=60.0, runs=(run(),), discarded=(run(),), pairs=(pair(0.0), pair(0.0))))
+    history.append(
+        judged(
+            test="a", session="tuesday", seconds=60.0, runs=(run(),), discarded=(run(),), pairs=(pair(0.0), pair(0.0))
+        )
+    )
     history.append_comparison(comparison(test="b", seconds=30.0))
     assert history.seconds_of(["a", "b", "never seen"]) == {"a": 10.0, "b": 30.0}
     assert history.seconds_of([]) == {}
+
+
+def test_a_test_takes_as_long_as_all_of_its_calls_together(history: History) -> None:
+    for seconds in (3.0, 4.0):
+        history.append(judged(test="a", seconds=seconds))
+    assert history.seconds_of(["a"]) == {"a": 7.0}
+
+
+def test_confirmations_of_real_slowdowns_are_counted_on_these_machines(history: History) -> None:
+    confirmed = {"runs": (run(), run(), run()), "verdict": verdict(Outcome.REGRESSED, -0.1)}
+    history.append(judged())
+    history.append(judged(900.0, **confirmed))
+    history.append(judged(900.0, **confirmed, environment={"injected_slowdown": "0.1"}))
+    history.append(judged(900.0, **confirmed, machine="another"))
+    assert history.confirmation_runs(["box", "box-cpu"]) == (2, 2)
+
+
+def test_without_a_history_no_confirmation_is_known(history: History) -> None:
+    assert history.confirmation_runs(["box"]) == (0, 0)
 
 
 # Past sessions
@@ -241,3 +266,72 @@ def test_writers_side_by_side_lose_nothing(history: History, path: Path) -> None
             process.communicate()
     found = sorted(history.frame()["test"])
     assert found == sorted(f"{name}::{i}" for name in ("one", "two") for i in range(30))
+
+
+# Earlier measurements, for provisional references
+
+
+def repeatable(history: History, machine: str = "box", most: int = 10) -> list[tuple[str, list[float]]]:
+    found = history.earlier_measurements(machine, before="today", most=most).get(KEY, ())
+    return [(one.session, [round(run.examples_per_sec) for run in one.runs]) for one in found]
+
+
+def kept(history: History, session: str = "monday", rate: float = 1000.0, **more: Any) -> None:
+    history.append(judged(rate, session=session, **more))
+
+
+def test_earlier_measurements_come_oldest_first_without_todays(history: History) -> None:
+    for session, rate in (("monday", 990.0), ("tuesday", 1000.0), ("today", 970.0)):
+        kept(history, session, rate)
+    assert repeatable(history) == [("monday", [990]), ("tuesday", [1000])]
+
+
+def test_only_the_latest_measurements_are_read(history: History) -> None:
+    for session in ("monday", "tuesday", "wednesday"):
+        kept(history, session)
+    assert [session for session, _ in repeatable(history, most=2)] == ["tuesday", "wednesday"]
+
+
+@pytest.mark.parametrize("found", [None, verdict(Outcome.NO_BASELINE, baseline=None), verdict(Outcome.INCONCLUSIVE)])
+def test_what_was_merely_measured_or_in_doubt_can_be_repeated(history: History, found: Verdict | None) -> None:
+    kept(history, verdict=found)
+    assert repeatable(history) == [("monday", [1000])]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"verdict": verdict(Outcome.REGRESSED)}, id="a slowdown is no reference for the next"),
+        pytest.param(
+            {"verdict": verdict(Outcome.REGRESSED, baseline=baseline(provenance=Provenance.PROVISIONAL))},
+            id="a slowdown against earlier sessions",
+        ),
+        pytest.param({"verdict": verdict(Outcome.INVALID)}, id="invalid"),
+        pytest.param({"verdict": verdict(Outcome.INCONCLUSIVE, runs_wanted=3)}, id="undecided"),
+        pytest.param({"environment": {"injected_slowdown": "0.2"}}, id="slowed on purpose"),
+        pytest.param({"runs": (run(disturbance=BUSY),)}, id="disturbed"),
+        pytest.param({"machine": "another"}, id="another machine"),
+    ],
+)
+def test_no_reference_rests_on(history: History, more: dict[str, Any]) -> None:
+    kept(history, **more)
+    assert repeatable(history) == []
+
+
+def test_without_a_history_there_are_no_earlier_measurements(history: History) -> None:
+    assert repeatable(history) == []
+
+
+def test_a_damaged_earlier_measurement_is_named(history: History, path: Path) -> None:
+    kept(history)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("update measurements set whole = ?", (zlib.compress(b"{}"),))
+        database.commit()
+    with pytest.raises(TfperfError, match="measurement 1 is damaged"):
+        repeatable(history)
+
+
+def test_what_was_judged_against_earlier_sessions_is_no_past_session_of_a_row(history: History) -> None:
+    provisional = baseline(provenance=Provenance.PROVISIONAL)
+    history.append(judged(990.0, verdict=verdict(baseline=provisional)))
+    assert (past(history), list(history.frame()["outcome"])) == ([], ["PASS (provisional)"])

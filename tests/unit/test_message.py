@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from textwrap import dedent
 from typing import Any
 
@@ -34,6 +35,7 @@ DOCUMENT = baseline(
     gpu="Tesla P100",
 )
 ROW = baseline(1612.0, source="--update-baselines at 0123456789ab", date="2026-01-01", environment="tensorflow=2.20.0")
+EARLIER = replace(ROW, provenance=Provenance.PROVISIONAL, source="3 earlier sessions here")
 HOST = Telemetry(seconds=4.0, cpu_mhz_median=2893.0, load_average_mean=2.13, other_cpu_fraction_mean=0.031)
 NO_BASELINE = Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE)
 DIVERGED = Verdict(outcome=Outcome.INVALID, reason=Reason.DIVERGED)
@@ -167,6 +169,18 @@ LOST = throughput(*MIXED).examples_per_sec / 1612 - 1
             judged(1700.0, baseline=DOCUMENT, is_floor=True),
             f"pytest '{TEST}' --update-baselines    (a floor is not a baseline of this machine)",
         ),
+        ("baseline", judged(1402.0, baseline=EARLIER), "provisional, 3 earlier sessions here (2026-01-01), 5 runs"),
+        (
+            "threshold",
+            judged(1402.0, baseline=EARLIER),
+            "warns below 1,531    (3 earlier sessions here 1,612, tolerance 5 %)",
+        ),
+        (
+            "record",
+            judged(1402.0, outcome=Outcome.REGRESSED, baseline=EARLIER),
+            f"pytest '{TEST}' --update-baselines    (earlier sessions are no baseline, so this test can't fail)",
+        ),
+        ("accept", judged(1402.0, outcome=Outcome.REGRESSED, baseline=EARLIER), ""),
     ],
 )
 def test_a_line(label: str, found: Measurement, text: str) -> None:
@@ -185,6 +199,7 @@ def test_what_slowed_down_is_told_by_what_the_reference_environment_gives_today(
     [
         (judged(1612.1), ", level with 1,612"),
         (judged(3224.0, is_floor=True), ", 100.0 % faster than the floor of 1,612"),
+        (judged(3224.0, baseline=EARLIER), ", 100.0 % faster than 1,612 (against 3 earlier sessions here)"),
         (measurement(throughput(1402.0)), "(box): 1,402 images/s (95 % CI 1,395 to 1,409)"),
         (measurement(verdict=NO_BASELINE), "; there is no baseline for this workload on this machine"),
         (measurement(throughput(1402.0, low=0.0)), ": 1,402 images/s"),
@@ -195,7 +210,16 @@ def test_what_slowed_down_is_told_by_what_the_reference_environment_gives_today(
             "the throughput of a diverged run is not reported",
         ),
     ],
-    ids=["level", "floor", "measured", "no baseline", "no interval", "a log", "diverged in the warm-up"],
+    ids=[
+        "level",
+        "floor",
+        "earlier sessions",
+        "measured",
+        "no baseline",
+        "no interval",
+        "a log",
+        "diverged in the warm-up",
+    ],
 )
 def test_the_end_of_a_headline(found: Measurement, end: str) -> None:
     assert headline(found).endswith(end)

@@ -29,3 +29,7 @@ def test_a_command_can_be_typed_where_pytest_was_called(command: RerunCommand, t
 @given(st.text(st.characters(exclude_characters="\x00"), min_size=1))
 def test_a_shell_reads_every_name_as_one_word(name: str) -> None:
     assert shlex.split(RerunCommand().of(f"test_a.py::test_b[{name}]")) == ["pytest", f"test_a.py::test_b[{name}]"]
+
+
+def test_baselines_are_recorded_by_what_was_typed() -> None:
+    assert RerunCommand(arguments=" perf_tests -m cpu").recording == "pytest perf_tests -m cpu --update-baselines"

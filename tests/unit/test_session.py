@@ -13,10 +13,10 @@ from measurements import baseline, measurement, run_at, throughput, verdict
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.errors import BaselineError, NoBaseline, NoData, NotEnoughDevices, TfperfError
+from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
+from pytest_tfperf.errors import BaselineError, NoData, NotEnoughDevices, TfperfError
 from pytest_tfperf.session import Session
-from pytest_tfperf.session_report import closing, header
+from pytest_tfperf.session_report import closing, header, seconds_left
 from pytest_tfperf.settings import Settings, Update
 from pytest_tfperf.stores.baselines import BaselineStore
 
@@ -109,12 +109,59 @@ def test_other_tests_that_lack_gpus_may_skip(tmp_path: Path, known: dict[str, An
     assert missing(tmp_path, **known) == ""
 
 
-def test_missing_data_is_an_error_and_a_missing_baseline_is_none(tmp_path: Path) -> None:
-    made = session(tmp_path)
-    assert (made.why_missing_is_an_error(NoData("no data")), made.why_missing_is_an_error(NoBaseline("none"))) == (
-        "no data",
-        "",
-    )
+def test_missing_data_is_an_error(tmp_path: Path) -> None:
+    assert session(tmp_path).why_missing_is_an_error(NoData("no data")) == "no data"
+
+
+# How long it takes
+
+
+def timed(folder: Path, **settings: Any) -> Session:
+    """A session of three tests, of which the history knows one: 10 s."""
+    made = session(folder, machine="box", **settings)
+    made.history.append(measurement(test="for_cpus", session="yesterday", seconds=10.0))
+    return made
+
+
+def announced(made: Session) -> str:
+    return header(made)[0].partition("tests, ")[2]
+
+
+def test_a_first_session_is_guessed(tmp_path: Path) -> None:
+    assert announced(session(tmp_path)) == "about 27 s (3 never timed here)"
+
+
+def test_tests_that_were_never_timed_count_as_much_as_others_and_likely_confirmations_are_added(tmp_path: Path) -> None:
+    assert announced(timed(tmp_path)) == "about 33 s (2 never timed here)"
+
+
+def test_recording_takes_five_runs_of_each(tmp_path: Path) -> None:
+    assert announced(timed(tmp_path, update_baselines=Update.ALL)) == "about 2 min 30 s (2 never timed here)"
+
+
+def test_what_is_left_shrinks_with_each_test_that_is_done(tmp_path: Path) -> None:
+    made = timed(tmp_path)
+    left = [seconds_left(made)]
+    for test in ("for_cpus", "for_both", "unmarked"):
+        made.queue.begin(test)
+        made.queue.keep(test, 0, measurement(test=test, seconds=10.0))
+        left.append(seconds_left(made))
+    assert left == pytest.approx([33.0, 22.0, 11.0, 0.0])
+
+
+def test_a_test_in_doubt_has_its_further_runs_left(tmp_path: Path) -> None:
+    made = timed(tmp_path)
+    made.selection.replace(TESTS[:1])
+    made.queue.begin("for_cpus")
+    made.queue.keep("for_cpus", 0, measurement(seconds=10.0, verdict=verdict(Outcome.INCONCLUSIVE, runs_wanted=3)))
+    assert seconds_left(made) == pytest.approx(20.0)
+
+
+def test_a_test_that_measured_nothing_has_no_time_left(tmp_path: Path) -> None:
+    made = timed(tmp_path)
+    for test in ("for_cpus", "for_both", "unmarked"):
+        made.queue.begin(test)
+    assert seconds_left(made) == 0.0
 
 
 # Files
@@ -146,7 +193,7 @@ def test_a_broken_file_that_the_session_does_not_need_is_ignored(
     with_broken_file(tmp_path, machine, **settings).check_stores()
 
 
-@pytest.mark.parametrize("provenance", list(Provenance))
+@pytest.mark.parametrize("provenance", [Provenance.PUBLISHED, Provenance.MEASURED])
 def test_bounds_that_someone_wrote_into_a_measured_row_are_kept(tmp_path: Path, provenance: Provenance) -> None:
     store = BaselineStore(tmp_path / "baselines", published=None)
     old = baseline(lower=-0.1, upper=0.3, provenance=provenance, source="a document")
@@ -168,6 +215,23 @@ def test_what_could_not_be_measured_is_not_listed_as_in_doubt(tmp_path: Path) ->
     made.queue.keep("for_cpus", 0, doubt)
     made.not_measured.add("for_cpus")
     assert closing(made, skips=False) == ["1 not measured: the error of each test says why, and what to do"]
+
+
+def without_baseline(folder: Path, **settings: Any) -> list[str]:
+    made = session(folder, **settings)
+    made.queue.begin("for_cpus")
+    unknown = Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE)
+    made.queue.keep("for_cpus", 0, measurement(test="for_cpus", verdict=unknown))
+    return closing(made, skips=False)
+
+
+def test_tests_without_a_baseline_end_with_the_command_that_records(tmp_path: Path) -> None:
+    assert without_baseline(tmp_path)[-1].startswith("  record      pytest --update-baselines    (about ")
+
+
+def test_the_nightly_gate_names_missing_baselines_in_one_line(tmp_path: Path) -> None:
+    last = "1 without a baseline: record them with --update-baselines, then commit baselines/"
+    assert without_baseline(tmp_path, require_baseline=True)[-1] == last
 
 
 def test_a_history_that_could_not_be_written_is_mentioned(tmp_path: Path) -> None:

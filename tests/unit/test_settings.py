@@ -115,7 +115,7 @@ class Config:
 
     rootpath = Path("/home/u/project")
     inipath = None
-    invocation_params = SimpleNamespace(dir=rootpath)
+    invocation_params = SimpleNamespace(dir=rootpath, args=())
 
     def __init__(self, **given: str) -> None:
         self._given = given
@@ -201,3 +201,11 @@ def test_at_most_eighteen_settings_are_options_on_the_command_line() -> None:
 def test_each_help_text_stands_alone() -> None:
     for setting in fields(Settings):
         assert "the same" not in setting.metadata.get("help", "")
+
+
+def test_the_command_that_records_leaves_out_what_belongs_to_one_session() -> None:
+    typed = ("perf_tests", "-m", "cpu and not slow", "--tfperf-inject-slowdown", "0.2", "--tfperf-strict", "-q")
+    config = Config()
+    config.invocation_params = SimpleNamespace(dir=Config.rootpath, args=typed)
+    recording = Settings.from_config(config).rerun.recording  # type: ignore[arg-type]  # only what it reads
+    assert recording == "pytest perf_tests -m 'cpu and not slow' -q --update-baselines"

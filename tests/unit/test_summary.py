@@ -66,12 +66,17 @@ def test_before_the_first_test_a_fault_is_told_in_brief() -> None:
 
 def test_a_session_is_summarised() -> None:
     measured = [PASSED, judged(Outcome.INCONCLUSIVE, -0.13), UNKNOWN]
-    assert after(*measured, machine=["machine box: PASS", ""], not_measured=2, history_error="the disk is full") == [
+    more: dict[str, Any] = {
+        "machine": ["machine box: PASS", ""],
+        "not_measured": 2,
+        "history_error": "the disk is full",
+    }
+    assert after(*measured, unrecorded=["1 without a row"], **more) == [
         *measurement_table(measured),
         "",
         "box: 1 INCONCLUSIVE, 1 NO_BASELINE, 1 PASS in 36 s",
         "machine box: PASS",
-        "1 without a baseline: record them with --update-baselines, then commit baselines/",
+        "1 without a row",
         "2 not measured: the error of each test says why, and what to do",
         "not in the history: the disk is full",
     ]

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import WORKLOAD, baseline, measurement, throughput, verdict
 
+from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.breakdown import Bound, Breakdown
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.step_profile import Input
@@ -76,6 +77,11 @@ def row(found: Measurement) -> dict[str, str]:
         (measurement(throughput(500.0, runs=(RunValue(math.log(500.0), 0.1, 2),))), "+/-", "-"),
         (judged(Outcome.INVALID, 0.0), "images/s", "-"),
         (judged(Outcome.PASS, 0.0, is_floor=True), "outcome", "PASS (floor)"),
+        (
+            judged(Outcome.REGRESSED, -0.2, baseline=baseline(provenance=Provenance.PROVISIONAL)),
+            "outcome",
+            "REGRESSED (provisional)",
+        ),
         (measurement(document=baseline(1612.0)), "document", "1,612"),
         (measurement(document=baseline(1612.0, machine="dgx1-p100")), "document", "1,612 (dgx1-p100)"),
         (measurement(file="monday/a.log"), "file", "monday/a.log"),
@@ -85,7 +91,17 @@ def row(found: Measurement) -> dict[str, str]:
             "compute 87 %",
         ),
     ],
-    ids=["tolerance", "few windows", "invalid", "floor", "document", "other machine's", "file", "bound"],
+    ids=[
+        "tolerance",
+        "few windows",
+        "invalid",
+        "floor",
+        "earlier sessions",
+        "document",
+        "other machine's",
+        "file",
+        "bound",
+    ],
 )
 def test_a_cell(found: Measurement, column: str, cell: str) -> None:
     assert row(found)[column] == cell

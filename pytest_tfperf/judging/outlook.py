@@ -1,0 +1,91 @@
+"""What tests without a recorded baseline tell all the same: how steady the machine is, and what can be detected."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from pytest_tfperf.core.baseline import Baseline, Provenance
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.outlook import Outlook
+from pytest_tfperf.core.past_session import EarlierMeasurement
+from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.judging.judge import Evidence, judge
+from pytest_tfperf.judging.provisional import provisional_baseline
+from pytest_tfperf.judging.reference import Reference, reference_for
+from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
+
+_RUNS_RECORDED = 5
+
+
+def outlook(measurements: Sequence[Measurement], tolerance: Tolerance) -> Outlook | None:
+    """The outlook of those that have no recorded baseline; None where all have.
+
+    Args:
+        measurements: all of a session's.
+        tolerance: the session's default.
+    """
+    found = [m for m in measurements if m.verdict is not None and _is_unrecorded(m)]
+    if not found:
+        return None
+    judged = [m.verdict for m in found if m.verdict is not None and m.verdict.is_provisional]
+    today = [(m, reference) for m in found if (reference := _as_reference(m)) is not None]
+
+    def detectable(variance: SessionVariance, as_row: Callable[[Reference], Reference]) -> float | None:
+        return _median(
+            judge(
+                Evidence(
+                    throughput=m.throughput,
+                    reference=as_row(reference),
+                    tolerance=tolerance,
+                    variance=variance,
+                    tests=len(found),
+                )
+            ).min_detectable_slowdown
+            for m, reference in today
+        )
+
+    return Outlook(
+        tests=len(found),
+        judged=len(judged),
+        disturbed=sum(all(run.disturbance is not None for run in m.runs) for m in found),
+        within_runs=_median(run.error for m in found for run in m.throughput.runs),
+        between_runs=_pooled(v.baseline for v in judged),
+        # Against earlier sessions the drift common to all tests is not taken out, as where tests are few.
+        detectable=detectable(session_variance(tests=0), lambda reference: reference),
+        detectable_recorded=detectable(session_variance(tests=len(found)), _recorded),
+    )
+
+
+def _is_unrecorded(m: Measurement) -> bool:
+    return m.verdict is not None and (m.verdict.is_provisional or m.verdict.outcome is Outcome.NO_BASELINE)
+
+
+def _as_reference(m: Measurement) -> Reference | None:
+    """What it was judged against, else what it is for the next session; None where it can't be one."""
+    if m.verdict is not None and m.verdict.is_provisional:
+        return Reference(m.verdict.baseline, noise=m.verdict.noise)
+    today = EarlierMeasurement.of(m)
+    if not today.runs or "injected_slowdown" in m.environment:
+        return None
+    rows = {m.key: provisional_baseline(m.machine, m.key, [today])}
+    return reference_for({}, (), m.machine, m.key, gpu_fp32_tflops=None, provisional=rows)
+
+
+def _recorded(reference: Reference) -> Reference:
+    assert reference.baseline is not None, "made from a measurement"
+    row = replace(reference.baseline, provenance=Provenance.MEASURED, runs=max(_RUNS_RECORDED, reference.baseline.runs))
+    return replace(reference, baseline=row)
+
+
+def _pooled(rows: Iterable[Baseline | None]) -> float | None:
+    """The root mean square of their standard deviations; None where no row has two runs."""
+    known = [row.between_runs**2 for row in rows if row is not None and row.between_runs and row.runs > 1]
+    return math.sqrt(statistics.fmean(known)) if known else None
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    return statistics.median(known) if known else None

@@ -1,0 +1,105 @@
+"""What a session says of its tests without a recorded baseline: what they tell all the same, and how to record them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.outlook import Outlook
+from pytest_tfperf.reports.message import Line, with_lines
+from pytest_tfperf.reports.numbers import duration, percent
+
+_MOST_RATIOS = 3
+
+_Published = tuple[Measurement, Baseline]
+
+
+def unrecorded(
+    outlook: Outlook, measurements: Sequence[Measurement], *, baselines: str, command: str, seconds: float
+) -> list[str]:
+    """One paragraph: what was judged, how steady the machine is, the documents, what can be detected, the next step.
+
+    Args:
+        outlook: of these tests.
+        measurements: all of the session's.
+        baselines: the folder of the baselines, as it is shown.
+        command: records them.
+        seconds: how long that will take.
+    """
+    lines = [
+        *_noise(outlook),
+        *_documents(measurements),
+        *_detectable(outlook),
+        *_disturbed(outlook),
+        ("record", f"{command}    (about {duration(seconds)}; then commit {baselines})"),
+    ]
+    return with_lines(_fact(outlook, baselines), lines).split("\n")
+
+
+def required(outlook: Outlook, *, baselines: str) -> str:
+    """What the nightly gate says, where such tests failed and each has a message of its own."""
+    return f"{outlook.tests} without a baseline: record them with --update-baselines, then commit {baselines}"
+
+
+def _fact(outlook: Outlook, baselines: str) -> str:
+    rest = outlook.tests - outlook.judged
+    parts = [f"{rest} measured and not judged, because no earlier session here serves as a reference"] if rest else []
+    if outlook.judged:
+        parts.append(f"{outlook.judged} judged against earlier sessions here (provisional), which warn and never fail")
+    return f"without a row in {baselines}: {'; '.join(parts)}"
+
+
+def _noise(outlook: Outlook) -> Iterator[Line]:
+    within = "unknown" if outlook.within_runs is None else percent(outlook.within_runs)
+    between = outlook.between_runs
+    known = "shown after a later session" if between is None else f"{percent(between)} (standard deviation)"
+    yield "noise", f"within a run {within} (standard error); between runs {known}"
+
+
+def _detectable(outlook: Outlook) -> Iterator[Line]:
+    if outlook.detectable is None:
+        return
+    text = f"the next session warns of slowdowns from {percent(outlook.detectable)}"
+    if outlook.detectable_recorded is not None:
+        text += f"; with recorded baselines tests fail from {percent(outlook.detectable_recorded)}"
+    yield "detectable", f"{text} (95 % power, median over tests)"
+
+
+def _disturbed(outlook: Outlook) -> Iterator[Line]:
+    if outlook.disturbed:
+        yield (
+            "disturbed",
+            f"other work disturbed {outlook.disturbed} of {outlook.tests}, which are no reference for the next "
+            "session: end it, or accept it with ini tfperf_busy",
+        )
+
+
+def _documents(measurements: Sequence[Measurement]) -> Iterator[Line]:
+    """How this machine compares with one document's machine, and a few ratios beside the document's."""
+    published = [(m, m.document) for m in measurements if m.document is not None]
+    if not published:
+        return
+    machine = Counter(row.machine for _, row in published).most_common(1)[0][0]
+    alike = [(m, row) for m, row in published if row.machine == machine]
+    times = sorted(m.throughput.examples_per_sec / row.reference for m, row in alike)
+    spread = f"{times[0]:.2f}" + (f" to {times[-1]:.2f}" if len(times) > 1 else "")
+    yield "documents", f"{spread} times the {len(alike)} published figures of {machine} for these workloads"
+    for one, other in _comparable(alike)[:_MOST_RATIOS]:
+        yield "", _ratio(one, other)
+
+
+def _comparable(published: Sequence[_Published]) -> list[tuple[_Published, _Published]]:
+    """Pairs that differ in the topology or in the workload, not in both; each with the larger second."""
+    pairs = combinations(published, 2)
+    return [(a, b) for a, b in pairs if (a[0].workload == b[0].workload) != (a[0].topology == b[0].topology)]
+
+
+def _ratio(base: _Published, one: _Published) -> str:
+    (over, over_row), (m, row) = base, one
+    here = m.throughput.examples_per_sec / over.throughput.examples_per_sec
+    what = f"{m.workload.id} on {m.topology} over "
+    what += over.topology if m.workload == over.workload else over.workload.id
+    return f"{what}: {here:.2f} here, {row.reference / over_row.reference:.2f} there"

@@ -1,0 +1,157 @@
+"""Without a recorded baseline: a first session, later ones that are judged against it, and what takes over.
+
+The clock of most workers is played, so that other work on the machine decides nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from inner import Finished, Project
+
+EVEN = "nets:even-b4-replicated-device"
+
+TESTS = """
+    def test_even(throughput, on):
+        throughput.check(tiny(4, "nets:even"), on=on)
+"""
+
+FIRST, LATER, SLOW = "20.0", "20.1", "30.0 30.1 29.9"
+
+
+def session(project: Project, paces: str, *arguments: str) -> Finished:
+    project.write("even", paces)
+    return project.run(*arguments)
+
+
+def summary_of(finished: Finished) -> str:
+    return finished.text.partition("= throughput =")[2]
+
+
+@pytest.fixture(scope="module")
+def sessions(shared: Project) -> list[Finished]:
+    """The first session, a second one, one that is slower, and one with a slowdown on purpose under `--strict`."""
+    shared.tests(TESTS)
+    return [session(shared, FIRST, "-m", "cpu"), session(shared, LATER), session(shared, SLOW, "--tfperf-strict")]
+
+
+def test_none_of_them_fails(sessions: list[Finished]) -> None:
+    assert [(one.status, one.kinds) for one in sessions] == [(0, {"test_even": "passed"})] * 3, sessions[-1].text
+
+
+def test_the_first_one_is_measured_and_nothing_is_skipped(sessions: list[Finished]) -> None:
+    assert re.search(r"= 1 measured in ", sessions[0].text)
+    assert "skipped" not in sessions[0].text.lower()
+
+
+def test_the_first_one_ends_with_what_to_do(sessions: list[Finished]) -> None:
+    pytest.LineMatcher(summary_of(sessions[0]).splitlines()).fnmatch_lines(
+        [
+            f"{EVEN} * NO_BASELINE",
+            "without a row in baselines/: 1 measured and not judged, *",
+            "  noise  * within a run * between runs shown after a later session",
+            "  detectable  the next session warns of slowdowns from *",
+            "  record      pytest --junitxml=.junit.xml -m cpu --update-baselines    (about *; then commit baselines/)",
+        ]
+    )
+
+
+def test_the_second_one_is_judged_against_the_first(sessions: list[Finished]) -> None:
+    pytest.LineMatcher(summary_of(sessions[1]).splitlines()).fnmatch_lines(
+        [f"{EVEN} * PASS (provisional)", "without a row in baselines/: 1 judged against earlier sessions here *"]
+    )
+
+
+def test_a_slowdown_warns_in_one_line_that_says_what_it_was_compared_with(sessions: list[Finished]) -> None:
+    warnings = sessions[2].text.partition("= warnings summary =")[2].partition("= throughput =")[0]
+    assert warnings.count(EVEN) == 1
+    assert "slower than 0.20 (against 2 earlier sessions here): the slowdown is confirmed. Rerun: pytest " in warnings
+
+
+def test_a_slowdown_is_counted_in_the_summary(sessions: list[Finished]) -> None:
+    assert "\nbox: 1 REGRESSED (provisional) in " in summary_of(sessions[2])
+
+
+def test_a_slowdown_gets_two_more_runs(sessions: list[Finished], shared: Project) -> None:
+    assert [len(one.runs) for one in shared.history.measurements()] == [1, 1, 3]
+
+
+def test_a_slowdown_is_no_reference_for_the_next_session(sessions: list[Finished], shared: Project) -> None:
+    assert "(against 2 earlier sessions here)" in session(shared, SLOW).text
+
+
+SLEEPING = """
+    def test_sleeping(throughput, on):
+        throughput.check(tiny(1, "nets:sleeping"), on=on)
+"""
+
+
+def first_session(project: Project) -> None:
+    project.tests(TESTS)
+    assert session(project, FIRST).status == 0
+
+
+def test_the_nightly_gate_still_requires_a_recorded_baseline(project: Project) -> None:
+    first_session(project)
+    finished = session(project, LATER, "--tfperf-require-baseline")
+    assert (finished.status, finished.kinds) == (1, {"test_even": "failure"})
+    assert "there is no baseline for this workload on this machine" in finished.cases["test_even"].text
+
+
+def test_a_recorded_baseline_takes_over(project: Project) -> None:
+    first_session(project)
+    project.baseline(EVEN, reference=4 / 20.0, runs=5, between_runs=0.001)
+    finished = session(project, SLOW)
+    assert (finished.status, finished.kinds) == (1, {"test_even": "failure"})
+    assert "earlier session" not in finished.text
+
+
+def test_another_machines_sessions_are_no_reference(project: Project) -> None:
+    first_session(project)
+    assert " NO_BASELINE" in session(project, SLOW, "--tfperf-machine=another").text
+
+
+def test_sessions_with_an_injected_slowdown_are_no_reference(project: Project) -> None:
+    project.tests(SLEEPING)
+    project.run("--tfperf-inject-slowdown=0.3")
+    assert " NO_BASELINE" in project.run().text
+
+
+def test_an_injected_slowdown_shows_from_the_second_session_on(project: Project) -> None:
+    project.tests(SLEEPING)
+    project.run()
+    finished = project.run("--tfperf-inject-slowdown=0.6")
+    assert (finished.status, finished.kinds) == (0, {"test_sleeping": "passed"})
+    assert "REGRESSED (provisional)" in summary_of(finished)
+
+
+BREAKING = """
+    from pathlib import Path
+
+    @pytest.fixture(scope="module", autouse=True)
+    def breaks_in_mid_session():
+        if Path("break").exists():
+            history = Path(".tfperf/history.sqlite")
+            history.unlink()
+            history.mkdir()
+"""
+
+
+def test_a_history_that_breaks_leaves_the_test_without_a_reference(project: Project) -> None:
+    project.tests(TESTS + BREAKING)
+    session(project, FIRST)
+    (project.folder / "break").touch()
+    finished = session(project, LATER)
+    assert (finished.status, " NO_BASELINE" in finished.text) == (0, True), finished.text
+    assert "\nnot in the history: " in summary_of(finished)
+
+
+def test_a_test_with_one_recorded_baseline_of_two_is_measured(project: Project) -> None:
+    project.tests("""
+        def test_two(throughput, on):
+            throughput.check(tiny(4, "nets:even"), on=on)
+            throughput.check(tiny(4), on=on)
+    """)
+    project.baseline(EVEN, reference=1.0, lower=-0.99, upper=1e9)
+    assert re.search(r"= 1 measured in ", session(project, FIRST).text)
