@@ -6,13 +6,16 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
+from pytest_tfperf.bench.command_windows import WARMUP_READINGS
 from pytest_tfperf.bench.comparing import MAX_PAIRS, MAX_SECONDS, Effort, compare
 from pytest_tfperf.bench.one_run import AlwaysDisturbed, Side
 from pytest_tfperf.bench.rerun_queue import asked_for
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
 from pytest_tfperf.core.measurement import Measurement
@@ -85,19 +88,64 @@ class ThroughputFixture:
             BaselineError: the machine's file can't be read.
         """
         self._require_open(on)
-        settings, measuring = self._session.settings, self._session.measuring
-        accepted = None if tolerance is None else Tolerance.of(tolerance)
-        plan = self._plan(steps, warmup_steps)
-        if settings.smoke:
-            return self.measure(workload, on=on, steps=steps, warmup_steps=warmup_steps, name=name)
-        if settings.against is not None:
-            ours = self._ours(workload)
-            other = Side(workload=workload, launcher=measuring.other_launcher)
-            return self._compare(other, ours, on, accepted, plan, name=name).b.throughput
-        task = measuring.task(self._test, self._calls, workload, on, accepted, plan)
-        if settings.update_baselines:
-            return self._measured(task, lambda earlier: measuring.bench.record(task, settings.runs, earlier), name)
-        return self._measured(task, lambda earlier: measuring.bench.check(task, earlier), name)
+        return self._check(workload, on, tolerance, self._plan(steps, warmup_steps), name)
+
+    def check_command(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        name: str,
+        on: Topology,
+        unit: str = "examples/s",
+        pattern: str | None = None,
+        field: str | None = None,
+        examples_per_step: int | None = None,
+        tolerance: AnyTolerance | None = None,
+        readings: int | None = None,
+        until_end: bool = False,
+        ranks_per_node: int = 1,
+    ) -> Throughput:
+        """Run a program of your own as it is, and judge the rate that it prints, as `check` judges a workload's.
+
+        It runs in pytest's rootdir, and is ended when enough is known.
+
+        Args:
+            argv: the program and its arguments, as in [sys.executable, "train.py", "--epochs=1"].
+            name: the key of its baseline.
+            on: the devices that it sees, from `gpu_topology.take(n)`.
+            unit: what its rate counts.
+            pattern: a regular expression with a named group `rate`, `step`, `seconds` or `milliseconds`, and maybe
+                `loss`; None: lines of the known formats are read.
+            field: the field of JSON lines that holds the rate, as in "train.examples_per_sec".
+            examples_per_step: units in a step over all devices, where it prints steps or their times.
+            tolerance: as in `check`.
+            readings: the most that are timed; None: as many as ini tfperf_steps says.
+            until_end: read until it ends, where a rate that it prints once will do.
+            ranks_per_node: how many processes of it start on each of several nodes.
+
+        Returns:
+            as `check`.
+
+        Raises:
+            WorkloadError, TfperfError: an argument that is not allowed.
+            MeasurementError: the program can't be run, fails, hangs, or prints nothing that can be read.
+            BaselineError: the machine's file can't be read.
+        """
+        self._require_open(on)
+        settings = self._session.settings
+        command = Command.of(
+            argv,
+            name=name,
+            unit=unit,
+            folder=str(settings.root),
+            pattern=pattern,
+            field=field,
+            examples_per_step=examples_per_step,
+            until_end=until_end and not settings.smoke,
+            ranks_per_node=ranks_per_node,
+        )
+        plan = self._plan(readings, WARMUP_READINGS, counts_readings=True)
+        return self._check(command, on, tolerance, plan)
 
     def measure(
         self,
@@ -110,9 +158,7 @@ class ThroughputFixture:
     ) -> Throughput:
         """Measure and judge nothing; the arguments, the result and the errors are those of `check`."""
         self._require_open(on)
-        measuring = self._session.measuring
-        task = measuring.task(self._test, self._calls, workload, on, None, self._plan(steps, warmup_steps))
-        return self._measured(task, lambda _: measuring.bench.measure(task), name)
+        return self._measure(workload, on, self._plan(steps, warmup_steps), name)
 
     def compare(
         self,
@@ -266,6 +312,27 @@ class ThroughputFixture:
         if refused:
             raise MeasurementError("\n\n".join(refused))
 
+    def _check(
+        self, subject: Subject, on: Topology, tolerance: AnyTolerance | None, plan: Plan, name: str = ""
+    ) -> Throughput:
+        settings, measuring = self._session.settings, self._session.measuring
+        accepted = None if tolerance is None else Tolerance.of(tolerance)
+        if settings.smoke:
+            return self._measure(subject, on, plan, name)
+        if settings.against is not None:
+            ours = self._ours(subject)
+            other = Side(workload=subject, launcher=measuring.other_launcher)
+            return self._compare(other, ours, on, accepted, plan, name=name).b.throughput
+        task = measuring.task(self._test, self._calls, subject, on, accepted, plan)
+        if settings.update_baselines:
+            return self._measured(task, lambda earlier: measuring.bench.record(task, settings.runs, earlier), name)
+        return self._measured(task, lambda earlier: measuring.bench.check(task, earlier), name)
+
+    def _measure(self, subject: Subject, on: Topology, plan: Plan, name: str = "") -> Throughput:
+        measuring = self._session.measuring
+        task = measuring.task(self._test, self._calls, subject, on, None, plan)
+        return self._measured(task, lambda _: measuring.bench.measure(task), name)
+
     def _measured(self, task: Task, take: Callable[[Measurement | None], Measurement], name: str) -> Throughput:
         topology = task.topology
         shown = self._session.name_of(task.workload, name)
@@ -317,7 +384,7 @@ class ThroughputFixture:
         self._calls += 1
         return result
 
-    def _ours(self, workload: Workload) -> Side:
+    def _ours(self, workload: Subject) -> Side:
         """Side b: this Python, and the side that an injected slowdown is for; on both sides it would cancel out."""
         slowdown = self._session.settings.inject_slowdown
         return Side(workload=workload, launcher=self._session.measuring.launcher, slowdown=slowdown)
@@ -360,11 +427,12 @@ class ThroughputFixture:
             return f"{headline(result)}: {result.verdict.reason}. Rerun: {self._session.settings.rerun.of(self._test)}"
         return self._messages([result])
 
-    def _plan(self, steps: int | None, warmup_steps: int | None) -> Plan:
+    def _plan(self, steps: int | None, warmup_steps: int | None, *, counts_readings: bool = False) -> Plan:
         settings = self._session.settings
         plan = Plan(
             steps=settings.steps if steps is None else steps,
             warmup_steps=settings.warmup_steps if warmup_steps is None else warmup_steps,
             max_seconds=settings.max_time,
+            counts_readings=counts_readings,
         )
-        return ONE_WINDOW if settings.smoke else plan
+        return replace(ONE_WINDOW, counts_readings=counts_readings) if settings.smoke else plan

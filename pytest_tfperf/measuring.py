@@ -20,13 +20,13 @@ from pytest_tfperf.bench.session_verdicts import session_verdicts
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.bench.windows import Observer
 from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_session import EarlierMeasurement, PastSession
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.topology import LOCAL_LINK, Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware.discovery import discover
 from pytest_tfperf.hardware.network import find_address, link_name
@@ -238,7 +238,7 @@ class Measuring:
         return Bench(self.engine, self._machine_session, session=self._session, commit=commit)
 
     def task(
-        self, test: str, index: int, workload: Workload, topology: Topology, tolerance: Tolerance | None, plan: Plan
+        self, test: str, index: int, workload: Subject, topology: Topology, tolerance: Tolerance | None, plan: Plan
     ) -> Task:
         """Everything that is known of a measurement before it starts.
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
 from datetime import datetime
 from functools import cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.bench.recording import BaselineRecorder
@@ -21,7 +22,7 @@ from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.workers.engines.names import LOCAL
-from pytest_tfperf.workers.interpreters import try_imports
+from pytest_tfperf.workers.interpreters import require_python, try_imports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +100,8 @@ class Session:
         if self.settings.collects_only:
             return
         if self.settings.against is not None:
-            try_imports(self.settings.against)
+            # Where tests only run programs of another framework, neither Python need have TensorFlow.
+            (try_imports if find_spec("tensorflow") else require_python)(self.settings.against)
         if self.settings.launcher != LOCAL:
             self.measuring.require_launcher()
         if self.settings.update_baselines:

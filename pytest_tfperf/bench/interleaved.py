@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from pytest_tfperf.bench.windows import MIN_WINDOWS, run_of, window_steps
+from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.run import Pair, Run, Window
 from pytest_tfperf.core.throughput import robust_mean, run_value
@@ -16,18 +17,19 @@ WINDOWS_PER_SIDE = MIN_WINDOWS
 """Two processes differ by more than their windows show, so more windows are worth less than the next pair."""
 
 
-def can_interleave_windows(*workloads: Workload) -> bool:
+def can_interleave_windows(*workloads: Subject) -> bool:
     """Whether a worker that waits computes nothing.
 
     A pipeline on the host fills its buffers while it waits, and its next window would read too fast. A user's own
-    training may do so, too. Of two jobs of several ranks, the second may wait for the nodes of the first until that has
-    ended, as under Slurm.
+    training may do so, too, and a user's command never waits. Of two jobs of several ranks, the second may wait for the
+    nodes of the first until that has ended, as under Slurm.
     """
     return all(
-        workload.input_pipeline == "device"
-        and workload.variable_update not in DISTRIBUTED
-        and workload.trainer is not Trainer.OWN
-        for workload in workloads
+        isinstance(one, Workload)
+        and one.input_pipeline == "device"
+        and one.variable_update not in DISTRIBUTED
+        and one.trainer is not Trainer.OWN
+        for one in workloads
     )
 
 

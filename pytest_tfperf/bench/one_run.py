@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pytest_tfperf.bench import out_of_memory
+from pytest_tfperf.bench.command_windows import CommandWindows
 from pytest_tfperf.bench.disturbance import DisturbanceGuard, Observation
 from pytest_tfperf.bench.interleaved import interleave
 from pytest_tfperf.bench.step_profile import StepProfiler
 from pytest_tfperf.bench.windows import Enough, Observer, time_windows
 from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.job import Job
@@ -21,7 +23,7 @@ from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.supported import require_supported
 from pytest_tfperf.core.throughput import run_value
-from pytest_tfperf.core.topology import Topology
+from pytest_tfperf.core.topology import Devices, Topology
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
 from pytest_tfperf.workers.launcher import Launcher, TrainingRun
@@ -39,7 +41,7 @@ T = TypeVar("T", Run, Pair)
 class Side:
     """What a run is made of: what is trained, what starts it, and a slowdown on purpose."""
 
-    workload: Workload
+    workload: Subject
     launcher: Launcher
     slowdown: float = 0.0
 
@@ -91,14 +93,36 @@ class RunEngine:
             NoData, MeasurementError: the workload reads real images, and there are none.
             MeasurementError: the worker died, hung or raised; OutOfMemory where memory was short.
         """
+        if isinstance(side.workload, Command):
+            return self._run_of_command(side, side.workload, topology, plan, label, enough)
         job = self._job(side, topology)
         self._observer.begin(label)
         with self._named(topology, side.workload), closing(side.launcher.start(job, self._observer.phase)) as training:
-            with self._watching(job, training.pids) as seen:
+            with self._watching(job.devices, training.pids) as seen:
                 run = time_windows(training, plan, self._observer, enough)
             run = replace(run, environment={**run.environment, **seen.environment}, telemetry=seen.telemetry)
             if run.disturbance is None and self._sampled:
                 run = self._profiled(side, training, job, run)
+            return replace(run, disturbance=run.disturbance or seen.disturbance)
+
+    def _run_of_command(
+        self, side: Side, command: Command, topology: Topology, plan: Plan, label: str, enough: Enough
+    ) -> Run:
+        """One run of a user's command, read from its start."""
+        assert topology.devices is not None, "the fixture has refused a topology without devices taken"
+        self._observer.begin(label)
+        start = side.launcher.start_command
+        with (
+            self._named(topology, command),
+            closing(start(command, topology.devices, topology.node_count)) as program,
+        ):
+            self._observer.phase("first reading")
+            windows = CommandWindows(program, command, side.slowdown)
+            windows.warm_up(plan)
+            self._observer.phase("readings")
+            with self._watching(topology.devices) as seen:
+                run = windows.time(plan, self._observer, enough)
+            run = replace(run, environment={**run.environment, **seen.environment}, telemetry=seen.telemetry)
             return replace(run, disturbance=run.disturbance or seen.disturbance)
 
     def pair(
@@ -136,7 +160,7 @@ class RunEngine:
                 started = sides[name].launcher.start(jobs[name], self._observer.phase)
                 training[name] = workers.enter_context(closing(started))
             self._observer.begin("pair")
-            with self._watching(jobs["a"]) as seen:
+            with self._watching(jobs["a"].devices) as seen:
                 pair = interleave(training["a"], training["b"], plan, self._observer.phase, b_first=b_first)
             runs = {"a": pair.a, "b": pair.b}
             for name, run in runs.items():
@@ -150,7 +174,8 @@ class RunEngine:
         The verdict is fixed when this is asked for, so None is good enough where it fails, for whatever reason.
         """
         profiles = [run.step_profile for run in runs]
-        if not any(profile is not None and profile.input is Input.FETCHED for profile in profiles):
+        fetched = any(profile is not None and profile.input is Input.FETCHED for profile in profiles)
+        if not fetched or isinstance(side.workload, Command):
             return None
         resident = replace(side, workload=side.workload.with_(input_pipeline="device"))
         brief = replace(plan, max_seconds=min(plan.max_seconds, BREAKDOWN_SECONDS))
@@ -159,17 +184,19 @@ class RunEngine:
         except (TfperfError, OSError):
             return None
 
-    def _watching(self, job: Job, pids: Collection[int] = ()) -> AbstractContextManager[Observation]:
-        return self._guard.watching(job.devices.gpu_uuids, pids) if self._sampled else nullcontext(Observation())
+    def _watching(self, devices: Devices, pids: Collection[int] = ()) -> AbstractContextManager[Observation]:
+        return self._guard.watching(devices.gpu_uuids, pids) if self._sampled else nullcontext(Observation())
 
     def _job(self, side: Side, topology: Topology) -> Job:
         assert topology.devices is not None, "the fixture has refused a topology without devices taken"
-        catalogue.check(side.workload)
-        require_supported(side.workload, topology)
-        if (data := catalogue.data_set_of(side.workload.input_pipeline)) is not None:
+        workload = side.workload
+        assert isinstance(workload, Workload), "a command has no job"
+        catalogue.check(workload)
+        require_supported(workload, topology)
+        if (data := catalogue.data_set_of(workload.input_pipeline)) is not None:
             shards(self._data_dir, data)
         return Job(
-            workload=side.workload,
+            workload=workload,
             devices=topology.devices,
             nodes=topology.node_count,
             slowdown=side.slowdown,
@@ -185,7 +212,7 @@ class RunEngine:
         return replace(run, step_profile=profiler.profile(training, job, cores, run_value(run).examples_per_sec))
 
     @contextmanager
-    def _named(self, topology: Topology, *workloads: Workload) -> Iterator[None]:
+    def _named(self, topology: Topology, *workloads: Subject) -> Iterator[None]:
         """Put workload and devices before a worker's error, and take the progress line away."""
         try:
             yield

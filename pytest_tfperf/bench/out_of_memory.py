@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import resource
 
+from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.gpu import gib
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.workload import Workload
 
 
-def explained(text: str, topology: Topology, *workloads: Workload) -> str:
+def explained(text: str, topology: Topology, *workloads: Subject) -> str:
     """A worker's out-of-memory error with the batch size and the memory before it.
 
     Args:
@@ -17,7 +18,7 @@ def explained(text: str, topology: Topology, *workloads: Workload) -> str:
         topology: what the workloads ran on.
         workloads: the one that was measured, or both sides of a comparison.
     """
-    batches = " and ".join(dict.fromkeys(str(workload.batch_size) for workload in workloads))
+    batches = " and ".join(dict.fromkeys(str(one.batch_size) for one in workloads if isinstance(one, Workload)))
     each = f" on each of {topology.devices.count} devices" if topology.devices and topology.devices.count > 1 else ""
     lines = [f"out of memory with batch_size {batches}{each}", f"  memory      {_memory(topology)}"]
     return "\n".join([*lines, "  next        use a smaller batch_size, or a machine with more memory", text])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.history import History
 
@@ -122,6 +122,6 @@ class RerunQueue:
         return (call.result for calls in self._calls.values() for call in calls)
 
 
-def asked_for(topology: str, machine: str, *workloads: Workload) -> str:
+def asked_for(topology: str, machine: str, *workloads: Subject) -> str:
     """What a call measures, in words: one workload, or two that are compared."""
     return f"{' against '.join(workload.id for workload in workloads)} on {topology} of {machine}"

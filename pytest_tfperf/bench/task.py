@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytest_tfperf.bench.one_run import Side
+from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.judging.reference import Reference
 
 Call = tuple[str, int]
@@ -40,7 +40,7 @@ class Task:
     reference_side: Side | None = None
 
     @property
-    def workload(self) -> Workload:
+    def workload(self) -> Subject:
         """What to train."""
         return self.side.workload
 

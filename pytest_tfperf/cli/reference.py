@@ -62,8 +62,11 @@ def add_to(commands: Commands) -> None:
 
 
 def _create(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.core.command import parse_subject
+    from pytest_tfperf.core.workload import Workload
     from pytest_tfperf.hardware.discovery import discover
     from pytest_tfperf.stores.baselines import BaselineStore
+    from pytest_tfperf.workers.interpreters import require_python
     from pytest_tfperf.workers.reference_environment import check
     from pytest_tfperf.workers.reference_store import ReferenceStore
 
@@ -79,8 +82,12 @@ def _create(arguments: argparse.Namespace) -> int:
     for row in {(row.lock, row.commit): row for row in rows}.values():
         try:
             environment = store.create(row, show)
-            tensorflow, _ = check(environment, [], Path.cwd())
-            show(f"{environment.name}: ready at {row.commit}, TensorFlow {tensorflow}")
+            if any(isinstance(parse_subject(one.key.workload), Workload) for one in rows if one.lock == row.lock):
+                tensorflow, _ = check(environment, [], Path.cwd())
+                show(f"{environment.name}: ready at {row.commit}, TensorFlow {tensorflow}")
+            else:  # programs may train with anything
+                require_python(environment.python)
+                show(f"{environment.name}: ready at {row.commit}")
         except TfperfError as error:
             warn(str(error))
             status = EXIT_USAGE
@@ -96,7 +103,8 @@ def _list(arguments: argparse.Namespace) -> int:
     entries = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd()).entries(rows)
     for entry in entries:
         lock, commits = entry.lock, ", ".join(entry.commits) or "none"
-        facts = [f"Python {lock.python}", f"TensorFlow {lock.tensorflow}"] if lock else []
+        facts = [f"Python {lock.python}"] if lock else []
+        facts += [f"TensorFlow {lock.tensorflow}"] if lock and lock.tensorflow else []
         facts += [f"commit {commits}", f"serves {entry.rows} baselines", f"{entry.bytes / 1e9:.1f} GB"]
         state = f"can't be used\n  {entry.fault}" if entry.fault else "ok"
         show(f"{entry.name}  {', '.join(facts)}  {state}")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.workload import Workload
@@ -89,11 +90,11 @@ class Breakdown:
 
 
 def breakdown(
-    runs: Sequence[Run], examples_per_sec: float, workload: Workload, device_data_examples_per_sec: float | None = None
+    runs: Sequence[Run], examples_per_sec: float, workload: Subject, device_data_examples_per_sec: float | None = None
 ) -> Breakdown | None:
-    """The breakdown of runs that gave `examples_per_sec`; None if none of them was profiled, as in a log."""
+    """The breakdown of runs that gave `examples_per_sec`; None if none was profiled, as in a log or of a command."""
     profiles = [run.step_profile for run in runs if run.step_profile is not None]
-    if not profiles:
+    if not profiles or isinstance(workload, Command):
         return None
     work = _median(profiles, lambda profile: profile.forward_multiply_adds)
     rate = _median(profiles, lambda profile: profile.products_multiply_adds_per_sec)

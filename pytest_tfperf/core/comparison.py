@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pytest_tfperf.core.breakdown import Breakdown
+from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.core.workload import Workload
 
 
 class Interleaving(StrEnum):
@@ -32,7 +32,7 @@ class ComparedSide:
         breakdown: what a step's time is spent on; None where no worker was asked.
     """
 
-    workload: Workload
+    workload: Subject
     throughput: Throughput
     environment: Mapping[str, str]
     name: str = ""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.breakdown import Breakdown
+from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import Verdict
-from pytest_tfperf.core.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Measurement:
     Args:
         test: pytest's node id; "" of a log.
         session: the session's id, the same for all of its measurements; "" of a log.
-        workload: what was trained.
+        workload: what was trained, or the user's command that ran.
         topology: nodes x devices per node, as in "1x4".
         machine: the machine's key.
         devices: the devices in words, "2x Tesla P100" or "2 virtual CPU devices on 2 of 2 cores of ...".
@@ -44,7 +44,7 @@ class Measurement:
     """
 
     test: str
-    workload: Workload
+    workload: Subject
     topology: str
     machine: str
     devices: str

@@ -63,8 +63,8 @@ def _value(hint: Any, value: object, where: str) -> Any:
     if origin in (Union, types.UnionType):
         if value is None and type(None) in get_args(hint):
             return None
-        hint = next(arg for arg in get_args(hint) if arg is not type(None))
-        return _value(hint, value, where)
+        kinds = [arg for arg in get_args(hint) if arg is not type(None)]
+        return _value(kinds[0], value, where) if len(kinds) == 1 else _one_of_kinds(kinds, value, where)
     if origin is tuple and isinstance(value, list):
         return _items(get_args(hint), value, where)
     if origin is Mapping and isinstance(value, dict):
@@ -84,6 +84,17 @@ def _value(hint: Any, value: object, where: str) -> Any:
             raise TfperfError(f"{where}: {one_of(hint.__name__, value, hint)}")
         return hint(str(value))
     return _plain(hint, value, where)
+
+
+def _one_of_kinds(kinds: list[Any], value: object, where: str) -> Any:
+    """The first kind that takes the value, as a workload's or else a command's id; of none, the first's error."""
+    faults = []
+    for kind in kinds:
+        try:
+            return _value(kind, value, where)
+        except TfperfError as error:
+            faults.append(error)
+    raise faults[0]
 
 
 def _items(kinds: tuple[Any, ...], values: list[object], where: str) -> tuple[Any, ...]:

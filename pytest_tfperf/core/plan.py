@@ -16,6 +16,7 @@ class Plan:
         steps: the most steps that are timed (its `num_batches`).
         warmup_steps: the least steps before them that are not timed (its `num_warmup_batches`).
         max_seconds: timing ends here even where steps are left, but not before three windows: fewer have no error.
+        counts_readings: what a user's command prints is counted, in the place of steps.
 
     Raises:
         WorkloadError: no steps to time, or a negative warm-up.
@@ -24,10 +25,12 @@ class Plan:
     steps: int = 100
     warmup_steps: int = 10
     max_seconds: float = math.inf
+    counts_readings: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.steps, int) or self.steps < 1:
-            raise WorkloadError(f"steps={self.steps!r}: at least one step must be timed")
+            what = "reading" if self.counts_readings else "step"
+            raise WorkloadError(f"{what}s={self.steps!r}: at least one {what} must be timed")
         if not isinstance(self.warmup_steps, int) or self.warmup_steps < 0:
             raise WorkloadError(f"warmup_steps={self.warmup_steps!r}: give a whole number of steps, 0 or more")
 

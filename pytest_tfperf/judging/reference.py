@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.machine_key import gpu_model
 from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.throughput import Throughput
@@ -81,7 +82,7 @@ def reference_for(
     alike = [row for row in published if row.key == key]
     document = max(alike, key=lambda row: (row.machine == machine, row.reference), default=None)
     own, is_floor = rows.get(key), False
-    if own is None and gpu_fp32_tflops is not None and Workload.parse(key.workload).input_pipeline == "device":
+    if own is None and gpu_fp32_tflops is not None and _is_on_device_data(key.workload):
         weaker = [row for row in alike if row.gpu_fp32_tflops is not None and row.gpu_fp32_tflops <= gpu_fp32_tflops]
         own = max(weaker, key=lambda row: row.reference, default=None)
         is_floor = own is not None
@@ -104,6 +105,11 @@ def _provisional_noise(row: Baseline, rows: Mapping[Key, Baseline], provisional:
     variance = (_ASSUMED_FREEDOM * ASSUMED_BETWEEN_RUNS**2 + freedom * known.between_runs**2) / both
     between_runs = max(math.sqrt(variance), row.between_runs or 0.0)
     return replace(known, between_runs=between_runs, degrees_of_freedom=both)
+
+
+def _is_on_device_data(id: str) -> bool:
+    subject = parse_subject(id)
+    return isinstance(subject, Workload) and subject.input_pipeline == "device"
 
 
 def refuse_other_devices(row: Baseline, topology: Topology) -> None:

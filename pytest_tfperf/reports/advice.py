@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.disturbance import DisturbanceKind
-from pytest_tfperf.core.workload import Optimizer, Precision, Workload
+from pytest_tfperf.core.workload import Optimizer, Precision
 
 ADVICE = {
     DisturbanceKind.OTHER_PROCESSES: "end the other processes, or accept more of them with ini tfperf_busy",
@@ -14,13 +15,18 @@ ADVICE = {
         "end the other process, choose another GPU with CUDA_VISIBLE_DEVICES, or accept it with ini tfperf_gpu_busy"
     ),
     DisturbanceKind.DRIVER_SILENT: "look for the cause in dmesg (for a GPU, NVRM: Xid); a hung driver needs a reboot",
-    DisturbanceKind.NOT_STEADY: "give the test more warmup_steps or steps, and look for other work on the machine",
+    DisturbanceKind.NOT_STEADY: (
+        "give the test more warmup_steps or steps (a script of yours: more readings), and look for other work on the "
+        "machine"
+    ),
 }
 """The next step after a run that was disturbed in this way."""
 
 
-def loss_advice(workload: Workload) -> str:
+def loss_advice(workload: Subject) -> str:
     """What to try after the loss of this workload became NaN or infinite, the most likely cause first."""
+    if isinstance(workload, Command):
+        return "look in the program's data for NaN, and try a lower learning rate"
     steps = []
     if workload.precision is Precision.MIXED_FLOAT16:
         steps.append("try precision='float32', because float16 overflows above 65,504")

@@ -16,7 +16,7 @@ from pytest_tfperf.reports.names import Named, shown_names, with_id
 from pytest_tfperf.reports.numbers import change, compared, percent, rate
 from pytest_tfperf.reports.table import Columns, table
 
-_DISTINGUISHING = ("tensorflow", "python")
+_DISTINGUISHING = ("tensorflow", "torch", "jax", "python")
 
 _RIGHT = {"b / a", "pairs"}
 

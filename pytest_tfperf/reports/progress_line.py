@@ -122,10 +122,11 @@ class ProgressLine:
 
 def progress(run: Run, plan: Plan) -> tuple[str, str, str]:
     """What a run has done, how fast, and what is left: "steps 40/100", "640 images/s", "6 s left"."""
-    done, seconds = steps(run), sum(w.seconds for w in run.windows)
+    seconds = sum(w.seconds for w in run.windows)
+    what, done = ("readings", len(run.windows)) if plan.counts_readings else ("steps", steps(run))
     left = seconds / done * max(plan.steps - done, 0)
-    speed = f"{rate(run.examples_per_step * done / seconds)} {run.unit}/s"
-    return f"steps {done}/{plan.steps}", speed, f"{duration(left)} left"
+    speed = f"{rate(run.examples_per_step * steps(run) / seconds)} {run.unit}/s"
+    return f"{what} {done}/{plan.steps}", speed, f"{duration(left)} left"
 
 
 def _joined(parts: Mapping[str, str]) -> str:

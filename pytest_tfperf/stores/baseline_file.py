@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
-from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.errors import BaselineError, TfperfError, one_of
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _row(cell: Mapping[str, str], machine: str) -> Baseline:
     peak = numbers["gpu_fp32_tflops"]
     if peak is not None and not 0 < peak < float("inf"):
         raise BaselineError(f"gpu_fp32_tflops {cell['gpu_fp32_tflops']} is not a rate: leave it empty if not known")
-    Workload.parse(cell["workload"])
+    parse_subject(cell["workload"])
     if not _TOPOLOGY.fullmatch(cell["topology"]):
         raise BaselineError(f"topology {cell['topology']!r}: write nodes x devices per node, as in '2x4'")
     values: dict[str, Any] = numbers | {column: cell[column] for column in _TEXTS}

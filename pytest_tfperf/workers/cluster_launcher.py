@@ -14,11 +14,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.own_code import digest
 from pytest_tfperf.core.plain_json import plain
-from pytest_tfperf.core.topology import DeviceKind
-from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.core.topology import DeviceKind, Devices
+from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.workers.command_run import CommandRun
 from pytest_tfperf.workers.engines.engine import Engine
 from pytest_tfperf.workers.failures import describe_exit, last_lines, read_end
 from pytest_tfperf.workers.interpreters import Interpreter
@@ -107,6 +109,7 @@ class ClusterLauncher:
         self._files = WorkerFiles(logs.absolute())
         self._silence_seconds = silence_seconds
         self._interpreter = interpreter
+        self._commands = count(1)
 
     def start(self, job: Job, progress: Progress) -> TrainingRun:
         """See `Launcher.start`."""
@@ -144,6 +147,28 @@ class ClusterLauncher:
             undo.pop_all()
             return together
 
+    def start_command(self, command: Command, devices: Devices, nodes: int) -> CommandRun:
+        """See `Launcher.start_command`."""
+        if nodes == 1:
+            return self._local.start_command(command, devices, nodes)
+        if not self._engine.starts_ranks:
+            raise TfperfError(
+                f"{command.id}: ranks that something else starts can't run a program of your own; use another "
+                "--tfperf-launcher, such as mpirun or slurm"
+            )
+        interpreter = self._interpreter
+        argv = interpreter.user_command(command.argv)
+        variables = ["PYTHONPATH", "PYTHONUNBUFFERED", *_settings()]
+        return CommandRun(
+            self._engine.command(nodes, command.ranks_per_node, argv, variables),
+            environment={**interpreter.environment(), **self._engine.environment(), "PYTHONUNBUFFERED": "1"},
+            folder=interpreter.user_folder(command.folder),
+            log=self._files.job_log(next(self._commands), "command"),
+            silence_seconds=self._silence_seconds,
+            facts=interpreter.facts(command),
+            cancel=self._engine.cancel,
+        )
+
     def close(self) -> None:
         """See `Launcher.close`; a job's processes end with its run."""
 
@@ -152,8 +177,7 @@ class ClusterLauncher:
 
     def _command(self, job: Job) -> list[str]:
         rank = self._interpreter.command("pytest_tfperf.training.rank")
-        settings = {name for name in os.environ if name.startswith(_SETTINGS)} - {"TF_CONFIG", *_VARIABLES}
-        return self._engine.command(job.nodes, job.ranks_per_node, rank, [*_VARIABLES, *sorted(settings)])
+        return self._engine.command(job.nodes, job.ranks_per_node, rank, [*_VARIABLES, *_settings()])
 
     def _environment(self, job: str) -> dict[str, str]:
         ours = {
@@ -226,6 +250,11 @@ class ClusterLauncher:
         }
         run.adopt(caller.channel, message, progress)
         return run
+
+
+def _settings() -> list[str]:
+    """Names of variables that each rank needs besides those that it finds its driver by."""
+    return sorted({name for name in os.environ if name.startswith(_SETTINGS)} - {"TF_CONFIG", *_VARIABLES})
 
 
 class _Caller(NamedTuple):

@@ -12,7 +12,9 @@ from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
 
 _PACKAGE = Path(__file__).parent.parent
 
-_LINES = 20
+SHOWN_LINES = 20
+"""Of the end of a log, in an error."""
+
 _COLUMNS = 300
 _MOST_BYTES = 256 * 1024  # a worker may have written to its log for hours
 
@@ -138,7 +140,7 @@ def last_lines(text: str, *, on_cpus: bool = False) -> str:
         on_cpus: leave out what TensorFlow writes about GPUs.
     """
     lines = [line for line in text.splitlines() if line.strip() and not (on_cpus and _ABOUT_GPUS.match(line))]
-    return "\n".join(f"  | {_shortened(line)}" for line in lines[-_LINES:]) or "  | (empty)"
+    return "\n".join(f"  | {_shortened(line)}" for line in lines[-SHOWN_LINES:]) or "  | (empty)"
 
 
 def read_end(log: Path, begin: int = 0) -> str:

@@ -10,11 +10,14 @@ import site
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pytest_tfperf.core.command import Command
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.workers.failures import last_lines
 
@@ -34,6 +37,18 @@ spec.loader.exec_module(package)
 module = sys.argv[2]
 del sys.argv[1:3]
 runpy.run_module(module, run_name="__main__")
+"""
+
+_VERSIONS = """
+import json, platform
+from importlib import metadata
+found = {"python": platform.python_version()}
+for name in ("tensorflow", "tensorflow-cpu", "keras", "torch", "jax", "jaxlib", "numpy"):
+    try:
+        found[name] = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        pass
+print(json.dumps(found))
 """
 _IMPORT_SECONDS = 300  # a cold network disk
 _WITHOUT_GPUS = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -61,6 +76,23 @@ class Interpreter:
         here = Path(self._move(str(Path.cwd())))
         return here if here.is_dir() else next(new for new in self.moved.values() if here.is_relative_to(new))
 
+    def user_command(self, argv: Sequence[str]) -> list[str]:
+        """A user's command under this Python where it names pytest's own, and with the paths moved that exist there.
+
+        >>> Interpreter("/venv/bin/python").user_command([sys.executable, "train.py"])
+        ['/venv/bin/python', 'train.py']
+        """
+        return [self.python if word == sys.executable else self._move_argument(word) for word in argv]
+
+    def user_folder(self, folder: str) -> Path:
+        """Where a user's command runs: in this folder, or in the other checkout's."""
+        return Path(self._move(folder)) if folder else self.folder()
+
+    def facts(self, command: Command) -> dict[str, str]:
+        """What a user's command runs on: versions of packages that train, where this Python runs it, and its digest."""
+        packages = _packages(self.python) if command.argv[0] == sys.executable else {}
+        return {"command": command.digest, **packages}
+
     def environment(self) -> dict[str, str]:
         """This process's environment variables, with PYTHONPATH for workers."""
         folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -78,11 +110,36 @@ class Interpreter:
         )
         return [self._move(path) for path in (str(Path.cwd()), *ours)]
 
+    def _move_argument(self, word: str) -> str:
+        """An argument, maybe of the form --name=PATH; data that no checkout holds stays where it is."""
+        name, equals, path = word.rpartition("=") if word.startswith("-") else ("", "", word)
+        moved = self._move(path) if Path(path).is_absolute() else path
+        return name + equals + (moved if Path(moved).exists() else path)
+
     def _move(self, path: str) -> str:
         for old, new in self.moved.items():
             if Path(path).resolve().is_relative_to(old.resolve()):
                 return str(new / Path(path).resolve().relative_to(old.resolve()))
         return path
+
+
+@cache
+def _packages(python: str) -> dict[str, str]:
+    """The versions of the packages that a program may train with, as installed; none where this Python can't say."""
+    with suppress(OSError, ValueError, subprocess.SubprocessError):
+        done = subprocess.run([python, "-c", _VERSIONS], capture_output=True, timeout=_IMPORT_SECONDS, check=False)
+        return {str(name): str(version) for name, version in json.loads(done.stdout).items()}
+    return {}
+
+
+def require_python(python: Path) -> None:
+    """Return if this interpreter runs, which is all that a user's own command needs of it.
+
+    Raises:
+        TfperfError: it does not.
+    """
+    if "python" not in _packages(str(python)):
+        raise TfperfError(f"{python} can't be run as a Python. Name another one")
 
 
 def find_python(text: str) -> Path:

@@ -19,9 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.step_profile import StepProfile
+from pytest_tfperf.core.topology import Devices
+from pytest_tfperf.workers.command_run import CommandRun
 
 Progress = Callable[[str], None]
 """Takes the name of each phase of a worker's start: "start", "devices", "model", "input pipeline", "compile"."""
@@ -98,6 +101,19 @@ class Launcher(Protocol):
 
         Raises:
             MeasurementError: the worker could not start, or failed as `TrainingRun.receive` says.
+        """
+
+    def start_command(self, command: Command, devices: Devices, nodes: int) -> CommandRun:
+        """A user's command that has just been started.
+
+        Args:
+            command: what to start.
+            devices: the GPUs that it sees, on one node.
+            nodes: on how many.
+
+        Raises:
+            MeasurementError: it could not be started.
+            TfperfError: nothing here starts it on several nodes.
         """
 
     def close(self) -> None:

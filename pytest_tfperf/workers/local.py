@@ -13,10 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.plain_json import plain
-from pytest_tfperf.core.topology import DeviceKind
-from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.core.topology import DeviceKind, Devices
+from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.workers.command_run import CommandRun
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Progress, TrainingRun
 from pytest_tfperf.workers.processes import ForkServer, LocalProcess, start_process
@@ -77,6 +79,32 @@ class LocalLauncher:
             return self._start(job, progress)
         except OSError as error:  # a full disk, too many open files, no memory for a fork
             raise MeasurementError(f"a worker could not be started: {error}") from error
+
+    def start_command(self, command: Command, devices: Devices, nodes: int) -> CommandRun:
+        """See `Launcher.start_command`."""
+        if nodes > 1:
+            raise TfperfError(
+                f"{command.id}: processes of this machine can't stand for the {nodes} nodes of a program of your own; "
+                "name what starts it on them, as in --tfperf-launcher='mpirun -H nodea,nodeb' or slurm"
+            )
+        self._started += 1
+        try:
+            log, scratch = self._files.worker_log(self._started), self._files.new_scratch_folder()
+        except OSError as error:
+            raise MeasurementError(f"{command.id} could not be started: {error}") from error
+        with ExitStack() as undo:
+            undo.callback(shutil.rmtree, scratch, ignore_errors=True)
+            run = CommandRun(
+                self._interpreter.user_command(command.argv),
+                environment={**self._interpreter.environment(), **_visible(devices), "TMPDIR": str(scratch)},
+                folder=self._interpreter.user_folder(command.folder),
+                log=log,
+                silence_seconds=self._silence_seconds,
+                facts=self._interpreter.facts(command),
+                scratch=scratch,
+            )
+            undo.pop_all()
+            return run
 
     def close(self) -> None:
         """End the fork server and its workers."""
@@ -167,9 +195,12 @@ class LocalLauncher:
         return self._server.fork(self._started)
 
     def _environment(self, job: Job) -> dict[str, str]:
-        environment = {"TF_CPP_MIN_LOG_LEVEL": "1", **self._interpreter.environment()}
-        if job.devices.gpu_uuids:
-            environment["CUDA_VISIBLE_DEVICES"] = ",".join(job.devices.gpu_uuids)
-        elif job.devices.kind is DeviceKind.CPU:
-            environment["CUDA_VISIBLE_DEVICES"] = "-1"  # a worker on CPUs must not take a GPU's memory
-        return environment
+        return {"TF_CPP_MIN_LOG_LEVEL": "1", **self._interpreter.environment(), **_visible(job.devices)}
+
+
+def _visible(devices: Devices) -> dict[str, str]:
+    """Which GPUs a process sees."""
+    if devices.gpu_uuids:
+        return {"CUDA_VISIBLE_DEVICES": ",".join(devices.gpu_uuids)}
+    # A process on CPUs must not take a GPU's memory.
+    return {"CUDA_VISIBLE_DEVICES": "-1"} if devices.kind is DeviceKind.CPU else {}

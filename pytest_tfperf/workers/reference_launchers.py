@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.workers.interpreters import require_python
 from pytest_tfperf.workers.launcher import Launcher
 from pytest_tfperf.workers.reference_environment import ReferenceEnvironment, check
 
@@ -66,13 +67,19 @@ class ReferenceLaunchers:
 
     def _try(self, environment: ReferenceEnvironment, rows: list[Baseline]) -> Counter[str]:
         """Keep the rows that can be measured in an environment; returns why the others can't, with their number."""
-        workloads = {}
-        for row in rows:
-            with suppress(TfperfError):  # a row of an own model that is not registered any more: its test will say so
-                workloads[row.key.workload] = Workload.parse(row.key.workload)
+        subjects = {row.key.workload: parse_subject(row.key.workload) for row in rows}
+        workloads = [one for one in subjects.values() if isinstance(one, Workload)]
+        commands = [one.id for one in subjects.values() if not isinstance(one, Workload)]
+        faults: dict[str, str] = {}
         try:
-            _, unknown = check(environment, workloads.values(), self._root)
+            if commands:  # they may train with anything
+                require_python(environment.python)
         except TfperfError as error:
-            return Counter({str(error): len(rows)})
-        self._usable |= {(row.machine, row.key): environment for row in rows if row.key.workload not in unknown}
-        return Counter(f"{id} is unknown to {environment.name}: {why}" for id, why in unknown.items())
+            faults |= dict.fromkeys(commands, str(error))
+        try:
+            _, unknown = check(environment, workloads, self._root) if workloads else ("", {})
+            faults |= {id: f"{id} is unknown to {environment.name}: {why}" for id, why in unknown.items()}
+        except TfperfError as error:
+            faults |= dict.fromkeys([one.id for one in workloads], str(error))
+        self._usable |= {(row.machine, row.key): environment for row in rows if row.key.workload not in faults}
+        return Counter(faults[row.key.workload] for row in rows if row.key.workload in faults)

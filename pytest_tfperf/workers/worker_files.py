@@ -14,7 +14,7 @@ from pathlib import Path
 
 _LOGS_KEPT_SECONDS = 30 * 86_400.0
 # Exactly as `WorkerFiles` names them: the folder may be a project's own `logs/`.
-_OUR_LOG = re.compile(r"(worker|server)-\d{8}-\d{6}-\d+-[0-9a-f]{4}(-\d+(-engine|-rank\d+)?)?\.log")
+_OUR_LOG = re.compile(r"(worker|server)-\d{8}-\d{6}-\d+-[0-9a-f]{4}(-\d+(-engine|-command|-rank\d+)?)?\.log")
 
 _SCRATCH = "tfperf-worker-"
 _SCRATCH_KEPT_SECONDS = 2 * 86_400.0  # longer than any worker lives
@@ -39,7 +39,7 @@ class WorkerFiles:
         return self._logs / f"worker-{self._name}-{number}.log"
 
     def job_log(self, number: int, name: str) -> Path:
-        """The log of the job of this number: of its "engine", or of its "rank0"."""
+        """The log of the job of this number: of its "engine", of its "rank0", or of a "command" on several nodes."""
         return self.worker_log(number).with_name(f"worker-{self._name}-{number}-{name}.log")
 
     def new_scratch_folder(self) -> Path:

@@ -153,7 +153,7 @@ def test_no_bytes_make_reading_crash(data: bytes) -> None:
         pytest.param(
             with_cell("provenance", "provisional"), 2, "unknown provenance 'provisional'", id="earlier sessions"
         ),
-        pytest.param(with_cell("workload", "resnet50"), 2, "'resnet50' is not a workload id", id="workload"),
+        pytest.param(with_cell("workload", "resnet50-b64-all"), 2, "-b64-all' is not a workload id", id="workload"),
         pytest.param(with_cell("topology", "1x0"), 2, "topology '1x0'", id="topology-0"),
     ],
 )

@@ -1,0 +1,38 @@
+"""Gates four programs as they are; only what they print matters."""
+
+import sys
+
+import pytest
+
+
+@pytest.mark.cpu
+def test_keras_fit(throughput, gpu_topology):
+    """Keras prints steps, so the test says how many examples one holds."""
+    command = [sys.executable, "train_keras.py", "--epochs=100", "--batch-size=32"]
+    throughput.check_command(command, name="keras-fit", on=gpu_topology.take(1), examples_per_step=32)
+
+
+@pytest.mark.cpu
+def test_tensorflow_loop(throughput, gpu_topology):
+    """'throughput: 1234.5 images/s' is recognised by its unit."""
+    command = [sys.executable, "train_tensorflow.py"]
+    throughput.check_command(command, name="tensorflow-loop", on=gpu_topology.take(1), unit="images/s")
+
+
+@pytest.mark.cpu
+def test_pytorch(throughput, gpu_topology):
+    """The rate is a field of a JSON line."""
+    pytest.importorskip("torch")
+    command = [sys.executable, "train_pytorch.py"]
+    on = gpu_topology.take(1)
+    throughput.check_command(command, name="pytorch-loop", on=on, unit="images/s", field="images_per_sec")
+
+
+@pytest.mark.cpu
+def test_jax(throughput, gpu_topology):
+    """A pattern finds the time of a step."""
+    pytest.importorskip("jax")
+    command = [sys.executable, "train_jax.py"]
+    pattern = r"step \d+: (?P<milliseconds>[\d.]+) ms"
+    on = gpu_topology.take(1)
+    throughput.check_command(command, name="jax-loop", on=on, unit="images/s", pattern=pattern, examples_per_step=64)

@@ -1,0 +1,284 @@
+"""Makes windows of what a user's command prints, until enough is known of its throughput."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Protocol
+
+from pytest_tfperf.bench.windows import MIN_WINDOWS_FOR_ERROR, WINDOW_SECONDS, Enough, Observer, in_steady_state
+from pytest_tfperf.core.command import SAY_HOW_MANY, Command
+from pytest_tfperf.core.plan import Plan
+from pytest_tfperf.core.readings import Kind, LineSplitter, Reader, Reading, worst_loss
+from pytest_tfperf.core.run import Run, Window
+from pytest_tfperf.errors import Hung, MeasurementError
+from pytest_tfperf.workers.failures import SHOWN_LINES
+
+WARMUP_READINGS = 1
+"""The first reading holds the program's start and compilation."""
+
+_LEAST, _MOST = 1e-12, 1e15  # what is printed beyond these is no rate, and no time of a step
+
+Clock = Callable[[], float]
+
+
+class Program(Protocol):
+    """A command that runs; `workers.command_run.CommandRun` is one."""
+
+    log: str
+    environment: Mapping[str, str]
+    silence_seconds: float
+
+    def read(self, seconds: float) -> bytes | None:
+        """What it prints next; empty when it has ended, None where nothing comes for so long."""
+
+    def ended_badly(self) -> str:
+        """How it ended, in words, where that is not status 0; "" where all is well."""
+
+    def failure(self, fact: str, next_step: str) -> MeasurementError:
+        """The error with the end of its log."""
+
+    def hung(self, fact: str) -> Hung:
+        """The error for a program that gave nothing for too long."""
+
+
+class CommandWindows:
+    """The windows of one run of a command.
+
+    Args:
+        program: it runs.
+        command: says how to read it.
+        slowdown: fraction of its throughput that is taken off on purpose.
+        clock: in seconds.
+    """
+
+    def __init__(
+        self, program: Program, command: Command, slowdown: float = 0.0, clock: Clock = time.monotonic
+    ) -> None:
+        self._program = program
+        self._command = command
+        self._slowdown = slowdown
+        self._clock = clock
+        self._reader = Reader(command)
+        self._meter = Meter(clock(), command.counted_per_step or 1)
+        self._windows = self._read()
+        self._warmup: list[Window] = []
+
+    def warm_up(self, plan: Plan) -> None:
+        """Wait for the readings that are not timed.
+
+        Raises:
+            MeasurementError: nothing usable is printed, or it ended in an error, or hangs.
+        """
+        self._warmup += islice(self._windows, plan.warmup_steps)
+
+    def time(self, plan: Plan, observer: Observer, enough: Enough = lambda _: False) -> Run:
+        """Read until the plan's readings are spent, `enough` says so, or the program ends.
+
+        Raises:
+            as `warm_up`, and where it ended before its throughput could be known.
+        """
+        windows: list[Window] = []
+        started = self._clock()
+        for window in self._windows:
+            windows.append(window)
+            run = self._run(self._warmup, windows)
+            observer.window(run, plan)
+            if self._command.until_end:
+                continue
+            spent = self._clock() - started >= plan.max_seconds
+            if len(windows) >= plan.steps or (spent and len(windows) >= MIN_WINDOWS_FOR_ERROR):
+                break
+            if len(windows) % 10 == 0 and enough(in_steady_state(run)):
+                break
+        warmup = self._warmup
+        if len(windows) < min(MIN_WINDOWS_FOR_ERROR, plan.steps):
+            self._require_until_end(len(warmup) + len(windows))
+            warmup, windows = [], [*warmup, *windows]
+        run = in_steady_state(self._run(warmup, windows))
+        observer.ended(run)
+        return run
+
+    def _run(self, warmup: Sequence[Window], windows: Sequence[Window]) -> Run:
+        return Run(
+            windows=tuple(windows),
+            examples_per_step=self._command.counted_per_step or 1,
+            warmup=tuple(warmup),
+            environment=self._program.environment,
+            log=self._program.log,
+            fetches=True,  # a program may wait for its data, so what counts is all examples over all seconds
+            unit=self._command.unit,
+        )
+
+    def _read(self) -> Iterator[Window]:
+        """The windows, until the program ends."""
+        meter = self._meter
+        for now, reading in self._readings():
+            if reading.value == 0 and not meter.readings:
+                continue  # printed before the first step
+            self._require_possible(reading)
+            if window := meter.take(now, reading):
+                yield self._slowed(window)
+        if window := meter.rest(self._clock()):
+            yield self._slowed(window)
+        if bad := self._program.ended_badly():
+            raise self._program.failure(
+                f"the program {bad} after {_count(meter.readings)}",
+                "mend the cause that its output shows"
+                + ("; it must end with status 0" if self._command.until_end else ""),
+            )
+        if not meter.readings:
+            raise self._nothing("it printed nothing usable before it ended")
+
+    def _readings(self) -> Iterator[tuple[float, Reading]]:
+        program, splitter = self._program, LineSplitter()
+        read, printed_since = self._clock(), False
+        while (data := program.read(read + program.silence_seconds - self._clock())) != b"":
+            now = self._clock()
+            if data is None or now - read > program.silence_seconds:
+                raise self._silent(printed_since)
+            printed_since = True
+            found = [self._reader.read(line) for line in splitter.feed(data)]
+            found.append(self._reader.read_unfinished(splitter.unfinished))
+            for reading in filter(None, found):
+                read, printed_since = now, False
+                yield now, reading
+        if last := self._reader.read(splitter.unfinished):
+            yield self._clock(), last
+
+    def _silent(self, printed: bool) -> MeasurementError:
+        what = "printed nothing that can be read" if printed else "printed nothing"
+        fact = f"the program {what} for {self._program.silence_seconds:g} s and was ended"
+        if self._reader.first_lines and not self._meter.readings:
+            fact += f"; {self._reader.nothing_read()}{self._first_lines()}"
+        return self._program.hung(fact)
+
+    def _nothing(self, fact: str) -> MeasurementError:
+        if not self._reader.first_lines:
+            return self._program.failure("it printed nothing at all", "let it print its rate to stdout or stderr")
+        fact = f"{fact}: {self._reader.nothing_read()}{self._first_lines()}"
+        return self._program.failure(fact, "docs/own-scripts.md lists what can be read")
+
+    def _first_lines(self) -> str:
+        """Of a program that printed more than the end of its log shows."""
+        if self._reader.lines <= SHOWN_LINES:
+            return ""
+        return "\nits first lines:\n" + "\n".join(f"  | {line}" for line in self._reader.first_lines)
+
+    def _require_possible(self, reading: Reading) -> None:
+        counts_steps = reading.kind in (Kind.STEP, Kind.SECONDS)
+        if counts_steps and self._command.counted_per_step is None:
+            raise self._program.failure("it prints steps and no rate", SAY_HOW_MANY)
+        if reading.kind is not Kind.STEP and not _LEAST < reading.value < _MOST:
+            what = "time of a step" if reading.kind is Kind.SECONDS else "rate"
+            raise self._program.failure(
+                f"it printed {reading.value:g} as its {what}, which can't be one",
+                "look for the cause in the program; a pattern that matches another number reads that",
+            )
+
+    def _require_until_end(self, readings: int) -> None:
+        if readings == 0:
+            raise self._program.failure(
+                "it printed too little before it ended: two lines with a counter make one reading",
+                "let it print more often or run longer",
+            )
+        if not self._command.until_end:
+            raise self._program.failure(
+                f"the program ended after {_count(readings)}, of which the first is warm-up and "
+                f"{MIN_WINDOWS_FOR_ERROR} more are needed: one alone has no error estimate",
+                "let it print more often or run longer, or give until_end=True to take what it prints in one run",
+            )
+
+    def _slowed(self, window: Window) -> Window:
+        return Window(window.steps, window.seconds / (1 - self._slowdown), window.loss)
+
+
+class Meter:
+    """Makes windows of about `WINDOW_SECONDS` or longer out of readings.
+
+    Rates that came within one window are averaged as if each stood for the same work, because a program that buffers
+    its output prints many at once. The window itself counts by the time that it took: all windows together give all
+    examples over all seconds, whether the program prints every ten steps or every ten seconds.
+
+    Args:
+        now: when the program was started.
+        examples_per_step: units in a step.
+
+    Attributes:
+        readings: how many there were.
+    """
+
+    def __init__(self, now: float, examples_per_step: int) -> None:
+        self._begin = now
+        self._examples_per_step = examples_per_step
+        self._rates: list[float] = []
+        self._steps, self._seconds = 0, 0.0
+        self._losses: list[float | None] = []
+        self._counter: tuple[float, float] | None = None
+        self._mean: tuple[int, float] | None = None
+        self.readings = 0
+
+    def take(self, now: float, reading: Reading) -> Window | None:
+        """The window that a reading completes; None where it completes none."""
+        self.readings += 1
+        self._losses.append(reading.loss)
+        match reading.kind:
+            case Kind.RATE:
+                self._rates.append(reading.value)
+            case Kind.SECONDS:
+                self._rates.append(self._examples_per_step / reading.value)
+            case Kind.MEAN_RATE:
+                self._undo_mean(reading)
+            case Kind.STEP:
+                self._count(now, reading.value)
+                return self._window(now) if self._seconds >= WINDOW_SECONDS else None
+        return self._window(now) if now - self._begin >= WINDOW_SECONDS else None
+
+    def rest(self, now: float) -> Window | None:
+        """What came after the last window, when the program has ended; its counted steps may have come all at once."""
+        return self._window(now) if self._rates else None
+
+    def _window(self, now: float) -> Window | None:
+        if self._rates:
+            rate = len(self._rates) / math.fsum(1 / rate for rate in self._rates)
+            steps_per_sec = rate / self._examples_per_step
+            steps = max(1, round((now - self._begin) * steps_per_sec))
+            window = Window(steps, steps / steps_per_sec, worst_loss(self._losses))
+        elif self._steps > 0 and self._seconds > 0:
+            window = Window(self._steps, self._seconds, worst_loss(self._losses))
+        else:
+            return None
+        self._begin, self._rates, self._losses = now, [], []
+        self._steps, self._seconds = 0, 0.0
+        return window
+
+    def _undo_mean(self, reading: Reading) -> None:
+        """tf_cnn_benchmarks' rates are means since the first step: take out what came before this line."""
+        before, self._mean = self._mean, (reading.step, reading.value)
+        if before is None or reading.step <= before[0]:  # a new measurement begins
+            steps, each = reading.step, reading.step / reading.value
+        else:
+            steps = reading.step - before[0]
+            each = reading.step / reading.value - before[0] / before[1]
+        if each > 0:
+            self._steps += steps
+            self._seconds += each * self._examples_per_step
+        else:  # lost in the rounding: the next line covers it, too
+            self._mean = before
+
+    def _count(self, now: float, step: float) -> None:
+        """Steps since the last line, and the time between; a counter that falls begins anew, as Keras' epochs do."""
+        before = self._counter
+        if before is not None and step == before[0]:
+            self.readings -= 1  # the same line, written again
+            return
+        self._counter = (step, now)
+        if before is not None and step > before[0]:
+            self._steps += round(step - before[0])
+            self._seconds += now - before[1]
+
+
+def _count(readings: int) -> str:
+    return f"{readings} reading{'' if readings == 1 else 's'}"

@@ -1,0 +1,265 @@
+"""What a training program prints, read line by line: its rate, a counter of its steps, or the time of a step.
+
+Text comes in, values come out; nothing here knows a process or a clock.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from pytest_tfperf.core.command import Command
+
+MOST_OF_A_LINE = 2**16
+"""Characters of a line that are read; the rest is dropped, so that a program without line ends takes no memory."""
+
+_SHOWN_LINES = 5
+_SHOWN_COLUMNS = 160
+
+_DIGITS = r"(?:\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,30})?|\d{1,20}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?"
+_NUMBER = rf"(?:[+-]?(?:{_DIGITS}|nan|inf(?:inity)?))"
+_BEGIN = r"(?<![\w.,+-])"  # not in the middle of another number
+
+_COLOURS = re.compile(r"\x1b\[[0-?]{0,40}[ -/]{0,9}[@-~]")
+_LINE_ENDS = re.compile(rb"[\n\r\x08]+")
+_LOSS = re.compile(rf"\bloss['\"]?\s{{0,9}}[:=]\s{{0,9}}(?P<loss>{_NUMBER})(?![\w.])", re.ASCII | re.IGNORECASE)
+
+# "10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848": a mean since the first timed step.
+_TF_CNN = re.compile(
+    rf"(?<![\w.])(?P<step>[1-9]\d{{0,11}})\s{{1,9}}\w{{1,20}}/sec:\s{{0,9}}(?P<mean>{_NUMBER})\s{{0,9}}\+/-"
+    rf"[^)]{{0,80}}\)\s{{0,9}}(?P<loss>{_NUMBER}(?!\S))?",
+    re.ASCII | re.IGNORECASE,
+)
+# "120/500 ━━━━ 12s 31ms/step - loss: 0.3", and "500/500 - 15s - 31ms/step" of verbose=2.
+_KERAS = re.compile(
+    r"(?:^|\s)(?P<step>\d{1,12})/(?:\d{1,12}|Unknown)\s(?P<between>[^/]{0,120}?)\d{1,9}(?:us|µs|ms|s)/step", re.ASCII
+)
+
+
+class Kind(Enum):
+    """What a reading's value is."""
+
+    RATE = "rate"
+    MEAN_RATE = "mean rate"  # since the first step; the step says of how many
+    STEP = "step"
+    SECONDS = "seconds"  # that one step takes
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one line says.
+
+    Args:
+        kind: what `value` is.
+        value: units per second, a number of steps, or seconds.
+        step: of a mean rate.
+        loss: None where the line has none.
+    """
+
+    kind: Kind
+    value: float
+    step: int = 0
+    loss: float | None = None
+
+
+class LineSplitter:
+    """Cuts what a program writes into lines, at the line ends and where it writes over the same line again.
+
+    It holds no more than one line, and of that no more than `MOST_OF_A_LINE`.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[str]:
+        """The lines that end in `data`, without colours."""
+        *ended, rest = _LINE_ENDS.split(data)
+        if not ended:
+            self._rest = (self._rest + rest[:MOST_OF_A_LINE])[:MOST_OF_A_LINE]
+            return []
+        ended[0] = self._rest + ended[0]
+        self._rest = rest[:MOST_OF_A_LINE]
+        return [_text(line) for line in ended if line]
+
+    @property
+    def unfinished(self) -> str:
+        """The line that has no end yet."""
+        return _text(self._rest)
+
+
+class Reader:
+    """Reads one program's lines; the format that is recognised first stays.
+
+    Args:
+        command: says how to read them.
+
+    Attributes:
+        first_lines: the beginnings of the first lines that are not empty.
+        lines: how many there were.
+    """
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        self._formats = _formats(command)
+        self._epoch_steps = 0
+        self._json_fields: dict[str, None] = {}
+        self.first_lines: list[str] = []
+        self.lines = 0
+
+    def read(self, line: str) -> Reading | None:
+        """What a line says; None for one that says nothing of the kind."""
+        self.lines += 1
+        if len(self.first_lines) < _SHOWN_LINES and line.strip():
+            self.first_lines.append(line.strip()[:_SHOWN_COLUMNS])
+        if self._command.field:
+            return self._json(line)
+        for read in self._formats:
+            if (reading := read(line)) is not None:
+                self._formats = [read]
+                return self._of_all_epochs(reading, line) if read is _read_keras else reading
+        return None
+
+    def read_unfinished(self, line: str) -> Reading | None:
+        """As `read` for a line that has no end yet: Keras ends its progress line with the next one."""
+        if _read_keras not in self._formats or len(line) > _SHOWN_COLUMNS * 4:
+            return None
+        reading = _read_keras(line)
+        if reading is None or _is_whole_epoch(line):
+            return None
+        self._formats = [_read_keras]
+        return reading
+
+    def nothing_read(self) -> str:
+        """Why no line said anything: what was expected."""
+        command = self._command
+        if command.field and self._json_fields:
+            return f"no JSON line has a number in the field {command.field!r}; they have {', '.join(self._json_fields)}"
+        if command.field:
+            return f"no line is a JSON object, in which the field {command.field!r} would be read"
+        if command.pattern:
+            return f"no line matches the pattern {command.pattern!r}"
+        return (
+            f"no line has a rate. Known are '12.3 {command.unit}/s', '{command.unit}/s: 12.3', Keras' progress lines "
+            "and tf_cnn_benchmarks' step lines; for others give pattern= or field="
+        )
+
+    def _of_all_epochs(self, reading: Reading, line: str) -> Reading:
+        """Keras' verbose=2 prints one line for each epoch, which says how many steps the epoch had."""
+        if not _is_whole_epoch(line):
+            return reading
+        self._epoch_steps += int(reading.value)
+        return Reading(Kind.STEP, self._epoch_steps, loss=reading.loss)
+
+    def _json(self, line: str) -> Reading | None:
+        begin = line.find("{")
+        if begin < 0:
+            return None
+        try:
+            found, _ = json.JSONDecoder().raw_decode(line, begin)
+        except (ValueError, RecursionError):
+            return None
+        value: object = found
+        for name in self._command.field.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        if (rate := _number(value)) is None:
+            for name in found if len(self._json_fields) < _SHOWN_LINES else ():
+                self._json_fields.setdefault(str(name)[:_SHOWN_COLUMNS])
+            return None
+        return Reading(Kind.RATE, rate, loss=_number(found.get("loss")))
+
+
+def worst_loss(losses: Iterable[float | None]) -> float | None:
+    """The last loss, but the first that is no number where there is one."""
+    known = [loss for loss in losses if loss is not None]
+    return next((loss for loss in known if not math.isfinite(loss)), known[-1] if known else None)
+
+
+_Read = Callable[[str], Reading | None]
+
+
+def _formats(command: Command) -> Sequence[_Read]:
+    if command.pattern:
+        return [_read_by(re.compile(command.pattern))]
+    return [_read_tf_cnn, _read_keras, _read_unit(command.unit)]
+
+
+def _read_tf_cnn(line: str) -> Reading | None:
+    found = _TF_CNN.search(line) if "+/-" in line else None
+    if found is None:
+        return None
+    loss = _float(found["loss"]) if found["loss"] else None
+    return Reading(Kind.MEAN_RATE, _float(found["mean"]), int(found["step"]), loss)
+
+
+def _read_keras(line: str) -> Reading | None:
+    found = _KERAS.search(line) if "/step" in line else None
+    return None if found is None else Reading(Kind.STEP, int(found["step"]), loss=_loss(line))
+
+
+def _is_whole_epoch(line: str) -> bool:
+    found = _KERAS.search(line)
+    return found is not None and found["between"].startswith("- ")
+
+
+def _read_unit(unit: str) -> _Read:
+    """Reads '12.3 images/s' and 'images/s: 12.3', with '/sec', '/second' and ' per second', too."""
+    each = rf"{re.escape(unit)}\s?(?:/|per)\s?s(?:ec(?:ond)?)?"
+    after = re.compile(rf"{_BEGIN}(?P<rate>{_NUMBER})\s{{0,3}}{each}(?!\w)", re.ASCII | re.IGNORECASE)
+    before = re.compile(
+        rf"(?<!\w){each}\b['\"]?\s{{0,3}}[:=]\s{{0,9}}(?P<rate>{_NUMBER})(?!\w|[.,]\d)", re.ASCII | re.IGNORECASE
+    )
+    word = unit.lower()
+
+    def read(line: str) -> Reading | None:
+        if word not in line.lower():
+            return None
+        found = after.search(line) or before.search(line)
+        return None if found is None else Reading(Kind.RATE, _float(found["rate"]), loss=_loss(line))
+
+    return read
+
+
+def _read_by(pattern: re.Pattern[str]) -> _Read:
+    """Reads what the pattern's group finds; what is no number there is no reading."""
+
+    def read(line: str) -> Reading | None:
+        found = pattern.search(line)
+        groups = found.groupdict() if found else {}
+        value = next((_number(groups[name]) for name in groups if name != "loss"), None)
+        if value is None:
+            return None
+        loss = _number(groups["loss"]) if "loss" in groups else _loss(line)
+        if "rate" in groups:
+            return Reading(Kind.RATE, value, loss=loss)
+        if "step" in groups:
+            return Reading(Kind.STEP, value, loss=loss) if math.isfinite(value) else None
+        return Reading(Kind.SECONDS, value / (1000 if "milliseconds" in groups else 1), loss=loss)
+
+    return read
+
+
+def _loss(line: str) -> float | None:
+    found = _LOSS.search(line)
+    return None if found is None else _float(found["loss"])
+
+
+def _float(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def _number(value: object) -> float | None:
+    """A number, also where it is written as a text; None for everything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return _float(value) if isinstance(value, str) else float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _text(line: bytes) -> str:
+    return _COLOURS.sub("", line[:MOST_OF_A_LINE].decode("utf-8", errors="replace"))

@@ -1,0 +1,109 @@
+"""Runs a user's command so that nothing of it is left, whatever it starts and however pytest ends.
+
+Run as a module with the parent's process id, the seconds that the command gets to end by itself, and the command. It is
+the reaper of all that the command starts, also of what left its process group. SIGTERM, which the kernel also sends
+when the parent dies, ends the command. Its exit status is the command's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from pytest_tfperf.workers.tied import die_with_parent
+
+_PR_SET_CHILD_SUBREAPER = 36
+_OURS = {signal.SIGTERM, signal.SIGCHLD}
+
+
+def main() -> None:
+    """Run the command, and end as it ended."""
+    parent, grace_seconds, *command = sys.argv[1:]
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
+    die_with_parent(int(parent), signal.SIGTERM)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        # If this process is killed nobody is left to end the command but the kernel.
+        prepare = partial(_prepare, os.getpid(), before)
+        process = subprocess.Popen(command, start_new_session=True, preexec_fn=prepare)
+    except OSError as error:
+        sys.exit(f"{command[0]} can't be started: {error.strerror}")
+    status = _wait(process.pid)
+    if status is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        status = _wait(process.pid, time.monotonic() + float(grace_seconds))
+    ended = _end_all(process.pid)
+    _exit_as(ended if status is None else status)
+
+
+def _prepare(parent: int, mask: set[signal.Signals | int]) -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    die_with_parent(parent)
+
+
+def _wait(pid: int, deadline: float | None = None) -> int | None:
+    """How this child ended, as waitpid(2) says it; None where SIGTERM or the deadline came first."""
+    while True:
+        while (ended := _reap(os.WNOHANG)) is not None:
+            if ended[0] == pid:
+                return ended[1]
+        if deadline is None:
+            if signal.sigwait(_OURS) == signal.SIGTERM:
+                return None
+        elif signal.sigtimedwait({signal.SIGCHLD}, max(0.0, deadline - time.monotonic())) is None:
+            return None
+
+
+def _end_all(pid: int) -> int:
+    """Kill every child, and what becomes one when its parent dies, until none is left; how child `pid` ended."""
+    status = 0
+    while True:
+        for child in _children():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(child, signal.SIGKILL)
+        ended = _reap(0)
+        if ended is None:
+            return status
+        if ended[0] == pid:
+            status = ended[1]
+
+
+def _reap(options: int) -> tuple[int, int] | None:
+    """A child that has ended, and how; None where there is none."""
+    try:
+        pid, status = os.waitpid(-1, options)
+    except ChildProcessError:
+        return None
+    return (pid, status) if pid else None
+
+
+def _children() -> list[int]:
+    """Those of this process, which has one thread."""
+    try:
+        return [int(child) for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _exit_as(status: int) -> None:
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with suppress(OSError, ValueError):  # SIGKILL has no handler
+            signal.signal(-code, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {-code})
+        os.kill(os.getpid(), -code)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+"""Programs that a user has already, gated as they are."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from inner import ANY_THROUGHPUT, NOT_MEASURED, Finished, Project
+from patience import wait_for
+
+from pytest_tfperf import cli
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "own_script"
+
+SHORT = ("-o", "tfperf_steps=6")
+
+# Sleeps for its "work", so that its rate is steady on any machine; each example costs this many seconds.
+LOOP = """
+    import sys, time
+    cost = float(sys.argv[1])
+    for step in range(1, 10_000):
+        began = time.perf_counter()
+        time.sleep(20 * cost)
+        print(f"step {step} throughput: {20 / (time.perf_counter() - began):.3f} examples/s loss: 0.5")
+"""
+
+PREAMBLE = """
+import sys
+
+def run(throughput, on, *argv, name="loop", **how):
+    return throughput.check_command([sys.executable, *map(str, argv)], name=name, on=on, **how)
+"""
+
+
+def write_tests(project: Project, text: str) -> None:
+    project.tests(PREAMBLE + text)
+
+
+@pytest.fixture(scope="module")
+def judged(shared: Project) -> Finished:
+    """One session: a program that is as fast as its baselines, and one that costs half as much again."""
+    shared.write("loop.py", LOOP)
+    shared.baseline("same", reference=100.0, unit="examples", runs=5, between_runs=0.001, lower=-0.2)
+    shared.baseline("slower", reference=100.0, unit="examples", runs=5, between_runs=0.001, lower=-0.2)
+    shared.baseline("images", reference=100.0, unit="images", runs=5, between_runs=0.001)
+    write_tests(
+        shared,
+        """
+def test_same(throughput, on):
+    found = run(throughput, on, "loop.py", 0.01, name="same", tolerance=0.2)
+    print("the body came to its end with", found.unit, round(found.examples_per_sec, -1))
+
+def test_slower(throughput, on):
+    run(throughput, on, "loop.py", 0.015, name="slower", tolerance=0.2)
+
+def test_new(throughput, on):
+    run(throughput, on, "loop.py", 0.01, name="new")
+
+def test_another_unit(throughput, on):
+    run(throughput, on, "loop.py", 0.01, name="images")
+""",
+    )
+    return shared.run("-rP", *SHORT)
+
+
+def test_a_program_as_fast_as_its_baseline_passes_and_a_slower_one_is_a_regression(judged: Finished) -> None:
+    assert judged.kinds == {
+        "test_same": "passed",
+        "test_slower": "failure",
+        "test_new": "skipped",
+        "test_another_unit": "error",
+    }, judged.text
+    assert judged.status == 1
+    assert "the body came to its end with examples 100.0" in judged.text
+
+
+def test_the_slowdown_is_confirmed_in_fresh_processes(judged: Finished) -> None:
+    text = judged.cases["test_slower"].text
+    assert "fresh runs: " in text
+    assert "slower than 100.0" in text
+
+
+def test_a_row_of_another_unit_is_refused(judged: Finished) -> None:
+    assert "is in images/s, and this test measures examples/s" in judged.cases["test_another_unit"].message
+
+
+def test_the_history_keeps_the_measurement_whole(judged: Finished, shared: Project) -> None:
+    found = shared.measured("test_same")
+    assert (found.workload.id, found.throughput.unit, found.throughput.loss) == ("same", "examples", 0.5)
+    assert found.environment["command"]
+
+
+def test_what_was_exported_is_judged_again(
+    judged: Finished, shared: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export = str(tmp_path / "all.json")
+    assert cli.main(["history", "--dir", str(shared.folder / ".tfperf"), "--export", "-o", export]) == 0
+    assert cli.main(["replay", export]) == 1
+    assert "slower on" in capsys.readouterr().out
+
+
+def test_each_run_leaves_one_log_and_no_process(judged: Finished, shared: Project) -> None:
+    assert not shared.processes()
+    assert all("throughput: " in log.read_text() for log in (shared.folder / ".tfperf" / "logs").glob("worker-*"))
+
+
+def test_baselines_are_recorded_and_then_hold(project: Project) -> None:
+    project.write("loop.py", LOOP)
+    write_tests(project, "def test_it(throughput, on): run(throughput, on, 'loop.py', 0.01, tolerance=0.2)")
+    recorded = project.run("--update-baselines", *SHORT)
+    assert (recorded.status, recorded.kinds) == (0, {"test_it": "passed"}), recorded.text
+    (row,) = project.baselines.load("box").values()
+    assert (row.key.workload, row.unit, row.runs) == ("loop", "examples", 5)
+    assert project.run("--tfperf-require-baseline", *SHORT).kinds == {"test_it": "passed"}
+
+
+def test_another_python_is_compared_in_alternate_runs(project: Project) -> None:
+    """Only this side loses its half."""
+    project.write("loop.py", LOOP)
+    write_tests(project, "def test_it(throughput, on): run(throughput, on, 'loop.py', 0.01, tolerance=0.2)")
+    finished = project.run(f"--tfperf-against={sys.executable}", "--tfperf-inject-slowdown=0.5", *SHORT)
+    assert (finished.status, finished.kinds) == (1, {"test_it": "failure"}), finished.text
+    assert re.search(r"ratio 0\.[45]", finished.cases["test_it"].text), finished.text
+
+
+def test_the_code_of_its_baseline_confirms_a_slowdown(project: Project) -> None:
+    """The reference environment runs the same command in the other checkout, where the program is faster."""
+    project.write("loop.py", LOOP.replace("20 * cost", "30 * cost"))
+    project.write("old/loop.py", LOOP)
+    project.baseline("loop", reference=100.0, unit="examples", runs=5, between_runs=0.001)
+    write_tests(project, "def test_it(throughput, on): run(throughput, on, 'loop.py', 0.01, tolerance=0.2)")
+    finished = project.run(f"--tfperf-reference={sys.executable}:{project.folder / 'old'}", *SHORT)
+    assert finished.kinds == {"test_it": "failure"}, finished.text
+    assert "interleaved pairs with the reference environment" in finished.cases["test_it"].text
+
+
+def test_a_smoke_run_wants_one_reading(project: Project) -> None:
+    project.write("loop.py", LOOP)
+    write_tests(project, "def test_it(throughput, on): run(throughput, on, 'loop.py', 0.01, until_end=True)")
+    assert project.run("--tfperf-smoke").kinds == {"test_it": "passed"}
+
+
+FAULTS = {
+    "test_quiet": ("'-c', 'print(12)'", "printed nothing usable before it ended: no line has a rate"),
+    "test_silent": ("'-c', ''", "it printed nothing at all"),
+    "test_status": ("'-c', 'import sys; sys.exit(\"no data\")'", "exited with status 1 after 0 readings"),
+    "test_early": ("'-c', 'print(\"9 examples/s\")'", "the program ended after 1 reading, of which the first is"),
+    "test_zero": ("'-c', 'print(\"9 examples/s\\\\n0 examples/s\")'", "it printed 0 as its rate, which can't be one"),
+    "test_steps": ("'-c', 'print(\"1/9 - 3s - 5ms/step\")'", "it prints steps and no rate"),
+    "test_nan": ("'-c', 'print(\"9 examples/s loss: nan\\\\n\" * 9)', until_end=True", "INVALID: loss became NaN"),
+    "test_missing": ("'missing.py'", "exited with status 2 after 0 readings"),
+    "test_field": (
+        "'-c', 'print(dict(a=1))', field='rate'",
+        "no line is a JSON object, in which the field 'rate' would be read",
+    ),
+    "test_pattern": ("'-c', '', pattern='(.*)'", "has no named group: it must have one of rate, step, seconds"),
+    "test_hangs": ("'-c', 'import time; print(3); time.sleep(600)'", "printed nothing that can be read for 3 s and"),
+    "test_name": ("'-c', '', name='b 3'", "name='b 3' must be at most 100 letters"),
+}
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    with Project(tmp_path_factory.mktemp("faulty")) as project:
+        write_tests(
+            project,
+            "\n".join(f"def {name}(throughput, on): run(throughput, on, {argv})" for name, (argv, _) in FAULTS.items())
+            + """
+def test_program(throughput, on):
+    throughput.check_command(["no-such-program"], name="it", on=on)
+
+def test_text(throughput, on):
+    throughput.check_command("train.py --epochs=1", name="it", on=on)
+
+def test_nodes(throughput, gpu_topology):
+    run(throughput, gpu_topology.nodes(2).take(1), "-c", "")
+""",
+        )
+        return project.run("-o", "tfperf_timeout=3")
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_program_that_can_not_be_measured_is_an_error_that_says_why(faulty: Finished, name: str) -> None:
+    assert faulty.status == NOT_MEASURED
+    case = faulty.cases[name]
+    assert case.kind == "error", case
+    assert FAULTS[name][1] in case.message + case.text
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("test_program", "no-such-program can't be run: there is no such program on PATH"),
+        ("test_text", "must be a list of a program and its arguments"),
+        ("test_nodes", "name what starts it on them, as in --tfperf-launcher='mpirun"),
+    ],
+)
+def test_what_can_not_be_started_is_an_error_that_says_why(faulty: Finished, name: str, said: str) -> None:
+    assert said in faulty.cases[name].message + faulty.cases[name].text
+
+
+def test_errors_show_the_end_of_the_output_and_the_next_step(faulty: Finished) -> None:
+    text = faulty.cases["test_status"].text
+    assert ("  next  " in text, "  | no data" in text) == (True, True), text
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_when_pytest_is_ended(project: Project, by: signal.Signals) -> None:
+    project.write(
+        "family.py",
+        """
+        import subprocess, sys, time
+        from pathlib import Path
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+        Path("started").touch()
+        while True:
+            print("9 examples/s")
+            time.sleep(0.2)
+        """,
+    )
+    write_tests(project, "def test_it(throughput, on): run(throughput, on, 'family.py')")
+    process = project.start()
+    project.wait_for_file("started", process)
+    process.send_signal(by)
+    project.end_of(process)
+    assert wait_for(lambda: not project.processes()), project.processes()
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """The documented examples, against rows that pass any throughput."""
+    with Project(tmp_path_factory.mktemp("examples")) as project:
+        for file in EXAMPLES.glob("*.py"):
+            shutil.copy(file, project.folder)
+        for name, unit in {"keras-fit": "examples", "tensorflow-loop": "images"}.items():
+            project.baseline(name, unit=unit, **ANY_THROUGHPUT)
+        for name in ("pytorch-loop", "jax-loop"):
+            project.baseline(name, unit="images", **ANY_THROUGHPUT)
+        return project.run("-o", "tfperf_steps=5")
+
+
+@pytest.mark.parametrize(
+    ("test", "package"),
+    [("keras_fit", "keras"), ("tensorflow_loop", "tensorflow"), ("pytorch", "torch"), ("jax", "jax")],
+)
+def test_the_documented_examples_pass(examples: Finished, test: str, package: str) -> None:
+    if find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    assert examples.cases[f"test_{test}"].kind == "passed", examples.text

@@ -1,0 +1,287 @@
+"""A command as a process: what it prints and how it ends, and that nothing it started is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from patience import PATIENCE_SECONDS, running, wait_for
+
+from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.topology import DeviceKind, Devices
+from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.workers import command_run
+from pytest_tfperf.workers.command_run import BoundedLog, CommandRun
+from pytest_tfperf.workers.interpreters import Interpreter
+from pytest_tfperf.workers.local import LocalLauncher
+from pytest_tfperf.workers.reference_environment import ReferenceEnvironment
+from pytest_tfperf.workers.reference_launchers import ReferenceLaunchers
+
+Start = Callable[..., CommandRun]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    runs: list[CommandRun] = []
+
+    def start(program: str, *arguments: object, **environment: str) -> CommandRun:
+        run = CommandRun(
+            [sys.executable, "-c", dedent(program), *map(str, arguments)],
+            environment={**os.environ, **environment},
+            folder=tmp_path,
+            log=tmp_path / "command.log",
+            silence_seconds=9,
+            facts={},
+        )
+        runs.append(run)
+        return run
+
+    yield start
+    for run in runs:
+        run.close()
+
+
+def printed(run: CommandRun) -> str:
+    """All that it prints until it ends."""
+    parts = []
+    while data := run.read(PATIENCE_SECONDS):
+        parts.append(data)
+    return b"".join(parts).decode()
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+
+
+def test_both_streams_come_as_they_are_printed_and_stdin_is_empty(start: Start) -> None:
+    run = start("import sys; print('out'); print('err', file=sys.stderr); print(repr(sys.stdin.read()))")
+    assert sorted(printed(run).split()) == ["''", "err", "out"]
+    assert run.ended_badly() == ""
+
+
+def test_pythons_output_is_not_buffered(start: Start) -> None:
+    run = start("import time; print('now'); time.sleep(600)")
+    assert (run.read(PATIENCE_SECONDS) or b"").startswith(b"now")
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("import sys; sys.exit(3)", "exited with status 3"),
+        ("import os; os.kill(os.getpid(), 9)", "was ended by SIGKILL"),
+        ("import os; os.abort()", "was ended by SIGABRT"),
+    ],
+)
+def test_how_it_ended_is_said(start: Start, program: str, said: str) -> None:
+    run = start(program)
+    printed(run)
+    assert run.ended_badly().startswith(said)
+
+
+def test_a_failure_shows_the_end_of_its_output_and_the_next_step(start: Start) -> None:
+    run = start("print('no space left')")
+    printed(run)
+    assert str(run.failure("it failed", "free space")).splitlines()[::3] == ["it failed", "  | no space left"]
+
+
+FAMILY = r"""
+    import os, signal, subprocess, sys, time
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    child = "import os, time; os.write(1, b'child %d\\n' % os.getpid()); time.sleep(600)"
+    subprocess.Popen([sys.executable, "-c", child])
+    subprocess.Popen([sys.executable, "-c", child], start_new_session=True)
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:  # a daemon, whose parent is gone
+            subprocess.run([sys.executable, "-c", child])
+        os._exit(0)
+    os.write(1, b"parent %d\n" % os.getpid())
+    time.sleep(600)
+"""
+
+
+def pids(text: str) -> list[int]:
+    return [int(line.split()[1]) for line in text.splitlines() if line.startswith(("child ", "parent "))]
+
+
+def test_nothing_that_it_started_is_left_although_it_ignores_sigterm(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command_run, "GRACE_SECONDS", 0.1)
+    run, text = start(FAMILY), ""
+    while len(pids(text)) < 4 and (data := run.read(PATIENCE_SECONDS)):
+        text += data.decode()
+    run.close()
+    assert (len(pids(text)), all(map(is_gone, pids(text)))) == (4, True)
+
+
+def test_what_it_leaves_behind_when_it_ends_is_ended_at_once(start: Start) -> None:
+    text = printed(start(f"{FAMILY[: FAMILY.rindex('time.sleep')]}time.sleep(1)"))
+    assert pids(text)
+    assert all(map(is_gone, pids(text)))
+
+
+def test_it_may_end_in_order_on_sigterm_and_its_last_words_are_in_the_log(start: Start, tmp_path: Path) -> None:
+    run = start("""
+        import signal, sys, time
+        def end(*_):
+            print("x" * 300_000, "saved")  # more than a pipe holds
+            sys.exit()
+        signal.signal(signal.SIGTERM, end)
+        print("ready")
+        time.sleep(600)
+    """)
+    assert (run.read(PATIENCE_SECONDS) or b"").startswith(b"ready")
+    run.close()
+    assert (tmp_path / "command.log").read_text().endswith("saved\n")
+
+
+# Prints the pids of its family, which must all end when it is killed.
+DRIVER = """
+import os, sys
+from pathlib import Path
+from pytest_tfperf.workers.command_run import CommandRun
+folder = Path(sys.argv[2])
+run = CommandRun(
+    [sys.executable, "-c", sys.argv[1]], environment=os.environ, folder=folder, log=folder / "log",
+    silence_seconds=9, facts={},
+)
+while data := run.read(60):
+    print(data.decode(), end="", flush=True)
+"""
+
+
+def test_nothing_is_left_when_pytest_is_killed(tmp_path: Path) -> None:
+    program = dedent(FAMILY).replace("signal.SIG_IGN", "signal.SIG_DFL")
+    with running(DRIVER, program, tmp_path) as driver:
+        assert driver.stdout is not None
+        family = pids("".join(driver.stdout.readline() for _ in range(4)))
+        driver.send_signal(signal.SIGKILL)
+    assert len(family) == 4
+    assert wait_for(lambda: all(map(is_gone, family)))
+
+
+def test_a_program_that_prints_without_end_has_a_log_of_two_mib(start: Start, tmp_path: Path) -> None:
+    run = start("""
+        print("first")
+        for _ in range(1000):
+            print(("x" * 79 + "\\n") * 1000, end="")
+        print("last")
+    """)
+    while run.read(PATIENCE_SECONDS):
+        pass
+    run.close()
+    log = (tmp_path / "command.log").read_text()
+    assert (log.startswith("first\n"), log.endswith("last\n"), "bytes are left out here" in log) == (True, True, True)
+    assert 2 * 2**20 <= len(log) < 2.2 * 2**20
+
+
+@pytest.mark.parametrize("sizes", [[10], [100], [101], [5] * 60, [1, 250, 1], [99, 2, 99], [1000]])
+def test_a_log_keeps_the_first_and_the_last_bytes(tmp_path: Path, sizes: list[int]) -> None:
+    text = "".join(chr(ord("a") + n % 26) * size for n, size in enumerate(sizes)).encode()
+    log, begin = BoundedLog(tmp_path / "log", most_bytes=100), 0
+    for size in sizes:
+        log.write(text[begin : begin + size])
+        begin += size
+    log.close()
+    kept = (tmp_path / "log").read_bytes()
+    assert (kept[: min(100, len(text))], kept[-min(100, len(text)) :]) == (text[:100], text[-100:])
+    assert kept == text or b"bytes are left out here" in kept
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("no-such-program", "there is no such program on PATH"),
+        ("./missing.sh", "there is no such file in "),
+        ("/no/such/file", "there is no such file in "),
+        ("./train.py", "this file is not executable"),
+    ],
+)
+def test_a_program_that_can_not_be_run_is_an_error_with_the_next_step(tmp_path: Path, program: str, said: str) -> None:
+    (tmp_path / "train.py").touch()
+    with pytest.raises(MeasurementError, match=f"{program} can't be run: {said}"):
+        CommandRun(
+            [program], environment=os.environ, folder=tmp_path, log=tmp_path / "log", silence_seconds=9, facts={}
+        )
+
+
+def test_a_script_without_an_interpreter_line_says_why_it_did_not_start(tmp_path: Path) -> None:
+    script = tmp_path / "train"
+    script.write_bytes(b"\x00\x01")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    run = CommandRun(
+        ["./train"], environment=os.environ, folder=tmp_path, log=tmp_path / "log", silence_seconds=9, facts={}
+    )
+    with closing(run):
+        assert printed(run) == "./train can't be started: Exec format error\n"
+
+
+ONE_CPU = Devices(kind=DeviceKind.CPU, count=1)
+
+
+def test_a_launcher_hides_gpus_gives_a_folder_for_temporary_files_and_removes_it(tmp_path: Path) -> None:
+    program = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'], os.environ['TMPDIR'], os.getcwd())"
+    command = Command(name="it", argv=(sys.executable, "-c", program), folder=str(tmp_path))
+    with closing(LocalLauncher(logs=tmp_path / "logs", silence_seconds=9)) as launcher:
+        run = launcher.start_command(command, ONE_CPU, 1)
+        seen, scratch, folder = printed(run).split()
+        run.close()
+    assert (seen, Path(folder), Path(scratch).exists()) == ("-1", tmp_path, False)
+
+
+def test_several_nodes_need_something_that_starts_programs_there(tmp_path: Path) -> None:
+    with (
+        closing(LocalLauncher(logs=tmp_path, silence_seconds=9)) as launcher,
+        pytest.raises(TfperfError, match="name what starts it on them, as in --tfperf-launcher='mpirun"),
+    ):
+        launcher.start_command(Command(name="it", argv=("it",)), ONE_CPU, 2)
+
+
+def test_in_another_environment_its_python_and_its_files_take_the_place_of_ours(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new):
+        folder.mkdir()
+        (folder / "train.py").touch()
+    (old / "data").touch()  # in no checkout
+    interpreter = Interpreter("/other/python", {old: new})
+    argv = [sys.executable, f"{old}/train.py", f"--config={old}/train.py", f"--data={old}/data", "--lr=0.1", "train.py"]
+    assert interpreter.user_command(argv) == [
+        "/other/python", f"{new}/train.py", f"--config={new}/train.py", f"--data={old}/data", "--lr=0.1", "train.py",
+    ]  # fmt: skip
+    assert interpreter.user_folder(str(old)) == new
+
+
+def test_the_environment_of_a_run_tells_commands_apart_without_showing_them() -> None:
+    facts = Interpreter(sys.executable).facts
+    one, other = (Command(name="it", argv=(sys.executable, f"--token={token}")) for token in ("secret1", "secret2"))
+    assert facts(one)["command"] != facts(other)["command"]
+    assert "secret" not in str(facts(one))
+    assert facts(one)["numpy"]
+
+
+def test_a_reference_environment_of_commands_needs_no_tensorflow(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho \'{"python": "3.12.1"}\'\n')
+    python.chmod(0o755)
+    keys = [Key("my-train", "1x1"), Key("trivial-b1-replicated-device", "1x1")]
+    rows = [Baseline(machine="box", key=key, reference=1.0) for key in keys]
+    environment = ReferenceEnvironment(name="other", python=python)
+    launcher = LocalLauncher(logs=tmp_path, silence_seconds=1)
+    with closing(launcher):
+        references = ReferenceLaunchers(lambda _: environment, lambda _: launcher, tmp_path)
+        (why,) = references.check(rows)
+        assert [references.launcher_for(row) is not None for row in rows] == [True, False]
+    assert why.startswith("1 baselines have no reference environment: the reference environment other can't be used")

@@ -1,0 +1,225 @@
+"""Windows out of what a program prints, by a played program and a played clock."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from played import Notes
+
+from pytest_tfperf.bench.command_windows import CommandWindows, Meter
+from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.plan import Plan
+from pytest_tfperf.core.readings import Kind, Reading
+from pytest_tfperf.core.run import Run
+from pytest_tfperf.core.throughput import run_value, summarise
+from pytest_tfperf.errors import Hung, MeasurementError
+
+PLAN = Plan(steps=40, warmup_steps=1, counts_readings=True)
+
+
+@dataclass
+class PlayedProgram:
+    """Prints each text after so many seconds, and then ends or hangs."""
+
+    script: Iterable[tuple[float, str]]
+    how_it_ended: str = ""
+    hangs: bool = False
+    silence_seconds: float = 100.0
+    log: str = "command.log"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    now: float = 0.0
+    prints: Iterator[tuple[float, str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.prints = iter(self.script)
+
+    def read(self, seconds: float) -> bytes | None:
+        after, text = next(self.prints, (math.inf if self.hangs else 0.0, ""))
+        if after > seconds:
+            self.now += seconds
+            return None
+        self.now += after
+        return text.encode()
+
+    def ended_badly(self) -> str:
+        return self.how_it_ended
+
+    def failure(self, fact: str, next_step: str) -> MeasurementError:
+        return MeasurementError(f"{fact}\nnext {next_step}")
+
+    def hung(self, fact: str) -> Hung:
+        return Hung(fact)
+
+
+def measured(program: PlayedProgram, plan: Plan = PLAN, **how: object) -> Run:
+    command = Command(name="it", argv=("it",), **how)  # type: ignore[arg-type]
+    windows = CommandWindows(program, command, clock=lambda: program.now)
+    windows.warm_up(plan)
+    return windows.time(plan, Notes())
+
+
+def lines(count: int, text: str = "{rate} examples/s\n", every: float = 1.0, rate: float = 50.0) -> PlayedProgram:
+    return PlayedProgram([(every, text.format(rate=rate, step=10 * n)) for n in range(1, count + 1)])
+
+
+def per_sec(run: Run) -> float:
+    return run_value(run).examples_per_sec
+
+
+def test_each_rate_is_a_window_and_the_first_is_warm_up() -> None:
+    run = measured(lines(12))
+    assert (len(run.warmup), len(run.windows), per_sec(run)) == (1, 11, pytest.approx(50))
+
+
+def test_no_more_readings_are_timed_than_asked_for() -> None:
+    assert len(measured(lines(100), Plan(steps=7, warmup_steps=1)).windows) == 7
+
+
+def test_a_program_that_is_read_to_its_end_may_print_more() -> None:
+    assert len(measured(lines(100), Plan(steps=7, warmup_steps=1), until_end=True).windows) == 99
+
+
+def test_reading_stops_when_enough_is_known_which_is_asked_every_ten_readings() -> None:
+    program, asked = lines(100), []
+    windows = CommandWindows(program, Command(name="it"), clock=lambda: program.now)
+    windows.warm_up(PLAN)
+    run = windows.time(PLAN, Notes(), lambda run: bool(asked.append(len(run.windows)) or len(asked) == 2))
+    assert (asked, len(run.windows)) == ([10, 20], 20)
+
+
+def test_timing_ends_after_the_longest_time() -> None:
+    assert len(measured(lines(100), Plan(steps=90, warmup_steps=1, max_seconds=5)).windows) == 5
+
+
+def test_a_counter_is_timed_by_when_its_lines_arrive() -> None:
+    run = measured(lines(12, "step {step}\n", every=0.5), pattern=r"step (?P<step>\d+)", examples_per_step=4)
+    assert (len(run.windows), per_sec(run)) == (10, pytest.approx(10 * 4 / 0.5))
+
+
+def test_seconds_per_step_make_a_rate() -> None:
+    run = measured(lines(12, "0.25 s\n"), pattern=r"(?P<seconds>\S+) s", examples_per_step=4)
+    assert per_sec(run) == pytest.approx(16)
+
+
+def test_lines_that_come_fast_are_put_together() -> None:
+    run = measured(lines(2000, every=0.01), Plan(steps=20, warmup_steps=1))
+    assert (len(run.windows), min(w.seconds for w in run.windows) > 0.1) == (20, True)
+
+
+def test_keras_epochs_count_without_the_time_between_them() -> None:
+    one = [(0.2, f"\b\b\r{n}/10 ━━━ 3s 20ms/step - loss: 0.5") for n in range(1, 11)]
+    validation = [(7.0, "\b\b\r10/10 ━━━ 9s 20ms/step - loss: 0.5 - val_loss: 1\n"), (3.0, "Epoch 2\n")]
+    run = measured(PlayedProgram((one + validation) * 3), examples_per_step=32)
+    assert per_sec(run) == pytest.approx(32 / 0.2)
+
+
+@given(st.lists(st.floats(0.2, 9), min_size=5, max_size=12), st.integers(1, 256))
+def test_means_since_the_first_step_are_undone(seconds: list[float], batch: int) -> None:
+    printed, elapsed = [], 0.0
+    for n, each in enumerate(seconds, 1):
+        elapsed += each
+        printed.append((each, f"{10 * n}\timages/sec: {10 * n * batch / elapsed:.9f} +/- 0.1 (jitter = 0.2)\t7.8\n"))
+    run = measured(PlayedProgram(printed), unit="images")
+    rates = [w.steps / w.seconds for w in run.windows]
+    assert rates == pytest.approx([10 * batch / each for each in seconds[1:]], rel=1e-5)
+
+
+@given(st.lists(st.floats(0.2, 9), min_size=4, max_size=12), st.floats(100, 1e5))
+def test_all_windows_together_give_all_examples_over_all_seconds(seconds: list[float], rate: float) -> None:
+    """Each line states the rate since the line before, whether it comes every so many steps or seconds."""
+    rates = [rate * (1 + n % 3) for n in range(len(seconds))]
+    program = PlayedProgram([(each, f"{r!r} examples/s\n") for each, r in zip(seconds, rates, strict=True)])
+    examples = sum(each * r for each, r in zip(seconds[1:], rates[1:], strict=True))
+    assert per_sec(measured(program)) == pytest.approx(examples / sum(seconds[1:]), rel=0.05)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(list(Kind)), st.floats(1.1e-12, 0.9e15), st.floats(0, 9), st.integers(1, 99)))
+)
+def test_no_reading_makes_a_window_without_steps_or_time(
+    readings: list[tuple[Kind, float, float, int]],
+) -> None:
+    meter, now = Meter(0.0, 8), 0.0
+    for kind, value, after, step in readings:
+        now += after
+        window = meter.take(now, Reading(kind, value, step=step))
+        assert window is None or (window.steps >= 1 and 0 < window.seconds < math.inf)
+
+
+def test_a_rate_of_zero_before_the_first_step_is_no_reading() -> None:
+    program = lines(8)
+    program.prints = iter([(1.0, "0.0 examples/s\n"), *program.script])
+    assert len(measured(program).windows) == 7
+
+
+@pytest.mark.parametrize("rate", [0.0, -3.0, 5e-324, 1e300, math.nan, math.inf])
+def test_a_rate_that_can_not_be_is_an_error(rate: float) -> None:
+    script = [*lines(3).script, (1.0, f"{rate} examples/s\n")]
+    with pytest.raises(MeasurementError, match=re.escape(f"it printed {rate:g} as its rate, which can't be one")):
+        measured(PlayedProgram(script))
+
+
+def test_a_loss_that_is_no_number_shows_in_the_throughput() -> None:
+    script = [*lines(5).script, (1.0, "50 examples/s loss: nan\n"), *lines(5, "50 examples/s loss: 1\n").script]
+    assert summarise([measured(PlayedProgram(script))]).is_diverged
+
+
+@pytest.mark.parametrize(
+    ("program", "how", "said"),
+    [
+        (PlayedProgram([(1, "hello\n")]), {}, "it printed nothing usable before it ended: no line has a rate"),
+        (PlayedProgram([(1, "hello\n")] * 30), {}, "its first lines:\n  | hello"),
+        (PlayedProgram([]), {}, "it printed nothing at all"),
+        (PlayedProgram([(1, "out of disk\n")], "exited with status 3"), {}, "exited with status 3 after 0 readings"),
+        (PlayedProgram(lines(2).script, "exited with status 3"), {}, "exited with status 3 after 2 readings"),
+        (lines(3), {}, "the program ended after 3 readings, of which the first is warm-up and 3 more are needed"),
+        (lines(1), {}, "after 1 reading, of which"),
+        (lines(1, "it 3\n"), {"pattern": r"it (?P<step>\d)", "examples_per_step": 1}, "two lines with a counter"),
+        (lines(9, "3/9 ━━ 1s 3ms/step\n"), {}, "it prints steps and no rate\nnext say how many units a step holds"),
+    ],
+)
+def test_a_program_that_tells_too_little_is_an_error(program: PlayedProgram, how: dict[str, object], said: str) -> None:
+    program.now, program.prints = 0.0, iter(program.script)
+    with pytest.raises(MeasurementError) as error:
+        measured(program, **how)
+    assert said in str(error.value)
+
+
+def test_a_program_that_is_read_to_its_end_may_print_its_rate_once() -> None:
+    run = measured(lines(1), until_end=True)
+    assert (len(run.windows), per_sec(run)) == (1, pytest.approx(50))
+
+
+def test_a_program_that_ends_after_enough_readings_is_measured() -> None:
+    assert len(measured(lines(4)).windows) == 3
+
+
+def test_a_last_line_without_an_end_is_read() -> None:
+    assert per_sec(measured(PlayedProgram([(1, "50 examples/s")]), until_end=True)) == pytest.approx(50)
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ([], "the program printed nothing for 100 s"),
+        ([(9.0, "loading\n")] * 50, "printed nothing that can be read for 100 s and was ended; no line has a rate"),
+        (lines(8).script, "the program printed nothing for 100 s"),
+    ],
+)
+def test_a_program_without_a_reading_for_too_long_hangs(script: list[tuple[float, str]], said: str) -> None:
+    with pytest.raises(Hung) as error:
+        measured(PlayedProgram(script, hangs=True))
+    assert said in str(error.value)
+
+
+def test_an_injected_slowdown_takes_a_fraction_of_the_throughput_off() -> None:
+    program = lines(12)
+    windows = CommandWindows(program, Command(name="it"), 0.5, clock=lambda: program.now)
+    windows.warm_up(PLAN)
+    assert per_sec(windows.time(PLAN, Notes())) == pytest.approx(25)

@@ -1,0 +1,245 @@
+"""What a program's lines say: every known format, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.readings import MOST_OF_A_LINE, Kind, LineSplitter, Reader, Reading, worst_loss
+from pytest_tfperf.errors import WorkloadError
+
+PLAIN = Command(name="it", argv=("it",), examples_per_step=32)
+
+
+def read(line: str, **how: object) -> Reading | None:
+    return Reader(Command(name="it", argv=("it",), **how)).read(line)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("line", "rate"),
+    [
+        ("throughput: 1234.5 examples/s", 1234.5),
+        ("throughput: 1,234,567.5 examples/sec (epoch 3)", 1234567.5),
+        ("1e3 examples / s", 1000.0),
+        ("speed=12 examples per second", 12.0),
+        ("12 EXAMPLES/SECOND", 12.0),
+        ("examples/s: 77.5, loss 3", 77.5),
+        ('"examples/sec": 3e2}', 300.0),
+        ("1.5k examples/s", None),  # not 5, and not 1.5
+        ("12 examples/step", None),
+        ("v1.2.12 examples/s", None),
+        ("12 more_examples/s", None),
+        ("images/s: 12", None),
+        ("examples/s: many", None),
+        ("-3 examples/s", -3.0),
+        ("inf examples/s", math.inf),
+    ],
+)
+def test_a_number_with_its_unit_is_a_rate(line: str, rate: float | None) -> None:
+    found = read(line)
+    assert (found and (found.kind, found.value)) == (rate and (Kind.RATE, rate))
+
+
+@pytest.mark.parametrize(
+    ("line", "loss"),
+    [
+        ("9 examples/s loss: 0.25", 0.25),
+        ("9 examples/s - loss: 1.5e-3 - val_loss: 7", 1.5e-3),
+        ("9 examples/s val_loss: 7", None),
+        ("9 examples/s {'loss': nan}", math.nan),
+        ("9 examples/s loss=inf", math.inf),
+        ("9 examples/s lossy: 3", None),
+    ],
+)
+def test_a_lines_loss_is_read(line: str, loss: float | None) -> None:
+    found = read(line)
+    assert found is not None
+    assert found.loss == pytest.approx(loss, nan_ok=True)
+
+
+def test_a_step_line_of_tf_cnn_benchmarks_is_a_mean_since_the_first_step() -> None:
+    assert read("[1,0]<stdout>:10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848\t0.1") == Reading(
+        Kind.MEAN_RATE, 56.9, step=10, loss=7.848
+    )
+
+
+KERAS = "\x1b[1m120/500\x1b[0m \x1b[32m━━━━\x1b[0m\x1b[37m━━━\x1b[0m \x1b[1m12s\x1b[0m 31ms/step - loss: 0.5000"
+
+
+@pytest.mark.parametrize(
+    ("line", "step"),
+    [
+        (KERAS, 120),
+        (KERAS.replace("12s", "1:12:00"), 120),
+        ("    7/Unknown \x1b[1m3s\x1b[0m 850us/step - loss: 0.5", 7),
+        ("Epoch 1/5", None),
+        ("copied 3/4 files, 2 left", None),
+    ],
+)
+def test_a_progress_line_of_keras_is_a_counter(line: str, step: int | None) -> None:
+    (clean,) = LineSplitter().feed(line.encode() + b"\n")
+    found = Reader(PLAIN).read(clean)
+    assert (found and (found.kind, found.value, found.loss)) == (step and (Kind.STEP, step, 0.5))
+
+
+def test_keras_lines_of_whole_epochs_count_on() -> None:
+    reader = Reader(PLAIN)
+    found = [reader.read(f"500/500 - {n}s - 31ms/step - loss: 0.3") for n in range(3)]
+    assert [reading and reading.value for reading in found] == [500, 1000, 1500]
+
+
+def test_keras_line_counts_before_it_is_ended_and_other_formats_do_not() -> None:
+    assert Reader(PLAIN).read_unfinished("120/500 ━━ 12s 31ms/step - lo") == Reading(Kind.STEP, 120)
+    assert Reader(PLAIN).read_unfinished("12 examples/s") is None
+    assert Reader(PLAIN).read_unfinished("500/500 - 15s - 31ms/step") is None
+
+
+def test_the_format_that_is_recognised_first_stays() -> None:
+    reader = Reader(PLAIN)
+    lines = ["12 examples/s", "120/500 ━━ 12s 31ms/step", "10\timages/sec: 5 +/- 1 (jitter = 0)", "13 examples/s"]
+    assert [found and found.value for found in map(reader.read, lines)] == [12, None, None, 13]
+
+
+@pytest.mark.parametrize(
+    ("field", "line", "found"),
+    [
+        ("rate", '{"rate": 5.5, "loss": 0.1}', Reading(Kind.RATE, 5.5, loss=0.1)),
+        ("train.rate", 'INFO {"train": {"rate": 7}} ok', Reading(Kind.RATE, 7.0)),
+        ("rate", '{"rate": "5.5"}', Reading(Kind.RATE, 5.5)),
+        ("rate", '{"rate": true}', None),
+        ("rate", '{"rate": null}', None),
+        ("rate", '{"rate": ' + "9" * 5000 + "}", None),
+        ("rate.x", '{"rate": 3}', None),
+        ("rate", '{"rate": 5', None),
+        ("rate", "{" * 60000, None),
+        ("rate", "[1, 2]", None),
+    ],
+)
+def test_a_field_of_a_json_line_is_a_rate(field: str, line: str, found: Reading | None) -> None:
+    assert read(line, field=field) == found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line", "found"),
+    [
+        (r"speed (?P<rate>[\d.]+)", "speed 12.5, loss: 3", Reading(Kind.RATE, 12.5, loss=3.0)),
+        (r"speed (?P<rate>\S+) l(?P<loss>\S+)", "speed 12 l4", Reading(Kind.RATE, 12.0, loss=4.0)),
+        (r"it (?P<step>\d+)", "it 70", Reading(Kind.STEP, 70.0)),
+        (r"(?P<seconds>[\d.]+) s", "0.5 s", Reading(Kind.SECONDS, 0.5)),
+        (r"(?P<milliseconds>[\d.]+) ms", "500 ms", Reading(Kind.SECONDS, 0.5)),
+        (r"speed (?P<rate>\S+)", "speed fast", None),
+        (r"a|(?P<rate>\d)", "a", None),
+        (r"speed (?P<rate>\S+)", "12 examples/s", None),
+    ],
+)
+def test_a_pattern_finds_what_its_group_says(pattern: str, line: str, found: Reading | None) -> None:
+    assert read(line, pattern=pattern, examples_per_step=2) == found
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"pattern": "(?P<rate"}, "is no regular expression"),
+        ({"pattern": "speed (.*)"}, "has no named group: it must have one of rate, step, seconds, milliseconds"),
+        ({"pattern": "(?P<speed>.*)"}, "unknown group 'speed'"),
+        ({"pattern": "(?P<rate>.*) (?P<step>.*)"}, "has the groups rate and step"),
+        ({"pattern": "(?P<step>.*)"}, "say how many units a step holds"),
+        ({"pattern": "(?P<rate>.)", "field": "x"}, "both pattern and field"),
+        ({"pattern": re.compile("(?P<rate>.)")}, "must be a text"),
+        ({"examples_per_step": 0}, "examples_per_step=0 must be a whole number from 1"),
+        ({"unit": "a/b"}, "unit='a/b'"),
+        ({"name": "a b"}, "name='a b' must be"),
+        ({"name": "resnet50-b64-replicated-device"}, "reads like a workload's id"),
+    ],
+)
+def test_what_can_not_be_read_is_refused_when_it_is_asked_for(how: dict[str, object], said: str) -> None:
+    with pytest.raises(WorkloadError) as refused:
+        Command(**({"name": "it"} | how))  # type: ignore[arg-type]
+    assert said in str(refused.value)
+
+
+def test_steps_of_whatever_are_counted_without_saying_what_they_hold() -> None:
+    assert Command(name="it", unit="steps", pattern="(?P<step>.)").counted_per_step == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "lines", "said"),
+    [
+        ({}, ["a"], "no line has a rate. Known are '12.3 examples/s', 'examples/s: 12.3', Keras'"),
+        ({"pattern": "(?P<rate>x)"}, ["a"], "no line matches the pattern '(?P<rate>x)'"),
+        ({"field": "rate"}, ["a"], "no line is a JSON object"),
+        ({"field": "rate"}, ['{"speed": 1}', '{"loss": 2}'], "the field 'rate'; they have speed, loss"),
+    ],
+)
+def test_what_was_expected_is_said_where_nothing_is_read(how: dict[str, str], lines: list[str], said: str) -> None:
+    reader = Reader(Command(name="it", **how))  # type: ignore[arg-type]
+    assert list(map(reader.read, lines)) == [None] * len(lines)
+    assert said in reader.nothing_read()
+
+
+HOW: list[dict[str, object]] = [
+    {},
+    {"field": "a.b"},
+    {"pattern": r"(?P<rate>\S+)"},
+    {"pattern": r"(?P<seconds>[\d.e+-]+)", "examples_per_step": 1},
+    {"unit": "steps"},
+]
+# Pieces of the formats, so that texts come near to them.
+pieces = st.sampled_from(["1", ",", ".", "e9", "images/sec: ", "+/-", "examples/s", "loss: ", "/500", " 3ms/step", "{"])
+texts = st.lists(pieces | st.text(max_size=3)).map("".join)
+
+
+@pytest.mark.parametrize("how", HOW, ids=str)
+@given(lines=st.lists(texts, max_size=4))
+def test_no_text_crashes_a_reader(how: dict[str, object], lines: list[str]) -> None:
+    reader = Reader(Command(name="it", **how))  # type: ignore[arg-type]
+    for line in lines:
+        reader.read(line)
+        reader.read_unfinished(line)
+    assert reader.nothing_read()
+
+
+@given(st.floats(min_value=1e-6, max_value=1e15, allow_nan=False), st.sampled_from(["", "step 3: ", "rate="]))
+def test_a_printed_rate_reads_as_the_same_number(rate: float, before: str) -> None:
+    assert read(f"{before}{rate!r} examples/s") == Reading(Kind.RATE, rate)
+    assert read(f"{before}examples/s: {rate!r}") == Reading(Kind.RATE, rate)
+    assert read(json.dumps({"rate": rate}), field="rate") == Reading(Kind.RATE, rate)
+
+
+@given(st.lists(st.binary(max_size=40), max_size=8))
+def test_lines_do_not_depend_on_how_a_programs_output_is_cut(chunks: list[bytes]) -> None:
+    def lines(feed: Callable[[LineSplitter], list[str]]) -> tuple[list[str], str]:
+        splitter = LineSplitter()
+        return feed(splitter), splitter.unfinished
+
+    whole = lines(lambda splitter: splitter.feed(b"".join(chunks)))
+    parts = lines(lambda splitter: [line for chunk in chunks for line in splitter.feed(chunk)])
+    assert parts == whole
+
+
+def test_a_line_that_never_ends_takes_bounded_memory() -> None:
+    splitter = LineSplitter()
+    for _ in range(100):
+        assert splitter.feed(b"x" * MOST_OF_A_LINE) == []
+    assert len(splitter.unfinished) == MOST_OF_A_LINE
+    assert [len(line) for line in splitter.feed(b"x" * 2**20 + b"\ny\n")] == [MOST_OF_A_LINE, 1]
+
+
+@pytest.mark.parametrize("text", ["1", "1,", ".1", "1/", "{", "loss: ", "images/sec: ", "examples/s ", "\x1b[", "e1"])
+def test_a_long_line_is_read_in_linear_time(text: str) -> None:
+    """The work that a quadratic search would do on it takes minutes."""
+    for how in HOW:
+        Reader(Command(name="it", **how)).read(text * (2**20 // len(text)) + " +/- /step examples/s")  # type: ignore[arg-type]
+
+
+def test_a_loss_that_is_no_number_is_not_mended_by_later_ones() -> None:
+    assert math.isnan(worst_loss([1.0, math.nan, 2.0]) or 0.0)
+    assert worst_loss([1.0, None, 2.0, None]) == 2.0
+    assert worst_loss([None]) is None
