@@ -16,6 +16,7 @@ from pytest_tfperf.bench.rerun_queue import RerunQueue
 from pytest_tfperf.core.consequence import EXIT_USAGE, exit_status
 from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import NoData, NotEnoughDevices, NotInstalled, TfperfError
 from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.settings import Settings
@@ -27,7 +28,7 @@ from pytest_tfperf.workers.interpreters import require_python, try_imports
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_tfperf.core.workload import Workload
+    from pytest_tfperf.core.command import Subject
     from pytest_tfperf.measuring import Measuring, SessionVerdict
 
 
@@ -139,15 +140,15 @@ class Session:
         had = any(row.gpu and row.key.topology == f"1x{error.wanted}" for row in rows if row.is_measured)
         return f"{error}. Its baselines were measured on {error.wanted} GPUs: one is missing" if had else ""
 
-    def name_of(self, workload: Workload, given: str = "") -> str:
-        """What tables and messages call a workload: what its test says, or what a user's hook does; "" for its id.
+    def name_of(self, subject: Subject, given: str = "") -> str:
+        """What tables and messages call a subject: what its test says, or what a user's hook does; "" for its id.
 
         Raises:
             TfperfError: that is no name.
         """
-        name = given or self.workload_name(workload) or ""
+        name = given or (self.workload_name(subject) if isinstance(subject, Workload) else None) or ""
         if not isinstance(name, str) or not name.isprintable() or name != name.strip():
-            raise TfperfError(f"name={name!r} of {workload.id}: give it as a line of text, as in 'small-cnn'")
+            raise TfperfError(f"name={name!r} of {subject.id}: give it as a line of text, as in 'small-cnn'")
         return name
 
     def judge(self) -> list[SessionVerdict]:

@@ -31,7 +31,7 @@ def header(session: Session) -> list[str]:
         return remarks
     measuring = session.measuring
     seconds, never_timed = _expected_seconds(session)
-    session.progress.expect(len(measuring.runnable), seconds)
+    session.progress.expect(len(measuring.runnable), lambda: seconds_left(session))
     lines = summary.before(
         measuring.topology.machine,
         len(measuring.runnable),

@@ -37,19 +37,21 @@ class ProgressLine:
     clock: Callable[[], float] = time.monotonic
     _begun: set[str] = field(default_factory=set, init=False)
     _tests: int = field(default=0, init=False)
+    _left: Callable[[], float] = field(default_factory=lambda: lambda: 0.0, init=False)
     _ends: float = field(default=0.0, init=False)
     _own_runs: Counter[str] = field(default_factory=Counter, init=False)
     _label: str = field(default="", init=False)
     _timed: Run | None = field(default=None, init=False)
     _printed_steps: int = field(default=0, init=False)
 
-    def expect(self, tests: int, seconds: float) -> None:
-        """The session begins: it has so many tests, and will probably take so long."""
-        self._tests, self._ends = tests, self.clock() + seconds
+    def expect(self, tests: int, left: Callable[[], float]) -> None:
+        """The session begins: it has so many tests; `left` gives the seconds that it will probably still take."""
+        self._tests, self._left = tests, left
 
     def begin(self, label: str) -> None:
         """A run begins; `label` says what it is, and is numbered where it ends in `OWN_RUN`."""
         self._begun.add(self.test)
+        self._ends = self.clock() + self._left()
         if label.endswith(OWN_RUN):
             self._own_runs[self.test] += 1
             label = f"{label} {self._own_runs[self.test]}"
