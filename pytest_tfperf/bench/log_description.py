@@ -10,6 +10,7 @@ from functools import cache
 
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.workload import AllReduce, Precision, VariableUpdate, Workload
 from pytest_tfperf.errors import NoBaseline, TfperfError
 from pytest_tfperf.stores import tf_cnn_header as header
@@ -158,10 +159,11 @@ def _same_data(dataset: str, workload: Workload) -> bool:
 def _fits(stated: Header, row: Key, given: Key) -> bool:
     if given.workload not in ("", row.workload) or given.topology not in ("", row.topology):
         return False
-    return not any(_contradictions(stated, _workload(row.workload), row.topology))
+    subject = _subject(row.workload)
+    return isinstance(subject, Workload) and not any(_contradictions(stated, subject, row.topology))
 
 
-_workload = cache(Workload.parse)
+_subject = cache(parse_subject)
 """Thousands of logs are compared with the same rows."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -11,6 +12,14 @@ from pytest_tfperf.errors import BaselineError
 
 PUBLISHED_TOLERANCE = 0.05
 """What a published figure accepts both ways, where its row says nothing else."""
+
+
+_UNIT = re.compile(r"[^\s/,][^/,]{0,39}")
+
+
+def is_unit(word: object) -> bool:
+    """Whether a word can say what a throughput counts: "images" in images/s."""
+    return isinstance(word, str) and _UNIT.fullmatch(word) is not None
 
 
 class Provenance(StrEnum):
@@ -89,6 +98,8 @@ class Baseline:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.reference) and self.reference > 0):
             raise BaselineError(f"reference {self.reference!r} is not a throughput: it must be above 0")
+        if not is_unit(self.unit):
+            raise BaselineError(f"unit {self.unit!r}: write the word for what is counted, as in 'tokens' for tokens/s")
         if self.lower is not None and not (-1 < self.lower < 0 or self.lower == -math.inf):
             raise BaselineError(
                 f"lower {self.lower:g}: write the accepted drop as a negative fraction, -0.05 for 5 %, or -inf for any"

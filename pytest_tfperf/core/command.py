@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import WorkloadError, one_of
 
 READ_BY_GROUP = ("rate", "step", "seconds", "milliseconds")
@@ -19,7 +19,8 @@ STEPS = "steps"
 """The unit of a program whose steps are counted, whatever they hold."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
-_LIKE_A_WORKLOAD = re.compile(r"-b[0-9]+(-|$)", re.ASCII)
+# Also an id that is mistyped: as the name of a command its row would match nothing, and nobody would notice.
+_LIKE_A_WORKLOAD = re.compile(rf"-b[0-9]+(-|$)|[-_]({'|'.join(VariableUpdate)})-", re.ASCII)
 _UNIT = re.compile(r"[^\s/,][^/,]{0,39}")
 
 
@@ -165,4 +166,6 @@ def _require_name(name: object) -> None:
             f"name={name!r:.120} must be at most 100 letters, digits, '.', '_' and '-': it is the key of a baseline"
         )
     if _LIKE_A_WORKLOAD.search(name):
-        raise WorkloadError(f"name={name!r} reads like a workload's id, in which 'b64' is a batch: give another name")
+        raise WorkloadError(
+            f"name={name!r} reads like a workload's id, as in 'resnet50-b64-replicated-device': give another name"
+        )

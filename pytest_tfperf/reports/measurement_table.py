@@ -97,10 +97,12 @@ def _written(figure: float | None, form: Callable[[float], str]) -> str | None:
 
 
 def _fails_at(verdict: Verdict | None) -> str | None:
-    """The confirmed slowdown that fails the test; the tolerance in brackets where noise widens it."""
+    """The confirmed slowdown that fails the test, or warns; the tolerance in brackets where noise widens it."""
     if verdict is None or verdict.threshold is None or verdict.tolerance is None or verdict.tolerance.lower is None:
         return None
     tolerance, threshold = percent(verdict.tolerance.lower), percent(verdict.threshold)
+    if verdict.is_provisional:
+        return f"{threshold}, warns"
     return tolerance if threshold == tolerance else f"{threshold} ({tolerance})"
 
 

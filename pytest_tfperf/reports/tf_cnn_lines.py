@@ -1,4 +1,4 @@
-"""A run in tf_cnn_benchmarks' own lines, which `-v` prints and `tfperf replay` reads."""
+"""A run in tf_cnn_benchmarks' own lines, which `-v` prints; `tfperf replay` reads those of images."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DISPLAY_EVERY = 10
 def header(label: str, run: Run) -> list[str]:
     """The lines above a run's first step line: "run 2: compiled in 3.2 s", and tf_cnn_benchmarks' column names."""
     compiled = f": compiled in {run.compile_seconds:.1f} s" if run.compile_seconds else ""
-    return [label + compiled, "Step\tImg/sec\ttotal_loss"]
+    return [label + compiled, f"Step\t{'Img' if run.unit == 'images' else run.unit}/sec\ttotal_loss"]
 
 
 def step_line(run: Run) -> str:

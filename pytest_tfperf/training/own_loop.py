@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
+from pytest_tfperf.core.baseline import is_unit
 from pytest_tfperf.errors import WorkloadError
 
 
@@ -45,7 +46,9 @@ class OwnLoop:
                 "examples_per_step, a whole number above 0"
             )
         self.examples_per_step: int = examples
-        self.unit = str(getattr(own, "unit", "examples"))
+        self.unit = getattr(own, "unit", "examples")
+        if not is_unit(self.unit):
+            raise WorkloadError(f"unit={self.unit!r}: write the word for what is counted, as in 'tokens' for tokens/s")
         self.replicas = len(devices)
         self._own = own
         self._devices = devices

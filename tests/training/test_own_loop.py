@@ -43,6 +43,8 @@ def test_without_a_unit_it_counts_examples(cpus: list[str]) -> None:
         (SimpleNamespace(examples_per_step=1), "it returned SimpleNamespace with examples_per_step=1"),
         (training(examples=0), "examples_per_step=0"),
         (training(examples=1.5), "examples_per_step=1.5"),
+        (training(unit="tokens/s"), "unit='tokens/s': write the word"),
+        (training(unit=""), "unit='': write the word"),
     ],
 )
 def test_an_object_that_cannot_be_measured_is_refused(cpus: list[str], own: Any, message: str) -> None:

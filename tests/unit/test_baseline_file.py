@@ -153,6 +153,10 @@ def test_no_bytes_make_reading_crash(data: bytes) -> None:
         pytest.param(
             with_cell("provenance", "provisional"), 2, "unknown provenance 'provisional'", id="earlier sessions"
         ),
+        *(
+            pytest.param(with_cell("workload", id), 2, "is not a workload id", id=id)
+            for id in ("resnet50-B64-replicated-device", "resnet50-64-replicated-device", "a-b64_replicated-device")
+        ),
         pytest.param(with_cell("workload", "resnet50-b64-all"), 2, "-b64-all' is not a workload id", id="workload"),
         pytest.param(with_cell("topology", "1x0"), 2, "topology '1x0'", id="topology-0"),
     ],

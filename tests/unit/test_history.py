@@ -292,6 +292,14 @@ def test_only_the_latest_measurements_are_read(history: History) -> None:
     assert [session for session, _ in repeatable(history, most=2)] == ["tuesday", "wednesday"]
 
 
+def test_sessions_that_do_not_serve_do_not_hide_the_earlier_ones(history: History) -> None:
+    for session in ("monday", "tuesday"):
+        kept(history, session)
+    for number in range(4):
+        kept(history, f"slowed-{number}", environment={"injected_slowdown": "0.02"})
+    assert [session for session, _ in repeatable(history, most=2)] == ["monday", "tuesday"]
+
+
 @pytest.mark.parametrize("found", [None, verdict(Outcome.NO_BASELINE, baseline=None), verdict(Outcome.INCONCLUSIVE)])
 def test_what_was_merely_measured_or_in_doubt_can_be_repeated(history: History, found: Verdict | None) -> None:
     kept(history, verdict=found)

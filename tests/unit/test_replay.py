@@ -238,6 +238,14 @@ def test_the_all_reduce_chooses_between_two_baselines(
     assert f"{wanted.workload} on 1x8 (box)" in capsys.readouterr().out
 
 
+def test_the_row_of_a_command_fits_no_log(tmp_path: Path) -> None:
+    store = BaselineStore(tmp_path / "mine", published=None)
+    keys = (KEY, KEY._replace(workload="my-train"))
+    store.update("box", {key: baseline(1000.0, machine="box", key=key) for key in keys})
+    text = header(devices=GPUS_8, variables="replicated") + STEPS.format(1000.0)
+    assert cli.main(["replay", written(tmp_path, text), "--machine=box", f"--baselines={store.folder}"]) == GREEN
+
+
 def test_logs_of_several_workloads_are_each_judged_by_their_header(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
