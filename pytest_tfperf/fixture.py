@@ -1,4 +1,4 @@
-"""The `throughput` fixture: what a test author calls, and how the outcomes reach the test."""
+"""The `throughput` fixture: what a test author calls."""
 
 from __future__ import annotations
 
@@ -17,31 +17,23 @@ from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plan import ONE_WINDOW, Plan
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, TfperfError, ThroughputRegression
 from pytest_tfperf.judging.published_ratios import published_ratio
-from pytest_tfperf.reports import comparisons, ratios
-from pytest_tfperf.reports.message import headline, in_brief, message, not_measured
+from pytest_tfperf.outcomes import Outcomes
+from pytest_tfperf.reports import ratios
+from pytest_tfperf.reports.message import not_measured
 from pytest_tfperf.session import Session
 
 AnyTolerance = float | tuple[float | None, float | None] | Tolerance
 
 
 R = TypeVar("R", Measurement, Comparison)
-
-
-class GateFailure(AssertionError):
-    """No regression is confirmed, but `--tfperf-require-baseline` or `--tfperf-strict` fails the test all the same."""
-
-
-FAILURES = (ThroughputRegression, GateFailure)
-"""What an outcome fails its test with."""
 
 
 class ThroughputFixture:
@@ -251,66 +243,10 @@ class ThroughputFixture:
         finally:
             self._is_over = True
 
-    def conclude(self, warn: Callable[[str], None]) -> None:
-        """Apply the outcomes: called when the test's body has finished, and only if it did not fail.
-
-        Where a call is undecided no outcome is applied: the test runs again after all others.
-
-        Raises:
-            ThroughputRegression, GateFailure: the test fails.
-            MeasurementError, BaselineError, TfperfError: it errors.
-        """
-        self._session.queue.require_all_calls(self._test, self._calls)
-        if self.is_undecided:
-            return
-        found: dict[Consequence, list[Measurement | Comparison]] = {kind: [] for kind in Consequence}
-        for result in self.results:
-            found[self._consequence(result)].append(result)
-        for result in found[Consequence.WARNS]:
-            warn(self._warning(result))
-        if failing := found[Consequence.FAILS]:
-            regressed = any(outcome_of(result) is Outcome.REGRESSED for result in failing)
-            raise (ThroughputRegression if regressed else GateFailure)(self._messages(failing))
-        if invalid := found[Consequence.ERRORS]:
-            raise MeasurementError(self._messages(invalid))
-        self._record()
-
     @property
-    def results(self) -> Sequence[Measurement | Comparison]:
-        """What this test's calls gave, in order."""
-        return self._session.queue.results_of(self._test)[: self._calls]
-
-    @property
-    def is_undecided(self) -> bool:
-        """Whether a call wants fresh runs at the end of the session."""
-        return self._session.queue.is_undecided(self._test)
-
-    def unreported(self) -> str:
-        """What speaks against the test although its body failed first: regressions, and suspected ones; or ""."""
-        against = (Consequence.FAILS, Consequence.WARNS)
-        return self._messages([r for r in self.results if self._consequence(r) in against])
-
-    def confirmed_failures(self) -> str:
-        """The regressions that were confirmed before the test ended in an error; "" where there is none."""
-        decided = [r for r in self.results if r.is_decided]
-        return self._messages([r for r in decided if self._consequence(r) is Consequence.FAILS])
-
-    def failures_in_brief(self) -> str:
-        """What `confirmed_failures` says, for one line; "" where there is none."""
-        failed = [r for r in self.results if r.is_decided and self._consequence(r) is Consequence.FAILS]
-        return "; ".join(in_brief(r) if isinstance(r, Measurement) else comparisons.in_brief(r) for r in failed)
-
-    def _record(self) -> None:
-        """Write the measured baselines; one that is refused does not keep the others from being written."""
-        refused: list[str] = []
-        for result in self.results:
-            if isinstance(result, Measurement) and result.runs_wanted:
-                try:
-                    self._session.recorder.record(result)
-                except MeasurementError as error:
-                    refused.append(str(error))
-        if refused:
-            raise MeasurementError("\n\n".join(refused))
+    def outcomes(self) -> Outcomes:
+        """What this test's calls so far mean for it."""
+        return Outcomes(session=self._session, test=self._test, calls=self._calls)
 
     def _check(
         self, subject: Subject, on: Topology, tolerance: AnyTolerance | None, plan: Plan, name: str = ""
@@ -410,22 +346,6 @@ class ThroughputFixture:
             earlier=earlier if isinstance(earlier, Measurement) else None,
         )
         return MeasurementError(text) if disturbed else type(error)(text)
-
-    def _consequence(self, result: Measurement | Comparison) -> Consequence:
-        settings = self._session.settings
-        return consequence(result, require_baseline=settings.require_baseline, strict=settings.strict)
-
-    def _messages(self, results: Sequence[Measurement | Comparison]) -> str:
-        command = self._session.settings.rerun
-        return "\n\n".join(
-            message(r, command) if isinstance(r, Measurement) else comparisons.message(r, command) for r in results
-        )
-
-    def _warning(self, result: Measurement | Comparison) -> str:
-        """One line of what was judged against earlier sessions: nobody has to act on it today."""
-        if isinstance(result, Measurement) and result.verdict is not None and result.verdict.is_provisional:
-            return f"{headline(result)}: {result.verdict.reason}. Rerun: {self._session.settings.rerun.of(self._test)}"
-        return self._messages([result])
 
     def _plan(self, steps: int | None, warmup_steps: int | None, *, counts_readings: bool = False) -> Plan:
         settings = self._session.settings

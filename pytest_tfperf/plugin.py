@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf import pytest_reports, settings
+from pytest_tfperf import pytest_benchmarks, pytest_reports, pytest_terminal, settings
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.pytest_reports import SESSION
@@ -64,7 +64,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Let SIGTERM end the session in order, and connect the progress line with the terminal."""
     pytest_reports.end_in_order_on_sigterm(session.config)
-    pytest_reports.connect_progress_line(session.config)
+    pytest_terminal.connect_progress_line(session.config, session.config.stash[SESSION].progress)
 
 
 @pytest.hookimpl(trylast=True)
@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.stash[SESSION].settings.update_baselines is settings.Update.FAILED:
         keep_failed(config, items)
     for item in filter(selected, items):
-        pytest_reports.set_clock(item)
+        pytest_benchmarks.set_clock(item)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -88,7 +88,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """How many tests, how long about, and which of them can't run."""
-    return [] if pytest_reports.is_xdist_worker(config) else pytest_reports.header(config)
+    return [] if pytest_reports.is_xdist_worker(config) else pytest_terminal.header(config, config.stash[SESSION])
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -113,7 +113,7 @@ def gpu_topology(request: pytest.FixtureRequest) -> Topology:
 def throughput(request: pytest.FixtureRequest, benchmark: Any) -> Iterator[ThroughputFixture]:
     """Measures: `throughput.check(workload, on=gpu_topology.take(n))`."""
     yield pytest_reports.make_fixture(request, benchmark)
-    pytest_reports.feed_benchmark(request.node, benchmark)
+    pytest_benchmarks.feed_benchmark(request.node, benchmark)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -177,16 +177,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
     """The table, and what is left to say."""
-    pytest_reports.write_summary(terminalreporter, config.stash[SESSION])
+    pytest_terminal.write_summary(terminalreporter, config.stash[SESSION])
 
 
 @pytest.hookimpl(optionalhook=True, wrapper=True)
 def pytest_benchmark_group_stats(
     config: pytest.Config,
-) -> Generator[None, pytest_reports.BenchmarkGroups, pytest_reports.BenchmarkGroups]:
+) -> Generator[None, pytest_benchmarks.BenchmarkGroups, pytest_benchmarks.BenchmarkGroups]:
     """Leave our tests out of pytest-benchmark's table, unless one of its options was given."""
     groups = yield
-    return groups if pytest_reports.asks_for_benchmarks(config) else pytest_reports.without_ours(config, groups)
+    return groups if pytest_benchmarks.asks_for_benchmarks(config) else pytest_benchmarks.without_ours(config, groups)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,15 +1,13 @@
-"""How results reach pytest: reports, skips, warnings, the terminal, pytest-benchmark."""
+"""How results reach pytest: reports, skips and warnings; what xdist and SIGTERM do to a session."""
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +16,8 @@ import pytest
 from _pytest._code.code import TerminalRepr  # a report may be any of these; pytest has no public name
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
 
-from pytest_tfperf import session_report
 from pytest_tfperf.core import source_location
 from pytest_tfperf.core.consequence import outcome_of
-from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import (
     BaselineError,
@@ -32,17 +28,17 @@ from pytest_tfperf.errors import (
     TfperfError,
     WorkloadError,
 )
+from pytest_tfperf.pytest_terminal import terminal_width
 from pytest_tfperf.reports.wrapping import first_sentence, wrapped
 
 if TYPE_CHECKING:
     from _pytest._io import TerminalWriter
-    from _pytest.terminal import TerminalReporter
 
     from pytest_tfperf.fixture import ThroughputFixture
     from pytest_tfperf.session import Session
 
 SESSION: pytest.StashKey[Session] = pytest.StashKey()
-_FIXTURE: pytest.StashKey[ThroughputFixture] = pytest.StashKey()
+FIXTURE: pytest.StashKey[ThroughputFixture] = pytest.StashKey()
 
 
 class ThroughputWarning(pytest.PytestWarning):
@@ -92,7 +88,7 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
         raise WorkloadError("\n".join(faults))
     benchmark.skipped = False
     session.progress.test = test
-    fixture = request.node.stash[_FIXTURE] = ThroughputFixture(session, test)
+    fixture = request.node.stash[FIXTURE] = ThroughputFixture(session, test)
     return fixture
 
 
@@ -110,7 +106,7 @@ def report_session_verdicts(session: pytest.Session) -> None:
             location=("tfperf", None, name),
             keywords={},
             outcome="failed",
-            longrepr=_Told(failure.text, first_sentence(failure.text), _terminal_width(session.config)),
+            longrepr=_Told(failure.text, first_sentence(failure.text), terminal_width(session.config)),
             when="call",
         )
         session.config.hook.pytest_runtest_logreport(report=report)
@@ -119,7 +115,7 @@ def report_session_verdicts(session: pytest.Session) -> None:
 @contextmanager
 def applying_outcomes(item: pytest.Item) -> Iterator[None]:
     """Around a test's body: apply the outcomes when it has finished or skipped."""
-    fixture = item.stash.get(_FIXTURE, None)
+    fixture = item.stash.get(FIXTURE, None)
     with skipping(item.config.stash[SESSION]):
         if fixture is None:
             yield
@@ -128,9 +124,9 @@ def applying_outcomes(item: pytest.Item) -> Iterator[None]:
             try:
                 yield
             except pytest.skip.Exception:
-                fixture.conclude(lambda text: _warn(item, text))
+                fixture.outcomes.conclude(lambda text: _warn(item, text))
                 raise
-            fixture.conclude(lambda text: _warn(item, text))
+            fixture.outcomes.conclude(lambda text: _warn(item, text))
 
 
 @contextmanager
@@ -160,7 +156,7 @@ def _warn(item: pytest.Item, text: str) -> None:
     path, line, _ = item.location
     number = (line or 0) + 1
     before = len(f"{path}:{number}: {ThroughputWarning.__name__}: ")  # what pytest puts into the first line
-    width = _terminal_width(item.config)
+    width = terminal_width(item.config)
     text = wrapped("." * before + text, width and width - 2)[before:]  # pytest indents it by 2
     # Without a source line, which would be the test's "def".
     warning = warnings.WarningMessage(ThroughputWarning(text), ThroughputWarning, path, number, line="")
@@ -212,18 +208,18 @@ def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[Non
     session = item.config.stash[SESSION]
     if not report.failed or call.excinfo is None or item.nodeid not in session.selection:
         return
-    from pytest_tfperf.fixture import FAILURES
+    from pytest_tfperf.outcomes import FAILURES
 
-    error, fixture = call.excinfo.value, item.stash.get(_FIXTURE, None)
+    error, fixture = call.excinfo.value, item.stash.get(FIXTURE, None)
     if isinstance(error, TfperfError):
         _word_error(report, item, session, fixture, error)
     elif isinstance(error, FAILURES):
         if report.when == "setup":  # a fixture measured it, and it is a failure all the same
             report.when = "call"
-        brief = (fixture.failures_in_brief() if fixture else "") or _fact(str(error))
-        report.longrepr = _Told(str(error), brief, _terminal_width(item.config))
-    elif fixture is not None and (unreported := fixture.unreported()):
-        report.sections.append(("throughput", wrapped(unreported, _terminal_width(item.config))))
+        brief = (fixture.outcomes.failures_in_brief() if fixture else "") or _fact(str(error))
+        report.longrepr = _Told(str(error), brief, terminal_width(item.config))
+    elif fixture is not None and (unreported := fixture.outcomes.unreported()):
+        report.sections.append(("throughput", wrapped(unreported, terminal_width(item.config))))
 
 
 def measured_only(report: pytest.TestReport, session: Session) -> tuple[str, str, str] | None:
@@ -242,18 +238,18 @@ def _word_error(
     error: TfperfError,
 ) -> None:
     """What could not be measured is an error; but no error hides a regression that the test had confirmed before it."""
-    text, brief, width = str(error), _fact(str(error)), _terminal_width(item.config)
+    text, brief, width = str(error), _fact(str(error)), terminal_width(item.config)
     if not isinstance(error, (MeasurementError, BaselineError)):  # the fault is in the test
         text = f"{_source_line(item, error)}: {text}"
-    if report.when != "teardown" and fixture is not None and (failures := fixture.confirmed_failures()):
+    if report.when != "teardown" and fixture is not None and (failures := fixture.outcomes.confirmed_failures()):
         report.when = "call"
-        report.longrepr = _Told(f"{failures}\n\n{text}", f"{fixture.failures_in_brief()}; {brief}", width)
+        report.longrepr = _Told(f"{failures}\n\n{text}", f"{fixture.outcomes.failures_in_brief()}; {brief}", width)
         return
     # JUnit and pytest's summary say "error" of what fails outside of the call: nothing was tested.
     report.when = "setup" if report.when == "call" else report.when
     report.longrepr = _Told(text, brief, width)
     session.not_measured.add(item.nodeid)
-    if fixture is not None and (unreported := fixture.unreported()):
+    if fixture is not None and (unreported := fixture.outcomes.unreported()):
         report.sections.append(("throughput", wrapped(unreported, width)))
 
 
@@ -269,70 +265,7 @@ def _source_line(item: pytest.Item, error: TfperfError) -> str:
     return source_location.line_of(error, folder) or source_location.shown(Path(path), (line or 0) + 1, folder)
 
 
-# The terminal, xdist, signals
-
-
-_WIDE = 160  # of tables in a file or a pipe, unless COLUMNS says something else
-_OUTCOME = re.compile(rf"({'|'.join(Outcome)})(?: \([^)]*\))?(?=  |$)")
-_COLOURS = {
-    Outcome.PASS: "green",
-    Outcome.IMPROVED: "green",
-    Outcome.INCONCLUSIVE: "yellow",
-    Outcome.NO_BASELINE: "yellow",
-    Outcome.REGRESSED: "red",
-    Outcome.INVALID: "red",
-}
-
-
-def header(config: pytest.Config) -> list[str]:
-    """What a session says before its first test."""
-    width = _terminal_width(config)
-    return [wrapped(line, width) for line in session_report.header(config.stash[SESSION])]
-
-
-def write_summary(reporter: TerminalReporter, session: Session) -> None:
-    """Our section of pytest's summary; pytest's own `-rs` gives the reasons of skips too."""
-    width = _terminal_width(reporter.config)
-    table_width = width or (reporter._tw.fullwidth if "COLUMNS" in os.environ else _WIDE)
-    if lines := session_report.closing(session, skips=not reporter.hasopt("skipped"), width=table_width):
-        reporter.write_sep("=", "throughput")
-        for line in lines:
-            if found := _OUTCOME.match(line):  # a table's first column
-                reporter.write(found[0], **{_COLOURS[Outcome(found[1])]: True})
-                reporter.write_line(line[found.end() :])
-            else:
-                reporter.write_line(wrapped(line, width))
-
-
-def _terminal_width(config: pytest.Config) -> int | None:
-    """Columns of the terminal; None where the output goes to a file or a pipe."""
-    reporter: TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
-    return reporter._tw.fullwidth if reporter is not None and reporter.isatty() else None
-
-
-def connect_progress_line(config: pytest.Config) -> None:
-    """Let the progress line write where there is a terminal, and tf_cnn_benchmarks' lines with `-v`."""
-    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
-    capture: Any = config.pluginmanager.get_plugin("capturemanager")
-    if reporter is None:
-        return
-
-    def uncaptured(write: Callable[[str], None]) -> Callable[[str], None]:
-        """During a test pytest captures even what its own reporter writes."""
-
-        def write_through(text: str) -> None:
-            with capture.global_and_fixture_disabled() if capture else nullcontext():
-                write(text)
-
-        return write_through
-
-    line = config.stash[SESSION].progress
-    writer = reporter._tw  # pytest offers no other way to the width of the current line
-    if reporter.isatty():
-        line.write = uncaptured(lambda text: writer.write_raw(text, flush=True))
-        line.room = lambda: writer.fullwidth - writer.width_of_current_line
-    if reporter.verbosity > 0:
-        line.write_line = uncaptured(reporter.write_line)
+# xdist, signals
 
 
 def end_in_order_on_sigterm(config: pytest.Config) -> None:
@@ -367,43 +300,3 @@ def _refuse_xdist(config: pytest.Config) -> None:
     if config.stash[SESSION].settings.require_baseline:
         raise MeasurementError(reason)
     pytest.skip(reason)
-
-
-# pytest-benchmark
-
-BenchmarkGroups = Sequence[tuple[str | None, Sequence[dict[str, Any]]]]
-"""What one table of pytest-benchmark shows: each group's name, and its tests."""
-
-
-def asks_for_benchmarks(config: pytest.Config) -> bool:
-    """Whether an option of pytest-benchmark's was given, other than the one that silences it."""
-    words = [*config.invocation_params.args, *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
-    words += config.getini("addopts")
-    return any(str(word).startswith("--benchmark-") and word != "--benchmark-quiet" for word in words)
-
-
-def without_ours(config: pytest.Config, groups: BenchmarkGroups) -> BenchmarkGroups:
-    """The groups without throughput tests, which have a table of their own; no empty ones."""
-    ours = config.stash[SESSION].selection
-    left = [(name, [test for test in tests if test["fullname"] not in ours]) for name, tests in groups]
-    return [(name, tests) for name, tests in left if tests]
-
-
-def set_clock(item: pytest.Item) -> None:
-    """Give pytest-benchmark our timer, beside what the test's own `benchmark` marker says."""
-    from pytest_tfperf.reports.pytest_benchmark import window_clock
-
-    own = item.get_closest_marker("benchmark")
-    item.add_marker(pytest.mark.benchmark(**{**(own.kwargs if own else {}), "timer": window_clock}), append=False)
-
-
-def feed_benchmark(item: pytest.Item, benchmark: Any) -> None:
-    """The windows of the first check as pytest-benchmark's rounds; a test without a valid measurement has none."""
-    from pytest_tfperf.reports.pytest_benchmark import feed
-
-    fixture = item.stash[_FIXTURE]
-    measured = [result for result in fixture.results if isinstance(result, Measurement)]
-    if measured and outcome_of(measured[0]) is not Outcome.INVALID and not fixture.is_undecided:
-        feed(benchmark, measured[0])
-    else:
-        benchmark.skipped = True  # else pytest-benchmark warns that its fixture was not used

@@ -36,7 +36,7 @@ def test_a_terminal_shows_the_time_that_the_session_has_left(terminal: str) -> N
 
 
 def test_a_pipe_shows_no_progress(terminal: str, shared: Project) -> None:
-    assert "run 1" not in shared.run().text
+    assert "  run 1  " not in shared.run().text
 
 
 def test_the_progress_vanishes(terminal: str) -> None:

@@ -1,0 +1,82 @@
+"""What pytest's terminal shows of a session: header, summary and progress line."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_tfperf import session_report
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.reports.progress_line import ProgressLine
+from pytest_tfperf.reports.wrapping import wrapped
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
+    from pytest_tfperf.session import Session
+
+_WIDE = 160  # of tables in a file or a pipe, unless COLUMNS says something else
+_OUTCOME = re.compile(rf"({'|'.join(Outcome)})(?: \([^)]*\))?(?=  |$)")
+_COLOURS = {
+    Outcome.PASS: "green",
+    Outcome.IMPROVED: "green",
+    Outcome.INCONCLUSIVE: "yellow",
+    Outcome.NO_BASELINE: "yellow",
+    Outcome.REGRESSED: "red",
+    Outcome.INVALID: "red",
+}
+
+
+def header(config: pytest.Config, session: Session) -> list[str]:
+    """What a session says before its first test."""
+    width = terminal_width(config)
+    return [wrapped(line, width) for line in session_report.header(session)]
+
+
+def write_summary(reporter: TerminalReporter, session: Session) -> None:
+    """Our section of pytest's summary; pytest's own `-rs` gives the reasons of skips too."""
+    width = terminal_width(reporter.config)
+    table_width = width or (reporter._tw.fullwidth if "COLUMNS" in os.environ else _WIDE)
+    if lines := session_report.closing(session, skips=not reporter.hasopt("skipped"), width=table_width):
+        reporter.write_sep("=", "throughput")
+        for line in lines:
+            if found := _OUTCOME.match(line):  # a table's first column
+                reporter.write(found[0], **{_COLOURS[Outcome(found[1])]: True})
+                reporter.write_line(line[found.end() :])
+            else:
+                reporter.write_line(wrapped(line, width))
+
+
+def terminal_width(config: pytest.Config) -> int | None:
+    """Columns of the terminal; None where the output goes to a file or a pipe."""
+    reporter: TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
+    return reporter._tw.fullwidth if reporter is not None and reporter.isatty() else None
+
+
+def connect_progress_line(config: pytest.Config, line: ProgressLine) -> None:
+    """Let the progress line write where there is a terminal, and tf_cnn_benchmarks' lines with `-v`."""
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    capture: Any = config.pluginmanager.get_plugin("capturemanager")
+    if reporter is None:
+        return
+
+    def uncaptured(write: Callable[[str], None]) -> Callable[[str], None]:
+        """During a test pytest captures even what its own reporter writes."""
+
+        def write_through(text: str) -> None:
+            with capture.global_and_fixture_disabled() if capture else nullcontext():
+                write(text)
+
+        return write_through
+
+    writer = reporter._tw  # pytest offers no other way to the width of the current line
+    if reporter.isatty():
+        line.write = uncaptured(lambda text: writer.write_raw(text, flush=True))
+        line.room = lambda: writer.fullwidth - writer.width_of_current_line
+    if reporter.verbosity > 0:
+        line.write_line = uncaptured(reporter.write_line)
