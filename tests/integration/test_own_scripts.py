@@ -17,16 +17,16 @@ from pytest_tfperf import cli
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "own_script"
 
-SHORT = ("-o", "tfperf_steps=6")
+SHORT = ("-o", "tfperf_steps=3")
 
-# Sleeps for its "work", so that its rate is steady on any machine; each example costs this many seconds.
+# Prints the rate of a work that costs so many seconds an example, with some noise. The rate is played, so that the
+# machine decides nothing; each line is a window, which lasts 0.15 s at least.
 LOOP = """
     import sys, time
     cost = float(sys.argv[1])
     for step in range(1, 10_000):
-        began = time.perf_counter()
-        time.sleep(20 * cost)
-        print(f"step {step} throughput: {20 / (time.perf_counter() - began):.3f} examples/s loss: 0.5")
+        time.sleep(0.16)
+        print(f"step {step} throughput: {(1 + (step % 3 - 1) / 100) / cost:.3f} examples/s loss: 0.5")
 """
 
 PREAMBLE = """
@@ -130,7 +130,7 @@ def test_another_python_is_compared_in_alternate_runs(project: Project) -> None:
 
 def test_the_code_of_its_baseline_confirms_a_slowdown(project: Project) -> None:
     """The reference environment runs the same command in the other checkout, where the program is faster."""
-    project.write("loop.py", LOOP.replace("20 * cost", "30 * cost"))
+    project.write("loop.py", LOOP.replace("/ cost", "/ cost / 1.5"))
     project.write("old/loop.py", LOOP)
     project.baseline("loop", reference=100.0, unit="examples", runs=5, between_runs=0.001)
     write_tests(project, "def test_it(throughput, on): run(throughput, on, 'loop.py', 0.01, tolerance=0.2)")
@@ -241,7 +241,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Finished:
             project.baseline(name, unit=unit, **ANY_THROUGHPUT)
         for name in ("pytorch-loop", "jax-loop"):
             project.baseline(name, unit="images", **ANY_THROUGHPUT)
-        return project.run("-o", "tfperf_steps=5")
+        return project.run(*SHORT)
 
 
 @pytest.mark.parametrize(
