@@ -84,48 +84,65 @@ def test_a_slowdown_is_no_reference_for_the_next_session(sessions: list[Finished
     assert "(against 2 earlier sessions here)" in session(shared, SLOW).text
 
 
-SLEEPING = """
-    def test_sleeping(throughput, on):
-        throughput.check(tiny(1, "nets:sleeping"), on=on)
+# A program prints the rate that a file says: it is measured without TensorFlow, whose import would be most of a session.
+PROGRAM = """
+    import sys
+
+    def test_program(throughput, on):
+        throughput.check_command([sys.executable, "prints.py"], name="program", on=on)
 """
+PRINTS = """
+    import time
+    from pathlib import Path
+    rate = Path("rate").read_text()
+    for step in range(1000):
+        time.sleep(0.16)  # a window lasts 0.15 s at least
+        print(rate, "examples/s")
+"""
+USUAL, LOW = "100", "60"
+
+
+def program_session(project: Project, rate: str, *arguments: str) -> Finished:
+    project.write("prints.py", PRINTS)
+    project.write("rate", rate)
+    return project.run("-o", "tfperf_steps=1", *arguments)
 
 
 def first_session(project: Project) -> None:
-    project.tests(TESTS)
-    assert session(project, FIRST).status == 0
+    project.tests(PROGRAM)
+    assert program_session(project, USUAL).status == 0
 
 
 def test_the_nightly_gate_still_requires_a_recorded_baseline(project: Project) -> None:
     first_session(project)
-    finished = session(project, LATER, "--tfperf-require-baseline")
-    assert (finished.status, finished.kinds) == (1, {"test_even": "failure"})
-    assert "there is no baseline for this workload on this machine" in finished.cases["test_even"].text
+    finished = program_session(project, USUAL, "--tfperf-require-baseline")
+    assert (finished.status, finished.kinds) == (1, {"test_program": "failure"})
+    assert "there is no baseline for this workload on this machine" in finished.cases["test_program"].text
 
 
 def test_a_recorded_baseline_takes_over(project: Project) -> None:
     first_session(project)
-    project.baseline(EVEN, reference=4 / 20.0, runs=5, between_runs=0.001)
-    finished = session(project, SLOW)
-    assert (finished.status, finished.kinds) == (1, {"test_even": "failure"})
+    project.baseline("program", reference=float(USUAL), unit="examples", runs=5, between_runs=0.001)
+    finished = program_session(project, LOW)
+    assert (finished.status, finished.kinds) == (1, {"test_program": "failure"})
     assert "earlier session" not in finished.text
 
 
 def test_another_machines_sessions_are_no_reference(project: Project) -> None:
     first_session(project)
-    assert " NO_BASELINE" in session(project, SLOW, "--tfperf-machine=another").text
+    assert " NO_BASELINE" in program_session(project, LOW, "--tfperf-machine=another").text
 
 
 def test_sessions_with_an_injected_slowdown_are_no_reference(project: Project) -> None:
-    project.tests(SLEEPING)
-    project.run("--tfperf-inject-slowdown=0.3")
-    assert " NO_BASELINE" in project.run().text
+    project.tests(PROGRAM)
+    program_session(project, USUAL, "--tfperf-inject-slowdown=0.3")
+    assert " NO_BASELINE" in program_session(project, USUAL).text
 
 
 def test_an_injected_slowdown_shows_from_the_second_session_on(project: Project) -> None:
-    project.tests(SLEEPING)
-    project.run()
-    finished = project.run("--tfperf-inject-slowdown=0.6")
-    assert (finished.status, finished.kinds) == (0, {"test_sleeping": "passed"})
+    first_session(project)
+    finished = program_session(project, USUAL, "--tfperf-inject-slowdown=0.6")
+    assert (finished.status, finished.kinds) == (0, {"test_program": "passed"})
     assert "REGRESSED (provisional)" in summary_of(finished)
 
 
@@ -142,19 +159,21 @@ BREAKING = """
 
 
 def test_a_history_that_breaks_leaves_the_test_without_a_reference(project: Project) -> None:
-    project.tests(TESTS + BREAKING)
-    session(project, FIRST)
+    project.tests(PROGRAM + BREAKING)
+    program_session(project, USUAL)
     (project.folder / "break").touch()
-    finished = session(project, LATER)
+    finished = program_session(project, USUAL)
     assert (finished.status, " NO_BASELINE" in finished.text) == (0, True), finished.text
     assert "\nnot in the history: " in summary_of(finished)
 
 
 def test_a_test_with_one_recorded_baseline_of_two_is_measured(project: Project) -> None:
     project.tests("""
+        import sys
+
         def test_two(throughput, on):
-            throughput.check(tiny(4, "nets:even"), on=on)
-            throughput.check(tiny(4), on=on)
+            for name in ("recorded", "new"):
+                throughput.check_command([sys.executable, "prints.py"], name=name, on=on)
     """)
-    project.baseline(EVEN, reference=1.0, lower=-0.99, upper=1e9)
-    assert re.search(r"= 1 measured in ", session(project, FIRST).text)
+    project.baseline("recorded", reference=float(USUAL), unit="examples", lower=-0.99, upper=1e9)
+    assert re.search(r"= 1 measured in ", program_session(project, USUAL).text)
