@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 from inner import ANY_THROUGHPUT, Finished, Project
@@ -38,6 +39,18 @@ CONFTEST = """
 """
 SLOW = "nets:tiny-b3-replicated-device"
 
+# A program is measured without TensorFlow, whose import would be most of such a session.
+OF_A_PROGRAM = """
+    import sys
+
+    def test_passes(throughput, on):
+        command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
+        throughput.check_command(command, name="program", on=on, until_end=True)
+
+    def test_ordinary(benchmark):
+        benchmark(sum, [1, 2, 3])
+"""
+
 
 @pytest.fixture(scope="module")
 def filled(shared: Project) -> Project:
@@ -46,6 +59,14 @@ def filled(shared: Project) -> Project:
     shared.baseline("nets:tiny-b1-replicated-device", **ANY_THROUGHPUT)
     shared.baseline(SLOW, reference=1e6)
     return shared
+
+
+@pytest.fixture(scope="module")
+def of_a_program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    with Project(tmp_path_factory.mktemp("program")) as project:
+        project.tests(OF_A_PROGRAM)
+        project.baseline("program", unit="examples", **ANY_THROUGHPUT)
+        yield project
 
 
 # In a terminal
@@ -77,15 +98,15 @@ def test_a_message_is_wrapped_under_its_label(narrow: str) -> None:
     assert re.search(r"\n  threshold   fails below \S+    \(baseline[^\n]*\n {14}\S", narrow.replace("\r", ""))
 
 
-def test_without_colours_a_terminal_shows_plain_outcomes(filled: Project) -> None:
-    text = filled.terminal("-k", "passes", columns=100, NO_COLOR="1")
-    assert re.search(r"\r\nPASS  +small net  +1x1  ", text)
+def test_without_colours_a_terminal_shows_plain_outcomes(of_a_program: Project) -> None:
+    text = of_a_program.terminal("-k", "passes", columns=100, NO_COLOR="1")
+    assert re.search(r"\r\nPASS  +program  +1x1  ", text)
 
 
 # In a pipe, on each level of detail
 
 
-@pytest.fixture(scope="module", params=["-q", "-v", "-rA"])
+@pytest.fixture(scope="module", params=["-q", "-vrA"])  # the latter shows all that -v and -rA show
 def piped(filled: Project, request: pytest.FixtureRequest) -> Finished:
     return filled.run(request.param)
 
@@ -146,14 +167,14 @@ def test_pytest_benchmarks_table_has_ordinary_benchmarks_only(piped: Finished) -
     ids=["option", "environment"],
 )
 def test_an_option_of_pytest_benchmarks_brings_our_tests_into_its_table(
-    filled: Project, environment: dict[str, str], options: list[str]
+    of_a_program: Project, environment: dict[str, str], options: list[str]
 ) -> None:
-    text = filled.run("-k", "passes or ordinary", *options, **environment).text
+    text = of_a_program.run(*options, **environment).text
     assert sorted(benchmarks(text)) == ["test_ordinary", "test_passes"]
 
 
-def test_without_ordinary_benchmarks_there_is_no_such_table(filled: Project) -> None:
-    assert "benchmark: 1 tests" not in filled.run("-k", "passes", "--benchmark-quiet").text
+def test_without_ordinary_benchmarks_there_is_no_such_table(of_a_program: Project) -> None:
+    assert "benchmark: 1 tests" not in of_a_program.run("-k", "passes", "--benchmark-quiet").text
 
 
 # Names
@@ -221,10 +242,8 @@ JUDGED = """
 
 def test_a_verdict_on_the_machine_stands_in_full_once(project: Project) -> None:
     project.write("conftest.py", JUDGED)
-    project.tests("""
-        def test_it(throughput, on):
-            throughput.measure(tiny(1), on=on)
-    """)
-    text = project.run("-rA").text
+    project.tests(OF_A_PROGRAM)
+    project.baseline("program", unit="examples", **ANY_THROUGHPUT)
+    text = project.run("-rA", "-k", "passes").text
     assert text.count("Check clocks and cooling") == 1
     assert section(text)[-1] == "machine box: REGRESSED: the reference environment is 8.1 % slower"
