@@ -18,6 +18,7 @@ from pytest_tfperf import cli
 EXAMPLES = Path(__file__).parents[2] / "examples" / "own_script"
 
 SHORT = ("-o", "tfperf_steps=3")
+ONE_READING = ("-o", "tfperf_steps=1")  # enough for runs that are compared as pairs
 
 # Prints the rate of a work that costs so many seconds an example, with some noise. The rate is played, so that the
 # machine decides nothing; each line is a window, which lasts 0.15 s at least.
@@ -123,7 +124,7 @@ def test_another_python_is_compared_in_alternate_runs(project: Project) -> None:
     """Only this side loses its half."""
     project.write("loop.py", LOOP)
     write_tests(project, "def test_it(throughput, on): run(throughput, on, 'loop.py', 0.01, tolerance=0.2)")
-    finished = project.run(f"--tfperf-against={sys.executable}", "--tfperf-inject-slowdown=0.5", *SHORT)
+    finished = project.run(f"--tfperf-against={sys.executable}", "--tfperf-inject-slowdown=0.5", *ONE_READING)
     assert (finished.status, finished.kinds) == (1, {"test_it": "failure"}), finished.text
     assert re.search(r"ratio 0\.[45]", finished.cases["test_it"].text), finished.text
 
@@ -134,7 +135,7 @@ def test_the_code_of_its_baseline_confirms_a_slowdown(project: Project) -> None:
     project.write("old/loop.py", LOOP)
     project.baseline("loop", reference=100.0, unit="examples", runs=5, between_runs=0.001)
     write_tests(project, "def test_it(throughput, on): run(throughput, on, 'loop.py', 0.01, tolerance=0.2)")
-    finished = project.run(f"--tfperf-reference={sys.executable}:{project.folder / 'old'}", *SHORT)
+    finished = project.run(f"--tfperf-reference={sys.executable}:{project.folder / 'old'}", *ONE_READING)
     assert finished.kinds == {"test_it": "failure"}, finished.text
     assert "interleaved pairs with the reference environment" in finished.cases["test_it"].text
 
