@@ -1,6 +1,6 @@
 """Without a recorded baseline: a first session, later ones that are judged against it, and what takes over.
 
-The clock of most workers is played, so that other work on the machine decides nothing.
+The clock of the workers is played, and so are a program's rates: other work on the machine decides nothing.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def test_a_slowdown_is_no_reference_for_the_next_session(sessions: list[Finished
     assert "(against 2 earlier sessions here)" in session(shared, SLOW).text
 
 
-# A program prints the rate that a file says: it is measured without TensorFlow, whose import would be most of a session.
+# A program prints the rate that a file says. It needs no TensorFlow, whose import would be most of a session.
 PROGRAM = """
     import sys
 
