@@ -256,6 +256,11 @@ class ThroughputFixture:
         if settings.smoke:
             return self._measure(subject, on, plan, name)
         if settings.against is not None:
+            if isinstance(subject, Command) and not subject.runs_this_python:
+                raise TfperfError(
+                    f"{subject.id}: {subject.argv[0]} runs with the same packages on both sides of --tfperf-against. "
+                    'Begin the command with sys.executable, as in [sys.executable, "train.py"]'
+                )
             ours = self._ours(subject)
             other = Side(workload=subject, launcher=measuring.other_launcher)
             return self._compare(other, ours, on, accepted, plan, name=name).b.throughput

@@ -20,7 +20,7 @@ from pytest_tfperf.bench.session_verdicts import session_verdicts
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.bench.windows import Observer
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.command import Subject
+from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_session import EarlierMeasurement, PastSession
 from pytest_tfperf.core.plan import Plan
@@ -261,7 +261,8 @@ class Measuring:
             gpu_fp32_tflops=floor_rate(topology),
             provisional={} if key in rows else self._provisional(topology),
         )
-        other = self.references.launcher_for(reference.baseline) if reference.is_own_row else None
+        may_move = not isinstance(workload, Command) or workload.runs_this_python
+        other = self.references.launcher_for(reference.baseline) if reference.is_own_row and may_move else None
         return Task(
             test=test,
             index=index,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,6 +113,11 @@ class Command:
         True
         """
         return hashlib.sha256("\0".join(self.argv[1:]).encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+    @property
+    def runs_this_python(self) -> bool:
+        """Whether another Python can take its place. Any other program would run with the same packages again."""
+        return self.argv[:1] == (sys.executable,)
 
     @property
     def counted_per_step(self) -> int | None:

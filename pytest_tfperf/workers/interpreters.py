@@ -90,7 +90,7 @@ class Interpreter:
 
     def facts(self, command: Command) -> dict[str, str]:
         """What a user's command runs on: versions of packages that train, where this Python runs it, and its digest."""
-        packages = _packages(self.python) if command.argv[0] == sys.executable else {}
+        packages = _packages(self.python) if command.runs_this_python else {}
         return {"command": command.digest, **packages}
 
     def environment(self) -> dict[str, str]:
@@ -114,7 +114,8 @@ class Interpreter:
         """An argument, maybe of the form --name=PATH; data that no checkout holds stays where it is."""
         name, equals, path = word.rpartition("=") if word.startswith("-") else ("", "", word)
         moved = self._move(path) if Path(path).is_absolute() else path
-        return name + equals + (moved if Path(moved).exists() else path)
+        # A program's text may be longer than a file's name can be, at which Path.exists raises.
+        return name + equals + moved if moved != path and os.path.exists(moved) else word  # noqa: PTH110
 
     def _move(self, path: str) -> str:
         for old, new in self.moved.items():

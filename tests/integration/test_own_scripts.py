@@ -140,6 +140,32 @@ def test_the_code_of_its_baseline_confirms_a_slowdown(project: Project) -> None:
     assert "interleaved pairs with the reference environment" in finished.cases["test_it"].text
 
 
+SHELL = """
+def test_it(throughput, on):
+    argv = ["sh", "-c", f"exec {sys.executable} loop.py 0.01"]
+    throughput.check_command(argv, name="loop", on=on, tolerance=0.2)
+"""
+
+
+def test_a_command_that_does_not_begin_with_this_python_has_no_reference_side(project: Project) -> None:
+    """Both sides would have the same packages, and so clear the slowdown that fresh runs confirm."""
+    project.write("loop.py", LOOP.replace("20 * cost", "30 * cost"))
+    project.write("old/loop.py", LOOP.replace("20 * cost", "30 * cost"))
+    project.baseline("loop", reference=100.0, unit="examples", runs=5, between_runs=0.001)
+    write_tests(project, SHELL)
+    finished = project.run(f"--tfperf-reference={sys.executable}:{project.folder / 'old'}", *SHORT)
+    assert finished.kinds == {"test_it": "failure"}, finished.text
+    assert "interleaved pairs" not in finished.cases["test_it"].text
+
+
+def test_against_refuses_a_command_that_does_not_begin_with_this_python(project: Project) -> None:
+    project.write("loop.py", LOOP)
+    write_tests(project, SHELL)
+    finished = project.run(f"--tfperf-against={sys.executable}", *SHORT)
+    assert finished.kinds == {"test_it": "error"}, finished.text
+    assert "Begin the command with sys.executable" in finished.text.replace("\n", " ")
+
+
 def test_a_smoke_run_wants_one_reading(project: Project) -> None:
     project.write("loop.py", LOOP)
     write_tests(project, "def test_it(throughput, on): run(throughput, on, 'loop.py', 0.01, until_end=True)")

@@ -264,6 +264,18 @@ def test_in_another_environment_its_python_and_its_files_take_the_place_of_ours(
     assert interpreter.user_folder(str(old)) == new
 
 
+@pytest.mark.parametrize("word", ["print(1)\n" * 100, "/" + "x" * 300, "--text=/" + "x" * 300, f"--n={sys.executable}"])
+def test_an_argument_that_is_no_file_of_the_other_checkout_stays_as_it_is(tmp_path: Path, word: str) -> None:
+    argv = Interpreter("/other/python", {tmp_path: tmp_path / "new"}).user_command([sys.executable, "-c", word])
+    assert argv == ["/other/python", "-c", word]
+
+
+def test_only_a_command_that_begins_with_this_python_follows_another() -> None:
+    programs = [sys.executable, "python", "torchrun", "./run.sh"]
+    commands = [Command(name="it", argv=(program, "train.py")) for program in programs]
+    assert [command.runs_this_python for command in commands] == [True, False, False, False]
+
+
 def test_the_environment_of_a_run_tells_commands_apart_without_showing_them() -> None:
     facts = Interpreter(sys.executable).facts
     one, other = (Command(name="it", argv=(sys.executable, f"--token={token}")) for token in ("secret1", "secret2"))
