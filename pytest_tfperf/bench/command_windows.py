@@ -65,6 +65,7 @@ class CommandWindows:
         self._meter = Meter(clock(), command.counted_per_step or 1)
         self._windows = self._read()
         self._warmup: list[Window] = []
+        self._moved = clock()  # when a reading last advanced
 
     def warm_up(self, plan: Plan) -> None:
         """Wait for the readings that are not timed.
@@ -96,7 +97,8 @@ class CommandWindows:
         warmup = self._warmup
         if len(windows) < min(MIN_WINDOWS_FOR_ERROR, plan.steps):
             self._require_until_end(len(warmup) + len(windows))
-            warmup, windows = [], [*warmup, *windows]
+            if not windows:  # start and compilation are in it, but there is no other
+                warmup, windows = [], warmup
         run = in_steady_state(self._run(warmup, windows))
         observer.ended(run)
         return run
@@ -115,12 +117,16 @@ class CommandWindows:
     def _read(self) -> Iterator[Window]:
         """The windows, until the program ends."""
         meter = self._meter
-        for now, reading in self._readings():
-            if reading.value == 0 and not meter.readings:
-                continue  # printed before the first step
-            self._require_possible(reading)
-            if window := meter.take(now, reading):
-                yield self._slowed(window)
+        for now, readings in self._chunks():
+            for reading in readings:
+                if reading.value == 0 and not meter.readings:
+                    continue  # printed before the first step
+                self._require_possible(reading)
+                if meter.take(now, reading):
+                    self._moved = now
+                # What came in one chunk weighs evenly, but for the warm-up, which may be the first of many.
+                if (meter.readings == WARMUP_READINGS or reading is readings[-1]) and (window := meter.window(now)):
+                    yield self._slowed(window)
         if window := meter.rest(self._clock()):
             yield self._slowed(window)
         if bad := self._program.ended_badly():
@@ -132,32 +138,36 @@ class CommandWindows:
         if not meter.readings:
             raise self._nothing("it printed nothing usable before it ended")
 
-    def _readings(self) -> Iterator[tuple[float, Reading]]:
+    def _chunks(self) -> Iterator[tuple[float, list[Reading]]]:
+        """When something was printed, and the readings in it; a program without progress for too long is ended."""
         program, splitter = self._program, LineSplitter()
-        read, printed_since = self._clock(), False
-        while (data := program.read(read + program.silence_seconds - self._clock())) != b"":
+        printed = stood = -math.inf
+        while (data := program.read(self._moved + program.silence_seconds - self._clock())) != b"":
             now = self._clock()
-            if data is None or now - read > program.silence_seconds:
-                raise self._silent(printed_since)
-            printed_since = True
+            if data is None or now - self._moved > program.silence_seconds:
+                raise self._silent(printed=printed > self._moved, stood=stood > self._moved)
             found = [self._reader.read(line) for line in splitter.feed(data)]
             found.append(self._reader.read_unfinished(splitter.unfinished))
-            for reading in filter(None, found):
-                read, printed_since = now, False
-                yield now, reading
+            readings = [reading for reading in found if reading is not None]
+            printed, stood = now, now if readings else stood
+            yield now, readings
         if last := self._reader.read(splitter.unfinished):
-            yield self._clock(), last
+            yield self._clock(), [last]
 
-    def _silent(self, printed: bool) -> MeasurementError:
+    def _silent(self, *, printed: bool, stood: bool) -> MeasurementError:
         what = "printed nothing that can be read" if printed else "printed nothing"
+        if stood:
+            what = "printed only readings that did not advance"
         fact = f"the program {what} for {self._program.silence_seconds:g} s and was ended"
-        if self._reader.first_lines and not self._meter.readings:
+        if self._reader.first_lines and not self._meter.readings and not stood:
             fact += f"; {self._reader.nothing_read()}{self._first_lines()}"
         return self._program.hung(fact)
 
     def _nothing(self, fact: str) -> MeasurementError:
         if not self._reader.first_lines:
             return self._program.failure("it printed nothing at all", "let it print its rate to stdout or stderr")
+        if self._reader.saw_steps:
+            return self._program.failure("it prints steps and no rate", SAY_HOW_MANY)
         fact = f"{fact}: {self._reader.nothing_read()}{self._first_lines()}"
         return self._program.failure(fact, "docs/own-scripts.md lists what can be read")
 
@@ -168,9 +178,6 @@ class CommandWindows:
         return "\nits first lines:\n" + "\n".join(f"  | {line}" for line in self._reader.first_lines)
 
     def _require_possible(self, reading: Reading) -> None:
-        counts_steps = reading.kind in (Kind.STEP, Kind.SECONDS)
-        if counts_steps and self._command.counted_per_step is None:
-            raise self._program.failure("it prints steps and no rate", SAY_HOW_MANY)
         if reading.kind is not Kind.STEP and not _LEAST < reading.value < _MOST:
             what = "time of a step" if reading.kind is Kind.SECONDS else "rate"
             raise self._program.failure(
@@ -213,17 +220,18 @@ class Meter:
     def __init__(self, now: float, examples_per_step: int) -> None:
         self._begin = now
         self._examples_per_step = examples_per_step
+        self._counts = False
         self._rates: list[float] = []
-        self._steps, self._seconds = 0, 0.0
+        self._steps, self._seconds = 0.0, 0.0
         self._losses: list[float | None] = []
         self._counter: tuple[float, float] | None = None
         self._mean: tuple[int, float] | None = None
         self.readings = 0
 
-    def take(self, now: float, reading: Reading) -> Window | None:
-        """The window that a reading completes; None where it completes none."""
-        self.readings += 1
+    def take(self, now: float, reading: Reading) -> bool:
+        """Add a reading; whether it says more than those before it."""
         self._losses.append(reading.loss)
+        self._counts = reading.kind is Kind.STEP
         match reading.kind:
             case Kind.RATE:
                 self._rates.append(reading.value)
@@ -232,9 +240,17 @@ class Meter:
             case Kind.MEAN_RATE:
                 self._undo_mean(reading)
             case Kind.STEP:
-                self._count(now, reading.value)
-                return self._window(now) if self._seconds >= WINDOW_SECONDS else None
-        return self._window(now) if now - self._begin >= WINDOW_SECONDS else None
+                if self._counter is not None and reading.value == self._counter[0]:
+                    return False  # the same line, written again
+                self.readings += 1
+                return self._count(now, reading.value)
+        self.readings += 1
+        return True
+
+    def window(self, now: float) -> Window | None:
+        """What was taken since the last window, where that is long enough for one."""
+        seconds = self._seconds if self._counts else now - self._begin
+        return self._window(now) if seconds >= WINDOW_SECONDS else None
 
     def rest(self, now: float) -> Window | None:
         """What came after the last window, when the program has ended; its counted steps may have come all at once."""
@@ -247,11 +263,12 @@ class Meter:
             steps = max(1, round((now - self._begin) * steps_per_sec))
             window = Window(steps, steps / steps_per_sec, worst_loss(self._losses))
         elif self._steps > 0 and self._seconds > 0:
-            window = Window(self._steps, self._seconds, worst_loss(self._losses))
+            steps = max(1, round(self._steps))  # a counter of epochs has fractions
+            window = Window(steps, self._seconds * (steps / self._steps), worst_loss(self._losses))
         else:
             return None
         self._begin, self._rates, self._losses = now, [], []
-        self._steps, self._seconds = 0, 0.0
+        self._steps, self._seconds = 0.0, 0.0
         return window
 
     def _undo_mean(self, reading: Reading) -> None:
@@ -268,16 +285,15 @@ class Meter:
         else:  # lost in the rounding: the next line covers it, too
             self._mean = before
 
-    def _count(self, now: float, step: float) -> None:
+    def _count(self, now: float, step: float) -> bool:
         """Steps since the last line, and the time between; a counter that falls begins anew, as Keras' epochs do."""
-        before = self._counter
-        if before is not None and step == before[0]:
-            self.readings -= 1  # the same line, written again
-            return
-        self._counter = (step, now)
-        if before is not None and step > before[0]:
-            self._steps += round(step - before[0])
+        before, self._counter = self._counter, (step, now)
+        if before is None:
+            return True
+        if step > before[0]:
+            self._steps += step - before[0]
             self._seconds += now - before[1]
+        return step > before[0]
 
 
 def _count(readings: int) -> str:

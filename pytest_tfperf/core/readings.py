@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.command import SAY_HOW_MANY, Command
 
 MOST_OF_A_LINE = 2**16
 """Characters of a line that are read; the rest is dropped, so that a program without line ends takes no memory."""
@@ -22,22 +22,21 @@ _SHOWN_COLUMNS = 160
 
 _DIGITS = r"(?:\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,30})?|\d{1,20}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?"
 _NUMBER = rf"(?:[+-]?(?:{_DIGITS}|nan|inf(?:inity)?))"
-_BEGIN = r"(?<![\w.,+-])"  # not in the middle of another number
+# Not in the middle of another number, "1 234.5" and "1'234.5" with their separators among them.
+_SEPARATOR = r"[ '\u2019\u00a0\u2009\u202f]"
+_BEGIN = rf"(?<![\w.,+-])(?!(?<=\d{_SEPARATOR})\d{{3}}(?!\d))"
+_END = rf"(?!\w|[.,]\d|{_SEPARATOR}\d{{3}}(?!\d))"
 
 _COLOURS = re.compile(r"\x1b\[[0-?]{0,40}[ -/]{0,9}[@-~]")
 _LINE_ENDS = re.compile(rb"[\n\r\x08]+")
 _LOSS = re.compile(rf"\bloss['\"]?\s{{0,9}}[:=]\s{{0,9}}(?P<loss>{_NUMBER})(?![\w.])", re.ASCII | re.IGNORECASE)
 
-# "10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848": a mean since the first timed step.
-_TF_CNN = re.compile(
-    rf"(?<![\w.])(?P<step>[1-9]\d{{0,11}})\s{{1,9}}\w{{1,20}}/sec:\s{{0,9}}(?P<mean>{_NUMBER})\s{{0,9}}\+/-"
-    rf"[^)]{{0,80}}\)\s{{0,9}}(?P<loss>{_NUMBER}(?!\S))?",
-    re.ASCII | re.IGNORECASE,
-)
 # "120/500 ━━━━ 12s 31ms/step - loss: 0.3", and "500/500 - 15s - 31ms/step" of verbose=2.
 _KERAS = re.compile(
-    r"(?:^|\s)(?P<step>\d{1,12})/(?:\d{1,12}|Unknown)\s(?P<between>[^/]{0,120}?)\d{1,9}(?:us|µs|ms|s)/step", re.ASCII
+    r"(?:^|\s)(?P<step>\d{1,12})/(?P<total>\d{1,12}|Unknown)\s(?P<between>[^/]{0,120}?)\d{1,9}(?:us|µs|ms|s)/step",
+    re.ASCII,
 )
+_KERAS_EPOCH = re.compile(r"Epoch \d{1,9}/\d{1,9}\s{0,9}", re.ASCII)
 
 
 class Kind(Enum):
@@ -100,38 +99,42 @@ class Reader:
     Attributes:
         first_lines: the beginnings of the first lines that are not empty.
         lines: how many there were.
+        saw_steps: there was a line of Keras, and nobody said how many units a step holds.
     """
 
     def __init__(self, command: Command) -> None:
         self._command = command
-        self._formats = _formats(command)
-        self._epoch_steps = 0
+        self._keras = KerasLines()
+        self._formats = _formats(command, self._keras)
         self._json_fields: dict[str, None] = {}
         self.first_lines: list[str] = []
         self.lines = 0
+        self.saw_steps = False
 
     def read(self, line: str) -> Reading | None:
         """What a line says; None for one that says nothing of the kind."""
         self.lines += 1
         if len(self.first_lines) < _SHOWN_LINES and line.strip():
             self.first_lines.append(line.strip()[:_SHOWN_COLUMNS])
-        if self._command.field:
-            return self._json(line)
-        for read in self._formats:
-            if (reading := read(line)) is not None:
-                self._formats = [read]
-                return self._of_all_epochs(reading, line) if read is _read_keras else reading
-        return None
+        return self._json(line) if self._command.field else self._recognised(line, self._formats)
 
     def read_unfinished(self, line: str) -> Reading | None:
         """As `read` for a line that has no end yet: Keras ends its progress line with the next one."""
-        if _read_keras not in self._formats or len(line) > _SHOWN_COLUMNS * 4:
+        is_read = self._keras.read in self._formats and len(line) <= _SHOWN_COLUMNS * 4
+        if not is_read or not _KERAS.search(line) or _is_whole_epoch(line):
             return None
-        reading = _read_keras(line)
-        if reading is None or _is_whole_epoch(line):
-            return None
-        self._formats = [_read_keras]
-        return reading
+        return self._recognised(line, [self._keras.read])
+
+    def _recognised(self, line: str, formats: Sequence[_Read]) -> Reading | None:
+        for read in formats:
+            if (reading := read(line)) is None:
+                continue
+            if reading.kind is Kind.STEP and self._command.counted_per_step is None:
+                self.saw_steps = True  # the program may print its own rate in another line
+                continue
+            self._formats = [read]
+            return reading
+        return None
 
     def nothing_read(self) -> str:
         """Why no line said anything: what was expected."""
@@ -142,17 +145,12 @@ class Reader:
             return f"no line is a JSON object, in which the field {command.field!r} would be read"
         if command.pattern:
             return f"no line matches the pattern {command.pattern!r}"
+        if self.saw_steps:
+            return f"it prints steps and no rate: {SAY_HOW_MANY}"
         return (
             f"no line has a rate. Known are '12.3 {command.unit}/s', '{command.unit}/s: 12.3', Keras' progress lines "
             "and tf_cnn_benchmarks' step lines; for others give pattern= or field="
         )
-
-    def _of_all_epochs(self, reading: Reading, line: str) -> Reading:
-        """Keras' verbose=2 prints one line for each epoch, which says how many steps the epoch had."""
-        if not _is_whole_epoch(line):
-            return reading
-        self._epoch_steps += int(reading.value)
-        return Reading(Kind.STEP, self._epoch_steps, loss=reading.loss)
 
     def _json(self, line: str) -> Reading | None:
         begin = line.find("{")
@@ -181,23 +179,70 @@ def worst_loss(losses: Iterable[float | None]) -> float | None:
 _Read = Callable[[str], Reading | None]
 
 
-def _formats(command: Command) -> Sequence[_Read]:
+def _formats(command: Command, keras: KerasLines) -> Sequence[_Read]:
+    if command.field:
+        return []
     if command.pattern:
         return [_read_by(re.compile(command.pattern))]
-    return [_read_tf_cnn, _read_keras, _read_unit(command.unit)]
+    return [_read_tf_cnn(command.unit), keras.read, _read_unit(command.unit)]
 
 
-def _read_tf_cnn(line: str) -> Reading | None:
-    found = _TF_CNN.search(line) if "+/-" in line else None
-    if found is None:
-        return None
-    loss = _float(found["loss"]) if found["loss"] else None
-    return Reading(Kind.MEAN_RATE, _float(found["mean"]), int(found["step"]), loss)
+def _read_tf_cnn(unit: str) -> _Read:
+    """Reads "10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848": a mean since the first timed step."""
+    step_line = re.compile(
+        rf"(?<![\w.])(?P<step>[1-9]\d{{0,11}})\s{{1,9}}{re.escape(unit)}/sec:\s{{0,9}}(?P<mean>{_NUMBER})\s{{0,9}}\+/-"
+        rf"[^)]{{0,80}}\)\s{{0,9}}(?P<loss>{_NUMBER}(?!\S))?",
+        re.ASCII | re.IGNORECASE,
+    )
+
+    def read(line: str) -> Reading | None:
+        found = step_line.search(line) if "+/-" in line else None
+        if found is None:
+            return None
+        loss = _float(found["loss"]) if found["loss"] else None
+        return Reading(Kind.MEAN_RATE, _float(found["mean"]), int(found["step"]), loss)
+
+    return read
 
 
-def _read_keras(line: str) -> Reading | None:
-    found = _KERAS.search(line) if "/step" in line else None
-    return None if found is None else Reading(Kind.STEP, int(found["step"]), loss=_loss(line))
+class KerasLines:
+    """Reads Keras' progress lines as a counter.
+
+    The total of the first line is that of `fit`. Lines with another one, such as those of `evaluate` and `predict`, are
+    left out. A data set of unknown length has a total from the second epoch on.
+
+    Where a line is all that an epoch prints, its steps count on from epoch to epoch: with verbose=2, and where an epoch
+    has one step.
+    """
+
+    def __init__(self) -> None:
+        self._total = ""
+        self._epoch_begins = False
+        self._counts_on: bool | None = None  # known from the first line on
+        self._finished, self._step = 0, 0
+
+    def read(self, line: str) -> Reading | None:
+        """What a line says; None for one that is no progress of `fit`."""
+        if _KERAS_EPOCH.fullmatch(line.lstrip()):
+            self._epoch_begins = True
+            return None
+        found = _KERAS.search(line) if "/step" in line else None
+        if found is None or not self._is_of_fit(found["total"]):
+            return None
+        step, is_whole = int(found["step"]), found["between"].startswith("- ")
+        if self._counts_on is None:
+            self._counts_on = self._epoch_begins and found["step"] == found["total"]
+        if is_whole or (self._counts_on and self._epoch_begins):
+            self._finished += self._step
+        elif not self._counts_on:
+            self._finished = 0
+        self._step, self._epoch_begins = step, False
+        return Reading(Kind.STEP, self._finished + step, loss=_loss(line))
+
+    def _is_of_fit(self, total: str) -> bool:
+        if not self._total or (self._total == "Unknown" and self._epoch_begins):
+            self._total = total
+        return total == self._total
 
 
 def _is_whole_epoch(line: str) -> bool:
@@ -208,9 +253,9 @@ def _is_whole_epoch(line: str) -> bool:
 def _read_unit(unit: str) -> _Read:
     """Reads '12.3 images/s' and 'images/s: 12.3', with '/sec', '/second' and ' per second', too."""
     each = rf"{re.escape(unit)}\s?(?:/|per)\s?s(?:ec(?:ond)?)?"
-    after = re.compile(rf"{_BEGIN}(?P<rate>{_NUMBER})\s{{0,3}}{each}(?!\w)", re.ASCII | re.IGNORECASE)
+    after = re.compile(rf"{_BEGIN}(?P<rate>{_NUMBER})\s{{0,3}}{each}(?![\w/]|\sper\b)", re.ASCII | re.IGNORECASE)
     before = re.compile(
-        rf"(?<!\w){each}\b['\"]?\s{{0,3}}[:=]\s{{0,9}}(?P<rate>{_NUMBER})(?!\w|[.,]\d)", re.ASCII | re.IGNORECASE
+        rf"(?<!\w){each}\b['\"]?\s{{0,3}}[:=]\s{{0,9}}(?P<rate>{_NUMBER}){_END}", re.ASCII | re.IGNORECASE
     )
     word = unit.lower()
 

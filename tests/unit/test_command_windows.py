@@ -148,7 +148,8 @@ def test_no_reading_makes_a_window_without_steps_or_time(
     meter, now = Meter(0.0, 8), 0.0
     for kind, value, after, step in readings:
         now += after
-        window = meter.take(now, Reading(kind, value, step=step))
+        meter.take(now, Reading(kind, value, step=step))
+        window = meter.window(now)
         assert window is None or (window.steps >= 1 and 0 < window.seconds < math.inf)
 
 
@@ -196,6 +197,36 @@ def test_a_program_that_is_read_to_its_end_may_print_its_rate_once() -> None:
     assert (len(run.windows), per_sec(run)) == (1, pytest.approx(50))
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        [(60.0, "50 examples/s\n"), (10.0, "300 examples/s\n"), (10.0, "300 examples/s\n")],
+        [(80.0, "50 examples/s\n300 examples/s\n300 examples/s\n")],
+    ],
+    ids=["as they come", "in one chunk"],
+)
+def test_a_program_that_is_read_to_its_end_leaves_its_start_out(script: list[tuple[float, str]]) -> None:
+    assert per_sec(measured(PlayedProgram(script), until_end=True)) == pytest.approx(300)
+
+
+def test_rates_that_arrive_in_one_chunk_weigh_evenly() -> None:
+    """100 and 300 for the same work each, twice, after the warm-up."""
+    chunk = "100 examples/s\n300 examples/s\n"
+    program = PlayedProgram([(10.0, "7 examples/s\n"), (10.0, chunk), (5.0, chunk)])
+    assert per_sec(measured(program, until_end=True)) == pytest.approx(150)
+
+
+@given(st.lists(st.floats(0.1, 3), min_size=6, max_size=12))
+def test_fractions_of_a_counter_add_up_to_its_rate(each: list[float]) -> None:
+    """Hugging Face counts epochs: 0.4, 0.8, 1.2."""
+    step, script = 0.0, []
+    for one in each:
+        step += one
+        script.append((2 * one, f"epoch={step!r}\n"))
+    run = measured(PlayedProgram(script), pattern=r"epoch=(?P<step>[\d.e-]+)", examples_per_step=1000, until_end=True)
+    assert per_sec(run) == pytest.approx(500)
+
+
 def test_a_program_that_ends_after_enough_readings_is_measured() -> None:
     assert len(measured(lines(4)).windows) == 3
 
@@ -210,12 +241,26 @@ def test_a_last_line_without_an_end_is_read() -> None:
         ([], "the program printed nothing for 100 s"),
         ([(9.0, "loading\n")] * 50, "printed nothing that can be read for 100 s and was ended; no line has a rate"),
         (lines(8).script, "the program printed nothing for 100 s"),
+        ([(9.0, "0 examples/s\n")] * 50, "printed only readings that did not advance for 100 s"),
     ],
 )
 def test_a_program_without_a_reading_for_too_long_hangs(script: list[tuple[float, str]], said: str) -> None:
     with pytest.raises(Hung) as error:
         measured(PlayedProgram(script, hangs=True))
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize("script", [["step 100\n"] * 50, ["step 7\n", "step 8\n", *["step 8\n"] * 50]])
+def test_a_counter_that_does_not_advance_hangs(script: list[str]) -> None:
+    """The heartbeat of a stuck program."""
+    program = PlayedProgram([(9.0, text) for text in script])
+    with pytest.raises(Hung, match="printed only readings that did not advance for 100 s"):
+        measured(program, pattern=r"step (?P<step>\d+)", examples_per_step=1)
+
+
+def test_epochs_of_one_step_are_counted() -> None:
+    epoch = [(0.5, "Epoch 1/9\n"), (0.5, "1/1 ━━ 0s 31ms/step - loss: 0.5\n")]
+    assert per_sec(measured(PlayedProgram(epoch * 9), examples_per_step=32)) == pytest.approx(32)
 
 
 def test_an_injected_slowdown_takes_a_fraction_of_the_throughput_off() -> None:

@@ -34,6 +34,15 @@ def read(line: str, **how: object) -> Reading | None:
         ('"examples/sec": 3e2}', 300.0),
         ("1.5k examples/s", None),  # not 5, and not 1.5
         ("12 examples/step", None),
+        ("1 234.5 examples/s", None),  # not 234.5
+        ("1 234 567 examples/s", None),
+        ("1'234.5 examples/s", None),
+        ("examples/s: 1 234.5", None),  # not 1
+        ("step 3 1234.5 examples/s", 1234.5),
+        ("'12 examples/s'", 12.0),
+        ("12 examples/s/gpu", None),
+        ("12 examples/sec per GPU", None),
+        ("12 examples/s (3 examples/s/gpu)", 12.0),
         ("v1.2.12 examples/s", None),
         ("12 more_examples/s", None),
         ("images/s: 12", None),
@@ -65,9 +74,16 @@ def test_a_lines_loss_is_read(line: str, loss: float | None) -> None:
 
 
 def test_a_step_line_of_tf_cnn_benchmarks_is_a_mean_since_the_first_step() -> None:
-    assert read("[1,0]<stdout>:10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848\t0.1") == Reading(
-        Kind.MEAN_RATE, 56.9, step=10, loss=7.848
-    )
+    line = "[1,0]<stdout>:10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848\t0.1"
+    assert read(line, unit="images") == Reading(Kind.MEAN_RATE, 56.9, step=10, loss=7.848)
+
+
+def test_a_step_line_of_tf_cnn_benchmarks_is_read_in_the_commands_unit_only() -> None:
+    line = "10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848"
+    assert [read(line), read(line.replace("images", "examples"))] == [
+        None,
+        Reading(Kind.MEAN_RATE, 56.9, step=10, loss=7.848),
+    ]
 
 
 KERAS = "\x1b[1m120/500\x1b[0m \x1b[32m━━━━\x1b[0m\x1b[37m━━━\x1b[0m \x1b[1m12s\x1b[0m 31ms/step - loss: 0.5000"
@@ -93,6 +109,43 @@ def test_keras_lines_of_whole_epochs_count_on() -> None:
     reader = Reader(PLAIN)
     found = [reader.read(f"500/500 - {n}s - 31ms/step - loss: 0.3") for n in range(3)]
     assert [reading and reading.value for reading in found] == [500, 1000, 1500]
+
+
+def steps(*lines: str, examples_per_step: int | None = 32) -> list[float | None]:
+    reader = Reader(Command(name="it", argv=("it",), examples_per_step=examples_per_step))
+    found = [reader.read(line) for line in lines]
+    return [reading and reading.value for reading in found]
+
+
+def test_keras_lines_of_evaluate_and_predict_are_left_out() -> None:
+    lines = ["Epoch 1/2", "4/500 ━━ 3ms/step", "500/500 ━━ 3ms/step", "9/20 ━━ 1ms/step", "2/Unknown 9s 1ms/step"]
+    assert steps(*lines, "Epoch 2/2", "3/500 ━━ 3ms/step") == [None, 4, 500, None, None, None, 3]
+
+
+def test_a_data_set_of_unknown_length_has_one_from_the_second_epoch_on() -> None:
+    lines = ["Epoch 1/2", "4/Unknown 3s 3ms/step", "9/20 ━━ 1ms/step", "Epoch 2/2", "3/500 ━━ 3ms/step"]
+    assert steps(*lines, "7/Unknown 3s 3ms/step") == [None, 4, None, None, 3, None]
+
+
+def test_an_epoch_of_which_only_the_last_line_is_printed_counts_on() -> None:
+    epoch = ["Epoch 1/9", "1/1 ━━ 0s 31ms/step", "1/1 ━━ 0s 31ms/step - loss: 0.5"]
+    assert steps(*epoch * 3) == [None, 1, 1, None, 2, 2, None, 3, 3]
+
+
+def test_epochs_that_begin_anew_do_not_count_on() -> None:
+    epoch = ["Epoch 1/9", "1/2 ━━ 0s 31ms/step", "2/2 ━━ 0s 31ms/step"]
+    assert steps(*epoch * 2) == [None, 1, 2, None, 1, 2]
+
+
+def test_a_programs_own_rate_is_read_after_a_line_of_keras_whose_steps_nobody_sized() -> None:
+    lines = ["1/500 ━━ 3ms/step", "12 examples/s", "2/500 ━━ 3ms/step", "13 examples/s"]
+    assert steps(*lines, examples_per_step=None) == [None, 12, None, 13]
+
+
+def test_no_unfinished_line_is_read_where_a_field_or_a_pattern_is_given() -> None:
+    for how in ({"field": "rate"}, {"pattern": "(?P<rate>x)"}):
+        reader = Reader(Command(name="it", argv=("it",), examples_per_step=1, **how))  # type: ignore[arg-type]
+        assert reader.read_unfinished("120/500 ━━ 12s 31ms/step") is None
 
 
 def test_keras_line_counts_before_it_is_ended_and_other_formats_do_not() -> None:
@@ -190,6 +243,7 @@ HOW: list[dict[str, object]] = [
     {"pattern": r"(?P<rate>\S+)"},
     {"pattern": r"(?P<seconds>[\d.e+-]+)", "examples_per_step": 1},
     {"unit": "steps"},
+    {"unit": "images"},
 ]
 # Pieces of the formats, so that texts come near to them.
 pieces = st.sampled_from(["1", ",", ".", "e9", "images/sec: ", "+/-", "examples/s", "loss: ", "/500", " 3ms/step", "{"])
@@ -232,7 +286,7 @@ def test_a_line_that_never_ends_takes_bounded_memory() -> None:
     assert [len(line) for line in splitter.feed(b"x" * 2**20 + b"\ny\n")] == [MOST_OF_A_LINE, 1]
 
 
-@pytest.mark.parametrize("text", ["1", "1,", ".1", "1/", "{", "loss: ", "images/sec: ", "examples/s ", "\x1b[", "e1"])
+@pytest.mark.parametrize("text", ["1", "1 ", "1,", ".1", "1/", "{", "loss: ", "images/sec: ", "examples/s ", "\x1b[", "e1"])
 def test_a_long_line_is_read_in_linear_time(text: str) -> None:
     """The work that a quadratic search would do on it takes minutes."""
     for how in HOW:
