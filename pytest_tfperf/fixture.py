@@ -14,6 +14,7 @@ from pytest_tfperf.bench.comparing import MAX_PAIRS, MAX_SECONDS, Effort, compar
 from pytest_tfperf.bench.one_run import AlwaysDisturbed, Side
 from pytest_tfperf.bench.rerun_queue import asked_for
 from pytest_tfperf.bench.task import Task
+from pytest_tfperf.bench.windows import MIN_WINDOWS_FOR_ERROR
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.comparison import Comparison
@@ -23,7 +24,7 @@ from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import MeasurementError, TfperfError, ThroughputRegression
+from pytest_tfperf.errors import MeasurementError, TfperfError, ThroughputRegression, WorkloadError
 from pytest_tfperf.judging.published_ratios import published_ratio
 from pytest_tfperf.outcomes import Outcomes
 from pytest_tfperf.reports import ratios
@@ -111,7 +112,7 @@ class ThroughputFixture:
             field: the field of JSON lines that holds the rate, as in "train.examples_per_sec".
             examples_per_step: units in a step over all devices, where it prints steps or their times.
             tolerance: as in `check`.
-            readings: the most that are timed; None: as many as ini tfperf_steps says.
+            readings: the most that are timed, at least 3; None: as many as ini tfperf_steps says.
             until_end: read until it ends, where a rate that it prints once will do.
             ranks_per_node: how many processes of it start on each of several nodes.
 
@@ -136,8 +137,15 @@ class ThroughputFixture:
             until_end=until_end and not settings.smoke,
             ranks_per_node=ranks_per_node,
         )
+        if readings is None:
+            readings = max(MIN_WINDOWS_FOR_ERROR, settings.steps)
         plan = self._plan(readings, WARMUP_READINGS, counts_readings=True)
-        return self._check(command, on, tolerance, plan)
+        if not settings.smoke and plan.steps < MIN_WINDOWS_FOR_ERROR:
+            raise WorkloadError(
+                f"{name}: readings={readings}: give at least {MIN_WINDOWS_FOR_ERROR}, because fewer have no error "
+                "estimate, or until_end=True without readings for a program that prints less"
+            )
+        return self._check(command, on, tolerance, replace(plan, until_end=command.until_end))
 
     def measure(
         self,

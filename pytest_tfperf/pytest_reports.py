@@ -254,8 +254,8 @@ def _word_error(
 
 
 def _fact(text: str) -> str:
-    """The fact of a message, without the workload and the devices before it: the test's name tells them."""
-    return re.sub(r"^\S+-b\d+-\S+ on .+?: ", "", first_sentence(text)).partition("; ")[0]
+    """The fact of a message, without what was measured and the devices before it: the test's name tells them."""
+    return re.sub(r"^\S+(?: against \S+)? on \d.*?: ", "", first_sentence(text)).partition("; ")[0]
 
 
 def _source_line(item: pytest.Item, error: TfperfError) -> str:

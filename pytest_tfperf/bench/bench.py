@@ -257,6 +257,6 @@ def _always_disturbed(task: Task, runs: Sequence[Run]) -> AlwaysDisturbed:
 def _require_finite_loss(result: Measurement) -> None:
     if result.throughput.is_diverged:
         raise MeasurementError(
-            f"{result.workload.id} on {result.devices}: INVALID: {loss_fact(result.throughput)}\n"
+            f"{result.workload.id} on {result.devices}: INVALID: {loss_fact(result.throughput, result.workload)}\n"
             f"  next        {loss_advice(result.workload)}"
         )

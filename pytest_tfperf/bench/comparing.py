@@ -13,6 +13,7 @@ from functools import partial
 from pytest_tfperf.bench.one_run import RunEngine, Side, undisturbed
 from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.core.breakdown import breakdown
+from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.comparison import ComparedSide, Comparison
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.run import Pair, Run
@@ -101,7 +102,7 @@ def compare(
         pairs += [pair] if pair is not None else []
         if len(pairs) == MIN_PAIRS:
             most = effort.pairs_that_fit(MIN_PAIRS, time.monotonic() - started)
-        decision = _decision(pairs or [discarded[-1]], tolerance, most)
+        decision = _decision(pairs or [discarded[-1]], a.workload, b.workload, tolerance, most)
         if pair is None:
             decision = replace(decision, outcome=Outcome.INVALID, reason=f"INVALID: {bad[-1].disturbance}")
         if decision.outcome is not Outcome.INCONCLUSIVE or not judged:
@@ -138,13 +139,14 @@ def compare(
     )
 
 
-def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int) -> Decision:
+def _decision(pairs: Sequence[Pair], a: Subject, b: Subject, tolerance: Tolerance, most: int) -> Decision:
     errors = [pair.error for pair in pairs if math.isfinite(pair.error)]
     window_error = math.sqrt(statistics.fmean(error**2 for error in errors)) if errors else 0.0
     decision = decide([pair.log_ratio for pair in pairs], tolerance, most, window_error=window_error)
-    for name, run in (("a", pairs[-1].a), ("b", pairs[-1].b)):
+    for name, run, subject in (("a", pairs[-1].a, a), ("b", pairs[-1].b, b)):
         if (throughput := summarise([run])).is_diverged:
-            return replace(decision, outcome=Outcome.INVALID, reason=f"INVALID: {name}'s {loss_fact(throughput)}")
+            reason = f"INVALID: {name}'s {loss_fact(throughput, subject)}"
+            return replace(decision, outcome=Outcome.INVALID, reason=reason)
     return decision
 
 

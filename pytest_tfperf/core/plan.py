@@ -17,6 +17,7 @@ class Plan:
         warmup_steps: the least steps before them that are not timed (its `num_warmup_batches`).
         max_seconds: timing ends here even where steps are left, but not before three windows: fewer have no error.
         counts_readings: what a user's command prints is counted, in the place of steps.
+        until_end: a user's command is read to its end, whatever `steps` says.
 
     Raises:
         WorkloadError: no steps to time, or a negative warm-up.
@@ -26,6 +27,7 @@ class Plan:
     warmup_steps: int = 10
     max_seconds: float = math.inf
     counts_readings: bool = False
+    until_end: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.steps, int) or self.steps < 1:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
+from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.noise import Noise
@@ -108,20 +109,24 @@ def in_brief(measurement: Measurement) -> str:
     return f"{verdict.outcome}: {compared(verdict.change)} {floor}{rate(verdict.baseline.reference)} {t.unit}/s"
 
 
-def loss_fact(throughput: Throughput) -> str:
-    """When the loss stopped being a finite number: "loss became NaN by step 45, in window 3 of run 2"."""
+def loss_fact(throughput: Throughput, subject: Subject) -> str:
+    """When the loss stopped being a finite number: "loss became NaN by step 45, in window 3 of run 2".
+
+    The windows of a command that prints rates count examples, and none has the steps before its first line.
+    """
     loss, since = throughput.loss, throughput.diverged
     text = "loss became " + ("NaN" if loss is None or math.isnan(loss) else "infinite")
     if since is None:
         return text
     window = f"window {since.window}" if since.window else "the warm-up"
     run = f" of run {since.run}" if len(throughput.runs) > 1 else ""
-    return f"{text} by step {since.step:,}, in {window}{run}"
+    step = "" if isinstance(subject, Command) else f" by step {since.step:,},"
+    return f"{text}{step} in {window}{run}"
 
 
 def _why_invalid(m: Measurement, verdict: Verdict) -> str:
     if verdict.reason is Reason.DIVERGED:
-        return f"{loss_fact(m.throughput)}; the throughput of a diverged run is not reported"
+        return f"{loss_fact(m.throughput, m.workload)}; the throughput of a diverged run is not reported"
     disturbance = _last_disturbance(m)
     return f"{verdict.reason}: {disturbance}" if disturbance else verdict.reason
 

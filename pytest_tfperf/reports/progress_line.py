@@ -126,8 +126,10 @@ def progress(run: Run, plan: Plan) -> tuple[str, str, str]:
     """What a run has done, how fast, and what is left: "steps 40/100", "640 images/s", "6 s left"."""
     seconds = sum(w.seconds for w in run.windows)
     what, done = ("readings", len(run.windows)) if plan.counts_readings else ("steps", steps(run))
-    left = seconds / done * max(plan.steps - done, 0)
     speed = f"{rate(run.examples_per_step * steps(run) / seconds)} {run.unit}/s"
+    if plan.until_end:  # nobody knows how many there will be
+        return f"{what} {done}", speed, ""
+    left = seconds / done * max(plan.steps - done, 0)
     return f"{what} {done}/{plan.steps}", speed, f"{duration(left)} left"
 
 

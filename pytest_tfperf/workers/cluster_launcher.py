@@ -158,10 +158,13 @@ class ClusterLauncher:
             )
         interpreter = self._interpreter
         argv = interpreter.user_command(command.argv)
-        variables = ["PYTHONPATH", "PYTHONUNBUFFERED", *_settings()]
+        # Other nodes' GPUs have other UUIDs. A program on CPUs must not take a GPU's memory.
+        visible = "-1" if devices.kind is DeviceKind.CPU else ",".join(map(str, range(devices.count)))
+        ours = {"PYTHONUNBUFFERED": "1", "CUDA_VISIBLE_DEVICES": visible}
+        variables = ["PYTHONPATH", *ours, *_settings()]
         return CommandRun(
             self._engine.command(nodes, command.ranks_per_node, argv, variables),
-            environment={**interpreter.environment(), **self._engine.environment(), "PYTHONUNBUFFERED": "1"},
+            environment={**interpreter.environment(), **self._engine.environment(), **ours},
             folder=interpreter.user_folder(command.folder),
             log=self._files.job_log(next(self._commands), "command"),
             silence_seconds=self._silence_seconds,

@@ -187,6 +187,7 @@ FAULTS = {
     ),
     "test_pattern": ("'-c', '', pattern='(.*)'", "has no named group: it must have one of rate, step, seconds"),
     "test_hangs": ("'-c', 'import time; print(3); time.sleep(600)'", "printed nothing that can be read for 3 s and"),
+    "test_readings": ("'-c', '', readings=2", "readings=2: give at least 3, because fewer have no error estimate"),
     "test_name": ("'-c', '', name='b 3'", "name='b 3' must be at most 100 letters"),
 }
 
@@ -229,6 +230,10 @@ def test_a_program_that_can_not_be_measured_is_an_error_that_says_why(faulty: Fi
 )
 def test_what_can_not_be_started_is_an_error_that_says_why(faulty: Finished, name: str, said: str) -> None:
     assert said in faulty.cases[name].message + faulty.cases[name].text
+
+
+def test_the_short_summary_has_the_fact(faulty: Finished) -> None:
+    assert re.search(r"::test_early - the program ended after", faulty.text), faulty.text
 
 
 def test_errors_show_the_end_of_the_output_and_the_next_step(faulty: Finished) -> None:

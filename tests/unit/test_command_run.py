@@ -6,7 +6,7 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from textwrap import dedent
@@ -19,6 +19,7 @@ from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.workers import command_run
+from pytest_tfperf.workers.cluster_launcher import ClusterLauncher
 from pytest_tfperf.workers.command_run import BoundedLog, CommandRun
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.local import LocalLauncher
@@ -248,6 +249,40 @@ def test_several_nodes_need_something_that_starts_programs_there(tmp_path: Path)
         pytest.raises(TfperfError, match="name what starts it on them, as in --tfperf-launcher='mpirun"),
     ):
         launcher.start_command(Command(name="it", argv=("it",)), ONE_CPU, 2)
+
+
+class EnvEngine:
+    """Starts one rank on this machine, with nothing but the variables that ranks get."""
+
+    most_nodes = None
+    starts_ranks = True
+
+    def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:
+        kept = [f"{name}=${{{name}-}}" for name in variables]
+        quoted = " ".join(f'"{word}"' for word in kept)
+        return ["sh", "-c", f'exec env -i {quoted} "$@"', "sh", *rank]
+
+    def environment(self) -> Mapping[str, str]:
+        return {}
+
+    def cancel(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("devices", "seen"), [(ONE_CPU, "-1"), (Devices(kind=DeviceKind.GPU, count=2, gpu_uuids=("GPU-a", "GPU-b")), "0,1")]
+)
+def test_on_several_nodes_a_program_sees_as_many_gpus_as_the_test_took(
+    tmp_path: Path, devices: Devices, seen: str
+) -> None:
+    program = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"
+    command = Command(name="it", argv=(sys.executable, "-c", program), folder=str(tmp_path))
+    with closing(LocalLauncher(logs=tmp_path, silence_seconds=9)) as local:
+        launcher = ClusterLauncher(
+            EnvEngine(), local, pytest.fail, logs=tmp_path, silence_seconds=9, interpreter=Interpreter(sys.executable)
+        )
+        with closing(launcher.start_command(command, devices, 2)) as run:
+            assert printed(run).strip() == seen
 
 
 def test_in_another_environment_its_python_and_its_files_take_the_place_of_ours(tmp_path: Path) -> None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from played import Notes
+from played import BOX, BUSY, Notes, PlayedGuard
 
 from pytest_tfperf.bench.command_windows import CommandWindows, Meter
+from pytest_tfperf.bench.one_run import RunEngine, Side
 from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.readings import Kind, Reading
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import run_value, summarise
+from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.errors import Hung, MeasurementError
 
 PLAN = Plan(steps=40, warmup_steps=1, counts_readings=True)
@@ -55,6 +58,9 @@ class PlayedProgram:
 
     def hung(self, fact: str) -> Hung:
         return Hung(fact)
+
+    def close(self) -> None:
+        pass
 
 
 def measured(program: PlayedProgram, plan: Plan = PLAN, **how: object) -> Run:
@@ -261,6 +267,21 @@ def test_a_counter_that_does_not_advance_hangs(script: list[str]) -> None:
 def test_epochs_of_one_step_are_counted() -> None:
     epoch = [(0.5, "Epoch 1/9\n"), (0.5, "1/1 ━━ 0s 31ms/step - loss: 0.5\n")]
     assert per_sec(measured(PlayedProgram(epoch * 9), examples_per_step=32)) == pytest.approx(32)
+
+
+class OneProgram:
+    """A launcher whose one program is played."""
+
+    def start_command(self, command: Command, devices: Devices, nodes: int) -> PlayedProgram:
+        return lines(1)
+
+
+@pytest.mark.parametrize(("nodes", "disturbance"), [(1, BUSY), (2, None)])
+def test_the_guard_watches_only_what_this_process_starts(nodes: int, disturbance: Disturbance | None) -> None:
+    """An engine's ranks on this node would count as other processes."""
+    side = Side(workload=Command(name="it", argv=("it",), until_end=True), launcher=OneProgram())  # type: ignore[arg-type]
+    engine = RunEngine(Notes(), PlayedGuard([BUSY]))  # type: ignore[arg-type]
+    assert engine.run(side, replace(BOX, node_count=nodes), PLAN).disturbance == disturbance
 
 
 def test_an_injected_slowdown_takes_a_fraction_of_the_throughput_off() -> None:

@@ -14,6 +14,7 @@ from measurements import BUSY, TEST, WORKLOAD, baseline, measurement, pair, run,
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.breakdown import Breakdown
+from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.noise import Noise
@@ -267,6 +268,11 @@ def test_every_message_has_labels_in_one_column_and_lines_that_fit(
     assert first == headline(found)
     assert all(text[:2] == "  " and text[2] != " " and text[13] == " " and text[14] != " " for text in rest)
     assert max(map(len, [first, *rest])) < 320
+
+
+def test_a_command_that_prints_rates_has_no_steps_to_name() -> None:
+    found = measurement(NAN, workload=Command(name="my-train"), verdict=DIVERGED)
+    assert "INVALID: loss became NaN in window 3; the throughput" in headline(found)
 
 
 # In brief

@@ -120,6 +120,13 @@ def test_without_a_terminal_only_the_lines_that_stay_are_written() -> None:
     assert (terminal.written, terminal.lines[1:]) == ([], FIRST_LINES)
 
 
+def test_a_program_that_is_read_to_its_end_shows_no_total() -> None:
+    terminal = Terminal()
+    terminal.line.window(run_of(5, 5), Plan(steps=100, counts_readings=True, until_end=True))
+    assert ("readings 2 " in terminal.written[-1], "2/" in terminal.written[-1]) == (True, False)
+    assert "left" not in terminal.written[-1]
+
+
 def test_a_tests_own_runs_are_numbered_and_others_are_named() -> None:
     terminal = Terminal(verbose=True)
     labels = ["run", "reference environment", "confirmation run", "on device data"]

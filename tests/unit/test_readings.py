@@ -286,7 +286,9 @@ def test_a_line_that_never_ends_takes_bounded_memory() -> None:
     assert [len(line) for line in splitter.feed(b"x" * 2**20 + b"\ny\n")] == [MOST_OF_A_LINE, 1]
 
 
-@pytest.mark.parametrize("text", ["1", "1 ", "1,", ".1", "1/", "{", "loss: ", "images/sec: ", "examples/s ", "\x1b[", "e1"])
+@pytest.mark.parametrize(
+    "text", ["1", "1 ", "1,", ".1", "1/", "{", "loss: ", "images/sec: ", "examples/s ", "\x1b[", "e1"]
+)
 def test_a_long_line_is_read_in_linear_time(text: str) -> None:
     """The work that a quadratic search would do on it takes minutes."""
     for how in HOW:
