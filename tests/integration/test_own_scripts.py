@@ -149,8 +149,8 @@ def test_it(throughput, on):
 
 def test_a_command_that_does_not_begin_with_this_python_has_no_reference_side(project: Project) -> None:
     """Both sides would have the same packages, and so clear the slowdown that fresh runs confirm."""
-    project.write("loop.py", LOOP.replace("20 * cost", "30 * cost"))
-    project.write("old/loop.py", LOOP.replace("20 * cost", "30 * cost"))
+    project.write("loop.py", LOOP.replace("/ cost", "/ cost / 1.5"))
+    project.write("old/loop.py", LOOP.replace("/ cost", "/ cost / 1.5"))
     project.baseline("loop", reference=100.0, unit="examples", runs=5, between_runs=0.001)
     write_tests(project, SHELL)
     finished = project.run(f"--tfperf-reference={sys.executable}:{project.folder / 'old'}", *SHORT)
