@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytest_tfperf.core.disturbance import DisturbanceKind
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
@@ -12,7 +14,8 @@ class Outlook:
     Args:
         tests: how many.
         judged: how many of them were judged against earlier sessions.
-        disturbed: how many have no undisturbed run, so that they are no reference for the next session.
+        disturbances: of each test without an undisturbed run, which is no reference for the next session: what
+            disturbed its last run.
         within_runs: what the windows of a run leave uncertain (standard error).
         between_runs: standard deviation between fresh runs, pooled over the tests; None before two earlier sessions.
         detectable: the slowdown that the next session detects, with 95 % power.
@@ -21,7 +24,7 @@ class Outlook:
 
     tests: int
     judged: int
-    disturbed: int
+    disturbances: tuple[DisturbanceKind, ...]
     within_runs: float | None
     between_runs: float | None
     detectable: float | None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
+from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.outlook import Outlook
 from pytest_tfperf.core.past_session import EarlierMeasurement
@@ -50,13 +51,20 @@ def outlook(measurements: Sequence[Measurement], tolerance: Tolerance) -> Outloo
     return Outlook(
         tests=len(found),
         judged=len(judged),
-        disturbed=sum(all(run.disturbance is not None for run in m.runs) for m in found),
+        disturbances=tuple(kind for m in found if (kind := _disturbance(m)) is not None),
         within_runs=_median(run.error for m in found for run in m.throughput.runs),
         between_runs=_pooled(v.baseline for v in judged),
         # Against earlier sessions the drift common to all tests is not taken out, as where tests are few.
         detectable=detectable(session_variance(tests=0), lambda reference: reference),
         detectable_recorded=detectable(session_variance(tests=len(found)), _recorded),
     )
+
+
+def _disturbance(m: Measurement) -> DisturbanceKind | None:
+    """What disturbed the last run, where no run is undisturbed."""
+    disturbances = [run.disturbance for run in m.runs]
+    last = disturbances[-1]
+    return None if last is None or None in disturbances else last.kind
 
 
 def _is_unrecorded(m: Measurement) -> bool:

@@ -9,6 +9,7 @@ from itertools import combinations
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.outlook import Outlook
+from pytest_tfperf.reports.advice import ADVICE
 from pytest_tfperf.reports.message import Line, with_lines
 from pytest_tfperf.reports.numbers import duration, percent
 
@@ -69,12 +70,14 @@ def _detectable(outlook: Outlook) -> Iterator[Line]:
 
 
 def _disturbed(outlook: Outlook) -> Iterator[Line]:
-    if outlook.disturbed:
-        yield (
-            "disturbed",
-            f"other work disturbed {outlook.disturbed} of {outlook.tests}, which are no reference for the next "
-            "session: end it, or accept it with ini tfperf_busy",
-        )
+    if not outlook.disturbances:
+        return
+    kinds = Counter(outlook.disturbances).most_common()
+    yield (
+        "disturbed",
+        f"{len(outlook.disturbances)} of {outlook.tests} ({', '.join(kind for kind, _ in kinds)}), which are no "
+        f"reference for the next session: {ADVICE[kinds[0][0]]}",
+    )
 
 
 def _documents(measurements: Sequence[Measurement]) -> Iterator[Line]:

@@ -164,7 +164,7 @@ def test_where_every_test_has_a_recorded_baseline_nothing_is_foreseen() -> None:
 
 def test_a_first_session_tells_what_the_next_one_detects() -> None:
     found = foreseen(measured(1000.0))
-    assert (found.tests, found.judged, found.disturbed, found.between_runs) == (1, 0, 0, None)
+    assert (found.tests, found.judged, found.disturbances, found.between_runs) == (1, 0, (), None)
     assert found.detectable is not None
     assert found.detectable_recorded is not None
     assert 0.02 < found.detectable_recorded < found.detectable < 0.2
@@ -173,7 +173,7 @@ def test_a_first_session_tells_what_the_next_one_detects() -> None:
 def test_a_disturbed_run_is_no_reference() -> None:
     disturbed = (run_at(1000.0, disturbance=BUSY),)
     found = foreseen(measured(1000.0, runs=disturbed))
-    assert (found.disturbed, found.detectable) == (1, None)
+    assert (found.disturbances, found.detectable) == ((BUSY.kind,), None)
 
 
 def test_a_run_that_was_slowed_on_purpose_is_no_reference() -> None:

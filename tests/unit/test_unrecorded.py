@@ -7,6 +7,7 @@ from typing import Any
 
 from measurements import baseline, measurement, throughput
 
+from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.outlook import Outlook
 from pytest_tfperf.core.workload import Workload
@@ -15,7 +16,7 @@ from pytest_tfperf.reports.unrecorded import unrecorded
 FIRST = Outlook(
     tests=3,
     judged=0,
-    disturbed=0,
+    disturbances=(),
     within_runs=0.012,
     between_runs=None,
     detectable=0.07,
@@ -47,12 +48,13 @@ def test_a_later_session_says_that_outcomes_only_warn() -> None:
     assert noise.endswith("between runs 2.3 % (standard deviation)")
 
 
-def test_disturbed_runs_are_named_with_the_remedy() -> None:
-    nothing = replace(FIRST, disturbed=3, within_runs=None, detectable=None, detectable_recorded=None)
+def test_disturbed_runs_are_named_with_the_remedy_of_what_disturbed_most() -> None:
+    disturbances = (DisturbanceKind.OTHER_PROCESSES, DisturbanceKind.STEAL, DisturbanceKind.STEAL)
+    nothing = replace(FIRST, disturbances=disturbances, within_runs=None, detectable=None, detectable_recorded=None)
     assert said(nothing)[1:3] == [
         "  noise       within a run unknown (standard error); between runs shown after a later session",
-        "  disturbed   other work disturbed 3 of 3, which are no reference for the next session: end it, or accept it "
-        "with ini tfperf_busy",
+        "  disturbed   3 of 3 (steal time, other processes), which are no reference for the next session: use a "
+        "machine that is not shared, or accept more steal time with ini tfperf_steal",
     ]
 
 
