@@ -52,7 +52,8 @@ def _run(arguments: argparse.Namespace) -> int:
         show(measured.to_csv(index=False).rstrip("\n"))
         return EXIT_GREEN
     columns = width()
-    tables = [by_workload(measured, history.names(), columns), latest_comparisons(history.comparisons(), columns)]
+    names, units = history.names_and_units()
+    tables = [by_workload(measured, names, units, columns), latest_comparisons(history.comparisons(), columns)]
     show("\n\n".join("\n".join(lines) for lines in tables if lines) or "nothing was measured here yet")
     return EXIT_GREEN
 

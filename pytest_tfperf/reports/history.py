@@ -19,11 +19,14 @@ _COLUMNS = Columns(
 )
 
 
-def by_workload(history: pandas.DataFrame, names: Mapping[str, str], width: int | None = None) -> list[str]:
+def by_workload(
+    history: pandas.DataFrame, names: Mapping[str, str], units: Mapping[str, str], width: int | None = None
+) -> list[str]:
     """One line for each machine, workload and topology of `History.frame()`.
 
     `change` is the last measurement against the median of all; `session` and `when` are the last measurement's. `names`
-    has what the tests call a workload, by its id. `width` is the most characters of a line, None for any number.
+    has what the tests call a workload, and `units` what it counts, both by its id. `width` is the most characters of a
+    line, None for any number.
     """
     rows = []
     known = history.fillna({"outcome": "measured"})
@@ -38,6 +41,7 @@ def by_workload(history: pandas.DataFrame, names: Mapping[str, str], width: int 
                 "measured": str(len(measured)),
                 "median": rate(median),
                 "last": rate(last["examples_per_sec"]),
+                "unit": f"{units.get(str(workload), 'images')}/s",
                 "change": change(last["examples_per_sec"] / median - 1),
                 "when": last["time"],
                 "session": last["session"],

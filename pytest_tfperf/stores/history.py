@@ -226,8 +226,10 @@ class History:
                 place = f"{self._path}: comparison {number}"
                 yield build(Comparison, _unpacked(whole, place), place)
 
-    def names(self) -> dict[str, str]:
-        """What tests called their workloads last, by the workload's id; those without a name are left out.
+    def names_and_units(self) -> tuple[dict[str, str], dict[str, str]]:
+        """What tests called their workloads last, and what these counted, both by the workload's id.
+
+        Those without a name are left out of the names.
 
         Raises:
             TfperfError: also where there is no history yet, or a row is damaged.
@@ -235,8 +237,9 @@ class History:
         query = "select workload, whole, max(id) from measurements group by workload"
         with self._open_existing() as database:
             latest = {id: _unpacked(whole, f"{self._path}: {id}") for id, whole, _ in database.execute(query)}
-        found = {id: whole.get("name") for id, whole in latest.items() if isinstance(whole, dict)}
-        return {id: str(name) for id, name in found.items() if name}
+        wholes = {id: whole for id, whole in latest.items() if isinstance(whole, dict)}
+        names = {id: str(whole["name"]) for id, whole in wholes.items() if whole.get("name")}
+        return names, {id: str(whole.get("throughput", {}).get("unit", "images")) for id, whole in wholes.items()}
 
     def frame(self) -> pandas.DataFrame:
         """All measurements, oldest first.
@@ -254,7 +257,7 @@ class History:
     @contextmanager
     def _open_existing(self) -> Iterator[sqlite3.Connection]:
         if not self._path.exists():
-            raise TfperfError(f"{self._path}: no history yet; run the suite first, or name its folder: --dir DIR")
+            raise TfperfError(f"{self._path}: no history yet; run pytest first, or name its folder: --dir DIR")
         with self._open() as database:
             yield database
 

@@ -19,7 +19,9 @@ from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_session import PastSession
 from pytest_tfperf.core.verdict import Outcome, Verdict
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.reports.history import by_workload
 from pytest_tfperf.stores.history import History
 
 # Appends without end (or COUNT times) and prints the number of each measurement that is kept.
@@ -110,6 +112,14 @@ def test_a_measurement_that_replaces_an_earlier_one_is_the_only_one(history: His
     history.append(judged(test="b"))
     history.append(judged(test="a"), replaces=number)
     assert list(history.frame()["test"]) == ["b", "a"]
+
+
+def test_the_table_of_each_workload_has_the_unit_of_its_last_measurement(history: History) -> None:
+    counted = throughput(1000.0, unit="tokens")
+    history.append(judged())
+    history.append(measurement(counted, workload=Workload(model="bert-tiny", batch_size=8, unit="tokens")))
+    lines = by_workload(history.frame(), *history.names_and_units())
+    assert [line.split()[6:8] for line in lines[1:]] == [["1,000", "tokens/s"], ["1,000", "images/s"]]
 
 
 # How long tests take
@@ -210,7 +220,7 @@ def test_a_rerun_of_one_test_is_not_a_session_of_the_suite(history: History) -> 
 def test_asking_before_there_is_a_file_makes_none(history: History, path: Path) -> None:
     assert (history.seconds_of(["a"]), past(history)) == ({}, [])
     for ask in (history.frame, lambda: list(history.comparisons()), lambda: list(history.measurements())):
-        with pytest.raises(TfperfError, match="no history yet; run the suite first"):
+        with pytest.raises(TfperfError, match="no history yet; run pytest first"):
             ask()
     assert not path.parent.exists()
 
