@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
+from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
 from pytest_tfperf.core.verdict import Tolerance
@@ -42,11 +43,12 @@ def baseline_of(measurement: Measurement, *, lock: str = "") -> Baseline:
             "does not show how much runs differ. Record again with at least two runs (ini option tfperf_runs)"
         )
     if (slowdown := _detectable(kept)) > TOO_NOISY_TO_GATE:
+        longer = "readings" if isinstance(measurement.workload, Command) else "steps"
         each = "  ".join(f"{math.exp(rate):,.1f}" for rate in runs) + f" {measurement.throughput.unit}/s"
         raise MeasurementError(
             f"{measurement.workload.id} on {measurement.devices}: too noisy for a baseline, which was left as it is: "
             f"its runs gave {each}, so a loss below {100 * slowdown:.0f} % would not be detected. Free the "
-            "machine of other work, or give the test more steps, and record again"
+            f"machine of other work, or give the test more {longer}, and record again"
         )
     left_out = "  ".join(f"{math.exp(rate):.5g}" for rate in runs if rate not in kept)
     return Baseline(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from measurements import measurement, throughput
 
 from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.new_baseline import baseline_of, runs_wanted
@@ -76,3 +77,8 @@ def test_a_row_has_no_lock_unless_one_is_given() -> None:
 def test_runs_that_show_too_little_are_no_baseline(rates: list[float], says: str) -> None:
     with pytest.raises(MeasurementError, match=says):
         row(rates)
+
+
+def test_a_script_that_is_too_noisy_is_advised_more_readings() -> None:
+    with pytest.raises(MeasurementError, match="or give the test more readings, and record again"):
+        row(WILD, workload=Command(name="my-train"))
