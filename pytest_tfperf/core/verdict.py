@@ -43,7 +43,7 @@ class Reason(StrEnum):
     SINGLE_RUN = "the slowdown is larger than noise explains, but only one run is known"
     WITHIN_NOISE = "slower by more than the tolerance, but not by more than noise explains"
     RUNS_DISAGREE = "too few runs show the slowdown"
-    NOT_CONFIRMED = "a slowdown is suspected, and other work on the machine disturbed the run that was to confirm it"
+    NOT_CONFIRMED = "a slowdown is suspected, and the run that was to confirm it was disturbed or never settled"
     HELD = "the slowdown is confirmed, but neither of the two sessions before showed it (--tfperf-hold)"
     DIVERGED = "the loss is not a finite number"
     DISTURBED = "every run was disturbed"
