@@ -20,6 +20,7 @@ class Outlook:
         between_runs: standard deviation between fresh runs, pooled over the tests; None before two earlier sessions.
         detectable: the slowdown that the next session detects, with 95 % power.
         detectable_recorded: the same with a baseline of five runs.
+        too_noisy_to_record: most tests' runs differ too much for a baseline.
     """
 
     tests: int
@@ -29,3 +30,4 @@ class Outlook:
     between_runs: float | None
     detectable: float | None
     detectable_recorded: float | None
+    too_noisy_to_record: bool = False

@@ -14,6 +14,7 @@ from pytest_tfperf.core.outlook import Outlook
 from pytest_tfperf.core.past_session import EarlierMeasurement
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.judge import Evidence, judge
+from pytest_tfperf.judging.new_baseline import TOO_NOISY_TO_GATE
 from pytest_tfperf.judging.provisional import provisional_baseline
 from pytest_tfperf.judging.reference import Reference, reference_for
 from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
@@ -48,6 +49,7 @@ def outlook(measurements: Sequence[Measurement], tolerance: Tolerance) -> Outloo
             for m, reference in today
         )
 
+    recorded = detectable(session_variance(tests=len(found)), _recorded)
     return Outlook(
         tests=len(found),
         judged=len(judged),
@@ -56,7 +58,8 @@ def outlook(measurements: Sequence[Measurement], tolerance: Tolerance) -> Outloo
         between_runs=_pooled(v.baseline for v in judged),
         # Against earlier sessions the drift common to all tests is not taken out, as where tests are few.
         detectable=detectable(session_variance(tests=0), lambda reference: reference),
-        detectable_recorded=detectable(session_variance(tests=len(found)), _recorded),
+        detectable_recorded=recorded,
+        too_noisy_to_record=recorded is not None and recorded > TOO_NOISY_TO_GATE,
     )
 
 

@@ -64,7 +64,9 @@ def _detectable(outlook: Outlook) -> Iterator[Line]:
     if outlook.detectable is None:
         return
     text = f"the next session warns of slowdowns from {percent(outlook.detectable)}"
-    if outlook.detectable_recorded is not None:
+    if outlook.too_noisy_to_record:
+        text += "; most runs differ too much for a baseline: free the machine of other work before you record"
+    elif outlook.detectable_recorded is not None:
         text += f"; with recorded baselines tests fail from {percent(outlook.detectable_recorded)}"
     yield "detectable", f"{text} (95 % power, median over tests)"
 

@@ -74,8 +74,8 @@ def checked(inputs: Any, spec: InputSpec) -> tf.data.Dataset | Batch | PipelineO
     if count >= 0:
         raise WorkloadError(f"its dataset ends after {count} batch(es); a run needs an endless one: add .repeat()")
     if not all(found.shape.is_fully_defined() for found in tf.nest.flatten(inputs.element_spec)):
-        spec_of_batch = inputs.element_spec
-        inputs = inputs.map(lambda *batch: _with_shapes(tf.nest.flatten(batch), shapes, spec_of_batch))
+        structure = inputs.element_spec
+        inputs = inputs.map(lambda *batch: _with_shapes(tf.nest.flatten(batch), shapes, structure))
     # In each step tf.distribute asks a dataset that may end whether it has; a dataset asserted as endless just fails.
     return inputs.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
@@ -88,8 +88,8 @@ def spec_of_batch(inputs: tf.data.Dataset | Batch | PipelineOnly) -> Any:
 
 
 def _with_shapes(parts: Sequence[tf.Tensor], shapes: Sequence[tf.TensorShape], structure: Any) -> Any:
-    checked = [tf.ensure_shape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
-    return tf.nest.pack_sequence_as(structure, checked)
+    shaped = [tf.ensure_shape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
+    return tf.nest.pack_sequence_as(structure, shaped)
 
 
 def _spec_of(array: Any) -> tf.TensorSpec:

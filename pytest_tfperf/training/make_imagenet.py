@@ -16,9 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_USAGE
 from pytest_tfperf.core.data_sets import BOX, IMAGE, LABEL
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.training.data_set_command import run
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -126,21 +126,5 @@ def _example(jpeg: bytes, rng: random.Random) -> tf.train.Example:
     return example
 
 
-def main(folder: str, *counts: str) -> int:
-    """Write the data set; returns the exit status, 4 if nothing was written.
-
-    Args:
-        folder: a new or empty one.
-        counts: images, shards and seed; `tfperf make-imagenet` gives them all.
-    """
-    try:
-        print(make_imagenet(Path(folder), *map(int, counts)))
-    except TfperfError as error:
-        print(f"tfperf: {error}", file=sys.stderr)
-        return EXIT_USAGE
-    print(f"use it: pytest perf_tests --tfperf-data-dir={Path(folder).resolve()}")
-    return EXIT_GREEN
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(run(make_imagenet, *sys.argv[1:]))

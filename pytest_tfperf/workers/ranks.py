@@ -72,7 +72,9 @@ class RanksRun:
             one.send({"cluster": plain(cluster)})
         for one, ready in zip(ranks, self._answers("ready"), strict=True):
             one.note_ready(ready)
-        self.examples_per_step = self._agreed("examples per step", [one.examples_per_step for one in ranks])
+        # A rank that lends its devices sees no batch, and so can't know its tokens.
+        counting = ranks[:1] if self._lends else ranks
+        self.examples_per_step = self._agreed("examples per step", [one.examples_per_step for one in counting])
         self.unit = ranks[0].unit
         replicas = self._agreed("replicas", [one.replicas for one in ranks])
         if replicas != job.nodes * job.devices.count:

@@ -51,8 +51,10 @@ def make_virtual_environment(folder: Path, requirements: Path) -> None:
 
 def fault_of(folder: Path, requirements: Path) -> str:
     """Why a virtual environment is not the whole and unchanged one of a lock's file; "" where it is."""
+    if not folder.exists():
+        return f"{folder} is not there"
     if not (folder / _LOCK).exists():
-        return f"{folder} is not there, or its creation was interrupted"
+        return f"the creation of {folder} was interrupted"
     if not os.access(folder / "bin" / "python", os.X_OK):
         return f"{folder}/bin/python is gone, or the Python that it leads to"
     if (folder / _LOCK).read_text("utf-8") != requirements.read_text("utf-8"):

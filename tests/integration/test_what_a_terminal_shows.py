@@ -181,15 +181,8 @@ def test_without_ordinary_benchmarks_there_is_no_such_table(of_a_program: Projec
 
 
 def test_a_tests_name_wins_over_the_hooks_and_own_functions_have_short_ids(piped: Finished) -> None:
-    rows = {row[1]: row[0] for line in section(piped.text) if len(row := re.split("  +", line)) > 4}
-    # The project's first session is the reference of the later ones.
-    assert rows.pop("tiny-b4-replicated-device") in ("NO_BASELINE", "PASS (provisional)")
-    assert rows == {
-        "hooked": "REGRESSED",
-        "nan-b1-replicated-device": "INVALID",
-        "small net": "PASS",
-        "workload": "outcome",
-    }
+    names = {row[1] for line in section(piped.text) if len(row := re.split("  +", line)) > 4}
+    assert names == {"hooked", "nan-b1-replicated-device", "small net", "tiny-b4-replicated-device", "workload"}
 
 
 def test_a_message_has_the_name_and_the_id(piped: Finished) -> None:

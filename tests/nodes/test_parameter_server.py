@@ -41,6 +41,12 @@ TESTS = """
     def test_it(throughput, gpu_topology, input_pipeline):
         workload = tiny(4, variable_update="parameter_server", input_pipeline=input_pipeline)
         throughput.check(workload, on=gpu_topology.nodes(2).take(2), steps=100)
+
+
+    @pytest.mark.multinode
+    def test_texts(throughput, gpu_topology):
+        texts = tiny(4, model="bert-tiny", variable_update="parameter_server", unit="tokens")
+        throughput.check(texts, on=gpu_topology.nodes(2).take(1), steps=20)
 """
 
 
@@ -57,6 +63,10 @@ def test_it_trains_on_the_devices_of_all_nodes(finished: Finished, input_pipelin
     case = finished.cases[f"test_it[{input_pipeline}]"]
     assert (case.kind, " measured in " in finished.text) == ("passed", True), finished.text
     assert "2x2" in finished.text
+
+
+def test_rank_0_counts_the_tokens_of_all(finished: Finished) -> None:
+    assert finished.cases["test_texts"].kind == "passed", finished.text
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from building import build, workload_of
 
 from pytest_tfperf.errors import TfperfError, WorkloadError
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline, loop_for
-from pytest_tfperf.training.make_tokens import main, make_tokens
+from pytest_tfperf.training.make_tokens import make_tokens
 from pytest_tfperf.training.strategies import strategy_for
 
 
@@ -78,7 +78,7 @@ def test_nothing_is_overwritten(texts: Path, counts: tuple[int, int], message: s
 
 
 def test_one_seed_gives_the_same_files(texts: Path, tmp_path: Path) -> None:
-    assert main(str(tmp_path), "600", "3", "1") == 0
+    make_tokens(tmp_path, texts=600, shards=3, seed=1)
     assert [file.read_bytes() for file in sorted(tmp_path.iterdir())] == [
         file.read_bytes() for file in sorted(texts.iterdir())
     ]

@@ -48,6 +48,13 @@ def test_a_later_session_says_that_outcomes_only_warn() -> None:
     assert noise.endswith("between runs 2.3 % (standard deviation)")
 
 
+def test_a_machine_too_noisy_to_record_is_told_so_before() -> None:
+    assert said(replace(FIRST, detectable_recorded=0.67, too_noisy_to_record=True))[2] == (
+        "  detectable  the next session warns of slowdowns from 7 %; most runs differ too much for a baseline: free the "
+        "machine of other work before you record (95 % power, median over tests)"
+    )
+
+
 def test_disturbed_runs_are_named_with_the_remedy_of_what_disturbed_most() -> None:
     disturbances = (DisturbanceKind.OTHER_PROCESSES, DisturbanceKind.STEAL, DisturbanceKind.STEAL)
     nothing = replace(FIRST, disturbances=disturbances, within_runs=None, detectable=None, detectable_recorded=None)
