@@ -33,7 +33,8 @@ from pytest_tfperf.hardware.network import find_address, link_name
 from pytest_tfperf.judging.provisional import MOST_MEASUREMENTS, provisional_baselines
 from pytest_tfperf.judging.reference import floor_rate, reference_for
 from pytest_tfperf.reports import summary
-from pytest_tfperf.settings import Settings, WorkerStart
+from pytest_tfperf.setting_values import WorkerStart
+from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.workers.cluster_launcher import ClusterLauncher, Entrance

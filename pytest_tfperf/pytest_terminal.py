@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf import session_report
+from pytest_tfperf import session_outputs, session_report
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.reports.wrapping import wrapped
@@ -50,6 +50,8 @@ def write_summary(reporter: TerminalReporter, session: Session) -> None:
                 reporter.write_line(line[found.end() :])
             else:
                 reporter.write_line(wrapped(line, width))
+    for line in session_outputs.write_outputs(session):
+        reporter.write_line(wrapped(line, width))
 
 
 def terminal_width(config: pytest.Config) -> int | None:

@@ -11,20 +11,17 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from configparser import ConfigParser
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pytest_tfperf.core import catalogue
+from pytest_tfperf import setting_values as parse
 from pytest_tfperf.core.disturbance import DisturbanceLimits
-from pytest_tfperf.core.machine_key import check_name
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.errors import TfperfError, one_of
-from pytest_tfperf.workers.engines.names import split_launcher
+from pytest_tfperf.setting_values import WorkerStart
 from pytest_tfperf.workers.interpreters import find_python
 from pytest_tfperf.workers.reference_environment import ReferenceEnvironment, parse_reference
 
@@ -39,83 +36,11 @@ class Update(StrEnum):
     FAILED = "failed"
 
 
-class WorkerStart(StrEnum):
-    """How worker processes start."""
-
-    FORK = "fork"
-    FRESH = "fresh"
-
-
-# Parsers of a setting's text. A ValueError's text follows the value in the message.
-
-
-def _number(kind: type[int] | type[float], allows: Callable[[float], bool], says: str) -> Callable[[str], Any]:
-    def parse(text: str) -> float:
-        with suppress(ValueError):
-            value = kind(text)
-            if allows(value):
-                return value
-        raise ValueError(says)
-
-    return parse
-
-
-_fraction = _number(float, lambda x: 0 <= x < 1, "must be a fraction from 0 to below 1, 0.4 for 40 %")
-_share = _number(float, lambda x: 0 < x <= 1, "must be a fraction above 0, up to 1, 0.4 for 40 %")
-_tolerance = _number(float, lambda x: 0 < x < 1, "must be a fraction between 0 and 1, 0.05 for 5 %")
-_seconds = _number(float, lambda x: 0 < x <= 1e6, "must be above 0 and at most 1,000,000 seconds")
-_seconds_or_inf = _number(float, lambda x: x > 0, "must be above 0 seconds, or inf")
-_rate = _number(float, lambda x: x >= 0, "must be 0 or more MiB/s, or inf")
-
-
-def _count(least: int) -> Callable[[str], Any]:
-    return _number(int, lambda n: n >= least, f"must be a whole number, {least} or more")
-
-
-def _flag(text: str) -> bool:
-    try:
-        return ConfigParser.BOOLEAN_STATES[text.lower()]
-    except KeyError:
-        raise ValueError("must be true or false") from None
-
-
-_port = _number(int, lambda n: 0 <= n <= 65535, "must be a port, from 0 to 65535")
-
-
-def _launcher(text: str) -> str:
-    split_launcher(text)
-    return text
-
-
-def _worker(text: str) -> WorkerStart:
-    if text not in list(WorkerStart):
-        raise ValueError(f"must be {' or '.join(WorkerStart)}")
-    return WorkerStart(text)
-
-
-def _folder(text: str) -> Path:
-    try:
-        return Path(text).expanduser()
-    except RuntimeError:
-        raise ValueError("must be a folder, and there is no such user's home") from None
-
-
-def _machine(text: str) -> str:
-    if text:
-        check_name(text)
-    return text
-
-
-def _pipeline(text: str) -> str:
-    catalogue.resolve_pipeline(text)
-    return text
-
-
 def _option(
-    default: Any, parse: Callable[[str], Any], help: str, metavar: str | None = None, *, is_option: bool = True
+    default: Any, parser: Callable[[str], Any], help: str, metavar: str | None = None, *, is_option: bool = True
 ) -> Any:
     """A setting that is an option on the command line too."""
-    return field(default=default, metadata={"parse": parse, "help": help, "metavar": metavar, "is_option": is_option})
+    return field(default=default, metadata={"parse": parser, "help": help, "metavar": metavar, "is_option": is_option})
 
 
 _ini = partial(_option, is_option=False)
@@ -131,13 +56,15 @@ class Settings:
     rerun: RerunCommand = RerunCommand()
     update_baselines: Update | None = None
 
-    baselines: Path = _option(Path("baselines"), _folder, "folder of the baselines, one CSV for each machine", "DIR")
-    dir: Path = _option(Path(".tfperf"), _folder, "folder of the history and the workers' logs", "DIR")
+    baselines: Path = _option(
+        Path("baselines"), parse.folder, "folder of the baselines, one CSV for each machine", "DIR"
+    )
+    dir: Path = _option(Path(".tfperf"), parse.folder, "folder of the history and the workers' logs", "DIR")
     machine: str = _option(
-        "", _machine, "name of this machine's baselines, in place of the name made from its hardware", "NAME"
+        "", parse.machine, "name of this machine's baselines, in place of the name made from its hardware", "NAME"
     )
     tolerance: float = _option(
-        0.02, _tolerance, "accepted change in throughput where neither test nor baseline gives one", "FRACTION"
+        0.02, parse.tolerance, "accepted change in throughput where neither test nor baseline gives one", "FRACTION"
     )
     against: Path | None = _option(
         None, find_python, "compare with another Python or virtual environment, not with baselines", "PYTHON"
@@ -149,59 +76,63 @@ class Settings:
         "PYTHON[:SOURCE]",
     )
     input_pipeline: str = _option(
-        "device", _pipeline, "value of the input_pipeline fixture in tests that don't parametrise it", "NAME"
+        "device", parse.pipeline, "value of the input_pipeline fixture in tests that don't parametrise it", "NAME"
     )
     data_dir: Path | None = _option(
-        None, _folder, "folder of the ImageNet TFRecords that the imagenet pipelines read", "DIR"
+        None, parse.folder, "folder of the ImageNet TFRecords that the imagenet pipelines read", "DIR"
     )
     require_baseline: bool = _option(
-        False, _flag, "the nightly gate: fail a test without a baseline, exit with 6 if nothing was measured"
+        False, parse.flag, "the nightly gate: fail a test without a baseline, exit with 6 if nothing was measured"
     )
-    strict: bool = _option(False, _flag, "fail INCONCLUSIVE tests too")
-    hold: bool = _option(False, _flag, "fail a regression only if one of the two sessions before showed it too")
-    smoke: bool = _option(False, _flag, "run one window of each test and judge nothing: do all tests start?")
+    strict: bool = _option(False, parse.flag, "fail INCONCLUSIVE tests too")
+    hold: bool = _option(False, parse.flag, "fail a regression only if one of the two sessions before showed it too")
+    smoke: bool = _option(False, parse.flag, "run one window of each test and judge nothing: do all tests start?")
     worker: WorkerStart = _option(
-        WorkerStart.FORK, _worker, "start workers from a fork server, or as fresh interpreters", "fork|fresh"
+        WorkerStart.FORK, parse.worker, "start workers from a fork server, or as fresh interpreters", "fork|fresh"
     )
     launcher: str = _option(
         "local",
-        _launcher,
+        parse.launcher,
         "what starts tests on several nodes, with its options: local, mpirun, slurm, ray, external",
         "'NAME [OPTIONS]'",
     )
     split_gpu: bool = _option(
-        False, _flag, "split one GPU into as many logical GPUs as a test takes, to try multi-GPU code"
+        False, parse.flag, "split one GPU into as many logical GPUs as a test takes, to try multi-GPU code"
     )
     inject_slowdown: float = _option(
-        0.0, _fraction, "make workers lose this part of their throughput on purpose: see the gate fail", "FRACTION"
+        0.0, parse.fraction, "make workers lose this part of their throughput on purpose: see the gate fail", "FRACTION"
     )
 
-    steps: int = _ini(100, _count(1), "the most steps that a run times, in tests that set no steps")
-    warmup_steps: int = _ini(10, _count(0), "the least steps that run untimed first, in tests that set no warmup_steps")
-    runs: int = _ini(5, _count(5), "fresh runs that --update-baselines measures, at least 5")
-    max_time: float = _ini(math.inf, _seconds_or_inf, "the most seconds that a run is timed; inf for no limit")
+    steps: int = _ini(100, parse.count(1), "the most steps that a run times, in tests that set no steps")
+    warmup_steps: int = _ini(
+        10, parse.count(0), "the least steps that run untimed first, in tests that set no warmup_steps"
+    )
+    runs: int = _ini(5, parse.count(5), "fresh runs that --update-baselines measures, at least 5")
+    max_time: float = _ini(math.inf, parse.seconds_or_inf, "the most seconds that a run is timed; inf for no limit")
     interface: str = _ini("", str, "network interface, or address, at which ranks on other nodes call this machine")
-    port: int = _ini(0, _port, "port at which ranks on other nodes call this machine; 0 for any that is free")
-    key_file: Path | None = _ini(None, _folder, "file with the key of ranks that --tfperf-launcher=external awaits")
-    timeout: float = _ini(600.0, _seconds, "seconds of silence after which a worker is killed as hung")
+    port: int = _ini(0, parse.port, "port at which ranks on other nodes call this machine; 0 for any that is free")
+    key_file: Path | None = _ini(
+        None, parse.folder, "file with the key of ranks that --tfperf-launcher=external awaits"
+    )
+    timeout: float = _ini(600.0, parse.seconds, "seconds of silence after which a worker is killed as hung")
     busy: float = _ini(
-        0.25, _share, "CPU share of other processes above which a run is disturbed; 1 switches the check off"
+        0.25, parse.share, "CPU share of other processes above which a run is disturbed; 1 switches the check off"
     )
     steal: float = _ini(
         0.25,
-        _share,
+        parse.share,
         "CPU share given to other virtual machines above which a run is disturbed; 1 switches the check off",
     )
     idle: float = _ini(
-        0.25, _share, "other processes don't disturb a run while more than this share of the CPU is idle"
+        0.25, parse.share, "other processes don't disturb a run while more than this share of the CPU is idle"
     )
-    swap: float = _ini(1.0, _rate, "swapping in MiB/s above which a run is disturbed; inf switches the check off")
+    swap: float = _ini(1.0, parse.rate, "swapping in MiB/s above which a run is disturbed; inf switches the check off")
     gpu_busy: float = _ini(
-        0.05, _share, "another process's use of our GPU above which a run is disturbed; 1 switches the check off"
+        0.05, parse.share, "another process's use of our GPU above which a run is disturbed; 1 switches the check off"
     )
     gpu_throttled: float = _ini(
         0.25,
-        _share,
+        parse.share,
         "share of samples with a GPU slowed by heat or power above which a run is disturbed; 1 switches the check off",
     )
 
@@ -297,7 +228,7 @@ def add_options(parser: pytest.Parser) -> None:
             parser.addini(f"tfperf_{name}", help=text + default)
             continue
         parser.addini(f"tfperf_{name}", help=f"default of {_spelled(name)}")
-        if setting.metadata["parse"] is _flag:
+        if setting.metadata["parse"] is parse.flag:
             group.addoption(_spelled(name), dest=f"tfperf_{name}", help=text, action="store_true", default=None)
         else:
             text += default if setting.default else ""
@@ -359,7 +290,7 @@ def _arguments(given: Iterable[object]) -> str:
         option, separator, _ = word.partition("=")
         name = option.removeprefix("--tfperf-").replace("-", "_")
         if option == "--update-baselines" or (option.startswith("--tfperf-") and name in _OF_ONE_SESSION):
-            if not separator and name in _SETTINGS and _SETTINGS[name].metadata["parse"] is not _flag:
+            if not separator and name in _SETTINGS and _SETTINGS[name].metadata["parse"] is not parse.flag:
                 next(words, None)
             continue
         kept.append(word)
@@ -373,7 +304,7 @@ def _own_options(given: Mapping[str, tuple[str, str] | None]) -> str:
         if value is None or not value[0].startswith("--") or name in _OF_ONE_SESSION:
             continue
         option, text = value
-        words.append(option if _SETTINGS[name].metadata["parse"] is _flag else f"{option}={text}")
+        words.append(option if _SETTINGS[name].metadata["parse"] is parse.flag else f"{option}={text}")
     return "".join(f" {shlex.quote(word)}" for word in words)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.past_session import EarlierMeasurement, PastSession
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.throughput import RunValue
@@ -44,10 +45,14 @@ _TABLES = (
         session text not null,
         time text not null,
         test text not null,
+        name text not null,
         machine text not null,
         workload text not null,
         topology text not null,
+        unit text not null,
         examples_per_sec real not null,
+        low real not null,  -- 95 % interval
+        high real not null,
         outcome text,  -- null: not judged, or not decided yet; "PASS (provisional)": against earlier sessions
         runs integer not null,  -- that count
         workers integer not null,  -- that were started: pairs and discarded runs too
@@ -55,6 +60,8 @@ _TABLES = (
         reference real,  -- of the row it was judged against; null where later verdicts must not use it
         reference_date text,
         changes text,  -- JSON: `PastSession.changes`
+        "commit" text not null,
+        slowed_on_purpose integer not null,
         whole blob not null
     )
     """,
@@ -72,7 +79,10 @@ _TABLES = (
     "create index if not exists by_test on measurements (test, id)",
 )
 
-_COLUMNS = "session, time, test, machine, workload, topology, examples_per_sec, outcome, runs, seconds"
+_OF_A_MEASUREMENT = ("session", "time", "test", "name", "machine", "topology", "commit", "seconds")
+_OF_A_THROUGHPUT = ("unit", "examples_per_sec", "low", "high")
+_COLUMNS = "session, time, test, machine, workload, topology, unit, examples_per_sec, outcome, runs, seconds"
+_RESULT = (*_OF_A_MEASUREMENT, *_OF_A_THROUGHPUT, "workload", "outcome", "reference", "runs")
 
 
 class History:
@@ -215,6 +225,27 @@ class History:
                 place = f"{self._path}: measurement {number}"
                 yield build(Measurement, _unpacked(whole, place), place)
 
+    def results(self, *, test: str | None = None, machine: str | None = None) -> list[PastResult]:
+        """What the columns say of the measurements of a test or a machine (None: of all), oldest first.
+
+        Raises:
+            TfperfError: also where there is no history yet.
+        """
+        columns = ", ".join(f'"{name}"' for name in _RESULT)
+        query = (
+            f"select id, slowed_on_purpose, {columns} from measurements"
+            " where ifnull(test = ?, 1) and ifnull(machine = ?, 1) order by id"
+        )
+        with self._open_existing() as database:
+            return [
+                PastResult(
+                    id=str(number),
+                    is_slowed_on_purpose=bool(slowed),
+                    **{**dict(zip(_RESULT, values, strict=True)), "outcome": values[_RESULT.index("outcome")] or ""},
+                )
+                for number, slowed, *values in database.execute(query, (test, machine))
+            ]
+
     def comparisons(self) -> Iterator[Comparison]:
         """The comparisons, oldest first.
 
@@ -244,7 +275,7 @@ class History:
     def frame(self) -> pandas.DataFrame:
         """All measurements, oldest first.
 
-        Columns: session, time, test, machine, workload, topology, examples_per_sec, outcome, runs, seconds.
+        Columns: session, time, test, machine, workload, topology, unit, examples_per_sec, outcome, runs, seconds.
 
         Raises:
             TfperfError: also where there is no history yet.
@@ -287,9 +318,10 @@ class History:
 
 def _measurement_row(m: Measurement) -> dict[str, Any]:
     decided = m.verdict if m.verdict and m.verdict.is_decided else None
-    row = {name: getattr(m, name) for name in ("session", "time", "test", "machine", "topology", "seconds")} | {
+    row = {name: getattr(m, name) for name in _OF_A_MEASUREMENT} | {
+        **{name: getattr(m.throughput, name) for name in _OF_A_THROUGHPUT},
         "workload": m.workload.id,
-        "examples_per_sec": m.throughput.examples_per_sec,
+        "slowed_on_purpose": "injected_slowdown" in m.environment,
         "outcome": (decided.outcome.value + (_PROVISIONAL if decided.is_provisional else "")) if decided else None,
         "runs": len(m.runs),
         "workers": m.workers,
@@ -308,7 +340,8 @@ def _measurement_row(m: Measurement) -> dict[str, Any]:
 
 def _insert(database: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> int:
     places = ", ".join(f":{column}" for column in row)
-    return int(database.execute(f"insert into {table} ({', '.join(row)}) values ({places})", row).lastrowid or 0)
+    columns = ", ".join(f'"{column}"' for column in row)
+    return int(database.execute(f"insert into {table} ({columns}) values ({places})", row).lastrowid or 0)
 
 
 def _packed(whole: Measurement | Comparison) -> bytes:

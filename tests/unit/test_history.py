@@ -67,11 +67,30 @@ def test_a_measurement_is_a_row(history: History) -> None:
         "machine": "box",
         "workload": WORKLOAD.id,
         "topology": "1x8",
+        "unit": "images",
         "examples_per_sec": pytest.approx(1500.0),
         "outcome": "PASS",
         "runs": 1,
         "seconds": 12.0,
     }
+
+
+def test_a_result_is_told_from_its_columns(history: History) -> None:
+    measured = measurement(verdict=verdict(), name="net", commit="c0ffee")
+    history.append(measured)
+    (found,) = history.results(test=measured.test, machine=measured.machine)
+    assert (found.key, found.name, found.commit, found.outcome) == (measured.key, "net", "c0ffee", "PASS")
+    throughput = measured.throughput
+    assert (found.examples_per_sec, found.low, found.high) == (
+        throughput.examples_per_sec,
+        throughput.low,
+        throughput.high,
+    )
+
+
+def test_results_are_those_of_a_test_and_a_machine(history: History) -> None:
+    history.append(measurement())
+    assert (history.results(test="another"), history.results(machine="another")) == ([], [])
 
 
 def test_a_comparison_is_kept_whole(history: History) -> None:

@@ -206,9 +206,7 @@ def test_the_command_that_builds_an_environment_names_its_folders(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     command = "tfperf reference create --machine=box --dir=project/.tfperf --baselines=project/baselines"
-    assert why_not(project, project.row("six==1.16.0")).endswith(
-        f" is not there. Build it: {command}"
-    )
+    assert why_not(project, project.row("six==1.16.0")).endswith(f" is not there. Build it: {command}")
 
 
 @pytest.mark.parametrize(

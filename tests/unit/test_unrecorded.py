@@ -50,8 +50,8 @@ def test_a_later_session_says_that_outcomes_only_warn() -> None:
 
 def test_a_machine_too_noisy_to_record_is_told_so_before() -> None:
     assert said(replace(FIRST, detectable_recorded=0.67, too_noisy_to_record=True))[2] == (
-        "  detectable  the next session warns of slowdowns from 7 %; most runs differ too much for a baseline: free the "
-        "machine of other work before you record (95 % power, median over tests)"
+        "  detectable  the next session warns of slowdowns from 7 %; most runs differ too much for a baseline: free "
+        "the machine of other work before you record (95 % power, median over tests)"
     )
 
 
