@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_tfperf.bench.bench import Bench
 from pytest_tfperf.bench.disturbance import DisturbanceGuard
@@ -36,7 +36,6 @@ from pytest_tfperf.reports import summary
 from pytest_tfperf.setting_values import WorkerStart
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.stores.history import History
 from pytest_tfperf.workers.cluster_launcher import ClusterLauncher, Entrance
 from pytest_tfperf.workers.engines.engine import Engine
 from pytest_tfperf.workers.engines.names import find_engine
@@ -47,6 +46,9 @@ from pytest_tfperf.workers.local import LocalLauncher
 from pytest_tfperf.workers.reference_launchers import ReferenceLaunchers
 from pytest_tfperf.workers.reference_store import ReferenceStore
 from pytest_tfperf.workers.session_key import read_key
+
+if TYPE_CHECKING:
+    from pytest_tfperf.stores.history import History
 
 MOST_LOCAL_NODES = 64
 """Processes of this machine that may stand for nodes: each takes about 400 MB and a thread for each device."""

@@ -6,7 +6,7 @@ import secrets
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -21,7 +21,6 @@ from pytest_tfperf.errors import NoData, NotEnoughDevices, NotInstalled, TfperfE
 from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.stores.history import History
 from pytest_tfperf.workers.engines.names import LOCAL
 from pytest_tfperf.workers.interpreters import require_python, try_imports
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from pytest_tfperf.core.command import Subject
     from pytest_tfperf.measuring import Measuring, SessionVerdict
+    from pytest_tfperf.stores.history import History
 
 
 class Session:
@@ -42,7 +42,7 @@ class Session:
         id: tells its measurements from those of other sessions.
         progress: shows how a measurement progresses.
         selection: the throughput tests that pytest selected.
-        baselines, history: the files.
+        baselines: the files.
         queue: the tests' results, and which of them run again.
         recorder: writes baselines.
         remarks: what is to be said before the first test, one line each.
@@ -54,12 +54,11 @@ class Session:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.id = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        self.id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         self.progress = ProgressLine()
         self.selection = Selection()
         self.baselines = BaselineStore(settings.baselines)
-        self.history = History(settings.dir / "history.sqlite")
-        self.queue = RerunQueue(None if settings.smoke else self.history)
+        self.queue = RerunQueue(None if settings.smoke else lambda: self.history)
         self.recorder = BaselineRecorder(self.baselines, settings.root)
         self.remarks: list[str] = []
         self.skipped: Counter[str] = Counter()
@@ -67,6 +66,13 @@ class Session:
         self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []
         self._open = ExitStack()
+
+    @cached_property
+    def history(self) -> History:
+        """Opened when a session needs it, because SQLAlchemy takes a fifth of a second to import."""
+        from pytest_tfperf.stores.history import History
+
+        return History(self.settings.dir / "history.sqlite")
 
     @cached_property
     def measuring(self) -> Measuring:

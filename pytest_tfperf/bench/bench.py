@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pytest_tfperf.bench.environment import environment
 from pytest_tfperf.bench.machine_session import MachineSession
@@ -244,7 +244,7 @@ class Bench:
             breakdown=breakdown(runs, throughput.examples_per_sec, task.workload),
             environment=environment(runs[-1].environment, topology, task.side.slowdown, self._commit),
             commit=self._commit,
-            time=datetime.now().astimezone().isoformat(timespec="seconds"),
+            time=datetime.now(UTC).isoformat(timespec="seconds"),
             seconds=seconds,
         )
 

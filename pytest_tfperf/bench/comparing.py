@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 
 from pytest_tfperf.bench.one_run import RunEngine, Side, undisturbed
@@ -134,7 +134,7 @@ def compare(
         devices=topology.describe(),
         topology=topology.shape,
         seconds=time.monotonic() - started,
-        time=datetime.now().astimezone().isoformat(timespec="seconds"),
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
         discarded_pairs=tuple(discarded),
     )
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores.history import History
+
+if TYPE_CHECKING:
+    from pytest_tfperf.stores.history import History
 
 Result = Measurement | Comparison
 
@@ -21,7 +24,7 @@ class _Call:
     """What one call of a test gave, and its row in the history; None where it has none."""
 
     result: Result
-    row: int | None = None
+    row: str | None = None
 
 
 class RerunQueue:
@@ -32,12 +35,12 @@ class RerunQueue:
     the machine does not hit them all.
 
     Args:
-        history: each result is written when it is there, so that a kill loses none; None for a smoke run, which keeps
-            nothing.
+        open_history: each result is written when it is there, so that a kill loses none; None for a smoke run, which
+            keeps nothing.
     """
 
-    def __init__(self, history: History | None) -> None:
-        self._history = history
+    def __init__(self, open_history: Callable[[], History] | None) -> None:
+        self._open_history = open_history
         self._calls: dict[str, list[_Call]] = {}
         self._waiting: set[str] = set()
         self.history_fault = ""
@@ -90,13 +93,14 @@ class RerunQueue:
             calls.append(_Call(result))
         call = calls[index]
         call.result = result
-        if self._history is None:
+        if self._open_history is None:
             return
+        history = self._open_history()
         try:
             if isinstance(result, Measurement):
-                call.row = self._history.append(result, replaces=call.row)
+                call.row = history.append(result, replaces=call.row)
             else:
-                call.row = self._history.append_comparison(result)
+                call.row = history.append_comparison(result)
         except TfperfError as error:
             self.history_fault = self.history_fault or str(error)
 

@@ -1,15 +1,21 @@
-"""What the commands' parsers have in common: help with examples and exit statuses, and options for folders."""
+"""What the commands' parsers have in common: help with examples and exit statuses, folders, and histories."""
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_INTERNAL, EXIT_NOT_MEASURED, EXIT_USAGE
+from pytest_tfperf.core.history_url import HistoryUrl, is_url
 
 if TYPE_CHECKING:
+    from pytest_tfperf.stores.history import History
+    from pytest_tfperf.stores.history_queries import Wanted
+
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 STATUSES: Final = {
@@ -52,3 +58,83 @@ def folder(option: str, default: str, what: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(option, type=Path, default=Path(default), metavar="DIR", help=f"{what} (default: {default}/)")
     return parser
+
+
+def history_place(*, is_action: bool = False) -> argparse.ArgumentParser:
+    """A parent of commands that read a history, which `open_history` opens.
+
+    Args:
+        is_action: the command belongs to another one that has the option, too: what that was given stays.
+    """
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument(
+        "--history",
+        "--dir",
+        default=argparse.SUPPRESS if is_action else ".tfperf",
+        metavar="DIR|URL",
+        help="folder of the history, or a team's server, postgresql://HOST/DATABASE (default: .tfperf/)",
+    )
+    return parser
+
+
+def open_history(arguments: argparse.Namespace) -> History:
+    """The history that `history_place` was given.
+
+    Raises:
+        TfperfError: a URL that is none.
+    """
+    from pytest_tfperf.stores.history import History
+
+    place: str = arguments.history
+    return History(HistoryUrl(place) if is_url(place) else Path(place) / "history.sqlite")
+
+
+def history_filters() -> argparse.ArgumentParser:
+    """A parent of commands that take a part of a history, which `wanted` tells."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--session", metavar="ID", help="only this session")
+    parser.add_argument("--test", metavar="NODEID", help="only this test")
+    parser.add_argument("--machine", metavar="NAME", help="only this machine")
+    parser.add_argument(
+        "--since", type=moment, metavar="TIME", help="only from this date, time or age on: 2026-01-31, 30d"
+    )
+    parser.add_argument("--until", type=end, metavar="TIME", help="only up to this date (its whole day), time or age")
+    parser.add_argument("--commit", metavar="HASH", help="only commits that begin so")
+    return parser
+
+
+def wanted(arguments: argparse.Namespace) -> Wanted:
+    """What `history_filters` was given, as the methods of History take it."""
+    return {
+        "session": arguments.session,
+        "test": arguments.test,
+        "machine": arguments.machine,
+        "since": arguments.since,
+        "until": arguments.until,
+        "commit": arguments.commit,
+    }
+
+
+def moment(text: str) -> datetime:
+    """A date, a time, or an age in days, hours or weeks; without a zone it is this machine's.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    try:
+        if age := re.fullmatch(r"(\d+)([hdw])", text):
+            return datetime.now().astimezone() - int(age[1]) * _AGES[age[2]]
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time: write 2026-01-31, 2026-01-31T06:00, 2026-01-31T06:00+01:00, or 30d for 30 days ago"
+        ) from None
+
+
+def end(text: str) -> datetime:
+    """As `moment`; of a date the end of its day."""
+    is_date = re.fullmatch(r"\d{4}-\d{2}-\d{2}", text)
+    return moment(text) + (timedelta(days=1) if is_date else timedelta())
+
+
+_AGES: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}

@@ -1,4 +1,4 @@
-"""`tfperf history`: what was measured here, shown or exported."""
+"""`tfperf history`: what was measured, shown, exported, pruned or sent to a team's server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli.arguments import add_command, folder
+from pytest_tfperf.cli.arguments import add_command, history_filters, history_place, moment, open_history, wanted
 from pytest_tfperf.cli.output import show, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.errors import TfperfError
@@ -22,50 +22,84 @@ def add_to(commands: Commands) -> None:
         commands,
         "history",
         _run,
-        "show or export what was measured here",
+        "show, export or prune what was measured",
         examples=(
             "tfperf history",
+            "tfperf history --machine=dgx1-p100 --since=30d",
+            "tfperf history --history=postgresql://db.example.com/tfperf",
             "tfperf history --csv > measurements.csv",
             "tfperf history --export --session ID -o session.json",
+            "tfperf history --prune --older-than=365d",
         ),
-        parents=[folder("--dir", ".tfperf", "folder of the history")],
+        parents=[history_place(), history_filters()],
     )
-    history.add_argument("--csv", action="store_true", help="print every measurement as CSV")
-    history.add_argument("--export", action="store_true", help="write whole measurements as JSON, for `tfperf replay`")
-    history.add_argument("--session", metavar="ID", help="export only this session (the table shows the ids)")
-    history.add_argument("--test", metavar="NODEID", help="export only this test")
+    action = history.add_mutually_exclusive_group()
+    action.add_argument("--csv", action="store_true", help="print every measurement as CSV")
+    action.add_argument("--export", action="store_true", help="write whole measurements as JSON, for `tfperf replay`")
+    action.add_argument("--prune", action="store_true", help="delete what is older than --older-than says")
+    history.add_argument("--older-than", type=moment, metavar="AGE", help="what --prune deletes: 90d, or 2026-01-31")
     history.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the export to FILE, not to stdout")
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.reports.comparisons import latest_comparisons
-    from pytest_tfperf.reports.history import by_workload
-    from pytest_tfperf.stores.history import History
-
-    history = History(arguments.dir / "history.sqlite")
+    if arguments.output and not arguments.export:
+        raise TfperfError("-o belongs to an export: add --export")
+    if bool(arguments.older_than) != arguments.prune:
+        raise TfperfError("--prune and --older-than belong together: tfperf history --prune --older-than=365d")
+    history = open_history(arguments)
+    if arguments.prune:
+        return _prune(history, arguments)
     if arguments.export:
         return _export(history, arguments)
-    if arguments.session or arguments.test or arguments.output:
-        raise TfperfError("--session, --test and -o belong to an export: add --export")
-    measured = history.frame()
+    return _show(history, arguments)
+
+
+def _show(history: History, arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.reports.comparisons import latest_comparisons
+    from pytest_tfperf.reports.history import by_workload
+
+    measured, columns = history.frame(**wanted(arguments)), width()
     if arguments.csv:
         show(measured.to_csv(index=False).rstrip("\n"))
         return EXIT_GREEN
-    columns = width()
-    names, units = history.names_and_units()
-    tables = [by_workload(measured, names, units, columns), latest_comparisons(history.comparisons(), columns)]
-    show("\n\n".join("\n".join(lines) for lines in tables if lines) or "nothing was measured here yet")
+    compared = latest_comparisons(history.comparisons(**wanted(arguments)), columns)
+    if measured.empty and not compared:
+        if _is_filtered(arguments):
+            raise _nothing()
+        show("nothing was measured here yet")
+        return EXIT_GREEN
+    tables = [by_workload(measured, *history.names_and_units(), columns), compared]
+    show("\n\n".join("\n".join(lines) for lines in tables if lines))
     return EXIT_GREEN
 
 
 def _export(history: History, arguments: argparse.Namespace) -> int:
     from pytest_tfperf.stores import measurement_file
 
-    measurements = list(history.measurements(arguments.session, arguments.test))
+    measurements = list(history.measurements(**wanted(arguments)))
     if not measurements:
-        raise TfperfError("the history holds no such measurement: `tfperf history --csv` lists sessions and tests")
+        raise _nothing()
     if arguments.output is None:
         show(measurement_file.render(measurements))
     else:
         measurement_file.write(arguments.output, measurements)
     return EXIT_GREEN
+
+
+def _prune(history: History, arguments: argparse.Namespace) -> int:
+    if _is_filtered(arguments):
+        raise TfperfError("--prune deletes by age only: leave --session, --test, --machine and the like out")
+    measured, compared = history.prune(arguments.older_than)
+    show(
+        f"{history.database}: deleted {measured} measurements and {compared} comparisons from before "
+        f"{arguments.older_than.isoformat(sep=' ', timespec='minutes')}"
+    )
+    return EXIT_GREEN
+
+
+def _is_filtered(arguments: argparse.Namespace) -> bool:
+    return any(value is not None for value in wanted(arguments).values())
+
+
+def _nothing() -> TfperfError:
+    return TfperfError("the history holds no such measurement: `tfperf history --csv` lists sessions and tests")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from inner import Finished, Project
 
-HEAVY = ("tensorflow", "keras", "numpy", "pandas", "scipy", "pynvml", "sqlite3", "multiprocessing")
+HEAVY = ("tensorflow", "keras", "numpy", "pandas", "scipy", "pynvml", "sqlalchemy", "sqlite3", "multiprocessing")
 
 
 @pytest.fixture(scope="module")

@@ -244,19 +244,35 @@ def test_asking_before_there_is_a_file_makes_none(history: History, path: Path) 
     assert not path.parent.exists()
 
 
-@pytest.mark.parametrize("in_the_way", [".", "history.sqlite"], ids=["a file for the folder", "no history"])
-def test_a_history_that_can_not_be_used_is_refused(history: History, path: Path, in_the_way: str) -> None:
-    text = path.parent / in_the_way
-    text.parent.mkdir(exist_ok=True)
-    text.write_text("workload,topology,reference\n" * 100)
+def test_a_file_in_the_place_of_the_folder_is_refused(history: History, path: Path) -> None:
+    path.parent.write_text("text")
     with pytest.raises(TfperfError, match=r"history\.sqlite: the history can't be used: .*\. Move the file away"):
+        history.prepare()
+
+
+def test_a_file_that_is_no_history_is_moved_aside_and_a_new_one_begun(history: History, path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text("workload,topology,reference\n" * 100)
+    history.prepare()
+    (aside,) = path.parent.glob("history.sqlite.damaged-*")
+    assert (aside.read_text()[:8], aside.name in history.moved_aside) == ("workload", True)
+    history.append(judged())
+    assert len(history.results()) == 1
+
+
+def test_a_history_of_before_the_first_release_is_refused(history: History, path: Path) -> None:
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("create table measurements (id integer)")
+    with pytest.raises(TfperfError, match=r"schema before the first release; .*move the file away"):
         history.prepare()
 
 
 def test_another_versions_file_is_refused_with_the_next_step(history: History, path: Path) -> None:
     history.prepare()
     with closing(sqlite3.connect(path)) as database:
-        database.execute("pragma user_version = 3")
+        database.execute("update tfperf_history set version = 3")
+        database.commit()
     with pytest.raises(TfperfError, match=r"history\.sqlite: another version .*schema 3; .* schema 1.*folder"):
         history.append(judged())
 
@@ -264,7 +280,7 @@ def test_another_versions_file_is_refused_with_the_next_step(history: History, p
 def test_a_damaged_measurement_is_named(history: History, path: Path) -> None:
     number = history.append(judged())
     with closing(sqlite3.connect(path)) as database, database:
-        database.execute("update measurements set whole = 'x'")
+        database.execute("update tfperf_measurements set whole = 'x'")
     with pytest.raises(TfperfError, match=rf"history\.sqlite: measurement {number} is damaged"):
         list(history.measurements())
 
@@ -362,9 +378,9 @@ def test_without_a_history_there_are_no_earlier_measurements(history: History) -
 def test_a_damaged_earlier_measurement_is_named(history: History, path: Path) -> None:
     kept(history)
     with closing(sqlite3.connect(path)) as database:
-        database.execute("update measurements set whole = ?", (zlib.compress(b"{}"),))
+        database.execute("update tfperf_measurements set whole = ?", (zlib.compress(b"{}"),))
         database.commit()
-    with pytest.raises(TfperfError, match="measurement 1 is damaged"):
+    with pytest.raises(TfperfError, match=r"measurement .* is damaged"):
         repeatable(history)
 
 

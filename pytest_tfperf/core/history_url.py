@@ -1,0 +1,62 @@
+"""The address of a team's history on a PostgreSQL server, which never shows its password."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pytest_tfperf.errors import TfperfError
+
+_SECRET_PARAMETERS = ("password", "sslpassword")
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryUrl:
+    """`postgresql://user:password@host:5432/database?sslmode=require`; as text it has neither user nor parameters.
+
+    Args:
+        secret: the whole URL, for the driver only.
+
+    Raises:
+        TfperfError: it is no such URL; the message has nothing of it, because any part could be of a password.
+    """
+
+    secret: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not _is_complete(self.secret):
+            raise TfperfError(
+                "the URL of a history must look like postgresql://USER@HOST:5432/DATABASE?sslmode=require. In a "
+                "password write special characters as %XX, @ as %40"
+            )
+
+    def __str__(self) -> str:
+        parts = urlsplit(self.secret)
+        return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    def without_secrets(self, text: str) -> str:
+        """A driver's message without this URL's passwords."""
+        parts = urlsplit(self.secret)
+        quoted = [parts.password or "", *re.findall(r"password=([^&]*)", parts.query)]
+        parameters = [value for name, value in parse_qsl(parts.query) if name in _SECRET_PARAMETERS]
+        for password in sorted({*quoted, *map(unquote, quoted), *parameters}, key=len, reverse=True):
+            text = text.replace(password, "***") if password else text
+        return text
+
+
+def is_url(place: str) -> bool:
+    """Whether this names a server rather than a folder."""
+    return "://" in place
+
+
+def _is_complete(text: str) -> bool:
+    """An unquoted "/", "?" or "#" in a password would move its rest to where it is shown."""
+    try:
+        parts = urlsplit(text)
+        has_port = parts.port is None or parts.port > 0  # reading it raises ValueError for what is no number
+    except ValueError:
+        return False
+    is_clean = text.isprintable() and " " not in text and not parts.fragment
+    has_database = len(parts.path) > 1 and "@" not in parts.path + parts.query
+    return parts.scheme in ("postgresql", "postgres") and has_port and is_clean and has_database

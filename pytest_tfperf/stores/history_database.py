@@ -1,0 +1,206 @@
+"""Where a history lies, an SQLite file or a PostgreSQL server: connections, the version, and faults in words."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from pytest_tfperf.core.history_url import HistoryUrl
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.stores.history_tables import HISTORY, SCHEMA, TABLES
+
+_LOCK_SECONDS = 30
+_CONNECT_SECONDS = 10
+_MAKES_TABLES = 0x7466_7065_7266  # PostgreSQL's advisory locks have numbers
+
+# SQLite's primary result codes, which its documentation numbers.
+_BUSY, _LOCKED, _CORRUPT, _FULL, _NOT_A_DATABASE = 5, 6, 11, 13, 26
+_REASONS: Final = {
+    _BUSY: (
+        f"another process has held its lock for {_LOCK_SECONDS} s",
+        "Wait until that process has ended, or end it",
+    ),
+    _FULL: ("the disk is full", "Free some space"),
+}
+_REASONS[_LOCKED] = _REASONS[_BUSY]
+
+
+class DamagedHistory(TfperfError):
+    """The file is no SQLite database, or no longer a whole one."""
+
+
+class Database:
+    """A history's database; each connection is a new one, so that parallel sessions do not block each other.
+
+    What is raised in place of the driver's errors is a TfperfError, a DamagedHistory where the file is damaged.
+
+    Args:
+        place: the SQLite file, whose folder is made where missing; or a server.
+    """
+
+    def __init__(self, place: Path | HistoryUrl) -> None:
+        self._place = place
+
+    def __str__(self) -> str:
+        return str(self._place)
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None of a server."""
+        return self._place if isinstance(self._place, Path) else None
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is anything to open."""
+        return self.path is None or self.path.exists()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection of which all reads see one state; it makes no tables on a server, where that may be forbidden.
+
+        Raises:
+            TfperfError: also where a server has no history yet.
+        """
+        with self._open(writes=False) as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A connection whose writes are on disk when the block ends, and none of them where it raises."""
+        with self._open(writes=True) as connection:
+            yield connection
+            connection.commit()
+
+    def compact(self) -> None:
+        """Give an SQLite file's free space back; a server does that by itself."""
+        if self.path is not None:
+            with self._worded(), self._engine.connect() as connection:
+                connection.execution_options(isolation_level="AUTOCOMMIT").execute(text("vacuum"))
+
+    def move_aside(self) -> Path | None:
+        """Move a damaged file away; None where another session has done so.
+
+        Its journal goes first: SQLite would apply it to the next file of that name.
+        """
+        path = self.path
+        if path is None or not self._is_damaged():
+            return None
+        aside = path.with_name(f"{path.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}")
+        with suppress(FileNotFoundError):
+            path.with_name(f"{path.name}-journal").rename(aside.with_name(f"{aside.name}-journal"))
+        try:
+            path.rename(aside)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._fault(str(error)) from error
+        return aside
+
+    def _is_damaged(self) -> bool:
+        try:
+            with self._worded(), self._engine.connect() as connection:
+                return bool(connection.scalar(text("pragma quick_check(1)")) != "ok")
+        except DamagedHistory:
+            return True
+
+    @contextmanager
+    def _open(self, *, writes: bool) -> Iterator[Connection]:
+        with self._worded():
+            if self.path is not None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self._engine.connect() as connection:
+                self._require_tables(connection, may_make=writes or self.path is not None)
+                connection.rollback()  # the check's own transaction does not write
+                yield connection.execution_options(tfperf_writes=writes)
+
+    @cached_property
+    def _engine(self) -> Engine:
+        if isinstance(self._place, HistoryUrl):
+            return _server_engine(self._place)
+        engine = create_engine(
+            URL.create("sqlite", database=str(self._place)),
+            poolclass=NullPool,
+            connect_args={"timeout": _LOCK_SECONDS, "isolation_level": None},
+        )
+        # The driver itself would begin a transaction late, and not for reads. SQLite's default journal stays: unlike
+        # its write-ahead log it also works on network file systems.
+        event.listen(engine, "begin", _begin)
+        return engine
+
+    def _require_tables(self, connection: Connection, *, may_make: bool) -> None:
+        version: int | str | None
+        if inspect(connection).has_table(HISTORY.name):
+            version = connection.scalar(select(HISTORY.c.version))
+        elif self.path is not None and inspect(connection).get_table_names():
+            version = "before the first release"
+        elif may_make:
+            connection.rollback()
+            version = self._make_tables(connection.execution_options(tfperf_writes=True))
+        else:
+            raise TfperfError(f"{self}: no history yet; send one: tfperf history push")
+        if version != SCHEMA:
+            next_step = "move the file away, or give another folder: --tfperf-dir DIR" if self.path else "update it"
+            raise TfperfError(
+                f"{self}: another version of pytest-tfperf made this history (schema {version}; this version reads "
+                f"schema {SCHEMA}): {next_step}"
+            )
+
+    def _make_tables(self, connection: Connection) -> int | None:
+        """Make the tables in one transaction, unless another session has just made them; their version."""
+        if self.path is None:
+            connection.execute(text(f"select pg_advisory_xact_lock({_MAKES_TABLES})"))
+        if not inspect(connection).has_table(HISTORY.name):
+            TABLES.create_all(connection)
+            connection.execute(HISTORY.insert().values(version=SCHEMA, id=secrets.token_hex(16)))
+        version = connection.scalar(select(HISTORY.c.version))
+        connection.commit()
+        return version
+
+    @contextmanager
+    def _worded(self) -> Iterator[None]:
+        """A driver's error as ours; SQLite finds a damaged page when it reads it, and a server may end at any time."""
+        try:
+            yield
+        except (OSError, SQLAlchemyError) as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            if isinstance(self._place, HistoryUrl):  # the cause could show the password
+                said = " ".join(self._place.without_secrets(str(cause)).split())
+                raise TfperfError(f"{self}: the history can't be used: {said}") from None
+            code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+            if code in (_CORRUPT, _NOT_A_DATABASE):
+                raise DamagedHistory(str(self._fault(str(cause)))) from error
+            raise self._fault(*_REASONS.get(code, (str(cause),))) from error
+
+    def _fault(self, why: str, next_step: str = "Move the file away") -> TfperfError:
+        return TfperfError(
+            f"{self}: the history can't be used: {why}. {next_step}, or give another folder: --tfperf-dir DIR"
+        )
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("tfperf_writes", False)
+    connection.exec_driver_sql("begin immediate" if writes else "begin")
+
+
+def _server_engine(url: HistoryUrl) -> Engine:
+    target = make_url(url.secret).set(drivername="postgresql+psycopg")
+    try:
+        return create_engine(
+            target.difference_update_query(()).update_query_dict(
+                {"connect_timeout": str(_CONNECT_SECONDS), "application_name": "pytest-tfperf", **target.query}
+            ),
+            poolclass=NullPool,
+        )
+    except ModuleNotFoundError as error:
+        raise TfperfError(
+            f"{url}: PostgreSQL's driver is not installed: pip install 'pytest-tfperf[postgres]'"
+        ) from error

@@ -1,0 +1,157 @@
+"""What is asked of a history, as statements that SQLite and PostgreSQL both understand."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+from sqlalchemy import ColumnElement, Select, Subquery, Table, distinct, false, func, select, tuple_
+from sqlalchemy.sql.functions import coalesce
+
+from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.stores.history_rows import NO_REFERENCE, storable
+from pytest_tfperf.stores.history_tables import COMPARISONS, MEASUREMENTS
+
+if TYPE_CHECKING:
+    from pytest_tfperf.core.baseline import Baseline
+
+_READ_FOR_EACH_WANTED = 5  # some were disturbed or slowed on purpose, which only the whole measurement tells
+_LATEST = 100  # measurements: some sessions of a usual size
+_M: Final = MEASUREMENTS.c
+
+_RESULT: Final = tuple(field.name for field in fields(PastResult))
+_FRAME: Final = (
+    "session",
+    "time",
+    "test",
+    "machine",
+    "workload",
+    "topology",
+    "unit",
+    "examples_per_sec",
+    "outcome",
+    "runs",
+    "seconds",
+)
+
+
+class Wanted(TypedDict, total=False):
+    """Which measurements or comparisons; None, and what is left out, asks for all.
+
+    A session, a test and a machine are named whole, a commit by its first characters; a comparison has no commit. Of a
+    time `since` is the first and `until` the first that is left out; both know their zone.
+    """
+
+    session: str | None
+    test: str | None
+    machine: str | None
+    since: datetime | None
+    until: datetime | None
+    commit: str | None
+
+
+def in_order(query: Select[Any], table: Table) -> Select[Any]:
+    """As they were made; those of several machines by their clocks."""
+    return query.order_by(table.c.made, table.c.id)
+
+
+def conditions(table: Table, wanted: Wanted) -> list[ColumnElement[bool]]:
+    """What a row of a table must meet."""
+    column = table.c
+    whole = {name: wanted.get(name) for name in ("session", "test", "machine")}
+    met = [column[name] == storable(str(value)) for name, value in whole.items() if value is not None]
+    if (commit := wanted.get("commit")) is not None:
+        met.append(column["commit"].startswith(commit, autoescape=True) if "commit" in column else false())
+    if (since := wanted.get("since")) is not None:
+        met.append(column["time"] >= _as_stored(since))
+    if (until := wanted.get("until")) is not None:
+        met.append(column["time"] < _as_stored(until))
+    return met
+
+
+def wholes(table: Table, wanted: Wanted) -> Select[Any]:
+    """Id and whole of each row, in their order."""
+    return in_order(select(table.c.id, table.c.whole).where(*conditions(table, wanted)), table)
+
+
+def results(wanted: Wanted) -> Select[Any]:
+    """The fields of a PastResult."""
+    columns = (_M[name] if name != "outcome" else coalesce(_M.outcome, "") for name in _RESULT)
+    return in_order(select(*columns).where(*conditions(MEASUREMENTS, wanted)), MEASUREMENTS)
+
+
+def as_result(row: Iterable[Any]) -> PastResult:
+    """A row of `results`."""
+    return PastResult(**dict(zip(_RESULT, row, strict=True)))
+
+
+def frame(wanted: Wanted) -> Select[Any]:
+    """The columns of `History.frame`."""
+    return in_order(select(*(_M[name] for name in _FRAME)).where(*conditions(MEASUREMENTS, wanted)), MEASUREMENTS)
+
+
+def names_and_units() -> Select[Any]:
+    """Of each workload its id, and the last name and unit."""
+    latest = func.row_number().over(partition_by=_M.workload, order_by=(_M.made.desc(), _M.id)).label("nth")
+    last = select(_M.workload, _M.name, _M.unit, latest).subquery()
+    return select(last.c.workload, last.c.name, last.c.unit).where(last.c.nth == 1)
+
+
+def seconds_of_measurements() -> Select[Any]:
+    """Of each test the seconds that one run of all its calls took last."""
+    once = func.sum(_M.seconds / _M.workers).label("once")
+    sessions = select(_M.test, once, func.max(_M.made).label("made")).group_by(_M.session, _M.test).subquery()
+    return _latest_of_each_test(sessions, sessions.c.once)
+
+
+def seconds_of_comparisons() -> Select[Any]:
+    """Of each test the seconds that its comparison took last."""
+    compared = select(COMPARISONS.c.test, COMPARISONS.c.seconds, COMPARISONS.c.made).subquery()
+    return _latest_of_each_test(compared, compared.c.seconds)
+
+
+def _latest_of_each_test(rows: Subquery, seconds: ColumnElement[float]) -> Select[Any]:
+    nth = func.row_number().over(partition_by=rows.c.test, order_by=rows.c.made.desc()).label("nth")
+    ranked = select(rows.c.test, seconds.label("seconds"), nth).subquery()
+    return select(ranked.c.test, ranked.c.seconds).where(ranked.c.nth == 1)
+
+
+def confirmation_runs(machines: Collection[str]) -> Select[Any]:
+    """Sum of further runs, and number, of the machines' latest measurements."""
+    known = select(_M.workers).where(_M.reference.is_not(None), _M.machine.in_(machines))
+    latest = known.order_by(_M.made.desc()).limit(_LATEST).subquery()
+    return select(coalesce(func.sum(latest.c.workers - 1), 0), func.count()).select_from(latest)
+
+
+def past_sessions(rows: Collection[Baseline], before: str, least_tests: int) -> Select[Any]:
+    """Workload, topology, session, changes and outcome of each session's last measurement against one of the rows."""
+    row = tuple_(_M.machine, _M.workload, _M.topology, _M.reference, _M.reference_date)
+    whole_sessions = select(_M.session).group_by(_M.session).having(func.count(distinct(_M.test)) >= least_tests)
+    columns = (_M.workload, _M.topology, _M.session)
+    latest = func.row_number().over(partition_by=columns, order_by=_M.made.desc()).label("nth")
+    found = (
+        select(*columns, _M.changes, _M.outcome, _M.made, latest)
+        .where(row.in_([(each.machine, *each.key, each.reference, each.date) for each in rows]))
+        .where(_M.session != before, _M.session.in_(whole_sessions))
+        .subquery()
+    )
+    wanted = (found.c.workload, found.c.topology, found.c.session, found.c.changes, found.c.outcome)
+    return select(*wanted).where(found.c.nth == 1).order_by(found.c.made)
+
+
+def earlier_measurements(machine: str, before: str, most: int) -> Select[Any]:
+    """Id, workload, topology and whole of measurements that may serve as a reference, more than the wanted ones."""
+    nth = func.row_number().over(partition_by=(_M.workload, _M.topology), order_by=_M.made.desc()).label("nth")
+    candidates = (
+        select(_M.id, nth)
+        .where(_M.machine == machine, _M.session != before, coalesce(_M.outcome, "").not_in(NO_REFERENCE))
+        .subquery()
+    )
+    serving = select(candidates.c.id).where(candidates.c.nth <= most * _READ_FOR_EACH_WANTED)
+    return in_order(select(_M.id, _M.workload, _M.topology, _M.whole).where(_M.id.in_(serving)), MEASUREMENTS)
+
+
+def _as_stored(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds")

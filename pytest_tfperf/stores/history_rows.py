@@ -1,0 +1,126 @@
+"""Measurements and comparisons as rows of a history."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import zlib
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pytest_tfperf.core.past_session import EarlierMeasurement
+from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.throughput import RunValue
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.errors import TfperfError
+
+if TYPE_CHECKING:
+    from pytest_tfperf.core.comparison import Comparison
+    from pytest_tfperf.core.measurement import Measurement
+
+_PROVISIONAL = " (provisional)"
+NO_REFERENCE = (Outcome.INVALID.value, Outcome.REGRESSED.value, Outcome.REGRESSED.value + _PROVISIONAL)
+
+_TEXTS = ("session", "test", "name", "machine", "topology", "commit")
+_OF_A_THROUGHPUT = ("unit", "examples_per_sec", "low", "high")
+
+
+def measurement_row(m: Measurement) -> dict[str, Any]:
+    """All columns but `id` and `made`."""
+    decided = m.verdict if m.verdict and m.verdict.is_decided else None
+    is_slowed = "injected_slowdown" in m.environment
+    row = {name: storable(getattr(m, name)) for name in _TEXTS} | {
+        **{name: getattr(m.throughput, name) for name in _OF_A_THROUGHPUT},
+        "time": utc(m.time),
+        "workload": storable(m.workload.id),
+        "is_slowed_on_purpose": is_slowed,
+        "outcome": (decided.outcome.value + (_PROVISIONAL if decided.is_provisional else "")) if decided else None,
+        "runs": len(m.runs),
+        "workers": m.workers,
+        "seconds": m.seconds,
+        "whole": _packed(m),
+    }
+    is_borrowed = decided is not None and (decided.is_floor or decided.is_provisional)
+    if decided and decided.baseline and not is_borrowed and not is_slowed:
+        expected = math.log(decided.baseline.reference) + decided.common_drift
+        row |= {
+            "reference": decided.baseline.reference,
+            "reference_date": decided.baseline.date,
+            "changes": json.dumps([run.log_rate - expected for run in m.throughput.runs]),
+        }
+    return row
+
+
+def comparison_row(c: Comparison) -> dict[str, Any]:
+    """All columns but `id` and `made`."""
+    texts = {name: storable(getattr(c, name)) for name in ("session", "test", "machine")}
+    return texts | {"time": utc(c.time), "seconds": c.seconds, "whole": _packed(c)}
+
+
+def storable(text: str) -> str:
+    r"""A text as both databases keep it: PostgreSQL has no NUL, and neither has lone surrogates; they become `\x00`."""
+    return text.encode(errors="backslashreplace").decode().replace("\0", r"\x00")
+
+
+def utc(when: str) -> str:
+    """An ISO 8601 time in UTC, to the second; what is no such time stays as it is."""
+    try:
+        return datetime.fromisoformat(when).astimezone(UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError):
+        return storable(when)
+
+
+def microseconds(when: str) -> int:
+    """An ISO 8601 time in microseconds since 1970; of what is no such time, now."""
+    try:
+        return round(datetime.fromisoformat(when).timestamp() * 1e6)
+    except (ValueError, OverflowError):
+        return time.time_ns() // 1000
+
+
+def unpacked(whole: bytes, place: str) -> Any:
+    """The JSON that a row keeps.
+
+    Raises:
+        TfperfError: it is damaged; names `place`.
+    """
+    try:
+        return json.loads(zlib.decompress(whole))
+    except (zlib.error, TypeError, ValueError) as error:
+        raise TfperfError(f"{place} is damaged: {error}") from None
+
+
+def earlier(whole: Any, place: str) -> EarlierMeasurement | None:
+    """The few fields that a reference needs; building whole measurements would take seconds in a large history.
+
+    Raises:
+        TfperfError: one is missing; names `place`.
+    """
+    try:
+        verdict, environment = whole["verdict"], whole["environment"]
+        if verdict and (verdict["waits_for_drift"] or verdict["runs_wanted"] or verdict["pairs_wanted"]):
+            return None
+        values = zip(whole["runs"], whole["throughput"]["runs"], strict=True)
+        runs = tuple(
+            RunValue(float(value["log_rate"]), float(value["error"]), int(value["windows"]))
+            for run, value in values
+            if run["disturbance"] is None
+        )
+        if not runs or "injected_slowdown" in environment:
+            return None
+        return EarlierMeasurement(
+            session=whole["session"],
+            date=whole["time"][:10],
+            unit=whole["throughput"].get("unit", "images"),
+            gpu=whole["gpu"],
+            runs=runs,
+            environment=environment,
+            commit=whole["commit"],
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise TfperfError(f"{place} is damaged: {error!r}") from None
+
+
+def _packed(whole: Measurement | Comparison) -> bytes:
+    return zlib.compress(json.dumps(plain(whole)).encode())

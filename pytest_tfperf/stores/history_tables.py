@@ -1,0 +1,113 @@
+"""The tables of a history, the same in SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+)
+
+SCHEMA: Final = 1
+"""The version of these tables, which a history keeps."""
+
+TABLES: Final = MetaData()
+
+# Sorted by bytes everywhere: a server's language would leave out the signs in a time.
+_TEXT = String().with_variant(String(collation="C"), "postgresql")
+
+
+def _text(name: str) -> Column[str]:
+    return Column(name, _TEXT, nullable=False)
+
+
+def _number(name: str, *, is_optional: bool = False) -> Column[float]:
+    return Column(name, Double, nullable=is_optional)
+
+
+def _identity() -> tuple[Column[str], Column[int], Column[str]]:
+    """What identifies and orders a row.
+
+    `id` is made once, and is the same in every history that holds the row. `made` is its time in microseconds since
+    1970, in UTC. In the history where the row is first written, it is made greater than all before: a clock that jumps
+    back changes no order.
+    """
+    return Column("id", _TEXT, primary_key=True), Column("made", BigInteger, nullable=False), _text("time")
+
+
+HISTORY: Final = Table("tfperf_history", TABLES, Column("version", Integer, nullable=False), _text("id"))
+"""One row: the version of the tables, and what tells this history from all others."""
+
+# A measurement is kept whole, as zlib-compressed JSON; the other columns are what queries need.
+MEASUREMENTS: Final = Table(
+    "tfperf_measurements",
+    TABLES,
+    *_identity(),
+    _text("session"),
+    _text("test"),
+    _text("name"),
+    _text("machine"),
+    _text("workload"),
+    _text("topology"),
+    _text("unit"),
+    _number("examples_per_sec"),
+    _number("low"),  # 95 % interval
+    _number("high"),
+    Column("outcome", _TEXT),  # null: not judged, or not decided yet; "PASS (provisional)": against earlier sessions
+    Column("runs", Integer, nullable=False),  # that count
+    Column("workers", Integer, nullable=False),  # that were started: pairs and discarded runs too
+    _number("seconds"),  # of all workers
+    _number("reference", is_optional=True),  # of the row it was judged against; null: later verdicts must not use it
+    Column("reference_date", _TEXT),
+    Column("changes", _TEXT),  # JSON: `PastSession.changes`
+    _text("commit"),
+    Column("is_slowed_on_purpose", Boolean, nullable=False),
+    Column("whole", LargeBinary, nullable=False),
+)
+
+COMPARISONS: Final = Table(
+    "tfperf_comparisons",
+    TABLES,
+    *_identity(),
+    _text("session"),
+    _text("test"),
+    _text("machine"),
+    _number("seconds"),
+    Column("whole", LargeBinary, nullable=False),
+)
+
+PUSHED: Final = Table(
+    "tfperf_pushed",
+    TABLES,
+    _text("server"),  # the server's `HISTORY.id`
+    _text("kind"),  # the table's name
+    Column("made", BigInteger, nullable=False),  # the server has all rows up to this one
+    PrimaryKeyConstraint("server", "kind"),
+)
+"""How much of a local history each server has."""
+
+# A year of nightly sessions has 70,000 measurements, and each session asks for earlier ones.
+Index("tfperf_measurements_made", MEASUREMENTS.c.made)
+Index("tfperf_comparisons_made", COMPARISONS.c.made)
+for _index in (
+    Index("tfperf_by_session", MEASUREMENTS.c.session, MEASUREMENTS.c.test),
+    Index(
+        "tfperf_by_baseline",
+        *(MEASUREMENTS.c[name] for name in ("machine", "workload", "topology", "reference", "session", "made")),
+    ),
+    Index("tfperf_by_test", MEASUREMENTS.c.test, MEASUREMENTS.c.made),
+):
+    _index.ddl_if(dialect="sqlite")
+# PostgreSQL refuses a row whose indexed text has more than 2,700 bytes, unless it keeps a hash of it only.
+for _name in ("session", "test", "machine"):
+    Index(f"tfperf_hash_{_name}", MEASUREMENTS.c[_name], postgresql_using="hash").ddl_if(dialect="postgresql")
