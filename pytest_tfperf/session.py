@@ -125,6 +125,7 @@ class Session:
         if not self.selection or settings.collects_only:
             return
         self.history.prepare()
+        self.remarks += [self.history.moved_aside] if self.history.moved_aside else []
         if settings.against is not None:
             return
         rows = [row for machine in self.measuring.machine_names for row in self.baselines.load(machine).values()]
@@ -164,6 +165,11 @@ class Session:
             self.progress.test = "software and machine"
             self.verdicts += self.measuring.session_verdicts(self.queue.results)
         return self._failing
+
+    @property
+    def keeps_history(self) -> bool:
+        """Whether this session adds what it measures to the history."""
+        return bool(self.selection) and not (self.settings.collects_only or self.settings.smoke)
 
     @property
     def _failing(self) -> list[SessionVerdict]:

@@ -5,13 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.stores.push_process import push_new
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_tfperf.session import Session
 
-_OUTPUTS: tuple[Callable[[Session], list[str]], ...] = ()
+
+def _history(session: Session) -> list[str]:
+    """Send the history to the team's server; say again if a damaged one was moved aside."""
+    if not session.keeps_history:
+        return []
+    url, folder = session.settings.history_url, session.settings.dir
+    said = [session.history.moved_aside, push_new(folder, url) if url else ""]
+    return [line for line in said if line]
+
+
+_OUTPUTS: tuple[Callable[[Session], list[str]], ...] = (_history,)
 """Each writes one thing, if it was asked for, and returns what to tell the user."""
 
 

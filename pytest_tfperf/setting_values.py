@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.core.machine_key import check_name
 from pytest_tfperf.workers.engines.names import split_launcher
 
@@ -75,6 +76,11 @@ def folder(text: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError:
         raise ValueError("must be a folder, and there is no such user's home") from None
+
+
+def history_url(text: str) -> HistoryUrl:
+    """A team's server; what is wrong with it is told without the text, which has a password."""
+    return HistoryUrl(text)
 
 
 def machine(text: str) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pytest_tfperf import setting_values as parse
 from pytest_tfperf.core.disturbance import DisturbanceLimits
+from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.setting_values import WorkerStart
@@ -103,6 +104,9 @@ class Settings:
         0.0, parse.fraction, "make workers lose this part of their throughput on purpose: see the gate fail", "FRACTION"
     )
 
+    history_url: HistoryUrl | None = _ini(
+        None, parse.history_url, "a team's PostgreSQL server, to which each session sends its history"
+    )
     steps: int = _ini(100, parse.count(1), "the most steps that a run times, in tests that set no steps")
     warmup_steps: int = _ini(
         10, parse.count(0), "the least steps that run untimed first, in tests that set no warmup_steps"
@@ -271,10 +275,13 @@ def _given(config: pytest.Config, name: str) -> tuple[str, str] | None:
 _OF_ONE_SESSION = ("require_baseline", "strict", "hold", "smoke", "inject_slowdown", "max_time")
 """Settings that a command which measures one test again leaves out."""
 
+_SECRET = "history_url"
+"""A setting that no command shows, because it holds a password."""
+
 
 def _pytest_options(config: pytest.Config) -> str:
     """pytest's own options that a rerun needs: rootdir, the ini file and its overrides; each after a space."""
-    once = tuple(f"tfperf_{name}=" for name in _OF_ONE_SESSION)
+    once = tuple(f"tfperf_{name}=" for name in (*_OF_ONE_SESSION, _SECRET))
     words = ["-c", str(file)] if (file := config.getoption("inifilename")) else []
     words += [f"--rootdir={folder}"] if (folder := config.getoption("rootdir")) else []
     for line in dict.fromkeys(config.getoption("override_ini") or ()):
@@ -285,8 +292,12 @@ def _pytest_options(config: pytest.Config) -> str:
 def _arguments(given: Iterable[object]) -> str:
     """The command line as it was typed, without what belongs to one session; each word after a space."""
     words = iter(map(str, given))
-    kept = []
+    kept: list[str] = []
     for word in words:
+        if f"tfperf_{_SECRET}=" in word:
+            if kept and kept[-1] in ("-o", "--override-ini"):
+                kept.pop()
+            continue
         option, separator, _ = word.partition("=")
         name = option.removeprefix("--tfperf-").replace("-", "_")
         if option == "--update-baselines" or (option.startswith("--tfperf-") and name in _OF_ONE_SESSION):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.cli.arguments import add_command, history_filters, history_place, moment, open_history, wanted
 from pytest_tfperf.cli.output import show, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
@@ -39,6 +41,22 @@ def add_to(commands: Commands) -> None:
     action.add_argument("--prune", action="store_true", help="delete what is older than --older-than says")
     history.add_argument("--older-than", type=moment, metavar="AGE", help="what --prune deletes: 90d, or 2026-01-31")
     history.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the export to FILE, not to stdout")
+    actions = history.add_subparsers(metavar="ACTION")
+    push = add_command(
+        actions,
+        "push",
+        _push,
+        "send what a team's server lacks",
+        examples=(f"{VARIABLE}=postgresql://... tfperf history push", "tfperf history push postgresql://db/tfperf"),
+        parents=[history_place(is_action=True)],
+    )
+    push.add_argument(
+        "url",
+        nargs="?",
+        metavar="URL",
+        help=f"the server (default: the variable {VARIABLE}, which no process list shows, unlike a URL given here)",
+    )
+    push.add_argument("--new", action="store_true", help="send only what no earlier push delivered to this server")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -83,6 +101,21 @@ def _export(history: History, arguments: argparse.Namespace) -> int:
         show(measurement_file.render(measurements))
     else:
         measurement_file.write(arguments.output, measurements)
+    return EXIT_GREEN
+
+
+def _push(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.stores.history_database import Database
+    from pytest_tfperf.stores.history_push import push
+
+    local, url = open_history(arguments), arguments.url or os.environ.get(VARIABLE)
+    if not url:
+        raise TfperfError(f"no server to send to: set {VARIABLE}=postgresql://USER@HOST/DATABASE, or name it: push URL")
+    if local.database.path is None:
+        raise TfperfError("--history: a push sends the history of a folder, not a server's")
+    server = Database(HistoryUrl(url))
+    sent = push(local.database, server, only_new=arguments.new)
+    show(f"{server}: {sent.measurements} measurements and {sent.comparisons} comparisons sent")
     return EXIT_GREEN
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pytest_tfperf.errors import TfperfError
+
+VARIABLE: Final = "TFPERF_HISTORY_URL"
+"""The environment variable that holds such a URL, where no process list shows it."""
 
 _SECRET_PARAMETERS = ("password", "sslpassword")
 

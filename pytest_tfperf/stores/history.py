@@ -80,7 +80,7 @@ class History:
             measured = connection.execute(delete(MEASUREMENTS).where(*old[0])).rowcount
             return measured, connection.execute(delete(COMPARISONS).where(*old[1])).rowcount
 
-        self._require()
+        self.database.require()
         deleted = self._write(delete_old)
         self.database.compact()
         return deleted
@@ -182,7 +182,7 @@ class History:
         Raises:
             TfperfError: also where there is no history yet.
         """
-        self._require()
+        self.database.require()
         with self.database.reading() as connection:
             return [queries.as_result(row) for row in connection.execute(queries.results(wanted))]
 
@@ -194,7 +194,7 @@ class History:
         Raises:
             TfperfError: also where there is no history yet.
         """
-        self._require()
+        self.database.require()
         with self.database.reading() as connection:
             latest = connection.execute(queries.names_and_units()).all()
         return {id: name for id, name, _ in latest if name}, {id: unit for id, _, unit in latest}
@@ -209,12 +209,12 @@ class History:
         """
         import pandas as pd
 
-        self._require()
+        self.database.require()
         with self.database.reading() as connection:
             return pd.read_sql_query(queries.frame(wanted), connection)
 
     def _wholes(self, table: Table, wanted: Wanted) -> Iterator[tuple[str, Any]]:
-        self._require()
+        self.database.require()
         kind = "measurement" if table is MEASUREMENTS else "comparison"
         with self.database.reading() as connection:
             rows = connection.execution_options(yield_per=_AT_ONCE).execute(queries.wholes(table, wanted))
@@ -247,7 +247,3 @@ class History:
                 )
         with self.database.writing() as connection:
             return action(connection)
-
-    def _require(self) -> None:
-        if not self.database.exists:
-            raise TfperfError(f"{self.database}: no history yet; run pytest first, or name its folder: --history DIR")

@@ -63,6 +63,15 @@ class Database:
         """Whether there is anything to open."""
         return self.path is None or self.path.exists()
 
+    def require(self) -> None:
+        """Refuse to read what does not exist.
+
+        Raises:
+            TfperfError: there is no file.
+        """
+        if not self.exists:
+            raise TfperfError(f"{self}: no history yet; run pytest first, or name its folder: --history DIR")
+
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A connection of which all reads see one state; it makes no tables on a server, where that may be forbidden.

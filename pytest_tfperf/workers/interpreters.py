@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.history_url import VARIABLE
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.workers.failures import last_lines
 
@@ -94,9 +95,10 @@ class Interpreter:
         return {"command": command.digest, **packages}
 
     def environment(self) -> dict[str, str]:
-        """This process's environment variables, with PYTHONPATH for workers."""
+        """This process's environment variables, with PYTHONPATH for workers and without the history's password."""
         folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        return {**os.environ, "PYTHONPATH": os.pathsep.join(self._move(folder) for folder in folders if folder)}
+        ours = {name: value for name, value in os.environ.items() if name != VARIABLE}
+        return {**ours, "PYTHONPATH": os.pathsep.join(self._move(folder) for folder in folders if folder)}
 
     def import_paths(self) -> list[str]:
         """Folders in which pytest finds the tests' own modules, the working folder first.

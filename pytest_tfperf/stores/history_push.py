@@ -1,0 +1,109 @@
+"""Sending a local history to a team's server: what the server lacks, told by ids, so that nothing arrives twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from pytest_tfperf.stores.history_tables import COMPARISONS, HISTORY, MEASUREMENTS, PUSHED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sqlalchemy import Connection, Row, Table
+
+    from pytest_tfperf.stores.history_database import Database
+
+_COMPARED_AT_ONCE: Final = 1000  # ids
+_SENT_AT_ONCE: Final = 100  # whole measurements, in one transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """How many rows a server took."""
+
+    measurements: int
+    comparisons: int
+
+
+def push(local: Database, server: Database, *, only_new: bool) -> Pushed:
+    """Send what the server lacks, or has in an older version; what has arrived stays, whatever happens then.
+
+    The local file is never open while the server is waited for: a server that stalls must block no session.
+
+    Args:
+        local: the history that is sent, an SQLite file.
+        server: where it goes; tables are made where missing.
+        only_new: leave out what earlier pushes delivered, without asking the server for it.
+
+    Raises:
+        TfperfError: there is no local history, or one of them can't be used.
+    """
+    local.require()
+    with server.writing() as remote:
+        server_id: str = remote.execute(select(HISTORY.c.id)).scalar_one()
+        remote.commit()
+        measurements, comparisons = (
+            _push_table(table, local, remote, _mark(local, server_id, table) if only_new else 0, server_id)
+            for table in (MEASUREMENTS, COMPARISONS)
+        )
+    return Pushed(measurements, comparisons)
+
+
+def _push_table(table: Table, local: Database, remote: Connection, mark: int, server_id: str) -> int:
+    sent = 0
+    for rows in _ids(local, table, mark):
+        lacking = _lacking(table, remote, rows)
+        for first in range(0, len(lacking), _SENT_AT_ONCE):
+            sent += _send(table, local, remote, lacking[first : first + _SENT_AT_ONCE])
+        _set_mark(local, server_id, table, rows[-1].made)
+    return sent
+
+
+def _ids(local: Database, table: Table, mark: int) -> Iterator[Sequence[Row[Any]]]:
+    """Ids and times of making from a mark on, in that order, some at a time."""
+    while True:
+        with local.reading() as connection:
+            query = select(table.c.id, table.c.made).where(table.c.made > mark).order_by(table.c.made)
+            rows = connection.execute(query.limit(_COMPARED_AT_ONCE)).all()
+        if not rows:
+            return
+        yield rows
+        mark = rows[-1].made
+
+
+def _lacking(table: Table, remote: Connection, rows: Sequence[Row[Any]]) -> list[str]:
+    """Ids that the server does not have, or whose measurement has since got another run."""
+    query = select(table.c.id, table.c.made).where(table.c.id.in_([row.id for row in rows]))
+    known = {row.id: row.made for row in remote.execute(query)}
+    remote.commit()
+    return [row.id for row in rows if known.get(row.id, -1) < row.made]
+
+
+def _send(table: Table, local: Database, remote: Connection, ids: Sequence[str]) -> int:
+    with local.reading() as connection:
+        rows = connection.execute(select(table).where(table.c.id.in_(ids)).order_by(table.c.made)).mappings().all()
+    adding = postgresql.insert(table)
+    # Another machine may hold the same measurement and send it at this moment, or an older version of it.
+    newer = adding.excluded.made > table.c.made
+    others = {column.name: column for column in adding.excluded if column.name != "id"}
+    remote.execute(
+        adding.on_conflict_do_update(index_elements=[table.c.id], set_=others, where=newer), [dict(row) for row in rows]
+    )
+    remote.commit()
+    return len(rows)
+
+
+def _mark(local: Database, server_id: str, table: Table) -> int:
+    with local.reading() as connection:
+        query = select(PUSHED.c.made).where(PUSHED.c.server == server_id, PUSHED.c.kind == table.name)
+        return connection.scalar(query) or 0
+
+
+def _set_mark(local: Database, server_id: str, table: Table, made: int) -> None:
+    adding = sqlite.insert(PUSHED).values(server=server_id, kind=table.name, made=made)
+    with local.writing() as connection:
+        connection.execute(adding.on_conflict_do_update(index_elements=["server", "kind"], set_={"made": made}))
