@@ -6,7 +6,7 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
-from sqlalchemy import Table, delete, func, insert, select
+from sqlalchemy import Table, delete, insert
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.comparison import Comparison
@@ -226,9 +226,8 @@ class History:
         id = replaces or secrets.token_hex(16)
 
         def add(connection: Connection) -> None:
+            made = max(connection.scalar(queries.last_made(table)) + 1, microseconds(when))
             connection.execute(delete(table).where(table.c.id == replaces))
-            last = connection.scalar(select(func.max(table.c.made))) or 0
-            made = max(last + 1, microseconds(when))
             connection.execute(insert(table).values(**row, id=id, made=made))
 
         self._write(add)

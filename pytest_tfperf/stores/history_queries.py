@@ -7,12 +7,12 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from sqlalchemy import ColumnElement, Select, Subquery, Table, distinct, false, func, select, tuple_
+from sqlalchemy import ColumnElement, Select, Subquery, Table, case, distinct, false, func, select, tuple_
 from sqlalchemy.sql.functions import coalesce
 
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.stores.history_rows import NO_REFERENCE, storable
-from pytest_tfperf.stores.history_tables import COMPARISONS, MEASUREMENTS
+from pytest_tfperf.stores.history_tables import COMPARISONS, MEASUREMENTS, PUSHED
 
 if TYPE_CHECKING:
     from pytest_tfperf.core.baseline import Baseline
@@ -55,6 +55,13 @@ class Wanted(TypedDict, total=False):
 def in_order(query: Select[Any], table: Table) -> Select[Any]:
     """As they were made; those of several machines by their clocks."""
     return query.order_by(table.c.made, table.c.id)
+
+
+def last_made(table: Table) -> Select[Any]:
+    """The greatest `made` that a table has had: that of a row which was pushed may have been deleted since."""
+    pushed = select(func.max(PUSHED.c.made)).where(PUSHED.c.kind == table.name).scalar_subquery()
+    kept = select(func.max(table.c.made)).scalar_subquery()
+    return select(case((coalesce(pushed, 0) > coalesce(kept, 0), pushed), else_=coalesce(kept, 0)))
 
 
 def conditions(table: Table, wanted: Wanted) -> list[ColumnElement[bool]]:
