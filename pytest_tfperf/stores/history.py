@@ -14,7 +14,6 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_session import EarlierMeasurement, PastSession
 from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import history_queries as queries
 from pytest_tfperf.stores.history_database import DamagedHistory, Database
 from pytest_tfperf.stores.history_rows import comparison_row, earlier, measurement_row, microseconds, unpacked

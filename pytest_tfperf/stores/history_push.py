@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from pytest_tfperf.stores.history_tables import COMPARISONS, HISTORY, MEASUREMENTS, PUSHED
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _COMPARED_AT_ONCE: Final = 1000  # ids
 _SENT_AT_ONCE: Final = 100  # whole measurements, in one transaction
+_BYTES_AT_ONCE: Final = 500_000  # what a session has the time to send over a slow network
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +57,18 @@ def push(local: Database, server: Database, *, only_new: bool) -> Pushed:
 def _push_table(table: Table, local: Database, remote: Connection, mark: int, server_id: str) -> int:
     sent = 0
     for rows in _ids(local, table, mark):
-        lacking = _lacking(table, remote, rows)
-        for first in range(0, len(lacking), _SENT_AT_ONCE):
-            sent += _send(table, local, remote, lacking[first : first + _SENT_AT_ONCE])
+        for portion in _portions(_lacking(table, remote, rows)):
+            sent += _send(table, local, remote, portion)
         _set_mark(local, server_id, table, rows[-1].made)
     return sent
 
 
 def _ids(local: Database, table: Table, mark: int) -> Iterator[Sequence[Row[Any]]]:
-    """Ids and times of making from a mark on, in that order, some at a time."""
+    """Ids, times of making and sizes from a mark on, in order of making, some at a time."""
     while True:
         with local.reading() as connection:
-            query = select(table.c.id, table.c.made).where(table.c.made > mark).order_by(table.c.made)
+            size = func.length(table.c.whole).label("size")
+            query = select(table.c.id, table.c.made, size).where(table.c.made > mark).order_by(table.c.made)
             rows = connection.execute(query.limit(_COMPARED_AT_ONCE)).all()
         if not rows:
             return
@@ -75,12 +76,26 @@ def _ids(local: Database, table: Table, mark: int) -> Iterator[Sequence[Row[Any]
         mark = rows[-1].made
 
 
-def _lacking(table: Table, remote: Connection, rows: Sequence[Row[Any]]) -> list[str]:
-    """Ids that the server does not have, or whose measurement has since got another run."""
+def _lacking(table: Table, remote: Connection, rows: Sequence[Row[Any]]) -> list[Row[Any]]:
+    """Rows that the server does not have, or whose measurement has since got another run."""
     query = select(table.c.id, table.c.made).where(table.c.id.in_([row.id for row in rows]))
     known = {row.id: row.made for row in remote.execute(query)}
     remote.commit()
-    return [row.id for row in rows if known.get(row.id, -1) < row.made]
+    return [row for row in rows if known.get(row.id, -1) < row.made]
+
+
+def _portions(rows: Sequence[Row[Any]]) -> Iterator[list[str]]:
+    """The ids of rows that are sent in one transaction each."""
+    portion: list[str] = []
+    size = 0
+    for row in rows:
+        if portion and (len(portion) == _SENT_AT_ONCE or size + row.size > _BYTES_AT_ONCE):
+            yield portion
+            portion, size = [], 0
+        portion.append(row.id)
+        size += row.size
+    if portion:
+        yield portion
 
 
 def _send(table: Table, local: Database, remote: Connection, ids: Sequence[str]) -> int:

@@ -41,6 +41,7 @@ class Server:
         self.folder = folder
         self.port = 0
         self._names = 0
+        self._has_answered = False
         self._process: subprocess.Popen[bytes] | None = None
         self._as = _unprivileged() if os.getuid() == 0 else None
         if self._as is not None:
@@ -70,11 +71,9 @@ class Server:
             )
             if wait_for(self._answers_or_ended) is True:
                 return
-            if not self._answered_once:
+            if not self._has_answered:
                 self.port = 0
         raise AssertionError((self.folder / "log").read_text())
-
-    _answered_once = False
 
     def _answers_or_ended(self) -> bool | str:
         assert self._process is not None
@@ -82,7 +81,7 @@ class Server:
             return "ended"
         command = [str(_program("pg_isready")), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         answers = subprocess.run(command, check=False).returncode == 0
-        self._answered_once |= answers
+        self._has_answered |= answers
         return answers
 
     def kill(self) -> None:
@@ -94,7 +93,7 @@ class Server:
             with suppress(psutil.NoSuchProcess):
                 child.kill()
         self._process.wait(PATIENCE_SECONDS)
-        psutil.wait_procs(children, PATIENCE_SECONDS)
+        wait_for(lambda: not any(map(_runs, children)))
 
     def new_database(self, options: str = "") -> str:
         """An empty database; its URL."""
@@ -208,6 +207,12 @@ def _program(name: str) -> Path | None:
         return Path(found)
     installed = Path("/usr/lib/postgresql").glob(f"*/bin/{name}")
     return max(installed, key=lambda path: float(path.parents[1].name), default=None)
+
+
+def _runs(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _unprivileged() -> int | None:
