@@ -17,7 +17,10 @@ from pytest_tfperf.hardware import discovery
 LOG = Path(__file__).parents[1] / "data" / "logs" / "azure-test1.log"
 OF = ("--machine=azure-nc6-dsvm", "--topology=1x1", "--workload=resnet50-b64-horovod-device")
 GREEN, REGRESSED, INTERRUPTED, INTERNAL, USAGE, NOT_MEASURED = 0, 1, 2, 3, 4, 6
-COMMANDS = ["topology", "replay", "history", "make-imagenet", "reference create", "reference list", "reference remove"]
+COMMANDS = [
+    *("topology", "replay", "history", "explain", "make-imagenet"),
+    *("reference create", "reference list", "reference remove"),
+]
 
 
 def tfperf(*arguments: str | Path, **more: object) -> subprocess.CompletedProcess[str]:

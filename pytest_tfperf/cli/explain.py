@@ -1,0 +1,113 @@
+"""`tfperf explain`: why a test's verdict is what it is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Final
+
+from pytest_tfperf.cli.arguments import add_command, folder
+from pytest_tfperf.cli.local_history import open_history
+from pytest_tfperf.cli.output import show, width
+from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.errors import TfperfError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_tfperf.cli.arguments import Commands
+    from pytest_tfperf.core.measurement import Measurement
+    from pytest_tfperf.core.past_result import PastResult
+
+_MOST_NAMED: Final = 10
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    explain = add_command(
+        commands,
+        "explain",
+        _run,
+        "explain a test's verdict: its threshold, its noise, and what more runs would tell",
+        examples=(
+            "tfperf explain test_resnet50",
+            'tfperf explain "perf_tests/test_a.py::test_resnet50[8]" --session 20261122-144825-c8d7f4',
+            "tfperf explain test_resnet50 --json",
+        ),
+        parents=[folder("--dir", ".tfperf", "folder of the history")],
+    )
+    explain.add_argument("test", metavar="TEST", help="pytest's node id or a part of it, or the workload's name")
+    explain.add_argument(
+        "--session", metavar="ID", help="session to explain (default: the last that measured the test)"
+    )
+    explain.add_argument("--json", action="store_true", help="print the figures as JSON")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.core.plain_json import plain
+    from pytest_tfperf.judging.explanation import explain
+    from pytest_tfperf.reports.explanation import explained
+    from pytest_tfperf.reports.wrapping import wrapped
+
+    history = open_history(arguments)
+    test, session = _wanted(history.results(), arguments.test, arguments.session)
+    found = [(one, explain(one)) for one in _matching(list(history.measurements(session, test)), arguments.test)]
+    if arguments.json:
+        # Runs and pairs have every window; `tfperf history --export` gives them.
+        facts = [_summary(one) | {"explanation": plain(why) if why else None} for one, why in found]
+        show(json.dumps(facts, indent=2))
+    else:
+        show("\n\n\n".join(wrapped(explained(one, why), width()) for one, why in found))
+    return EXIT_GREEN
+
+
+def _wanted(results: Sequence[PastResult], text: str, session: str | None) -> tuple[str, str]:
+    """The one test that the text means, and the last session that measured it.
+
+    Raises:
+        TfperfError: none, or more than one; names them.
+    """
+    measured = [one for one in results if session in (None, one.session)]
+    if session is not None and not measured:
+        raise TfperfError(f"the history has no session {session!r}: `tfperf history --csv` lists sessions and tests")
+    found = [one for one in measured if one.test == text] or [one for one in measured if _is_meant(one, text)]
+    tests = list(dict.fromkeys(one.test for one in found))
+    if not tests:
+        raise TfperfError(
+            f"no measured test has {text!r} in its id or name: `tfperf history --csv` lists sessions and tests"
+        )
+    if len(tests) > 1:
+        more = f"\n  and {len(tests) - _MOST_NAMED} more" if len(tests) > _MOST_NAMED else ""
+        names = "".join(f"\n  {test}" for test in tests[:_MOST_NAMED])
+        raise TfperfError(f"{text!r} is a part of {len(tests)} tests; give more of the id:{names}{more}")
+    return tests[0], found[-1].session
+
+
+def _is_meant(result: PastResult, text: str) -> bool:
+    return text in result.test or text in (result.name, result.workload)
+
+
+def _matching(measurements: Sequence[Measurement], text: str) -> Sequence[Measurement]:
+    """The test's calls; only that of a workload where the text names one."""
+    named = [one for one in measurements if text in (one.name, one.workload.id)]
+    return named or measurements
+
+
+def _summary(m: Measurement) -> dict[str, object]:
+    from pytest_tfperf.core.plain_json import plain
+
+    t = m.throughput
+    return {
+        "test": m.test,
+        "session": m.session,
+        "time": m.time,
+        "machine": m.machine,
+        "workload": m.workload.id,
+        "name": m.name,
+        "topology": m.topology,
+        "unit": t.unit,
+        "examples_per_sec": t.examples_per_sec,
+        "low": plain(t.low),
+        "high": plain(t.high),
+        "verdict": plain(m.verdict) if m.verdict else None,
+    }

@@ -1,0 +1,198 @@
+"""A verdict explained for readers who do not know how it is made: what was measured, why, and what would tell more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from pytest_tfperf.core.baseline import Baseline, Provenance
+from pytest_tfperf.core.explanation import MOST, Explanation
+from pytest_tfperf.core.measurement import Measurement, changed_since
+from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
+from pytest_tfperf.reports.measurement_table import outcome
+from pytest_tfperf.reports.message import headline
+from pytest_tfperf.reports.numbers import change, percent, rate
+from pytest_tfperf.reports.table import Columns, aligned, table
+
+_WORTH_SHOWING = 0.0005
+
+
+def explained(m: Measurement, explanation: Explanation | None) -> str:
+    """A measurement's verdict in paragraphs with headings; without an explanation, what is known of it."""
+    blocks = [[headline(m), f"{m.test}, session {m.session or 'unknown'}, {m.time or 'at an unknown time'}"]]
+    blocks.append([f"{outcome(m)}: {m.verdict.reason}." if m.verdict else "It was measured and not judged."])
+    if m.verdict is None:
+        return _joined(blocks)
+    if explanation is None or m.verdict.baseline is None:
+        return _joined([*blocks, [_without_figures(m.verdict)]])
+    return _joined(
+        [
+            *blocks,
+            ["What was it held against?", *_indented(_reference(m, m.verdict, m.verdict.baseline, explanation))],
+            ["Why this outcome?", *_indented(_steps(m.verdict, explanation))],
+            ["Where does the threshold come from?", *_indented(_threshold(m.verdict, m.verdict.baseline, explanation))],
+            [_powers_heading(explanation), *_indented(_powers(m.verdict, explanation))],
+        ]
+    )
+
+
+def _joined(blocks: list[list[str]]) -> str:
+    return "\n\n".join("\n".join(lines) for lines in blocks)
+
+
+def _indented(lines: Iterator[str]) -> list[str]:
+    return [f"  {line}" for line in lines]
+
+
+def _without_figures(verdict: Verdict) -> str:
+    match verdict.outcome:
+        case Outcome.NO_BASELINE:
+            return "Record one with --update-baselines, or measure again: earlier sessions then are the reference."
+        case Outcome.INVALID:
+            return "An invalid measurement is not compared with anything. `tfperf doctor` looks at the machine."
+    return "The tolerance accepts any slowdown, so there is no threshold."
+
+
+def _reference(m: Measurement, verdict: Verdict, row: Baseline, e: Explanation) -> Iterator[str]:
+    unit = f"{m.throughput.unit}/s"
+    kind = "a document's figure for a weaker GPU" if verdict.is_floor else _KINDS[row.provenance]
+    about = ", ".join(part for part in (row.source, row.date) if part)
+    yield f"{rate(row.reference)} {unit}: {kind}{f' ({about})' if about else ''}, from {_count(row.runs, 'run')}."
+    if abs(verdict.common_drift) >= _WORTH_SHOWING:
+        drift = change(math.expm1(verdict.common_drift))
+        yield f"All tests of this session have {drift} in common. It is taken out, as it says nothing of this test."
+    if rate(e.expected) != rate(row.reference):
+        learnt = ", after what earlier sessions and this one's other tests tell"
+        yield f"So {rate(e.expected)} {unit} was expected in this session{learnt}."
+    if e.rule is Rule.REFERENCE_ENVIRONMENT:
+        yield "A suspected slowdown is confirmed beside the environment in which that baseline was recorded."
+    if changed := changed_since(row, m.environment):
+        yield f"Changed since: {', '.join(changed)}."
+
+
+_KINDS = {
+    Provenance.MEASURED: "the recorded baseline of this machine",
+    Provenance.PUBLISHED: "a document's figure",
+    Provenance.PROVISIONAL: "earlier sessions, because no baseline is recorded",
+}
+
+
+def _steps(verdict: Verdict, e: Explanation) -> Iterator[str]:
+    first = f"The first run was {_than_expected(e.first_change)}."
+    if verdict.waits_for_drift:
+        yield f"{first} It was not judged, because the session ended before its other tests ran."
+        return
+    what = "pair" if e.rule is Rule.REFERENCE_ENVIRONMENT else "run"
+    wanted = verdict.runs_wanted or verdict.pairs_wanted
+    if not wanted and len(e.changes) == (what == "run"):
+        if verdict.reason is Reason.SINGLE_RUN:
+            yield f"{first} The test fails from {percent(e.threshold)}, and no further run could be taken."
+        else:
+            yield f"{first} {_suspicion(e)} So one run was enough."
+        if verdict.outcome is Outcome.IMPROVED:
+            yield "It is faster by more than the tolerance and noise explain. Record it, if it is to stay."
+        return
+    yield f"{first} {_suspicion(e)} So it had to be confirmed."
+    if wanted:
+        yield f"It takes {_count(wanted, what)} in all, and the session ended after {len(e.changes)}."
+        return
+    if e.middle is None:
+        return
+    figures = "  ".join(map(change, e.changes))
+    yield f"{_count(len(e.changes), what)} {'was' if len(e.changes) == 1 else 'were'} taken: {figures}"
+    yield f"Their middle (Hodges-Lehmann median) is {change(e.middle)}. {_against_threshold(verdict, e)}"
+    if verdict.outcome is Outcome.PASS and len(e.changes) < e.last:
+        yield f"That is not suspicious any more, so the {what}s that were left ({e.last} at most) were not needed."
+    elif e.middle < -e.threshold:
+        yield f"{e.showing} of {len(e.changes)} show at least half of the threshold, and {e.showing_wanted} must."
+    elif verdict.outcome is Outcome.INCONCLUSIVE:
+        yield "It is INCONCLUSIVE, because noise alone would be so slow in less than one session in 10."
+    if verdict.is_provisional:
+        yield "Earlier sessions are no recorded baseline, so this test warns and never fails."
+    elif verdict.reason is Reason.HELD:
+        yield "--tfperf-hold fails only what one of the two sessions before did not pass either."
+
+
+def _than_expected(fraction: float) -> str:
+    if abs(fraction) < _WORTH_SHOWING:
+        return "as fast as expected"
+    return f"{percent(fraction)} {'slower' if fraction < 0 else 'faster'} than expected"
+
+
+def _suspicion(e: Explanation) -> str:
+    if e.suspected_from < 0:
+        return f"A first run passes at once if it is at least {percent(e.suspected_from)} faster, as noise is large."
+    return f"A first run is suspected from {percent(e.suspected_from)} slower."
+
+
+def _against_threshold(verdict: Verdict, e: Explanation) -> str:
+    action = "warns" if verdict.is_provisional else "fails"
+    assert e.middle is not None, "there are changes"
+    if e.middle < -e.threshold:
+        return f"The test {action} from {percent(e.threshold)} slower, so this is beyond the threshold."
+    if e.middle < -e.accepted:
+        accepted = f"more than the tolerance of {percent(e.accepted)}"
+        return f"That is {accepted}, but noise explains up to {percent(e.threshold)}."
+    return f"The tolerance accepts {percent(e.accepted)}."
+
+
+def _threshold(verdict: Verdict, row: Baseline, e: Explanation) -> Iterator[str]:
+    if percent(e.threshold) == percent(e.accepted):
+        yield f"It is the tolerance, {percent(e.accepted)}. Noise explains no more than that."
+    else:
+        yield f"The tolerance is {percent(e.accepted)}, and noise widens it to {percent(e.threshold)}."
+        among = f" of {verdict.tests} tests" if verdict.tests > 1 else ""
+        yield f"At this threshold noise alone fails one session{among} in 100."
+    noise, d = verdict.noise, e.deviations
+    assert noise is not None, "an explanation has its noise"
+    freedom = f", {noise.degrees_of_freedom:.0f} degrees of freedom" if math.isfinite(noise.degrees_of_freedom) else ""
+    source = f"from {_count(noise.rows, 'row')} of this machine{freedom}" if noise.rows else "assumed: no row tells yet"
+    rows = [
+        ["between fresh runs", _deviation(d.between_runs), source],
+        ["within a run", _deviation(d.within_runs), "from the windows of this session's runs"],
+    ]
+    if e.rule is Rule.REFERENCE_ENVIRONMENT:
+        yield "Both runs of a pair are of today, so neither the baseline's noise nor that between sessions counts."
+    else:
+        rows += [
+            ["of the baseline", _deviation(d.of_baseline), f"it rests on {_count(row.runs, 'run')}"],
+            ["between sessions", _deviation(d.between_sessions), "learnt from this machine's history, or assumed"],
+        ]
+    yield "Standard deviations:"
+    yield from (f"  {line}" for line in aligned(rows, {1}))
+
+
+def _deviation(fraction: float | None) -> str:
+    """With two decimals, as small ones matter; "?" where it isn't known."""
+    return "?" if fraction is None else f"{fraction * 100:.2f} %"
+
+
+def _powers_heading(e: Explanation) -> str:
+    what = "pairs" if e.rule is Rule.REFERENCE_ENVIRONMENT else "runs"
+    return f"What would other numbers of {what} tell?"
+
+
+def _powers(verdict: Verdict, e: Explanation) -> Iterator[str]:
+    what = "pair" if e.rule is Rule.REFERENCE_ENVIRONMENT else "run"
+    rows = [
+        {
+            f"{what}s": str(power.count) + (" (decides)" if power.count == e.last else ""),
+            "warns from" if verdict.is_provisional else "fails from": percent(power.threshold),
+            "detects (95 % power)": percent(power.detectable),
+        }
+        for power in e.powers
+    ]
+    yield from table(rows, Columns(right={"fails from", "warns from", "detects (95 % power)"}))
+    if len({percent(power.detectable) for power in e.powers}) == 1 and len(e.powers) > 1:
+        yield "The first run has to raise the suspicion, so more of them detect no smaller slowdown."
+    if e.middle is None or e.middle >= -e.accepted:
+        return
+    if e.enough is None:
+        yield f"Not even {MOST} {what}s would make {percent(e.middle)} exceed what noise explains."
+        yield "Record the baseline again, with a reference environment: tfperf reference create"
+    else:
+        yield f"A slowdown of {percent(e.middle)} exceeds the threshold from {_count(e.enough, what)} on."
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,223 @@
+"""`tfperf explain`: which measurement is meant, and that the figures are those of the verdict."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from measurements import BUSY, NOISE, TEST, baseline, measurement, pair, run_at, verdict
+
+from pytest_tfperf import cli
+from pytest_tfperf.core.baseline import Baseline, Provenance
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.noise import Noise
+from pytest_tfperf.core.throughput import summarise
+from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance
+from pytest_tfperf.judging.common_drift import CommonDrift
+from pytest_tfperf.judging.explanation import explain
+from pytest_tfperf.judging.judge import Evidence, judge
+from pytest_tfperf.judging.reference import Reference
+from pytest_tfperf.reports.explanation import explained
+from pytest_tfperf.stores.history import History
+
+GREEN, USAGE = 0, 4
+
+
+def judged(
+    *changes: float,
+    confirmed: Sequence[float] | None = None,
+    tolerance: float = 0.02,
+    noise: Noise = NOISE,
+    row: Baseline | None = None,
+    **more: Any,
+) -> Measurement:
+    """Runs that differ from a baseline of 1,000 by these fractions, and pairs, judged as a session judges them."""
+    runs = tuple(run_at(1000.0 * (1 + change)) for change in changes)
+    of_verdict = {name: more.pop(name) for name in ("drift", "tests") if name in more}
+    evidence = Evidence(
+        throughput=summarise(runs),
+        reference=Reference(row or baseline(), noise=noise),
+        tolerance=Tolerance.of(tolerance),
+        pairs=[pair(change) for change in confirmed or ()],
+        has_reference_environment=confirmed is not None,
+        **of_verdict,
+    )
+    return measurement(evidence.throughput, runs=runs, pairs=tuple(evidence.pairs), verdict=judge(evidence), **more)
+
+
+def text_of(m: Measurement) -> str:
+    return explained(m, explain(m))
+
+
+# The figures
+
+DROPS = st.floats(-0.3, 0.1)
+NOISES = st.builds(
+    Noise, between_runs=st.floats(0.001, 0.1), degrees_of_freedom=st.floats(4, 500), rows=st.integers(1, 50)
+)
+
+
+@given(
+    drop=DROPS,
+    count=st.sampled_from([1, 3, 8]),
+    noise=NOISES,
+    tolerance=st.floats(0.005, 0.3),
+    tests=st.integers(1, 80),
+)
+def test_the_figures_for_the_count_that_decides_are_those_of_the_verdict(
+    drop: float, count: int, noise: Noise, tolerance: float, tests: int
+) -> None:
+    m = judged(*[drop] * count, noise=noise, tolerance=tolerance, tests=tests)
+    found = explain(m)
+    assert found is not None
+    assert m.verdict is not None
+    (power,) = [power for power in found.powers if power.count == found.last]
+    assert power.threshold == pytest.approx(m.verdict.threshold)
+    assert power.detectable == pytest.approx(m.verdict.min_detectable_slowdown)
+
+
+@given(drop=DROPS, count=st.sampled_from([2, 4, 8, 12]), noise=NOISES)
+def test_the_figures_for_twelve_pairs_are_those_of_the_verdict(drop: float, count: int, noise: Noise) -> None:
+    m = judged(-0.3, confirmed=[drop] * count, noise=noise)
+    found = explain(m)
+    assert found is not None
+    assert m.verdict is not None
+    assert found.powers[-1].threshold == pytest.approx(m.verdict.threshold)
+
+
+@given(drop=DROPS, noise=NOISES, tests=st.integers(1, 80))
+def test_more_runs_never_widen_the_threshold_or_detect_less(drop: float, noise: Noise, tests: int) -> None:
+    found = explain(judged(*[drop] * 8, noise=noise, tests=tests))
+    assert found is not None
+    for figures in ([p.threshold for p in found.powers], [p.detectable for p in found.powers]):
+        assert figures == sorted(figures, reverse=True)
+
+
+def test_the_count_that_is_enough_is_the_first_whose_threshold_is_below_the_slowdown() -> None:
+    found = explain(judged(*[-0.05] * 8, noise=Noise(between_runs=0.02, degrees_of_freedom=36, rows=9)))
+    assert found is not None
+    assert found.enough is not None
+    assert found.enough > 1
+    below = [power.count for power in found.powers if power.threshold < 0.05]
+    assert all(count >= found.enough for count in below)
+    assert all(power.threshold >= 0.05 for power in found.powers if power.count < found.enough)
+
+
+def test_what_the_tolerance_accepts_needs_no_count_of_runs() -> None:
+    found = explain(judged(-0.01))
+    assert found is not None
+    assert found.enough is None
+
+
+def test_what_was_not_judged_has_no_figures() -> None:
+    assert explain(measurement()) is None
+
+
+# The text
+
+
+@pytest.mark.parametrize(
+    ("m", "outcome", "said"),
+    [
+        (judged(-0.001), "PASS", "So one run was enough."),
+        (judged(0.5), "IMPROVED", "It is faster by more than the tolerance and noise explain."),
+        (judged(*[-0.2] * 8), "REGRESSED", "8 of 8 show at least half of the threshold, and 7 must."),
+        (judged(-0.2), "INCONCLUSIVE", "It takes 3 runs in all, and the session ended after 1."),
+        (judged(*[-0.2] * 3, 0.0, 0.0), "INCONCLUSIVE", "It takes 8 runs in all, and the session ended after 5."),
+        (judged(-0.05, 0.02, 0.03), "PASS", "so the runs that were left (8 at most) were not needed."),
+        (judged(-0.2, confirmed=[-0.2] * 12), "REGRESSED", "12 of 12 show at least half of the threshold, and 9 must."),
+        (judged(-0.2, confirmed=[0.0] * 2), "PASS", "so the pairs that were left (12 at most) were not needed."),
+        (judged(*[-0.2] * 3, row=baseline(provenance=Provenance.PROVISIONAL)), "REGRESSED", "warns and never fails"),
+        (judged(-0.001, drift=CommonDrift(-0.03, 20, 0.001)), "PASS", "have -3.0 % in common"),
+    ],
+    ids=[
+        *("one run", "faster", "confirmed", "ended after one run", "ended between stages", "cleared"),
+        *("confirmed by pairs", "cleared by pairs", "earlier sessions", "drift"),
+    ],
+)
+def test_a_verdict_is_explained(m: Measurement, outcome: str, said: str) -> None:
+    text = text_of(m)
+    assert (f"\n{outcome}" in text, said in text) == (True, True), text
+
+
+def test_noise_that_widens_the_threshold_is_named_with_its_sources() -> None:
+    text = text_of(judged(*[-0.05] * 8, noise=Noise(between_runs=0.05, degrees_of_freedom=36, rows=9), tests=4))
+    assert "The tolerance is 2 %, and noise widens it to 8.6 %." in text
+    assert "At this threshold noise alone fails one session of 4 tests in 100." in text
+    assert "between fresh runs  5.00 %  from 9 rows of this machine, 36 degrees of freedom" in text
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (verdict(Outcome.NO_BASELINE, reason=Reason.NO_BASELINE, baseline=None), "Record one with --update-baselines"),
+        (verdict(Outcome.INVALID, reason=Reason.DISTURBED, baseline=None), "`tfperf doctor` looks at the machine"),
+        (verdict(threshold=None, tolerance=Tolerance(None, None)), "The tolerance accepts any slowdown"),
+    ],
+    ids=["no baseline", "invalid", "any slowdown"],
+)
+def test_a_verdict_without_a_threshold_says_why(found: Any, said: str) -> None:
+    assert said in text_of(measurement(verdict=found, discarded=(run_at(10.0, disturbance=BUSY),)))
+
+
+# The command
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A history of three tests, one of them measured twice."""
+    history = History(tmp_path / "history.sqlite")
+    history.append(judged(-0.001, session="one"))
+    history.append(judged(*[-0.2] * 8, session="two"))
+    history.append(judged(0.0, session="two", test="test_b.py::test_other[8]"))
+    history.append(measurement(session="two", test="test_b.py::test_other[16]", name="small net"))
+    return tmp_path
+
+
+def run(folder: Path, *arguments: str) -> int:
+    return cli.main(["explain", f"--dir={folder}", *arguments])
+
+
+def test_the_last_session_is_explained(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(folder, TEST) == GREEN
+    assert f"{TEST}, session two" in capsys.readouterr().out
+
+
+def test_another_session_can_be_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(folder, "test_b[1]", "--session=one") == GREEN
+    assert f"{TEST}, session one" in capsys.readouterr().out
+
+
+def test_a_workloads_name_is_enough(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(folder, "small net") == GREEN
+    assert "It was measured and not judged." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["test_other"], "'test_other' is a part of 2 tests; give more of the id:\n  test_b.py::test_other[8]"),
+        (["test_none"], "no measured test has 'test_none' in its id or name"),
+        (["test_b[1]", "--session=three"], "the history has no session 'three'"),
+    ],
+    ids=["several", "none", "session"],
+)
+def test_what_does_not_name_one_test_is_refused(
+    arguments: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(folder, *arguments) == USAGE
+    assert said in capsys.readouterr().err
+
+
+def test_the_figures_can_be_had_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(folder, TEST, "--json") == GREEN
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["verdict"]["outcome"] == "REGRESSED"
+    assert found["explanation"]["middle"] == pytest.approx(-0.2)
+    assert math.isfinite(found["explanation"]["powers"][0]["threshold"])
