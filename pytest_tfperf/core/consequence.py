@@ -28,6 +28,9 @@ EXIT_NOT_MEASURED: Final = 6
 EXIT_MACHINE: Final = 7
 """No test regressed, but the machine itself is slower than when its baselines were recorded."""
 
+EXIT_UNFIT: Final = 8
+"""`tfperf doctor`: a measurement on this machine would be discarded, lost or wrong."""
+
 
 class Consequence(StrEnum):
     """What happens to the test."""

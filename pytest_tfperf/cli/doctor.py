@@ -1,0 +1,68 @@
+"""`tfperf doctor`: is this machine fit to measure?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_tfperf.cli.arguments import STATUSES, add_command, folder
+from pytest_tfperf.cli.output import show
+from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_UNFIT
+from pytest_tfperf.errors import TfperfError
+
+if TYPE_CHECKING:
+    from pytest_tfperf.cli.arguments import Commands
+
+_STATUSES = STATUSES | {
+    EXIT_GREEN: "fit to measure; there may be warnings",
+    EXIT_UNFIT: "not fit: a measurement would be discarded, lost or wrong",
+}
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    doctor = add_command(
+        commands,
+        "doctor",
+        _run,
+        "examine whether this machine is fit to measure, and show the commands that mend it",
+        examples=("tfperf doctor", "tfperf doctor --seconds 30", "tfperf doctor --json && pytest perf_tests"),
+        statuses=_STATUSES,
+        parents=[folder("--dir", ".tfperf", "folder of the history, whose disk is examined")],
+    )
+    doctor.add_argument(
+        "--seconds", type=float, default=3.0, metavar="N", help="how long to watch other processes (default: 3)"
+    )
+    doctor.add_argument("--json", action="store_true", help="print the findings as JSON")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.core.finding import Level
+    from pytest_tfperf.core.plain_json import plain
+    from pytest_tfperf.hardware.fitness import host_findings, observe
+    from pytest_tfperf.hardware.gpu_fitness import gpu_findings
+    from pytest_tfperf.hardware.host import read_host
+    from pytest_tfperf.reports.doctor import WHY, render
+
+    if not 0.1 <= arguments.seconds <= 3600:
+        raise TfperfError(f"--seconds={arguments.seconds:g}: give 0.1 to 3600, as the kernel counts ticks of 10 ms")
+    host, seen = read_host(), observe(arguments.seconds)
+    findings = host_findings(seen, arguments.dir, free_bytes=_free_bytes(arguments.dir)) + gpu_findings()
+    is_fit = all(finding.level is not Level.UNFIT for finding in findings)
+    if arguments.json:
+        facts = [plain(finding) | {"why": WHY[finding.subject]} for finding in findings]
+        show(json.dumps({"hostname": host.hostname, "fit": is_fit, "findings": facts}, indent=2))
+    else:
+        cores = f"{host.usable_cores} of {host.total_cores} cores usable"
+        show(render(f"{host.hostname}: {host.cpu_model}, {cores}", findings))
+    return EXIT_GREEN if is_fit else EXIT_UNFIT
+
+
+def _free_bytes(folder: Path) -> int:
+    """Free space where the folder is, or will be."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
+    return shutil.disk_usage(there).free

@@ -1,0 +1,130 @@
+"""Are the GPUs fit to measure? Their settings, their errors and who else uses them, as NVML reports them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.core.disturbance import DisturbanceLimits
+from pytest_tfperf.core.finding import Finding, Level, Subject
+from pytest_tfperf.core.telemetry import GpuTelemetry, Throttle
+from pytest_tfperf.hardware.gpu_dials import read_gpus
+from pytest_tfperf.hardware.gpus import Card, read_cards
+from pytest_tfperf.hardware.host import ROOT
+from pytest_tfperf.hardware.host_usage import process_name
+from pytest_tfperf.hardware.nvml import NvmlError, ask, driver_hangs, session
+
+_LIMITS = DisturbanceLimits()
+_TOO_HOT = {
+    Throttle.SW_THERMAL: "slowed down by the driver because of its temperature",
+    Throttle.HW_THERMAL: "slowed down by its hardware because of its temperature",
+    Throttle.HW_POWER_BRAKE: "slowed down by the power brake",
+    Throttle.HW_SLOWDOWN: "slowed down by its hardware",
+}
+
+
+def gpu_findings(
+    root: Path = ROOT, nvml: Any = None, other_process: Callable[[int], str] = process_name
+) -> list[Finding]:
+    """What was found of the driver and of each GPU; a fact that the driver does not report is left out.
+
+    Args:
+        root: the folder above sys and dev.
+        nvml: pynvml or a stand-in; None imports pynvml.
+        other_process: the name of a process by its pid; "" where it can't be seen.
+    """
+    if driver_hangs(root):
+        fact = "it does not answer"
+        return [Finding(Subject.DRIVER, Level.UNFIT, fact, "sudo dmesg | grep -i xid   # a reboot usually repairs it")]
+    try:
+        with session(nvml) as opened:
+            version = ask(opened, "nvmlSystemGetDriverVersion") or "unknown"
+            cards, notes = read_cards(opened, root)
+            found = [Finding(Subject.DRIVER, Level.UNFIT, note, "nvidia-smi -q") for note in notes]
+            found += found or [Finding(Subject.DRIVER, Level.OK, f"version {version}, {_gpus(len(cards))}")]
+            for card in cards:
+                found += _of_card(opened, card, other_process)
+            return found
+    except NvmlError as error:
+        if error.fault:
+            return [Finding(Subject.DRIVER, Level.UNFIT, str(error), "nvidia-smi")]
+        return [Finding(Subject.DRIVER, Level.OK, f"none, so tests run on CPUs only: {error}")]
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU{'' if count == 1 else 's'}"
+
+
+def _of_card(nvml: Any, card: Card, other_process: Callable[[int], str]) -> Iterator[Finding]:
+    index = card.gpu.index
+    (now,) = read_gpus(nvml, [card.gpu.uuid], other_process)
+    yield from _persistence(nvml, card.handle, index)
+    yield from _power_limit(nvml, card.handle, index)
+    yield from _clocks(nvml, card.handle, index, now)
+    yield from _processes(index, now)
+    yield from _errors(nvml, card.handle, index)
+
+
+def _persistence(nvml: Any, handle: Any, index: int) -> Iterator[Finding]:
+    mode = ask(nvml, "nvmlDeviceGetPersistenceMode", handle)
+    if mode is not None:
+        is_on = mode == nvml.NVML_FEATURE_ENABLED
+        level, mend = (Level.OK, "") if is_on else (Level.WARNING, f"sudo nvidia-smi -i {index} -pm 1")
+        yield Finding(Subject.PERSISTENCE, level, f"GPU {index}: {'on' if is_on else 'off'}", mend)
+
+
+def _power_limit(nvml: Any, handle: Any, index: int) -> Iterator[Finding]:
+    enforced = ask(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle)
+    default = ask(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle)
+    if enforced is None or default is None:
+        return
+    watts, usual = round(enforced / 1000), round(default / 1000)
+    if watts < usual:
+        fact, mend = f"GPU {index}: {watts} W, its default is {usual} W", f"sudo nvidia-smi -i {index} -pl {usual}"
+        yield Finding(Subject.POWER_LIMIT, Level.WARNING, fact, mend)
+    else:
+        yield Finding(Subject.POWER_LIMIT, Level.OK, f"GPU {index}: {watts} W")
+
+
+def _clocks(nvml: Any, handle: Any, index: int, now: GpuTelemetry) -> Iterator[Finding]:
+    throttled = now.throttled_fractions or {}
+    if reason := next((text for throttle, text in _TOO_HOT.items() if throttled.get(throttle)), ""):
+        hot = "" if now.temperature_celsius_max is None else f", {now.temperature_celsius_max} C"
+        mend = f"check cooling and power supply: nvidia-smi -i {index} -q -d TEMPERATURE,POWER,PERFORMANCE"
+        yield Finding(Subject.GPU_CLOCKS, Level.UNFIT, f"GPU {index}: {reason}{hot}", mend)
+        return
+    asked = ask(nvml, "nvmlDeviceGetApplicationsClock", handle, nvml.NVML_CLOCK_SM)
+    default = ask(nvml, "nvmlDeviceGetDefaultApplicationsClock", handle, nvml.NVML_CLOCK_SM)
+    if asked is not None and default is not None and asked < default:
+        fact = f"GPU {index}: application clock {asked} MHz, its default is {default} MHz"
+        yield Finding(Subject.GPU_CLOCKS, Level.WARNING, fact, f"sudo nvidia-smi -i {index} -rac")
+    elif now.sm_clock_mhz_median is not None:
+        yield Finding(
+            Subject.GPU_CLOCKS, Level.OK, f"GPU {index}: not slowed down, {now.sm_clock_mhz_median:g} MHz now"
+        )
+
+
+def _processes(index: int, now: GpuTelemetry) -> Iterator[Finding]:
+    if now.other_processes is None:
+        return
+    if not now.other_processes:
+        yield Finding(Subject.GPU_PROCESSES, Level.OK, f"GPU {index}: no other process computes on it")
+        return
+    busiest = max(now.other_processes.values())
+    level = Level.UNFIT if busiest > _LIMITS.gpu_utilisation_fraction else Level.WARNING
+    names = ", ".join(f"{name} {share * 100:.0f} %" for name, share in now.other_processes.items())
+    pids = ",".join(name.rpartition("(pid ")[2].rstrip(")") for name in now.other_processes)
+    mend = f"ps -fp {pids}   # then end them, or choose another GPU with CUDA_VISIBLE_DEVICES"
+    yield Finding(Subject.GPU_PROCESSES, level, f"GPU {index}: {names}", mend)
+
+
+def _errors(nvml: Any, handle: Any, index: int) -> Iterator[Finding]:
+    """Uncorrected errors since the driver was loaded."""
+    kind, since = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
+    count = ask(nvml, "nvmlDeviceGetTotalEccErrors", handle, kind, since)
+    if count:
+        fact = f"GPU {index}: {count} uncorrected since the driver was loaded"
+        yield Finding(Subject.ECC, Level.UNFIT, fact, f"nvidia-smi -i {index} -q -d ECC,ROW_REMAPPER   # then reboot")
+    elif count == 0:
+        yield Finding(Subject.ECC, Level.OK, f"GPU {index}: none uncorrected")

@@ -1,0 +1,308 @@
+"""`tfperf doctor`: what it finds of hosts and GPUs that tests describe, and what it tells the caller."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+from fake_nvml import FakeNvml, Now
+from machines import load
+
+from pytest_tfperf import cli
+from pytest_tfperf.core.finding import Finding, Level, Subject
+from pytest_tfperf.core.telemetry import Telemetry
+from pytest_tfperf.core.topology import Topology
+from pytest_tfperf.hardware import fitness, gpu_fitness
+from pytest_tfperf.hardware.fitness import Observed, host_findings
+from pytest_tfperf.hardware.gpu_fitness import gpu_findings
+from pytest_tfperf.reports.doctor import WHY, render
+
+GREEN, USAGE, UNFIT = 0, 4, 8
+GIB = 2**30
+CPU = "sys/devices/system/cpu"
+QUIET = Telemetry(
+    seconds=3.0,
+    usable_cores=2,
+    load_average_mean=0.1,
+    other_cpu_fraction_mean=0.01,
+    idle_fraction_mean=0.98,
+    steal_fraction_mean=0.0,
+    swap_bytes_per_sec_mean=0.0,
+    memory_available_bytes_min=6 * GIB,
+)
+
+
+def seen(**more: Any) -> Observed:
+    """A quiet host of 8 GiB; further names are of its telemetry."""
+    own = {name: more.pop(name) for name in ("swap_used_bytes", "busy", "throttled") if name in more}
+    return Observed(
+        **{"telemetry": replace(QUIET, **more), "memory_bytes": 8 * GIB, "swap_used_bytes": 0, "busy": {}} | own
+    )
+
+
+def of_host(
+    subject: Subject, root: Path, now: Observed | None = None, files: dict[str, str] | None = None, **more: Any
+) -> Finding:
+    """What is found of the subject on a host with these files below `root` and CPUs 0 and 1."""
+    for name, text in (files or {}).items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    given = {"history": Path("/data/.tfperf"), "free_bytes": 50 * GIB, "root": root, "affinity": (0, 1)}
+    (found,) = [one for one in host_findings(now or seen(), **given | more) if one.subject is subject]
+    return found
+
+
+# The host's usage
+
+
+@pytest.mark.parametrize(
+    ("subject", "now", "level"),
+    [
+        (Subject.OTHER_PROCESSES, seen(), Level.OK),
+        (Subject.OTHER_PROCESSES, seen(other_cpu_fraction_mean=0.1), Level.WARNING),
+        (Subject.OTHER_PROCESSES, seen(other_cpu_fraction_mean=0.5, idle_fraction_mean=0.0), Level.UNFIT),
+        (Subject.OTHER_PROCESSES, seen(other_cpu_fraction_mean=0.5, idle_fraction_mean=0.5), Level.WARNING),
+        (Subject.OTHER_PROCESSES, seen(other_cpu_fraction_mean=None), Level.UNKNOWN),
+        (Subject.LOAD, seen(load_average_mean=2.5), Level.WARNING),
+        (Subject.STEAL, seen(steal_fraction_mean=0.05), Level.WARNING),
+        (Subject.STEAL, seen(steal_fraction_mean=0.5), Level.UNFIT),
+        (Subject.SWAP, seen(swap_used_bytes=GIB), Level.WARNING),
+        (Subject.SWAP, seen(swap_bytes_per_sec_mean=1e8), Level.UNFIT),
+        (Subject.MEMORY, seen(memory_available_bytes_min=GIB // 2), Level.WARNING),
+    ],
+    ids=[
+        *("quiet", "others", "others that take all", "others on idle cores", "unknown CPU time"),
+        *("load", "steal", "much steal", "swap used", "swapping", "memory"),
+    ],
+)
+def test_what_the_host_does_has_a_level(subject: Subject, now: Observed, level: Level, tmp_path: Path) -> None:
+    assert of_host(subject, tmp_path, now).level is level
+
+
+def test_the_busiest_processes_are_named_with_a_command_that_shows_them(tmp_path: Path) -> None:
+    busy = {"make (pid 4711)": 0.4, "cc1 (pid 12)": 0.5}
+    now = seen(other_cpu_fraction_mean=0.9, idle_fraction_mean=0.0, other_processes=busy)
+    found = of_host(Subject.OTHER_PROCESSES, tmp_path, now)
+    assert found.fact == "used 90 % of 2 cores; cc1 (pid 12) 50 %; make (pid 4711) 40 %"
+    assert found.mend.startswith("ps -fp 12,4711 ")
+
+
+# The host's settings
+
+
+@pytest.mark.parametrize(
+    ("subject", "files", "level", "mend"),
+    [
+        (Subject.GOVERNOR, {}, Level.UNKNOWN, ""),
+        (Subject.GOVERNOR, {f"{CPU}/cpu0/cpufreq/scaling_governor": "performance"}, Level.OK, ""),
+        (Subject.GOVERNOR, {f"{CPU}/cpu0/cpufreq/scaling_governor": "powersave"}, Level.WARNING, "-g performance"),
+        (Subject.TURBO, {f"{CPU}/cpufreq/boost": "0"}, Level.OK, ""),
+        (Subject.TURBO, {f"{CPU}/cpufreq/boost": "1"}, Level.WARNING, "echo 0 | sudo tee /sys/devices/"),
+        (Subject.TURBO, {f"{CPU}/intel_pstate/no_turbo": "0"}, Level.WARNING, "echo 1 | sudo tee /sys/devices/"),
+        (Subject.QUOTA, {}, Level.OK, ""),
+        (
+            Subject.QUOTA,
+            {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "150000 100000"},
+            Level.WARNING,
+            "--cpuset-cpus",
+        ),
+        (
+            Subject.QUOTA,
+            {
+                "proc/self/cgroup": "4:cpu,cpuacct:/",
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "50000",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+            },
+            Level.WARNING,
+            "--cpuset-cpus",
+        ),
+        (
+            Subject.QUOTA,
+            {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "400000 100000"},
+            Level.OK,
+            "",
+        ),
+    ],
+    ids=[
+        *("no governor", "performance", "powersave", "turbo off", "turbo on", "Intel's turbo on"),
+        *("no quota", "quota", "quota of version 1", "quota above the CPUs"),
+    ],
+)
+def test_a_setting_has_a_level_and_a_command(
+    subject: Subject, files: dict[str, str], level: Level, mend: str, tmp_path: Path
+) -> None:
+    found = of_host(subject, tmp_path, files=files)
+    assert (found.level, mend in found.mend) == (level, True)
+
+
+def test_a_quota_that_held_the_group_back_is_counted(tmp_path: Path) -> None:
+    files = {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "150000 100000"}
+    fact = of_host(Subject.QUOTA, tmp_path, seen(throttled=7), files).fact
+    assert fact == "1.5 cores' worth of time on 2 CPUs, held back 7 times while looking"
+
+
+@pytest.mark.parametrize(
+    ("siblings", "busy", "level"),
+    [
+        ({}, {}, Level.UNKNOWN),
+        ({0: "0", 1: "1"}, {}, Level.OK),
+        ({0: "0-1", 1: "0-1"}, {0: 1.0, 1: 1.0}, Level.OK),
+        ({0: "0,32", 1: "1,33"}, {}, Level.OK),
+        ({0: "0,32", 1: "1,33"}, {33: 0.5}, Level.WARNING),
+    ],
+    ids=["unknown", "none", "ours", "idle", "in use"],
+)
+def test_only_a_busy_sibling_that_is_not_ours_is_a_warning(
+    siblings: dict[int, str], busy: dict[int, float], level: Level, tmp_path: Path
+) -> None:
+    files = {f"{CPU}/cpu{cpu}/topology/thread_siblings_list": text for cpu, text in siblings.items()}
+    assert of_host(Subject.SIBLINGS, tmp_path, seen(busy=busy), files).level is level
+
+
+@pytest.mark.parametrize(
+    ("free", "level"), [(50 * GIB, Level.OK), (GIB // 2, Level.WARNING), (2**20, Level.UNFIT)], ids=str
+)
+def test_a_disk_has_a_level(free: int, level: Level, tmp_path: Path) -> None:
+    assert of_host(Subject.DISK, tmp_path, free_bytes=free).level is level
+
+
+MOUNTS = "/dev/sda / ext4 rw 0 0\nserver:/x /data nfs4 rw 0 0\n/dev/sdb /data/my\\040disk xfs rw 0 0\nbroken\n"
+
+
+@pytest.mark.parametrize(
+    ("folder", "level"),
+    [("/home/.tfperf", Level.OK), ("/data/.tfperf", Level.WARNING), ("/data/my disk/.tfperf", Level.OK)],
+)
+def test_a_history_on_a_network_file_system_is_a_warning(folder: str, level: Level, tmp_path: Path) -> None:
+    files = {"proc/mounts": MOUNTS}
+    assert of_host(Subject.FILE_SYSTEM, tmp_path, files=files, history=Path(folder)).level is level
+
+
+# GPUs, played
+
+DGX = load("dgx1-p100")
+
+
+def gpus(machine: Topology = DGX, *, pids: bool = True, **answers: Any) -> list[Finding]:
+    """What is found of the first GPU; answers by NVML's functions without "nvmlDevice"."""
+    usual = {
+        "GetPersistenceMode": 1,
+        "GetPowerManagementDefaultLimit": 300_000,
+        "GetApplicationsClock": 1480,
+        "GetDefaultApplicationsClock": 1480,
+        "GetTotalEccErrors": 0,
+    }
+    now = answers.pop("now", Now())
+    played = {f"nvmlDevice{name}": lambda *_, value=value: value for name, value in (usual | answers).items()}
+    one = replace(machine, gpus=machine.gpus[:1], links=((None,),))
+    return gpu_findings(
+        Path("/none"),
+        FakeNvml(one, now=now, answers=played),
+        lambda pid: f"python (pid {pid})" if pids else "",
+    )
+
+
+def test_a_gpu_in_order_has_no_warning() -> None:
+    found = gpus()
+    assert {one.level for one in found} == {Level.OK}
+    assert {one.subject for one in found} == {
+        *(Subject.DRIVER, Subject.PERSISTENCE, Subject.POWER_LIMIT),
+        *(Subject.GPU_CLOCKS, Subject.GPU_PROCESSES, Subject.ECC),
+    }
+
+
+@pytest.mark.parametrize(
+    ("answers", "subject", "level", "said"),
+    [
+        ({"GetPersistenceMode": 0}, Subject.PERSISTENCE, Level.WARNING, "sudo nvidia-smi -i 0 -pm 1"),
+        ({"GetPowerManagementDefaultLimit": 350_000}, Subject.POWER_LIMIT, Level.WARNING, "nvidia-smi -i 0 -pl 350"),
+        ({"GetApplicationsClock": 1189}, Subject.GPU_CLOCKS, Level.WARNING, "sudo nvidia-smi -i 0 -rac"),
+        ({"now": Now(celsius=91, reasons=1 << 6)}, Subject.GPU_CLOCKS, Level.UNFIT, "check cooling"),
+        ({"now": Now(processes={7: 80})}, Subject.GPU_PROCESSES, Level.UNFIT, "ps -fp 7 "),
+        ({"now": Now(processes={7: 0})}, Subject.GPU_PROCESSES, Level.WARNING, "ps -fp 7 "),
+        ({"GetTotalEccErrors": 3}, Subject.ECC, Level.UNFIT, "-q -d ECC"),
+    ],
+    ids=["persistence", "power", "clocks", "heat", "process", "idle process", "memory errors"],
+)
+def test_a_gpu_out_of_order_is_named_with_the_command_that_mends_it(
+    answers: dict[str, Any], subject: Subject, level: Level, said: str
+) -> None:
+    (found,) = [one for one in gpus(**answers) if one.level is not Level.OK]
+    assert (found.subject, found.level, said in found.mend) == (subject, level, True)
+
+
+def test_what_a_driver_does_not_report_is_left_out() -> None:
+    silent = dict.fromkeys(
+        ["GetPersistenceMode", "GetPowerManagementDefaultLimit", "GetApplicationsClock", "GetTotalEccErrors"]
+    )
+    assert {one.subject for one in gpus(**silent)} == {Subject.DRIVER, Subject.GPU_CLOCKS, Subject.GPU_PROCESSES}
+
+
+@pytest.mark.parametrize(
+    ("code", "level"),
+    [(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, Level.OK), (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, Level.UNFIT)],
+    ids=["no driver", "not loaded"],
+)
+def test_only_a_driver_that_fails_makes_a_machine_unfit(code: int, level: Level) -> None:
+    (found,) = gpu_findings(Path("/none"), FakeNvml(DGX, broken={"nvmlInit": code}))
+    assert (found.subject, found.level) == (Subject.DRIVER, level)
+
+
+def test_a_driver_that_does_not_answer_makes_a_machine_unfit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_fitness, "driver_hangs", lambda root: True)
+    (found,) = gpu_findings()
+    assert (found.subject, found.level) == (Subject.DRIVER, Level.UNFIT)
+
+
+# The report and the command
+
+
+def test_the_worst_comes_first_with_its_reason_and_command() -> None:
+    found = [
+        Finding(Subject.SWAP, Level.OK, "none"),
+        Finding(Subject.TURBO, Level.WARNING, "on", "switch it off"),
+        Finding(Subject.DISK, Level.UNFIT, "full", "delete files"),
+    ]
+    lines = render("box", found).splitlines()
+    assert [line.split()[0] for line in lines[2:-2]] == ["UNFIT", "why", "mend", "warning", "why", "mend", "ok"]
+    assert lines[-1] == "Not fit to measure: 1 fault, 1 warning."
+
+
+def test_each_subject_has_a_reason() -> None:
+    assert set(WHY) == set(Subject)
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """A host that is watched for no time, without GPUs."""
+    monkeypatch.setattr(fitness, "observe", lambda seconds: seen(**getattr(request, "param", {})))
+    monkeypatch.setattr(gpu_fitness, "gpu_findings", list)
+
+
+@pytest.mark.usefixtures("played")
+def test_a_machine_with_warnings_is_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", f"--dir={tmp_path / 'new' / 'folder'}"]) == GREEN
+    assert capsys.readouterr().out.splitlines()[-1].startswith("Fit to measure")
+
+
+@pytest.mark.usefixtures("played")
+@pytest.mark.parametrize("played", [{"steal_fraction_mean": 0.9}], indirect=True, ids=["steal"])
+def test_an_unfit_machine_has_an_exit_status_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", f"--dir={tmp_path}", "--json"]) == UNFIT
+    found = json.loads(capsys.readouterr().out)
+    assert found["fit"] is False
+    assert [one["subject"] for one in found["findings"] if one["level"] == "UNFIT"] == ["steal time"]
+
+
+def test_this_machine_can_be_examined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", "--seconds=0.1", f"--dir={tmp_path}"]) in (GREEN, UNFIT)
+    assert "it to measure" in capsys.readouterr().out
+
+
+def test_a_time_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", "--seconds=nan"]) == USAGE
+    assert "--seconds=nan: give 0.1 to 3600" in capsys.readouterr().err
