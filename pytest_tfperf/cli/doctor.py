@@ -29,10 +29,10 @@ def add_to(commands: Commands) -> None:
         commands,
         "doctor",
         _run,
-        "examine whether this machine is fit to measure, and show the commands that mend it",
+        "check whether this machine is fit to measure, and show the commands that mend it",
         examples=("tfperf doctor", "tfperf doctor --seconds 30", "tfperf doctor --json && pytest perf_tests"),
         statuses=_STATUSES,
-        parents=[folder("--dir", ".tfperf", "folder of the history, whose disk is examined")],
+        parents=[folder("--dir", ".tfperf", "folder of the history, whose disk is checked")],
     )
     doctor.add_argument(
         "--seconds", type=float, default=3.0, metavar="N", help="how long to watch other processes (default: 3)"

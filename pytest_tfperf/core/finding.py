@@ -1,4 +1,4 @@
-"""What an examination of a machine found, one subject at a time."""
+"""What a check of a machine found, one subject at a time."""
 
 from __future__ import annotations
 

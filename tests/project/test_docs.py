@@ -232,7 +232,9 @@ def test_sources_use_the_words_of_the_field() -> None:
     assert {file: words for file, words in found.items() if words} == {}
 
 
-@pytest.mark.parametrize("command", ["topology", "replay", "history", "make-imagenet", "reference create", ""])
+@pytest.mark.parametrize(
+    "command", ["topology", "replay", "history", "explain", "doctor", "make-imagenet", "reference create", ""]
+)
 def test_the_commands_help_uses_the_words_of_the_field(command: str) -> None:
     text = _help("pytest_tfperf.cli", *command.split())
     assert "usage: " in text

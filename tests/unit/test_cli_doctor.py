@@ -298,7 +298,7 @@ def test_an_unfit_machine_has_an_exit_status_of_its_own(tmp_path: Path, capsys: 
     assert [one["subject"] for one in found["findings"] if one["level"] == "UNFIT"] == ["steal time"]
 
 
-def test_this_machine_can_be_examined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_this_machine_can_be_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["doctor", "--seconds=0.1", f"--dir={tmp_path}"]) in (GREEN, UNFIT)
     assert "it to measure" in capsys.readouterr().out
 
