@@ -1,0 +1,122 @@
+"""`tfperf init`: a first test, a folder of baselines, settings and a CI file in the user's own repository."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pytest_tfperf.cli.arguments import add_command
+from pytest_tfperf.cli.output import show
+from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.errors import TfperfError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_tfperf.cli.arguments import Commands
+
+_SETTINGS: Final = {"tfperf_baselines": "baselines", "tfperf_tolerance": "0.02"}
+_GITHUB: Final = Path(".github/workflows/throughput.yml")
+_GITLAB: Final = Path(".gitlab-ci.yml")
+_GITLAB_BESIDE: Final = Path(".gitlab/throughput.yml")
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    init = add_command(
+        commands,
+        "init",
+        _run,
+        "write a first test, a folder of baselines, settings and a CI file; nothing is overwritten",
+        examples=("tfperf init", "tfperf init --ci=github", "tfperf init ~/my-project --tests=speed_tests"),
+    )
+    init.add_argument("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="repository (default: here)")
+    init.add_argument("--tests", default="perf_tests", metavar="NAME", help="folder of the tests (default: perf_tests)")
+    init.add_argument(
+        "--ci",
+        choices=["github", "gitlab", "none"],
+        help="which CI file to write (default: that of the git remote, else none)",
+    )
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.reports.starter_files import next_steps
+
+    root: Path = arguments.folder
+    if not root.is_dir():
+        raise TfperfError(f"{root}: there is no such folder. Make it, or name another one")
+    if not re.fullmatch(r"\w[\w.-]*", arguments.tests, re.ASCII):
+        raise TfperfError(f"--tests={arguments.tests}: give the name of a folder, as in perf_tests")
+    ci = arguments.ci or _ci_of(root)
+    settings, text = _settings(root)  # before anything is written: its file may be damaged
+    lines = [*_new_files(root, arguments.tests, ci), _edited(root, settings, text), _ignored(root)]
+    steps = next_steps(arguments.tests, with_ci=ci != "none")
+    show("\n".join([*filter(None, lines), "", "Next:", *(f"  {step}" for step in steps)]))
+    return EXIT_GREEN
+
+
+def _ci_of(root: Path) -> str:
+    from pytest_tfperf.hardware.host import text_of
+
+    remote = text_of(root / ".git" / "config")
+    return "github" if "github.com" in remote else "gitlab" if "gitlab" in remote else "none"
+
+
+def _new_files(root: Path, tests: str, ci: str) -> Iterator[str]:
+    from pytest_tfperf.reports import starter_files as files
+
+    yield _written(root, Path(tests) / "test_speed.py", files.TEST.format(tests=tests))
+    yield _written(root, Path("baselines") / "README.md", files.BASELINES.format(tests=tests))
+    if ci == "github":
+        yield _written(root, _GITHUB, files.GITHUB.format(tests=tests))
+    elif ci == "gitlab":
+        beside = (root / _GITLAB).exists()
+        yield _written(root, _GITLAB_BESIDE if beside else _GITLAB, files.GITLAB.format(tests=tests))
+        if beside:
+            yield f"        add to {_GITLAB}:  include: [{{local: {_GITLAB_BESIDE}}}]"
+
+
+def _written(root: Path, name: Path, text: str) -> str:
+    """What was done with a file, which is left as it is where it exists."""
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        return f"kept    {name}, which exists"
+    return f"wrote   {name}"
+
+
+def _settings(root: Path) -> tuple[Path, str]:
+    from pytest_tfperf.stores import ini_section
+
+    path = ini_section.configuration(root)
+    return path, ini_section.with_settings(path, _SETTINGS)
+
+
+def _edited(root: Path, path: Path, text: str) -> str:
+    from pytest_tfperf.stores import atomic
+
+    name = path.relative_to(root)
+    data = text.encode("utf-8")
+    if path.exists() and path.read_bytes() == data:
+        return f"kept    {name}, which has our settings"
+    done = "edited" if path.exists() else "wrote "
+    atomic.replace(path.resolve(), data)
+    return f"{done}  {name}: {', '.join(_SETTINGS)}"
+
+
+def _ignored(root: Path) -> str:
+    """The history must not be committed; outside of a git repository nothing is done."""
+    from pytest_tfperf.reports.starter_files import GITIGNORE
+
+    path = root / ".gitignore"
+    text = path.read_text("utf-8") if path.exists() else ""
+    if not (root / ".git").exists() or GITIGNORE in text.split():
+        return ""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(("" if not text or text.endswith("\n") else "\n") + GITIGNORE + "\n")
+    return f"edited  .gitignore: {GITIGNORE}"

@@ -1,0 +1,76 @@
+"""The files that `tfperf init` writes into a user's repository."""
+
+from __future__ import annotations
+
+TEST = '''"""How fast do our models train? `pytest {tests}` measures; docs: pytest-tfperf, writing-tests.md."""
+
+import pytest
+from pytest_tfperf import Workload
+
+
+@pytest.mark.cpu
+@pytest.mark.gpu
+def test_training_speed(throughput, gpu_topology):
+    """On one GPU where there is one, else on the CPU; replace resnet20 by "package.module:function" of your own."""
+    workload = Workload(model="resnet20", batch_size=8)
+    throughput.check(workload, on=gpu_topology.take(1), tolerance=0.05)
+'''
+
+BASELINES = """# Baselines
+
+One CSV for each machine, written by `pytest {tests} --update-baselines` on that machine. Commit them: a change is then
+reviewed as a diff of rows. `tfperf baselines list` shows what is here.
+"""
+
+GITIGNORE = ".tfperf/"
+
+GITHUB = """\
+# The nightly gate of training throughput. It needs a runner of your own, whose Python has pytest-tfperf and TensorFlow.
+name: throughput
+on:
+  schedule: [{{cron: "0 3 * * *"}}]
+  workflow_dispatch:
+jobs:
+  throughput:
+    runs-on: [self-hosted]    # add the label of the machine whose baselines are committed
+    concurrency: {{group: throughput, cancel-in-progress: false}}    # one job at a time on a host
+    steps:
+      - uses: actions/checkout@v4
+        with: {{fetch-depth: 0}}    # the reference environment needs the baselines' commits
+      - run: tfperf doctor
+        continue-on-error: true    # the session itself discards disturbed runs
+      - run: >
+          pytest {tests} --tfperf-require-baseline
+          --tfperf-dir="$HOME/.cache/tfperf" --junitxml=throughput.xml
+      - uses: actions/upload-artifact@v4
+        if: always()
+        with: {{name: throughput, path: throughput.xml}}
+"""
+
+GITLAB = """\
+# The nightly gate of training throughput. It needs a runner of your own, whose Python has pytest-tfperf and TensorFlow.
+throughput:
+  tags: [throughput]    # of the machine whose baselines are committed
+  resource_group: throughput    # one job at a time on a host
+  rules:
+    - if: $CI_PIPELINE_SOURCE == "schedule" || $CI_PIPELINE_SOURCE == "web"
+  variables: {{GIT_DEPTH: 0}}    # the reference environment needs the baselines' commits
+  script:
+    - tfperf doctor || true    # the session itself discards disturbed runs
+    - pytest {tests} --tfperf-require-baseline --tfperf-dir="$HOME/.cache/tfperf" --junitxml=throughput.xml
+  artifacts:
+    when: always
+    reports: {{junit: throughput.xml}}
+"""
+
+
+def next_steps(tests: str, *, with_ci: bool) -> list[str]:
+    """What to do after `tfperf init`."""
+    steps = [
+        "tfperf doctor" + " " * 26 + "is this machine fit to measure?",
+        f"pytest {tests}".ljust(39) + "measure once; there is no baseline yet",
+        f"pytest {tests} --update-baselines".ljust(39) + "record baselines, then commit them",
+    ]
+    if with_ci:
+        steps.append("add a runner of your own".ljust(39) + "the CI file says what it needs")
+    return steps

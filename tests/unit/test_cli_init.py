@@ -1,0 +1,230 @@
+"""`tfperf init`: what it writes, what it never overwrites, and how it edits the user's own configuration."""
+
+from __future__ import annotations
+
+import configparser
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_tfperf import cli
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.stores.ini_section import configuration, with_settings
+
+GREEN, USAGE = 0, 4
+SETTINGS = {"tfperf_baselines": "baselines", "tfperf_tolerance": "0.02"}
+
+
+def files(root: Path) -> dict[str, str]:
+    return {str(path.relative_to(root)): path.read_text() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def remote(root: Path, url: str) -> None:
+    (root / ".git").mkdir()
+    (root / ".git" / "config").write_text(f'[remote "origin"]\n\turl = {url}\n')
+
+
+# The files
+
+
+def test_an_empty_folder_gets_a_test_a_folder_of_baselines_and_an_ini_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["init", str(tmp_path)]) == GREEN
+    assert list(files(tmp_path)) == ["baselines/README.md", "perf_tests/test_speed.py", "pytest.ini"]
+    said = capsys.readouterr().out
+    assert "wrote   perf_tests/test_speed.py\n" in said
+    assert "pytest perf_tests --update-baselines" in said
+
+
+@pytest.mark.parametrize(
+    ("url", "written"),
+    [
+        ("git@github.com:a/b.git", ".github/workflows/throughput.yml"),
+        ("https://gitlab.example.com/a/b.git", ".gitlab-ci.yml"),
+        ("/srv/git/b.git", None),
+    ],
+    ids=["github", "gitlab", "other"],
+)
+def test_the_git_remote_decides_on_the_ci_file(url: str, written: str | None, tmp_path: Path) -> None:
+    remote(tmp_path, url)
+    cli.main(["init", str(tmp_path)])
+    assert [name for name in files(tmp_path) if name.endswith(".yml")] == ([written] if written else [])
+
+
+def test_an_option_decides_against_the_remote(tmp_path: Path) -> None:
+    remote(tmp_path, "git@github.com:a/b.git")
+    cli.main(["init", str(tmp_path), "--ci=none"])
+    assert not (tmp_path / ".github").exists()
+
+
+def test_beside_a_ci_file_of_gitlab_ours_is_one_to_include(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / ".gitlab-ci.yml").write_text("test: {script: make}\n")
+    cli.main(["init", str(tmp_path), "--ci=gitlab"])
+    assert (tmp_path / ".gitlab-ci.yml").read_text() == "test: {script: make}\n"
+    assert (tmp_path / ".gitlab" / "throughput.yml").exists()
+    assert "add to .gitlab-ci.yml:  include: [{local: .gitlab/throughput.yml}]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("ci", ["github", "gitlab"])
+def test_both_ci_files_gate_with_the_same_command(ci: str, tmp_path: Path) -> None:
+    cli.main(["init", str(tmp_path), f"--ci={ci}", "--tests=speed"])
+    (text,) = [text for name, text in files(tmp_path).items() if name.endswith(".yml")]
+    command = 'pytest speed --tfperf-require-baseline --tfperf-dir="$HOME/.cache/tfperf" --junitxml=throughput.xml'
+    assert command in " ".join(text.split())
+    assert "{{" not in text
+
+
+def test_what_exists_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    remote(tmp_path, "git@github.com:a/b.git")
+    cli.main(["init", str(tmp_path)])
+    for path in tmp_path.rglob("*.*"):
+        if path.is_file() and path.name not in ("pytest.ini", ".gitignore"):
+            path.write_text("mine")
+    before = files(tmp_path)
+    capsys.readouterr()
+    assert cli.main(["init", str(tmp_path)]) == GREEN
+    assert files(tmp_path) == before
+    said = capsys.readouterr().out
+    assert "wrote" not in said
+    assert "edited" not in said
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(None, ".tfperf/\n"), ("*.pyc", "*.pyc\n.tfperf/\n"), (".tfperf/\n*.pyc\n", ".tfperf/\n*.pyc\n")],
+    ids=["none", "no line end", "there"],
+)
+def test_git_ignores_the_history(before: str | None, after: str, tmp_path: Path) -> None:
+    remote(tmp_path, "/srv/git/b.git")
+    if before is not None:
+        (tmp_path / ".gitignore").write_text(before)
+    cli.main(["init", str(tmp_path)])
+    assert (tmp_path / ".gitignore").read_text() == after
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["no/such"], "no/such: there is no such folder"),
+        ([".", "--tests=../up"], "--tests=../up: give the name of a folder"),
+        ([".", "--ci=jenkins"], "argument --ci: invalid choice: 'jenkins'"),
+    ],
+    ids=["folder", "tests", "ci"],
+)
+def test_what_can_not_be_is_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["init", *arguments]) == USAGE
+    assert said in capsys.readouterr().err
+
+
+def test_a_damaged_configuration_stops_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options\n")
+    assert cli.main(["init", str(tmp_path)]) == USAGE
+    assert "pyproject.toml can't be parsed" in capsys.readouterr().err
+    assert list(files(tmp_path)) == ["pyproject.toml"]
+
+
+# The configuration
+
+
+@pytest.mark.parametrize(
+    ("there", "chosen"),
+    [
+        ({}, "pytest.ini"),
+        ({"pyproject.toml": "[project]\nname = 'x'\n"}, "pyproject.toml"),
+        ({"pyproject.toml": "", "pytest.ini": ""}, "pytest.ini"),
+        ({"pyproject.toml": "[tool.pytest.ini_options]\n", "tox.ini": "[pytest]\n"}, "pyproject.toml"),
+        ({"pyproject.toml": "[project]\nname = 'x'\n", "tox.ini": "[pytest]\n"}, "tox.ini"),
+        ({"setup.cfg": "[tool:pytest]\n"}, "setup.cfg"),
+        ({"setup.cfg": "[metadata]\n"}, "pytest.ini"),
+        ({"pytest.toml": "[pytest]\n", "pytest.ini": "[pytest]\n"}, "pytest.toml"),
+    ],
+    ids=["none", "project", "pytest.ini first", "section", "tox", "setup.cfg", "no section", "pytest.toml first"],
+)
+def test_the_file_that_pytest_reads_is_chosen(there: dict[str, str], chosen: str, tmp_path: Path) -> None:
+    for name, text in there.items():
+        (tmp_path / name).write_text(text)
+    assert configuration(tmp_path).name == chosen
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        (
+            "pyproject.toml",
+            '[project]\nname = "x"  # mine\n',
+            '[project]\nname = "x"  # mine\n\n[tool.pytest.ini_options]\n',
+        ),
+        ("pyproject.toml", "[ tool.pytest.ini_options ] # mine", "[ tool.pytest.ini_options ] # mine\n"),
+        ("pyproject.toml", "[tool.pytest]\nstrict = true\n", "[tool.pytest]\n"),
+        ("pytest.toml", "[pytest]\nstrict = true\n", "[pytest]\n"),
+        ("pytest.ini", "# mine\n[pytest]\naddopts =\n    -ra\n", "# mine\n[pytest]\n"),
+        ("setup.cfg", "[tool:pytest]\r\naddopts = -ra\r\n", "[tool:pytest]\r\n"),
+        ("pytest.ini", "", "[pytest]\n"),
+    ],
+    ids=["appended", "header with blanks", "native", "pytest.toml", "comment", "Windows", "empty"],
+)
+def test_our_settings_stand_below_the_sections_header(name: str, before: str, after: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(before.encode())
+    text = with_settings(path, SETTINGS)
+    assert text.startswith(after + "tfperf_baselines")
+
+
+def test_a_setting_that_is_there_stays(tmp_path: Path) -> None:
+    path = tmp_path / "pytest.ini"
+    path.write_text("[pytest]\ntfperf_tolerance = 0.1\n")
+    assert with_settings(path, SETTINGS) == "[pytest]\ntfperf_baselines = baselines\ntfperf_tolerance = 0.1\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pyproject.toml", 'tool.pytest.ini_options = {addopts = "-ra"}\n'),
+        ("pyproject.toml", '[tool]\npytest = {ini_options = {addopts = "-ra"}}\n'),
+    ],
+    ids=["dotted", "inline"],
+)
+def test_a_section_of_an_unusual_form_is_left_to_the_user(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(TfperfError, match=r'Add by hand:\ntfperf_baselines = "baselines"'):
+        with_settings(tmp_path / name, SETTINGS)
+
+
+LINES = st.lists(st.sampled_from(["# note", "", 'a = "1"', "b = 2", "[tool.x]", "[tool.y.z] # note", "c = [1,\n2]"]))
+
+
+@given(before=LINES, after=LINES, has_section=st.booleans())
+def test_all_other_settings_of_a_toml_file_stay(
+    before: list[str], after: list[str], has_section: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("toml") / "pyproject.toml"
+    lines = [*before, *(["[tool.pytest.ini_options]"] if has_section else []), *after]
+    path.write_text("\n".join(lines) + "\n")
+    try:
+        old = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError:
+        return
+    text = with_settings(path, SETTINGS)
+    new = tomllib.loads(text)
+    section = new["tool"]["pytest"]["ini_options"]
+    assert {name: section.pop(name) for name in SETTINGS} == SETTINGS
+    tool = old.setdefault("tool", {})
+    tool.setdefault("pytest", {}).setdefault("ini_options", {})
+    assert new == old
+    assert [line for line in text.splitlines() if line.startswith("#")] == [line for line in lines if line == "# note"]
+
+
+def test_all_other_settings_of_an_ini_file_stay(tmp_path: Path) -> None:
+    path = tmp_path / "tox.ini"
+    path.write_text("[tox]\nenvlist = a\n\n[pytest]\naddopts =\n  -ra\n  -q\n; note\n[testenv]\ndeps = b\n")
+    text = with_settings(path, SETTINGS)
+    parser = configparser.ConfigParser()
+    parser.read_string(text)
+    assert dict(parser["pytest"]) == {**SETTINGS, "addopts": "\n-ra\n-q"}
+    assert (parser["tox"]["envlist"], parser["testenv"]["deps"], "; note" in text) == ("a", "b", True)
