@@ -6,8 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.cli.arguments import add_command, folder
-from pytest_tfperf.cli.local_history import open_history
+from pytest_tfperf.cli.arguments import add_command
+from pytest_tfperf.cli.local_history import history_place, open_history
 from pytest_tfperf.cli.output import show, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.errors import TfperfError
@@ -34,7 +34,7 @@ def add_to(commands: Commands) -> None:
             'tfperf explain "perf_tests/test_a.py::test_resnet50[8]" --session 20261122-144825-c8d7f4',
             "tfperf explain test_resnet50 --json",
         ),
-        parents=[folder("--dir", ".tfperf", "folder of the history")],
+        parents=[history_place()],
     )
     explain.add_argument("test", metavar="TEST", help="pytest's node id or a part of it, or the workload's name")
     explain.add_argument(
@@ -51,7 +51,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
     history = open_history(arguments)
     test, session = _wanted(history.results(), arguments.test, arguments.session)
-    found = [(one, explain(one)) for one in _matching(list(history.measurements(session, test)), arguments.test)]
+    found = [
+        (one, explain(one)) for one in _matching(list(history.measurements(session=session, test=test)), arguments.test)
+    ]
     if arguments.json:
         # Runs and pairs have every window; `tfperf history --export` gives them.
         facts = [_summary(one) | {"explanation": plain(why) if why else None} for one, why in found]

@@ -233,7 +233,19 @@ def test_sources_use_the_words_of_the_field() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["topology", "replay", "history", "explain", "doctor", "init", "make-imagenet", "reference create", ""]
+    "command",
+    [
+        "topology",
+        "replay",
+        "history",
+        "explain",
+        "doctor",
+        "init",
+        "baselines diff",
+        "make-imagenet",
+        "reference create",
+        "",
+    ],
 )
 def test_the_commands_help_uses_the_words_of_the_field(command: str) -> None:
     text = _help("pytest_tfperf.cli", *command.split())
