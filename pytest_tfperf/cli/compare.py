@@ -1,0 +1,127 @@
+"""`tfperf compare`: two sessions, exports or revisions of baselines, and which workloads moved beyond noise."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pytest_tfperf.cli.arguments import STATUSES, add_command, folder
+from pytest_tfperf.cli.local_history import history_place, open_history
+from pytest_tfperf.cli.output import show, width
+from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from pytest_tfperf.errors import TfperfError
+
+if TYPE_CHECKING:
+    from pytest_tfperf.cli.arguments import Commands
+    from pytest_tfperf.core.side_comparison import Figure
+
+_STATUSES = STATUSES | {
+    EXIT_GREEN: "compared, whatever moved; with --tolerance: none is slower by more",
+    EXIT_REGRESSED: "with --tolerance: one, or all in common, is slower by more, and by more than noise explains",
+    EXIT_NOT_MEASURED: "no workload is on both sides; or no memory, space or permission",
+}
+_LATEST: Final = ("latest", "previous")
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    compare = add_command(
+        commands,
+        "compare",
+        _run,
+        "compare two sessions, exports or revisions of baselines: which workloads moved by more than noise explains?",
+        examples=(
+            "tfperf compare previous latest",
+            "tfperf compare 20261121-030002-a1b2c3 20261122-030001-c8d7f4",
+            "tfperf compare old.json new.json --tolerance=0.02",
+            "tfperf compare main..HEAD",
+        ),
+        statuses=_STATUSES,
+        parents=[history_place(), folder("--baselines", "baselines", "folder of the baselines")],
+    )
+    what = (
+        "a session's id, latest or previous; a file of `tfperf history --export`; a CSV, or a git revision of baselines"
+    )
+    compare.add_argument("a", metavar="A", help=f"{what}; A..B gives two revisions")
+    compare.add_argument("b", nargs="?", metavar="B", help="what is compared with A: like A")
+    compare.add_argument("--machine", metavar="NAME", help="only this machine's figures")
+    compare.add_argument(
+        "--tolerance", type=float, metavar="FRACTION", help="exit with 1 if one is slower by more than this, as 0.02"
+    )
+    compare.add_argument("--json", action="store_true", help="print the figures as JSON")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.core.plain_json import plain
+    from pytest_tfperf.judging.side_comparison import compare_sides
+    from pytest_tfperf.reports.side_comparison import render
+
+    tolerance: float | None = arguments.tolerance
+    if tolerance is not None and not 0 < tolerance < 1:
+        raise TfperfError(f"--tolerance={tolerance:g}: give a fraction between 0 and 1, 0.02 for 2 %")
+    names = _sides(arguments)
+    (a_name, a), (b_name, b) = (_figures(name, arguments) for name in names)
+    compared = compare_sides(a, b)
+    if arguments.json:
+        show(json.dumps({"a": a_name, "b": b_name} | plain(compared), indent=2))
+    else:
+        show(render(compared, a_name, b_name, width()))
+    if not compared.ratios:
+        return EXIT_NOT_MEASURED
+    return EXIT_REGRESSED if tolerance is not None and compared.is_slower_than(tolerance) else EXIT_GREEN
+
+
+def _sides(arguments: argparse.Namespace) -> tuple[str, str]:
+    if arguments.b is not None:
+        return arguments.a, arguments.b
+    a, dots, b = arguments.a.partition("..")
+    if not dots:
+        raise TfperfError(f"{arguments.a}: give what to compare it with: tfperf compare A B, or REVISION..REVISION")
+    return a or "HEAD", b.lstrip(".") or "HEAD"
+
+
+def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure]]:
+    """What the side is called, and its figures."""
+    from pytest_tfperf.judging.side_comparison import figures_of_measurements, figures_of_rows
+    from pytest_tfperf.stores.baseline_revisions import rows_of_path
+    from pytest_tfperf.stores.measurement_file import read
+
+    path = Path(side)
+    if path.is_dir() or (path.exists() and path.suffix == ".csv"):
+        found = figures_of_rows(rows_of_path(path).values())
+    elif path.exists():
+        found = figures_of_measurements(read(path))
+    else:
+        side, found = _of_session_or_revision(side, arguments)
+    found = [figure for figure in found if arguments.machine in (None, figure.machine)]
+    if not found:
+        of = f" of {arguments.machine}" if arguments.machine else ""
+        raise TfperfError(f"{side} has no figures{of} to compare. `tfperf history` lists sessions and machines")
+    return side, found
+
+
+def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure]]:
+    from pytest_tfperf.judging.side_comparison import figures_of_measurements, figures_of_rows
+    from pytest_tfperf.stores.baseline_revisions import rows_of_revision
+
+    history = open_history(arguments)
+    try:
+        results, why = history.results(machine=arguments.machine), ""
+    except TfperfError as error:
+        results, why = [], f"\n{error}"
+    sessions = list(dict.fromkeys(one.session for one in reversed(results)))
+    if side in _LATEST:
+        index = _LATEST.index(side)
+        if index >= len(sessions):
+            raise TfperfError(
+                f"{side}: the history has {len(sessions)} sessions. Run pytest first, or name others{why}"
+            )
+        side = sessions[index]
+    if side in sessions:
+        return f"session {side}", figures_of_measurements(history.measurements(session=side))
+    try:
+        return f"revision {side}", figures_of_rows(rows_of_revision(side, arguments.baselines).values())
+    except TfperfError as error:
+        raise TfperfError(f"{error}; nor has the history such a session{why}") from None

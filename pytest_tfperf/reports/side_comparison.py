@@ -1,0 +1,98 @@
+"""Two sessions, exports or revisions of baselines side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from pytest_tfperf.core.side_comparison import Figure, Movement, Ratio, SideComparison
+from pytest_tfperf.reports.names import shown_names
+from pytest_tfperf.reports.numbers import change, percent, rate
+from pytest_tfperf.reports.table import Columns, table
+
+_COLUMNS = Columns(
+    right={"a", "b", "b / a", "change", "own change", "noise"},
+    optional=("own change", "95 % CI", "noise", "b", "a", "unit", "machine"),
+    ids=("workload",),
+)
+_MOST_NAMED = 10
+
+
+def render(compared: SideComparison, a: str, b: str, width: int | None = None) -> str:
+    """Both sides' names, the table, what all have in common, what is missing, and one line that sums it up."""
+    blocks = [[f"a: {a}", f"b: {b}"], [*table(_rows(compared), _COLUMNS, width)]]
+    blocks.append([*_facts(compared)])
+    blocks.append([conclusion(compared)])
+    return "\n\n".join("\n".join(lines) for lines in blocks if lines)
+
+
+def conclusion(compared: SideComparison) -> str:
+    """ "2 of 12 workloads moved by more than noise explains: 1 slower, 1 faster."."""
+    moved, total = compared.moved, len(compared.ratios)
+    workloads = f"workload{'' if total == 1 else 's'}"
+    if not total:
+        return "No workload is on both sides."
+    if not moved:
+        return f"None of {total} {workloads} moved by more than noise explains."
+    counts = [(word, sum(one.movement is word for one in moved)) for word in (Movement.SLOWER, Movement.FASTER)]
+    return (
+        f"{len(moved)} of {total} {workloads} moved by more than noise explains: "
+        f"{', '.join(f'{count} {word}' for word, count in counts if count)}."
+    )
+
+
+def _rows(compared: SideComparison) -> Iterator[Mapping[str, str | None]]:
+    ratios, common = compared.ratios, compared.common
+    names = shown_names((one.b.key.workload, one.b.name) for one in ratios)
+    several = len({figure.machine for one in ratios for figure in (one.a, one.b)}) > 1
+    for one in ratios:
+        machines = dict.fromkeys((one.a.machine, one.b.machine))
+        yield {
+            "moved": one.movement.value,
+            "machine": " -> ".join(machines) if several else None,
+            "workload": names[one.b.key.workload, one.b.name],
+            "topology": one.b.key.topology,
+            "a": _rate(one.a),
+            "b": _rate(one.b),
+            "unit": f"{one.b.unit}/s",
+            "b / a": f"{one.ratio:.3f}",
+            "95 % CI": f"{one.low:.3f} to {one.high:.3f}",
+            "change": change(one.ratio - 1),
+            "own change": None if common is None else change(one.ratio / (1 + common) - 1),
+            "noise": percent(one.noise),
+        }
+
+
+def _rate(figure: Figure) -> str:
+    return rate(math.exp(figure.log_rate))
+
+
+def _facts(compared: SideComparison) -> Iterator[str]:
+    if compared.common is not None:
+        interval = f"95 % CI {change(compared.common_low)} to {change(compared.common_high)}"
+        yield f"in common    {change(compared.common)} ({interval}): taken out of each workload's own change"
+    elif compared.ratios:
+        yield "in common    not known: fewer than 8 workloads, so noise includes what a session does to all of them"
+    yield from _named("only in a", compared.only_a)
+    yield from _named("only in b", compared.only_b)
+    yield from _named("other unit", [b for _, b in compared.other_units])
+    if changed := _changed(compared.ratios):
+        yield f"environment  {', '.join(changed[:_MOST_NAMED])}"
+
+
+def _named(label: str, figures: Sequence[Figure]) -> Iterator[str]:
+    if figures:
+        names = [f"{figure.name or figure.key.workload} {figure.key.topology}" for figure in figures]
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        yield f"{label:<12} {', '.join(names[:_MOST_NAMED])}{more}"
+
+
+def _changed(ratios: Iterable[Ratio]) -> list[str]:
+    """What differs between the environments of both sides: "tensorflow 2.16.2 -> 2.21.0"."""
+    found: dict[str, None] = {}
+    for one in ratios:
+        a, b = one.a.environment, one.b.environment
+        found |= dict.fromkeys(
+            f"{name} {a[name]} -> {b[name]}" for name in sorted(a.keys() & b.keys()) if a[name] != b[name]
+        )
+    return list(found)

@@ -1,0 +1,259 @@
+"""`tfperf compare`: what the sides may be, which workloads moved, and what the caller is told."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from measurements import BUSY, KEY, baseline, measurement, run_at, throughput, verdict
+
+from pytest_tfperf import cli
+from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.noise import Noise
+from pytest_tfperf.core.side_comparison import Figure, Movement
+from pytest_tfperf.core.verdict import Outcome, Reason
+from pytest_tfperf.judging.side_comparison import compare_sides, figures_of_measurements, figures_of_rows
+from pytest_tfperf.reports.side_comparison import conclusion, render
+from pytest_tfperf.stores import measurement_file
+from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.history import History
+
+GREEN, REGRESSED, USAGE, NOT_MEASURED = 0, 1, 4, 6
+QUIET = Noise(between_runs=0.005, degrees_of_freedom=100, rows=20, between_sessions=0.002)
+
+
+def figure(change: float = 0.0, topology: str = "1x8", **more: object) -> Figure:
+    """1,000 images/s and this change of it, from five runs."""
+    given = {"machine": "box", "key": Key(KEY.workload, topology), "unit": "images", "runs": 5, "noise": QUIET}
+    return Figure(log_rate=math.log(1000.0) + math.log1p(change), **given | more)  # type: ignore[arg-type]
+
+
+def figures(*changes: float) -> list[Figure]:
+    """As many workloads as changes."""
+    return [figure(change, f"1x{number}") for number, change in enumerate(changes, 1)]
+
+
+def movements(*changes: float) -> dict[str, Movement]:
+    """Of workloads that changed so, by their topologies."""
+    compared = compare_sides(figures(*[0.0] * len(changes)), figures(*changes))
+    return {one.b.key.topology: one.movement for one in compared.ratios}
+
+
+# Which moved
+
+
+@pytest.mark.parametrize(
+    ("change", "movement"), [(-0.1, Movement.SLOWER), (0.1, Movement.FASTER), (-0.003, Movement.NONE)]
+)
+def test_only_a_change_beyond_noise_is_a_movement(change: float, movement: Movement) -> None:
+    assert movements(change) == {"1x1": movement}
+
+
+def test_what_all_have_in_common_moves_none_of_them() -> None:
+    compared = compare_sides(figures(*[0.0] * 10), figures(*[-0.1] * 9, -0.3))
+    assert compared.common == pytest.approx(-0.1)
+    assert [one.b.key.topology for one in compared.moved] == ["1x10"]
+
+
+def test_few_workloads_have_nothing_in_common() -> None:
+    compared = compare_sides(figures(0.0, 0.0), figures(-0.1, -0.1))
+    assert (compared.common, len(compared.moved)) == (None, 2)
+
+
+@given(st.lists(st.floats(-0.5, 1.0), min_size=1, max_size=12))
+def test_both_directions_tell_the_same(changes: list[float]) -> None:
+    there = compare_sides(figures(*[0.0] * len(changes)), figures(*changes))
+    back = compare_sides(figures(*changes), figures(*[0.0] * len(changes)))
+    opposite = {Movement.SLOWER: Movement.FASTER, Movement.FASTER: Movement.SLOWER, Movement.NONE: Movement.NONE}
+    ratios = {one.a.key: one for one in back.ratios}
+    for one in there.ratios:
+        assert ratios[one.a.key].movement is opposite[one.movement]
+        assert one.low <= one.ratio <= one.high
+        assert ratios[one.a.key].ratio == pytest.approx(1 / one.ratio)
+
+
+@given(st.lists(st.floats(-0.5, 1.0), min_size=1, max_size=12))
+def test_slower_ones_come_first_and_the_slowest_of_them_at_the_top(changes: list[float]) -> None:
+    found = compare_sides(figures(*[0.0] * len(changes)), figures(*changes)).ratios
+    ranks = [(list(Movement).index(one.movement), one.ratio) for one in found]
+    assert ranks == sorted(ranks)
+
+
+@pytest.mark.parametrize("tests", [3, 12])
+def test_noise_alone_moves_a_workload_in_few_comparisons(tests: int) -> None:
+    chance = random.Random(1)
+
+    def session() -> list[Figure]:
+        rates = [chance.gauss(0.0, 0.005) / math.sqrt(5) + chance.gauss(0.0, 0.002) for _ in range(tests)]
+        return figures(*map(math.expm1, rates))
+
+    moved = sum(bool(compare_sides(session(), session()).moved) for _ in range(300))
+    assert moved <= 9  # 3 of 300 are expected at most
+
+
+def test_a_noisier_source_widens_the_interval() -> None:
+    noisy = replace(QUIET, between_runs=0.05)
+    (quiet,) = compare_sides([figure()], [figure(-0.05)]).ratios
+    (wide,) = compare_sides([figure()], [figure(-0.05, noise=noisy)]).ratios
+    assert wide.low < quiet.low
+    assert (quiet.movement, wide.movement) == (Movement.SLOWER, Movement.NONE)
+
+
+# What is compared
+
+
+def test_missing_workloads_and_other_units_are_named() -> None:
+    a = [figure(topology="1x1"), figure(topology="1x2"), figure(topology="1x4")]
+    b = [figure(topology="1x1"), figure(topology="1x4", unit="tokens"), figure(topology="1x8")]
+    text = render(compare_sides(a, b), "one", "two")
+    assert f"only in a    {KEY.workload} 1x2\n" in text
+    assert f"only in b    {KEY.workload} 1x8\n" in text
+    assert f"other unit   {KEY.workload} 1x4\n" in text
+    assert text.endswith("None of 1 workload moved by more than noise explains.")
+
+
+def test_two_machines_are_compared_and_both_are_shown() -> None:
+    text = render(compare_sides([figure()], [figure(machine="tower")]), "one", "two")
+    assert "box -> tower" in text
+
+
+def test_with_several_machines_only_equal_ones_are_compared() -> None:
+    compared = compare_sides([figure(), figure(machine="tower")], [figure(machine="tower")])
+    assert [one.a.machine for one in compared.ratios] == ["tower"]
+
+
+def test_invalid_measurements_are_left_out() -> None:
+    invalid = verdict(Outcome.INVALID, reason=Reason.DISTURBED, baseline=None)
+    assert figures_of_measurements([measurement(verdict=invalid, discarded=(run_at(1.0, disturbance=BUSY),))]) == []
+
+
+def test_the_noise_of_measurements_without_a_verdict_comes_from_their_runs() -> None:
+    (quiet,) = figures_of_measurements([measurement(throughput(*[1000.0, 1001.0] * 20))])
+    (noisy,) = figures_of_measurements([measurement(throughput(*[1000.0, 1200.0] * 20))])
+    assert quiet.noise is not None
+    assert noisy.noise is not None
+    assert quiet.noise.between_runs < 0.01 < noisy.noise.between_runs
+
+
+def test_changed_software_is_named() -> None:
+    old, new = (baseline(environment=f"tensorflow={version} python=3.11") for version in ("2.16.2", "2.21.0"))
+    text = render(compare_sides(figures_of_rows([old]), figures_of_rows([new])), "one", "two")
+    assert "environment  tensorflow 2.16.2 -> 2.21.0\n" in text
+
+
+def test_two_sides_without_a_common_workload_are_said_to_be() -> None:
+    assert conclusion(compare_sides([figure()], [figure(topology="1x1")])) == "No workload is on both sides."
+
+
+# The command
+
+
+def measured(rate: float, session: str, topology: str = "1x8") -> Measurement:
+    return measurement(throughput(*[rate] * 3), session=session, topology=topology, verdict=verdict(noise=QUIET))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A current folder whose history has three sessions; the last is 20 % slower."""
+    monkeypatch.chdir(tmp_path)
+    history = History(tmp_path / ".tfperf" / "history.sqlite")
+    for session, rate in (("one", 990.0), ("two", 1000.0), ("three", 800.0)):
+        history.append(measured(rate, session))
+    return tmp_path
+
+
+def compare(*arguments: str) -> int:
+    return cli.main(["compare", *arguments])
+
+
+@pytest.mark.parametrize("sides", [("two", "three"), ("previous", "latest"), ("two", "latest")], ids=" ".join)
+def test_two_sessions_are_compared(sides: tuple[str, str], project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(*sides) == GREEN
+    said = capsys.readouterr().out
+    assert "\nslower  resnet50" in said
+    assert "0.800" in said
+    assert said.endswith("1 of 1 workload moved by more than noise explains: 1 slower.\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["two", "three", "--tolerance=0.05"], REGRESSED),
+        (["two", "three", "--tolerance=0.3"], GREEN),
+        (["three", "two", "--tolerance=0.05"], GREEN),
+        (["one", "two", "--tolerance=0.001"], GREEN),
+    ],
+    ids=["slower", "tolerated", "faster", "within noise"],
+)
+def test_a_tolerance_makes_it_a_gate(arguments: list[str], status: int, project: Path) -> None:
+    assert compare(*arguments) == status
+
+
+def test_a_common_slowdown_fails_the_gate_too() -> None:
+    compared = compare_sides(figures(*[0.0] * 10), figures(*[-0.1] * 10))
+    assert (compared.moved, compared.is_slower_than(0.05)) == ((), True)
+
+
+def test_two_exports_are_compared(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    measurement_file.write(project / "a.json", [measured(1000.0, "x")])
+    measurement_file.write(project / "b.json", [measured(1200.0, "y")])
+    assert compare("a.json", "b.json", "--json") == GREEN
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["movement"], round(one["ratio"], 3)) for one in found["ratios"]] == [("faster", 1.2)]
+
+
+@pytest.fixture
+def revisions(project: Path) -> Path:
+    """The current folder is a repository, whose second commit has a slower baseline."""
+    subprocess.run(["git", "init", "-q"], check=True)
+    for rate in (1000.0, 900.0):
+        BaselineStore(project / "baselines", published=None).update("box", {KEY: baseline(rate)})
+        subprocess.run(["git", "add", "baselines"], check=True)
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"], check=True)
+    return project
+
+
+@pytest.mark.parametrize(
+    "sides", [("HEAD~1..HEAD",), ("HEAD~1..",), ("HEAD~1", "baselines"), ("HEAD~1", "baselines/box.csv")], ids=" ".join
+)
+def test_revisions_and_files_of_baselines_are_compared(
+    sides: tuple[str, ...], revisions: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compare(*sides) == GREEN
+    assert "0.900" in capsys.readouterr().out
+
+
+def test_a_session_is_compared_with_baselines(revisions: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare("HEAD~1", "three") == GREEN
+    assert "0.800" in capsys.readouterr().out
+
+
+def test_sides_without_a_common_workload_have_a_status_of_their_own(project: Path) -> None:
+    measurement_file.write(project / "a.json", [measured(1000.0, "x", topology="1x1")])
+    assert compare("a.json", "latest") == NOT_MEASURED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["two"], "two: give what to compare it with"),
+        (["two", "none"], "nor has the history such a session"),
+        (["two", "three", "--machine=tower"], "git knows no such revision"),
+        (["two", "three", "--tolerance=2"], "--tolerance=2: give a fraction between 0 and 1"),
+        (["a.csv", "two"], "git knows no such revision"),
+    ],
+    ids=["one side", "no session", "machine", "tolerance", "file"],
+)
+def test_what_can_not_be_compared_is_refused(
+    arguments: list[str], said: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compare(*arguments) == USAGE
+    assert said in capsys.readouterr().err
