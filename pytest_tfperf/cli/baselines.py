@@ -7,8 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli.arguments import add_command, folder
-from pytest_tfperf.cli.local_history import history_place, moment, open_history
+from pytest_tfperf.cli.arguments import add_command, folder, history_place, moment, open_history
 from pytest_tfperf.cli.output import show, warn, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.errors import TfperfError, one_of

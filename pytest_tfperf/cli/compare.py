@@ -7,8 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.cli.arguments import STATUSES, add_command, folder
-from pytest_tfperf.cli.local_history import history_place, open_history
+from pytest_tfperf.cli.arguments import STATUSES, add_command, folder, history_place, open_history
 from pytest_tfperf.cli.output import show, width
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.errors import TfperfError

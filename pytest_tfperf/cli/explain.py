@@ -6,8 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.cli.arguments import add_command
-from pytest_tfperf.cli.local_history import history_place, open_history
+from pytest_tfperf.cli.arguments import add_command, history_place, open_history
 from pytest_tfperf.cli.output import show, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.errors import TfperfError
