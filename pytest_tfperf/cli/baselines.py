@@ -52,7 +52,9 @@ def add_to(commands: Commands) -> None:
     diff.add_argument(
         "old", metavar="REV..REV", help="two revisions; or one revision, a file or a folder: the old rows"
     )
-    diff.add_argument("new", nargs="?", help="revision, file or folder of the new rows (default: --baselines)")
+    diff.add_argument(
+        "new", nargs="?", metavar="NEW", help="revision, file or folder of the new rows (default: --baselines)"
+    )
     stale = _add(
         actions,
         "stale",

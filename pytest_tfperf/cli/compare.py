@@ -30,7 +30,7 @@ def add_to(commands: Commands) -> None:
         commands,
         "compare",
         _run,
-        "compare two sessions, exports or revisions of baselines: which workloads moved by more than noise explains?",
+        "compare two sessions, exports or revisions of baselines, and show what moved by more than noise explains",
         examples=(
             "tfperf compare previous latest",
             "tfperf compare 20261121-030002-a1b2c3 20261122-030001-c8d7f4",

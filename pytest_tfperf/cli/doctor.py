@@ -30,7 +30,7 @@ def add_to(commands: Commands) -> None:
         "doctor",
         _run,
         "check whether this machine is fit to measure, and show the commands that mend it",
-        examples=("tfperf doctor", "tfperf doctor --seconds 30", "tfperf doctor --json && pytest perf_tests"),
+        examples=("tfperf doctor", "tfperf doctor --seconds 30", "tfperf doctor && pytest perf_tests"),
         statuses=_STATUSES,
         parents=[folder("--dir", ".tfperf", "folder of the history, whose disk is checked")],
     )

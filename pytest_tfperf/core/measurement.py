@@ -96,16 +96,22 @@ OUTSIDE = {"driver", "kernel", "governor", "turbo", "gpu_power_limit", "gpu_powe
 
 
 def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[str]:
-    """What differs between a baseline's software and today's: "tensorflow 1.3.0 -> 2.21.0", sorted by name.
+    """What differs between a baseline's software and today's: "tensorflow 1.3.0 -> 2.21.0", sorted by name."""
+    return environment_changes(
+        dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part), environment
+    )
+
+
+def environment_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """What differs between two environments, sorted by name.
 
     Nothing is said of a version that only one of the two knows; a setting that only one has was set, or unset.
     """
-    then = dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part)
-    names = then.keys() & environment.keys()
+    names = then.keys() & now.keys()
     if then:
-        names |= (then.keys() ^ environment.keys()) & SETTINGS
+        names |= (then.keys() ^ now.keys()) & SETTINGS
     return [
-        f"{name} {then.get(name, '(unset)')} -> {environment.get(name, '(unset)')}"
+        f"{name} {then.get(name, '(unset)')} -> {now.get(name, '(unset)')}"
         for name in sorted(names)
-        if then.get(name) != environment.get(name)
+        if then.get(name) != now.get(name)
     ]

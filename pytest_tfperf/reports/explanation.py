@@ -142,14 +142,15 @@ def _threshold(verdict: Verdict, row: Baseline, e: Explanation) -> Iterator[str]
     else:
         yield f"The tolerance is {percent(e.accepted)}, and noise widens it to {percent(e.threshold)}."
         among = f" of {verdict.tests} tests" if verdict.tests > 1 else ""
-        yield f"At this threshold noise alone fails one session{among} in 100."
+        action = "makes one session{among} in 100 warn" if verdict.is_provisional else "fails one session{among} in 100"
+        yield f"At this threshold noise alone {action.format(among=among)}."
     noise, d = verdict.noise, e.deviations
     assert noise is not None, "an explanation has its noise"
     freedom = f", {noise.degrees_of_freedom:.0f} degrees of freedom" if math.isfinite(noise.degrees_of_freedom) else ""
     source = f"from {_count(noise.rows, 'row')} of this machine{freedom}" if noise.rows else "assumed: no row tells yet"
     rows = [
         ["between fresh runs", _deviation(d.between_runs), source],
-        ["within a run", _deviation(d.within_runs), "from the windows of this session's runs"],
+        ["within a run", _deviation(d.within_runs), "from its windows" if d.within_runs else "too few windows to tell"],
     ]
     if e.rule is Rule.REFERENCE_ENVIRONMENT:
         yield "Both runs of a pair are of today, so neither the baseline's noise nor that between sessions counts."
@@ -191,7 +192,7 @@ def _powers(verdict: Verdict, e: Explanation) -> Iterator[str]:
         yield f"Not even {MOST} {what}s would make {percent(e.middle)} exceed what noise explains."
         yield "Record the baseline again, with a reference environment: tfperf reference create"
     else:
-        yield f"A slowdown of {percent(e.middle)} exceeds the threshold from {_count(e.enough, what)} on."
+        yield f"A slowdown of {percent(e.middle)} is beyond the threshold from {_count(e.enough, what)} on."
 
 
 def _count(number: int, what: str) -> str:

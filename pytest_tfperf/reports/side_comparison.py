@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from pytest_tfperf.core.measurement import environment_changes
 from pytest_tfperf.core.side_comparison import Figure, Movement, Ratio, SideComparison
 from pytest_tfperf.reports.names import shown_names
 from pytest_tfperf.reports.numbers import change, percent, rate
@@ -88,11 +89,7 @@ def _named(label: str, figures: Sequence[Figure]) -> Iterator[str]:
 
 
 def _changed(ratios: Iterable[Ratio]) -> list[str]:
-    """What differs between the environments of both sides: "tensorflow 2.16.2 -> 2.21.0"."""
-    found: dict[str, None] = {}
-    for one in ratios:
-        a, b = one.a.environment, one.b.environment
-        found |= dict.fromkeys(
-            f"{name} {a[name]} -> {b[name]}" for name in sorted(a.keys() & b.keys()) if a[name] != b[name]
-        )
-    return list(found)
+    """What differs between the environments of both sides, each once: "tensorflow 2.16.2 -> 2.21.0"."""
+    return list(
+        dict.fromkeys(text for one in ratios for text in environment_changes(one.a.environment, one.b.environment))
+    )

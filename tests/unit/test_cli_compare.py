@@ -149,6 +149,12 @@ def test_changed_software_is_named() -> None:
     assert "environment  tensorflow 2.16.2 -> 2.21.0\n" in text
 
 
+def test_a_setting_that_only_one_side_has_is_named() -> None:
+    b = figure(environment={"python": "3.11", "injected_slowdown": "0.1"})
+    text = render(compare_sides([figure(environment={"python": "3.11"})], [b]), "one", "two")
+    assert "environment  injected_slowdown (unset) -> 0.1\n" in text
+
+
 def test_two_sides_without_a_common_workload_are_said_to_be() -> None:
     assert conclusion(compare_sides([figure()], [figure(topology="1x1")])) == "No workload is on both sides."
 
