@@ -94,7 +94,8 @@ def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure
         found = figures_of_measurements(read(path))
     else:
         side, found = _of_session_or_revision(side, arguments)
-    found = [figure for figure in found if arguments.machine in (None, figure.machine)]
+    # A single CSV does not say whose rows it has.
+    found = [figure for figure in found if not figure.machine or arguments.machine in (None, figure.machine)]
     if not found:
         of = f" of {arguments.machine}" if arguments.machine else ""
         raise TfperfError(f"{side} has no figures{of} to compare. `tfperf history` lists sessions and machines")

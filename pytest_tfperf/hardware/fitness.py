@@ -12,7 +12,7 @@ from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.finding import Finding, Level, Subject
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.hardware.host import ROOT, cpu_quota, host_facts, text_of
-from pytest_tfperf.hardware.host_usage import HostUsage
+from pytest_tfperf.hardware.host_usage import HostUsage, known
 
 _LIMITS = DisturbanceLimits()
 _NOTABLE = 0.05  # of CPU time: below, it is what any machine does besides
@@ -49,11 +49,11 @@ def observe(seconds: float, root: Path = ROOT) -> Observed:
     host, throttled = HostUsage(), _times_throttled(root)
     psutil.cpu_percent(percpu=True)
     time.sleep(seconds)
-    busy = psutil.cpu_percent(percpu=True)
+    busy, swap = psutil.cpu_percent(percpu=True), known(psutil.swap_memory)
     return Observed(
         telemetry=host.poll(),
         memory_bytes=psutil.virtual_memory().total,
-        swap_used_bytes=psutil.swap_memory().used,
+        swap_used_bytes=0 if swap is None else swap.used,
         busy={cpu: percent / 100 for cpu, percent in enumerate(busy)},
         throttled=_times_throttled(root) - throttled,
     )

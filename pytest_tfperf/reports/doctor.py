@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pytest_tfperf.core.finding import Finding, Level, Subject
+from pytest_tfperf.reports.numbers import counted
 
 WHY = {
     Subject.OTHER_PROCESSES: "they take CPU time from a run, which then is discarded as disturbed",
@@ -42,10 +43,10 @@ def render(machine: str, findings: Sequence[Finding]) -> str:
 def conclusion(findings: Sequence[Finding]) -> str:
     """ "Not fit to measure: 1 fault, 2 warnings."."""
     faults, warnings = (sum(one.level is level for one in findings) for level in (Level.UNFIT, Level.WARNING))
-    counted = [_count(faults, "fault")] if faults else []
-    counted += [_count(warnings, "warning")] if warnings else []
+    parts = [counted(faults, "fault")] if faults else []
+    parts += [counted(warnings, "warning")] if warnings else []
     fit = "Not fit to measure" if faults else "Fit to measure"
-    return f"{fit}{': ' if counted else ''}{', '.join(counted)}."
+    return f"{fit}{': ' if parts else ''}{', '.join(parts)}."
 
 
 def _lines(finding: Finding) -> Iterator[str]:
@@ -55,7 +56,3 @@ def _lines(finding: Finding) -> Iterator[str]:
         yield f"{indent}{'why':<{_SUBJECT}}{WHY[finding.subject]}"
         if finding.mend:
             yield f"{indent}{'mend':<{_SUBJECT}}{finding.mend}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

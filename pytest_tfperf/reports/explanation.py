@@ -11,7 +11,7 @@ from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
 from pytest_tfperf.reports.measurement_table import outcome
 from pytest_tfperf.reports.message import headline
-from pytest_tfperf.reports.numbers import change, percent, rate
+from pytest_tfperf.reports.numbers import change, counted, percent, rate
 from pytest_tfperf.reports.table import Columns, aligned, table
 
 _WORTH_SHOWING = 0.0005
@@ -57,7 +57,7 @@ def _reference(m: Measurement, verdict: Verdict, row: Baseline, e: Explanation) 
     unit = f"{m.throughput.unit}/s"
     kind = "a document's figure for a weaker GPU" if verdict.is_floor else _KINDS[row.provenance]
     about = ", ".join(part for part in (row.source, row.date) if part)
-    yield f"{rate(row.reference)} {unit}: {kind}{f' ({about})' if about else ''}, from {_count(row.runs, 'run')}."
+    yield f"{rate(row.reference)} {unit}: {kind}{f' ({about})' if about else ''}, from {counted(row.runs, 'run')}."
     if abs(verdict.common_drift) >= _WORTH_SHOWING:
         drift = change(math.expm1(verdict.common_drift))
         yield f"All tests of this session have {drift} in common. It is taken out, as it says nothing of this test."
@@ -94,12 +94,12 @@ def _steps(verdict: Verdict, e: Explanation) -> Iterator[str]:
         return
     yield f"{first} {_suspicion(e)} So it had to be confirmed."
     if wanted:
-        yield f"It takes {_count(wanted, what)} in all, and the session ended after {len(e.changes)}."
+        yield f"It takes {counted(wanted, what)} in all, and the session ended after {len(e.changes)}."
         return
     if e.middle is None:
         return
     figures = "  ".join(map(change, e.changes))
-    yield f"{_count(len(e.changes), what)} {'was' if len(e.changes) == 1 else 'were'} taken: {figures}"
+    yield f"{counted(len(e.changes), what)} {'was' if len(e.changes) == 1 else 'were'} taken: {figures}"
     yield f"Their middle (Hodges-Lehmann median) is {change(e.middle)}. {_against_threshold(verdict, e)}"
     if verdict.outcome is Outcome.PASS and len(e.changes) < e.last:
         yield f"That is not suspicious any more, so the {what}s that were left ({e.last} at most) were not needed."
@@ -147,7 +147,9 @@ def _threshold(verdict: Verdict, row: Baseline, e: Explanation) -> Iterator[str]
     noise, d = verdict.noise, e.deviations
     assert noise is not None, "an explanation has its noise"
     freedom = f", {noise.degrees_of_freedom:.0f} degrees of freedom" if math.isfinite(noise.degrees_of_freedom) else ""
-    source = f"from {_count(noise.rows, 'row')} of this machine{freedom}" if noise.rows else "assumed: no row tells yet"
+    source = (
+        f"from {counted(noise.rows, 'row')} of this machine{freedom}" if noise.rows else "assumed: no row tells yet"
+    )
     rows = [
         ["between fresh runs", _deviation(d.between_runs), source],
         ["within a run", _deviation(d.within_runs), "from its windows" if d.within_runs else "too few windows to tell"],
@@ -156,7 +158,7 @@ def _threshold(verdict: Verdict, row: Baseline, e: Explanation) -> Iterator[str]
         yield "Both runs of a pair are of today, so neither the baseline's noise nor that between sessions counts."
     else:
         rows += [
-            ["of the baseline", _deviation(d.of_baseline), f"it rests on {_count(row.runs, 'run')}"],
+            ["of the baseline", _deviation(d.of_baseline), f"it rests on {counted(row.runs, 'run')}"],
             ["between sessions", _deviation(d.between_sessions), "learnt from this machine's history, or assumed"],
         ]
     yield "Standard deviations:"
@@ -192,8 +194,4 @@ def _powers(verdict: Verdict, e: Explanation) -> Iterator[str]:
         yield f"Not even {MOST} {what}s would make {percent(e.middle)} exceed what noise explains."
         yield "Record the baseline again, with a reference environment: tfperf reference create"
     else:
-        yield f"A slowdown of {percent(e.middle)} is beyond the threshold from {_count(e.enough, what)} on."
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+        yield f"A slowdown of {percent(e.middle)} is beyond the threshold from {counted(e.enough, what)} on."

@@ -42,3 +42,8 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things: "1 run", "3 runs"."""
+    return f"{number} {what}{'' if number == 1 else 's'}"

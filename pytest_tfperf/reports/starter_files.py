@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pytest_tfperf.reports.table import aligned
+
 TEST = '''"""How fast do our models train? `pytest {tests}` measures; docs: pytest-tfperf, writing-tests.md."""
 
 import pytest
@@ -67,10 +69,8 @@ throughput:
 def next_steps(tests: str, *, with_ci: bool) -> list[str]:
     """What to do after `tfperf init`."""
     steps = [
-        "tfperf doctor" + " " * 26 + "is this machine fit to measure?",
-        f"pytest {tests}".ljust(39) + "measure once; there is no baseline yet",
-        f"pytest {tests} --update-baselines".ljust(39) + "record baselines, then commit them",
+        ("tfperf doctor", "is this machine fit to measure?"),
+        (f"pytest {tests}", "measure once; there is no baseline yet"),
+        (f"pytest {tests} --update-baselines", "record baselines, then commit them"),
     ]
-    if with_ci:
-        steps.append("add a runner of your own".ljust(39) + "the CI file says what it needs")
-    return steps
+    return aligned([*steps, *([("add a runner of your own", "the CI file says what it needs")] if with_ci else [])])

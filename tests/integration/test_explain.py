@@ -1,0 +1,32 @@
+"""`tfperf explain` after a real session: it tells what the session's own message told."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from inner import Project
+
+from pytest_tfperf import cli
+
+TESTS = """
+    import sys
+
+    def test_slow(throughput, on):
+        command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
+        throughput.check_command(command, name="program", on=on, until_end=True)
+"""
+
+
+def test_a_regression_is_explained_with_the_figures_of_its_message(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.tests(TESTS)
+    project.baseline("program", unit="examples", reference=1000.0)
+    text = " ".join(project.run("-vv").text.split())
+    assert cli.main(["explain", "test_slow", f"--dir={project.folder / '.tfperf'}"]) == 0
+    explained = " ".join(capsys.readouterr().out.split())
+    (threshold,) = set(re.findall(r"widened to ([\d.]+ %) by noise", text))
+    (detectable,) = set(re.findall(r"slowdowns from ([\d.]+ %) \(95 % power\)", text))
+    assert f"noise widens it to {threshold}." in explained
+    assert f"8 (decides) {threshold} {detectable}" in explained
