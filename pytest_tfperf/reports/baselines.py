@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.reports.numbers import change, percent, rate
 from pytest_tfperf.reports.table import Columns, table
 
 _FIGURES = ("reference", "unit")
-_OTHERS = ("lower", "upper", "runs", "between_runs", "provenance", "source", "date", "gpu", "gpu_fp32_tflops")
-_LATER = ("lock", "commit", "environment", "note")
+_COLUMNS = tuple(field.name for field in fields(Baseline) if field.name not in ("machine", "key"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +39,7 @@ class RowChange:
         """What differs besides machine and key."""
         if self.old is None or self.new is None:
             return ()
-        names = (*_FIGURES, *_OTHERS, *_LATER)
-        return tuple(name for name in names if getattr(self.old, name) != getattr(self.new, name))
+        return tuple(name for name in _COLUMNS if getattr(self.old, name) != getattr(self.new, name))
 
     @property
     def what(self) -> str:
