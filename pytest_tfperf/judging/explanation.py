@@ -30,9 +30,9 @@ _RUNS = (1, 3, 5, 8)
 def explain(m: Measurement) -> Explanation | None:
     """The figures behind a verdict; None where nothing was judged, or any slowdown is accepted.
 
-    The verdict holds the expected effect of a session, but not the most that the threshold allowed for. Where noise
-    widened the threshold, that is solved from the threshold; else the expected effect stands for it. So the figures
-    for the verdict's own count are those of the verdict.
+    The verdict holds the expected effect of a session, but neither the most that the threshold allowed for nor what
+    earlier sessions told of the baseline. Both are solved from the threshold, so the figures for the count that decides
+    are those of the verdict.
     """
     verdict = m.verdict
     if verdict is None or verdict.baseline is None or verdict.noise is None or verdict.threshold is None:
@@ -57,7 +57,7 @@ def explain(m: Measurement) -> Explanation | None:
         last=found.stages[-1],
         enough=_enough(found),
         deviations=_deviations(m, verdict.baseline, verdict.noise),
-        powers=tuple(_power(found, runs, suspected_from, count) for count in _counts(verdict)),
+        powers=tuple(_power(found, runs, suspected_from, count, verdict) for count in _counts(verdict)),
     )
 
 
@@ -104,24 +104,36 @@ def _known(between_sessions: float) -> SessionVariance:
 
 
 def _with_threshold(found: Confirmation, threshold: float) -> Confirmation:
-    """The same with the effect of sessions that gives this threshold, where noise widened it beyond the tolerance."""
-    if threshold <= found.accepted + 1e-9 or found.rule is Rule.REFERENCE_ENVIRONMENT:
-        return found
+    """The same with what the baseline and sessions add set so that it gives this threshold.
+
+    Where the threshold is the tolerance, only its upper bound is known.
+    """
+    if found.rule is Rule.REFERENCE_ENVIRONMENT:
+        return found  # nothing is added
     count = max(found.stages[-1], len(found.changes))
     error = threshold / quantile(found.degrees_of_freedom, FALSE_ALARMS / found.tests)
-    rest = error**2 - found.own_variance_today / count - found.shared_variance
-    return replace(found, most_session_variance=max(0.0, rest))
+    rest = max(0.0, error**2 - found.own_variance_today / count)
+    is_widened = threshold > found.accepted + 1e-9
+    if not is_widened and found.shared_variance + found.most_session_variance <= rest:
+        return found
+    shared = min(found.shared_variance, rest)
+    return replace(found, shared_variance=shared, most_session_variance=rest - shared)
 
 
 def _threshold(found: Confirmation, count: int) -> float:
     return replace(found, stages=(count,), changes=()).threshold(FALSE_ALARMS)
 
 
-def _power(found: Confirmation, runs: Confirmation, suspected_from: float, count: int) -> Power:
+def _power(found: Confirmation, runs: Confirmation, suspected_from: float, count: int, verdict: Verdict) -> Power:
+    """What so many tell; what the verdict says of its own count bounds the other counts, which are computed again."""
     threshold = _threshold(found, count)
     first = suspected_from + DETECTION * runs.error(1)
-    detectable = max(first, threshold + DETECTION * found.error(count))
-    return Power(count, -math.expm1(-threshold), -math.expm1(-detectable))
+    detectable = -math.expm1(-max(first, threshold + DETECTION * found.error(count)))
+    known = verdict.min_detectable_slowdown
+    if known is not None:
+        last = found.stages[-1]
+        detectable = known if count == last else max(detectable, known) if count < last else min(detectable, known)
+    return Power(count, -math.expm1(-threshold), detectable)
 
 
 def _enough(found: Confirmation) -> int | None:

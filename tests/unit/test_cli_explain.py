@@ -17,12 +17,14 @@ from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.noise import Noise
+from pytest_tfperf.core.past_session import PastSession
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.explanation import explain
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.reference import Reference
+from pytest_tfperf.judging.session_variance import GRID, SessionVariance
 from pytest_tfperf.reports.explanation import explained
 from pytest_tfperf.stores.history import History
 
@@ -39,7 +41,7 @@ def judged(
 ) -> Measurement:
     """Runs that differ from a baseline of 1,000 by these fractions, and pairs, judged as a session judges them."""
     runs = tuple(run_at(1000.0 * (1 + change)) for change in changes)
-    of_verdict = {name: more.pop(name) for name in ("drift", "tests") if name in more}
+    of_verdict = {name: more.pop(name) for name in ("drift", "tests", "past", "variance") if name in more}
     evidence = Evidence(
         throughput=summarise(runs),
         reference=Reference(row or baseline(), noise=noise),
@@ -80,6 +82,34 @@ def test_the_figures_for_the_count_that_decides_are_those_of_the_verdict(
     (power,) = [power for power in found.powers if power.count == found.last]
     assert power.threshold == pytest.approx(m.verdict.threshold)
     assert power.detectable == pytest.approx(m.verdict.min_detectable_slowdown)
+
+
+@given(
+    drop=DROPS,
+    noise=NOISES,
+    tolerance=st.floats(0.005, 0.3),
+    past=st.lists(st.floats(-0.02, 0.02), max_size=14),
+    drift=st.floats(-0.05, 0.05),
+    sigma=st.integers(0, 20),
+)
+def test_what_the_history_does_not_keep_of_a_verdict_is_solved_from_it(
+    drop: float, noise: Noise, tolerance: float, past: list[float], drift: float, sigma: int
+) -> None:
+    m = judged(
+        *[drop] * 8,
+        noise=noise,
+        tolerance=tolerance,
+        tests=12,
+        past=[PastSession(str(number), (change,), Outcome.PASS) for number, change in enumerate(past)],
+        drift=CommonDrift(drift, 12, 0.001),
+        variance=SessionVariance(tuple(float(index == sigma) for index in range(len(GRID)))),
+    )
+    found = explain(m)
+    assert found is not None
+    assert m.verdict is not None
+    assert found.threshold == pytest.approx(m.verdict.threshold)
+    assert found.powers[-1].threshold == pytest.approx(m.verdict.threshold)
+    assert found.powers[-1].detectable == pytest.approx(m.verdict.min_detectable_slowdown)
 
 
 @given(drop=DROPS, count=st.sampled_from([2, 4, 8, 12]), noise=NOISES)
