@@ -11,7 +11,8 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, ThroughputRegression
 from pytest_tfperf.reports import comparisons
-from pytest_tfperf.reports.message import headline, in_brief, message
+from pytest_tfperf.reports.junit import Property, properties
+from pytest_tfperf.reports.message import headline, in_brief
 from pytest_tfperf.session import Session
 
 
@@ -71,6 +72,11 @@ class Outcomes:
         """Whether a call wants fresh runs at the end of the session."""
         return self.session.queue.is_undecided(self.test)
 
+    @property
+    def properties(self) -> list[Property]:
+        """What JUnit XML says of the calls that are decided."""
+        return properties([result for result in self.results if result.is_decided])
+
     def unreported(self) -> str:
         """What speaks against the test although its body failed first: regressions, and suspected ones; or ""."""
         against = (Consequence.FAILS, Consequence.WARNS)
@@ -104,9 +110,7 @@ class Outcomes:
 
     def _messages(self, results: Sequence[Measurement | Comparison]) -> str:
         command = self.session.settings.rerun
-        return "\n\n".join(
-            message(r, command) if isinstance(r, Measurement) else comparisons.message(r, command) for r in results
-        )
+        return "\n\n".join(comparisons.message_of(result, command) for result in results)
 
     def _warning(self, result: Measurement | Comparison) -> str:
         """One line of what was judged against earlier sessions: nobody has to act on it today."""

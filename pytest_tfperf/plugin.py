@@ -25,6 +25,7 @@ _MARKERS = (
     "cpu: a performance test that runs on virtual CPU devices (with `gpu` too: on GPUs where there are some)",
     "multinode: a performance test that needs several machines",
     "slow: takes minutes rather than seconds",
+    "important: measured before others where --tfperf-budget leaves tests out",
 )
 
 

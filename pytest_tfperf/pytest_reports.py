@@ -6,7 +6,7 @@ import re
 import signal
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from pytest_tfperf.errors import (
     WorkloadError,
 )
 from pytest_tfperf.pytest_terminal import terminal_width
+from pytest_tfperf.reports.junit import PREFIX, Property
 from pytest_tfperf.reports.wrapping import first_sentence, wrapped
 
 if TYPE_CHECKING:
@@ -120,13 +121,22 @@ def applying_outcomes(item: pytest.Item) -> Iterator[None]:
         if fixture is None:
             yield
             return
-        with fixture.open_for_calls():
-            try:
-                yield
-            except pytest.skip.Exception:
+        try:
+            with fixture.open_for_calls():
+                try:
+                    yield
+                except pytest.skip.Exception:
+                    fixture.outcomes.conclude(lambda text: _warn(item, text))
+                    raise
                 fixture.outcomes.conclude(lambda text: _warn(item, text))
-                raise
-            fixture.outcomes.conclude(lambda text: _warn(item, text))
+        finally:
+            _set_properties(item, fixture.outcomes.properties)
+
+
+def _set_properties(item: pytest.Item, ours: Sequence[Property]) -> None:
+    """What JUnit XML says of the test's measurements, in place of what it would have said after an earlier run."""
+    others = [one for one in item.user_properties if not one[0].startswith(PREFIX)]
+    item.user_properties[:] = [*others, *ours]
 
 
 @contextmanager

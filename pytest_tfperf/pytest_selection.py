@@ -26,6 +26,9 @@ def selected_tests(items: Iterable[pytest.Item], input_pipeline: str) -> list[Se
             cpu=item.get_closest_marker("cpu") is not None,
             gpu=item.get_closest_marker("gpu") is not None,
             reads_data=_reads_data(item, input_pipeline),
+            is_important=item.get_closest_marker("important") is not None,
+            file=item.location[0],
+            line=(item.location[1] or 0) + 1,
             faults=tuple(parameters.faults(_parameters(item))),
         )
         for item in items

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.push_process import push_new
 
@@ -12,18 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_tfperf.session import Session
 
-
-def _history(session: Session) -> list[str]:
-    """Send the history to the team's server; say again if a damaged one was moved aside."""
-    if not session.keeps_history:
-        return []
-    url, folder = session.settings.history_url, session.settings.dir
-    said = [session.history.moved_aside, push_new(folder, url) if url else ""]
-    return [line for line in said if line]
-
-
-_OUTPUTS: tuple[Callable[[Session], list[str]], ...] = (_history,)
-"""Each writes one thing, if it was asked for, and returns what to tell the user."""
+_LEVELS = {Consequence.FAILS: "error", Consequence.ERRORS: "warning", Consequence.WARNS: "warning"}
 
 
 def write_outputs(session: Session) -> list[str]:
@@ -35,3 +30,89 @@ def write_outputs(session: Session) -> list[str]:
         except (OSError, TfperfError) as error:
             lines.append(str(error))
     return lines
+
+
+def _history(session: Session) -> list[str]:
+    """Send the history to the team's server; say again if a damaged one was moved aside."""
+    if not session.keeps_history:
+        return []
+    url, folder = session.settings.history_url, session.settings.dir
+    said = [session.history.moved_aside, push_new(folder, url) if url else ""]
+    return [line for line in said if line]
+
+
+def _github_summary(session: Session) -> list[str]:
+    """Append the Markdown summary to the page of a GitHub job."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if path and _has_results(session):
+        _write(Path(path), _markdown(session), mode="a")
+    return []
+
+
+def _github_annotations(session: Session) -> list[str]:
+    """Workflow commands, which GitHub takes from the job's output and shows beside the tests' source lines."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return []
+    from pytest_tfperf.reports.annotations import annotation
+    from pytest_tfperf.reports.comparisons import message_of
+
+    settings, lines = session.settings, []
+    for result in _results(session):
+        happens = consequence(result, require_baseline=settings.require_baseline, strict=settings.strict)
+        if happens in _LEVELS:
+            text = message_of(result, settings.rerun)
+            title = f"{outcome_of(result)}: {result.test}"
+            file, line = _source(session, result.test)
+            lines.append(annotation(_LEVELS[happens], text, title=title, file=file, line=line))
+    lines += [
+        annotation("error", verdict.text, title=f"{verdict.kind} on {verdict.machine}")
+        for verdict in session.verdicts
+        if verdict.outcome is Outcome.REGRESSED
+    ]
+    return lines
+
+
+_OUTPUTS: tuple[Callable[[Session], list[str]], ...] = (_history, _github_summary, _github_annotations)
+"""Each writes one thing, if it was asked for, and returns what to tell the user."""
+
+
+def _markdown(session: Session) -> str:
+    from pytest_tfperf.reports.markdown import markdown
+
+    return markdown(
+        _results(session),
+        not_measured=sorted(session.not_measured),
+        remarks=[verdict.text for verdict in session.verdicts if verdict.text],
+        rerun=session.settings.rerun,
+    )
+
+
+def _has_results(session: Session) -> bool:
+    return bool(session.not_measured) or any(True for _ in session.queue.results)
+
+
+def _results(session: Session) -> list[Measurement | Comparison]:
+    """What the session's tests gave; a test that ended in an error leaves half-finished results, which are none."""
+    return [one for one in session.queue.results if one.is_decided or one.test not in session.not_measured]
+
+
+def _source(session: Session, test: str) -> tuple[str, int]:
+    """Where a test begins: its file from the root of the checkout, and the line."""
+    selected = session.selection[test]
+    root = os.environ.get("GITHUB_WORKSPACE") or str(session.settings.root)
+    return os.path.relpath(session.settings.root / selected.file, root), selected.line
+
+
+def _write(path: Path, text: str, *, mode: str) -> None:
+    """Write a text that may hold any character.
+
+    Raises:
+        TfperfError: the file can't be written; says why.
+    """
+    try:
+        with path.open(mode, encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except OSError as error:
+        raise TfperfError(
+            f"{path}: the Markdown summary can't be written: {error.strerror}. Free space, or correct its permissions"
+        ) from None

@@ -15,6 +15,8 @@ class SelectedTest:
         cpu: it is marked `cpu`.
         gpu: it is marked `gpu`.
         reads_data: its parameters name a pipeline that reads a data set.
+        is_important: it is marked `important`.
+        file, line: where it begins, the path from rootdir and the line from 1; "" and 0 where that is not known.
         faults: what is wrong with its parameters, one sentence each; empty where it can run.
     """
 
@@ -22,6 +24,9 @@ class SelectedTest:
     cpu: bool = False
     gpu: bool = False
     reads_data: bool = False
+    is_important: bool = False
+    file: str = ""
+    line: int = 0
     faults: tuple[str, ...] = ()
 
 
@@ -40,6 +45,10 @@ class Selection:
 
     def __len__(self) -> int:
         return len(self._tests)
+
+    def __getitem__(self, test: str) -> SelectedTest:
+        """The test with this node id."""
+        return self._tests[test]
 
     @property
     def faulty(self) -> dict[str, tuple[str, ...]]:

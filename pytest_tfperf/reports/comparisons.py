@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, rate_cell, rate_heading
 from pytest_tfperf.reports.message import Line, with_lines
+from pytest_tfperf.reports.message import message as of_a_measurement
 from pytest_tfperf.reports.names import Named, shown_names, with_id
 from pytest_tfperf.reports.numbers import change, compared, percent, rate
 from pytest_tfperf.reports.table import Columns, table
@@ -89,6 +91,11 @@ def sides(comparison: Comparison) -> tuple[str, str]:
 def message(comparison: Comparison, rerun: RerunCommand = FROM_ROOTDIR) -> str:
     """A comparison in a few lines, the first of which stands alone; `rerun` measures it again."""
     return with_lines(headline(comparison), _lines(comparison, rerun))
+
+
+def message_of(result: Measurement | Comparison, rerun: RerunCommand = FROM_ROOTDIR) -> str:
+    """The message about a judged result of either kind."""
+    return message(result, rerun) if isinstance(result, Comparison) else of_a_measurement(result, rerun)
 
 
 def headline(comparison: Comparison) -> str:

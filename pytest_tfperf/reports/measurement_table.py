@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.measurement import Measurement
@@ -36,11 +36,16 @@ def measurement_table(measurements: Iterable[Measurement], width: int | None = N
     `width` is the most characters of a line, None for any number.
     """
     measurements = sorted(measurements, key=lambda m: ACT_FIRST.index(m.verdict.outcome if m.verdict else None))
-    heading = rate_heading(m.throughput for m in measurements)
-    names = shown_names((m.workload.id, m.name) for m in measurements)
-    rows = [_row(m, heading, names[m.workload.id, m.name]) for m in measurements]
+    heading, rows = measurement_rows(measurements)
     columns = Columns(right=_RIGHT | {heading}, optional=_OPTIONAL, ids=("workload", "file"))
     return table(rows, columns, width)
+
+
+def measurement_rows(measurements: Sequence[Measurement]) -> tuple[str, list[dict[str, str | None]]]:
+    """The heading of the throughputs' column, and of each measurement its texts by column."""
+    heading = rate_heading(m.throughput for m in measurements)
+    names = shown_names((m.workload.id, m.name) for m in measurements)
+    return heading, [_row(m, heading, names[m.workload.id, m.name]) for m in measurements]
 
 
 def rate_heading(throughputs: Iterable[Throughput]) -> str:

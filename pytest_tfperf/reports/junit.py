@@ -1,0 +1,63 @@
+"""What JUnit XML says of a test's measurements, as properties of its test case."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.reports import comparisons
+from pytest_tfperf.reports.measurement_table import outcome
+
+PREFIX = "tfperf_"
+"""What the name of each property begins with."""
+
+Property = tuple[str, str | float]
+
+
+def properties(results: Sequence[Measurement | Comparison]) -> list[Property]:
+    """The properties of a test, in the order of its calls: `tfperf_outcome`, of its second call `tfperf_2_outcome`.
+
+    Fractions are signed: a change of -0.13 is 13 % slower. What is not known is left out.
+    """
+    found: list[Property] = []
+    for number, result in enumerate(results, 1):
+        prefix = PREFIX if number == 1 else f"{PREFIX}{number}_"
+        facts = _measured(result) if isinstance(result, Measurement) else _compared(result)
+        found += [(prefix + name, value) for name, value in facts.items() if value is not None]
+    return found
+
+
+def _measured(m: Measurement) -> dict[str, str | float | None]:
+    verdict, t = m.verdict, m.throughput
+    is_valid = verdict is None or verdict.outcome is not Outcome.INVALID
+    row = verdict.baseline if verdict else None
+    return {
+        "outcome": outcome(m),
+        "workload": m.workload.id,
+        "topology": m.topology,
+        "machine": m.machine,
+        "unit": f"{t.unit}/s",
+        "examples_per_sec": _figure(t.examples_per_sec if is_valid else None),
+        "baseline": _figure(row.reference if row else None),
+        "change": _figure(verdict.change if verdict else None),
+        "confirmed_change": _figure(verdict.confirmed_change if verdict else None),
+        "threshold": _figure(-verdict.threshold if verdict and verdict.threshold else None),
+    }
+
+
+def _compared(c: Comparison) -> dict[str, str | float | None]:
+    return {
+        "outcome": comparisons.outcome(c),
+        "a": c.a.workload.id,
+        "b": c.b.workload.id,
+        "topology": c.topology,
+        "machine": c.machine,
+        "ratio": _figure(None if c.outcome is Outcome.INVALID else c.ratio),
+    }
+
+
+def _figure(value: float | None) -> float | None:
+    """Six digits, which are more than any measurement has."""
+    return None if value is None else float(f"{value:.6g}")

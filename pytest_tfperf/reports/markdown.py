@@ -1,0 +1,155 @@
+"""The Markdown summary of a session: one sentence, a table, and the messages of what needs action."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.consequence import outcome_of
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.reports import comparisons as interleaved
+from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome
+
+Result = Measurement | Comparison
+Row = dict[str, str | None]
+
+_SHOWN = ("outcome", "test", "workload", "topology", "*", "baseline", "change", "confirmed", "fails at")
+"""The table's columns; * is the throughput, whose heading says what was counted."""
+
+_SAYS = {
+    Outcome.REGRESSED: "regressed",
+    Outcome.INVALID: "could not be measured",
+    Outcome.INCONCLUSIVE: "stayed inconclusive",
+    Outcome.NO_BASELINE: "had no baseline",
+    Outcome.IMPROVED: "improved",
+    Outcome.PASS: "passed",
+    None: "measured without a verdict",
+}
+_NEEDS_ACTION = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE)
+
+_MOST_CHARACTERS = 300  # of a table's cell: a test's id may have ten thousand
+_MOST_BYTES = 500_000  # of all messages; GitHub drops a summary of more than 1 MiB
+
+_SPECIAL = re.compile(r"[\\`*_\[\]~#]")
+
+
+def markdown(
+    results: Sequence[Result],
+    *,
+    not_measured: Collection[str] = (),
+    remarks: Iterable[str] = (),
+    rerun: RerunCommand = FROM_ROOTDIR,
+) -> str:
+    """The summary, worst first; every name in it is shown as text, whatever characters it has.
+
+    Args:
+        results: what the session's calls gave.
+        not_measured: the tests that ended in an error because they could not be measured.
+        remarks: the verdicts on software and machine, and what else concerns the whole session; one paragraph each.
+        rerun: measures one test again.
+    """
+    blocks = ["## Throughput", f"**{in_one_sentence(results, not_measured)}**", *map(as_text, remarks)]
+    ordered = sorted(results, key=_urgency)
+    measured = [one for one in ordered if isinstance(one, Measurement)]
+    compared = [one for one in ordered if isinstance(one, Comparison)]
+    blocks += [_table(rows) for rows in (_measured(measured), _compared(compared)) if rows]
+    blocks += [_details("NOT MEASURED", test, "Its error in pytest's report says why.") for test in not_measured]
+    blocks += _messages([one for one in ordered if outcome_of(one) in _NEEDS_ACTION], rerun)
+    return "\n\n".join(blocks) + "\n"
+
+
+def in_one_sentence(results: Iterable[Result], not_measured: Collection[str] = ()) -> str:
+    """How many of the tests regressed, and what became of the others: "2 of 49 throughput tests regressed; 47 passed".
+
+    A test counts with the worst of what its calls gave.
+    """
+    worst: dict[str, Outcome | None] = dict.fromkeys(not_measured, Outcome.INVALID)
+    for result in results:
+        found = outcome_of(result)
+        worst[result.test] = min(worst.get(result.test, found), found, key=ACT_FIRST.index)
+    if not worst:
+        return "No throughput test was measured."
+    counted = Counter(worst.values())
+    parts = [f"{counted[kind]} {_SAYS[kind]}" for kind in ACT_FIRST if counted[kind]]
+    number, _, verb = parts[0].partition(" ")
+    parts[0] = f"{number} of {len(worst)} throughput test{'' if len(worst) == 1 else 's'} {verb}"
+    return "; ".join(parts) + "."
+
+
+def as_text(text: str) -> str:
+    """The text as one line of Markdown that shows its characters and means nothing: no table, link or HTML.
+
+    >>> as_text("a|b <script>")
+    'a&#124;b &lt;script&gt;'
+    """
+    line = " ".join("".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text).split())
+    escaped = html.escape(_SPECIAL.sub(r"\\\g<0>", line), quote=False)
+    return escaped.replace("|", "&#124;")
+
+
+def _urgency(result: Result) -> tuple[int, float]:
+    """Worst first: by outcome, then by what was lost."""
+    if isinstance(result, Comparison):
+        return ACT_FIRST.index(result.outcome), result.ratio - 1
+    verdict = result.verdict
+    lost = (verdict.confirmed_change or verdict.change or 0.0) if verdict else 0.0
+    return ACT_FIRST.index(outcome_of(result)), lost
+
+
+def _measured(measurements: Sequence[Measurement]) -> list[Row]:
+    heading, rows = measurement_rows(measurements)
+    names = [heading if name == "*" else name for name in _SHOWN]
+    tests = [{"test": m.test} for m in measurements]
+    return [{name: (test | row).get(name) for name in names} for test, row in zip(tests, rows, strict=True)]
+
+
+def _compared(comparisons: Sequence[Comparison]) -> list[Row]:
+    rows: list[Row] = []
+    for one in comparisons:
+        a, b = interleaved.sides(one)
+        ratio = None if one.outcome is Outcome.INVALID else f"{one.ratio:.3f}"
+        rows.append({"outcome": interleaved.outcome(one), "test": one.test, "a": a, "b": b, "b / a": ratio})
+    return rows
+
+
+def _table(rows: Sequence[Row]) -> str:
+    """A pipe table; a column without any value is left out."""
+    names = [name for name in rows[0] if any(row[name] for row in rows)]
+    lines = [names, ["---"] * len(names), *([_cell(row[name]) for name in names] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(text: str | None) -> str:
+    return as_text(_short(text or ""))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 2]}.."
+
+
+def _messages(results: Iterable[Result], rerun: RerunCommand) -> Iterator[str]:
+    """Each message below its test's name, until there is no room for more."""
+    room, left_out = _MOST_BYTES, 0
+    for result in results:
+        word = outcome(result) if isinstance(result, Measurement) else interleaved.outcome(result)
+        block = _details(word, result.test, interleaved.message_of(result, rerun))
+        room -= len(block.encode(errors="replace"))
+        if room < 0:
+            left_out += 1
+        else:
+            yield block
+    if left_out:
+        yield f"{left_out} more messages do not fit here; pytest's report has all of them."
+
+
+def _details(word: str, test: str, text: str) -> str:
+    """A text that a click opens, in a fence that no line of it can close."""
+    ticks = max(map(len, re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, ticks + 1)
+    summary = f"<summary>{word} {_cell(test)}</summary>"
+    return f"<details>{summary}\n\n{fence}text\n{text}\n{fence}\n\n</details>"

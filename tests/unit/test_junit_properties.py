@@ -1,0 +1,36 @@
+"""The properties of a test case."""
+
+from __future__ import annotations
+
+from measurements import comparison, measurement, verdict
+
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.reports.junit import properties
+
+
+def test_a_judged_measurement_tells_its_figures() -> None:
+    found = dict(properties([measurement(verdict=verdict(Outcome.REGRESSED, -0.13))]))
+    assert found == {
+        "tfperf_outcome": "REGRESSED",
+        "tfperf_workload": "resnet50-b64-replicated-device",
+        "tfperf_topology": "1x8",
+        "tfperf_machine": "box",
+        "tfperf_unit": "images/s",
+        "tfperf_examples_per_sec": 1000.0,
+        "tfperf_baseline": 1000.0,
+        "tfperf_change": -0.13,
+        "tfperf_threshold": -0.05,
+    }
+
+
+def test_the_second_call_of_a_test_is_numbered() -> None:
+    names = [name for name, _ in properties([measurement(), measurement()])]
+    assert names.count("tfperf_outcome") == names.count("tfperf_2_outcome") == 1
+
+
+def test_an_invalid_result_has_no_throughput() -> None:
+    assert "tfperf_examples_per_sec" not in dict(properties([measurement(verdict=verdict(Outcome.INVALID))]))
+
+
+def test_a_comparison_tells_its_ratio() -> None:
+    assert dict(properties([comparison()]))["tfperf_ratio"] == 0.9
