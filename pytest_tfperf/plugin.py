@@ -11,7 +11,7 @@ from pytest_tfperf import pytest_benchmarks, pytest_reports, pytest_terminal, se
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.pytest_reports import SESSION
-from pytest_tfperf.pytest_selection import keep_failed, selected, selected_tests
+from pytest_tfperf.pytest_selection import keep_failed, keep_within_budget, selected, selected_tests
 from pytest_tfperf.session import Session
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if not pytest_reports.is_xdist_worker(session.config):
         with pytest_reports.as_usage_error():
             state.check_stores()
+            keep_within_budget(session, state)
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:

@@ -16,6 +16,7 @@ import pytest
 from _pytest._code.code import TerminalRepr  # a report may be any of these; pytest has no public name
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
 
+from pytest_tfperf import session_report
 from pytest_tfperf.core import source_location
 from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.verdict import Outcome
@@ -87,6 +88,9 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
         )
     if faults := session.selection.faulty.get(test):
         raise WorkloadError("\n".join(faults))
+    if not session_report.has_time_for(session, test):
+        session.left_out[test] = session_report.expected_seconds(session)[test]
+        pytest.skip("left out by --tfperf-budget")
     benchmark.skipped = False
     session.progress.test = test
     fixture = request.node.stash[FIXTURE] = ThroughputFixture(session, test)

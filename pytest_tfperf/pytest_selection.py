@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from pytest_tfperf.bench.budget import candidates, choose
 from pytest_tfperf.core import catalogue, parameters
 from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.pytest_reports import SESSION
+from pytest_tfperf.session import Session
+from pytest_tfperf.session_report import expected_seconds
 
 
 def selected(item: pytest.Item) -> bool:
@@ -55,6 +59,38 @@ def keep_failed(config: pytest.Config, items: list[pytest.Item]) -> None:
         )
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in failed])
     items[:] = kept
+
+
+def keep_within_budget(session: pytest.Session, state: Session) -> None:
+    """Under `--tfperf-budget`: deselect the tests that there is no time for, and put the most informative first.
+
+    Tests that measure nothing keep their places; those that can't run here take no time, and stay.
+
+    Raises:
+        TfperfError: the history can't be read.
+    """
+    settings, tests = state.settings, [item for item in session.items if selected(item)]
+    if settings.budget is None or settings.collects_only or not tests:
+        return
+    cache = getattr(session.config, "cache", None)
+    known = candidates(
+        expected_seconds(state),
+        important=[test.nodeid for test in tests if state.selection[test.nodeid].is_important],
+        failed=cache.get("cache/lastfailed", {}) if cache else (),
+        past=state.history.results(),
+    )
+    choice = choose(known, settings.budget, datetime.now(UTC))
+    state.left_out.update({one.test: one.seconds for one in choice.left_out})
+    order = {one.test: number for number, one in enumerate(choice.run)}
+    kept = sorted(
+        (item for item in tests if item.nodeid not in state.left_out), key=lambda item: order.get(item.nodeid, -1)
+    )
+    ours = iter(kept)
+    dropped = [item for item in tests if item.nodeid in state.left_out]
+    session.config.hook.pytest_deselected(items=dropped)
+    places = [item for item in session.items if item not in dropped]
+    session.items[:] = [next(ours) if selected(item) else item for item in places]
+    state.selection.replace([state.selection[item.nodeid] for item in kept])
 
 
 def _parameters(item: pytest.Item) -> Mapping[str, Any]:

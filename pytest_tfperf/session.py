@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
@@ -49,6 +50,7 @@ class Session:
         skipped: how many tests could not run here, for each reason.
         not_measured: the tests that ended in an error.
         workload_name: the name that a user's hook gives a workload, None for none.
+        left_out: tests that `--tfperf-budget` has no time for, and the seconds that each would take.
         verdicts: on software and machine as a whole, once all tests have run.
     """
 
@@ -63,9 +65,11 @@ class Session:
         self.remarks: list[str] = []
         self.skipped: Counter[str] = Counter()
         self.not_measured: set[str] = set()
+        self.left_out: dict[str, float] = {}
         self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []
         self._open = ExitStack()
+        self._began = time.monotonic()
 
     @cached_property
     def history(self) -> History:
@@ -157,6 +161,11 @@ class Session:
         if not isinstance(name, str) or not name.isprintable() or name != name.strip():
             raise TfperfError(f"name={name!r} of {subject.id}: give it as a line of text, as in 'small-cnn'")
         return name
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Since pytest read its settings."""
+        return time.monotonic() - self._began
 
     def judge(self) -> list[SessionVerdict]:
         """Judge software and machine as a whole, when all tests have run; what fails the session."""

@@ -77,12 +77,16 @@ _OUTPUTS: tuple[Callable[[Session], list[str]], ...] = (_history, _github_summar
 
 
 def _markdown(session: Session) -> str:
+    from pytest_tfperf.reports import budget
     from pytest_tfperf.reports.markdown import markdown
 
+    remarks = [verdict.text for verdict in session.verdicts if verdict.text]
+    if session.left_out:
+        remarks.append(budget.after(session.left_out, session.settings.budget or 0.0))
     return markdown(
         _results(session),
         not_measured=sorted(session.not_measured),
-        remarks=[verdict.text for verdict in session.verdicts if verdict.text],
+        remarks=remarks,
         rerun=session.settings.rerun,
     )
 

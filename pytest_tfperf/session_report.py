@@ -10,7 +10,7 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.outlook import outlook
-from pytest_tfperf.reports import summary
+from pytest_tfperf.reports import budget, summary
 from pytest_tfperf.reports.unrecorded import required, unrecorded
 from pytest_tfperf.reports.wrapping import first_sentence
 from pytest_tfperf.session import Session
@@ -44,6 +44,8 @@ def header(session: Session) -> list[str]:
         hold=settings.hold,
         against=str(settings.against or ""),
     )
+    if session.left_out:
+        remarks.append(f"tfperf: {budget.before(session.left_out, settings.budget or 0.0)}")
     return [*lines, *remarks, *summary.refused(selection.faulty, len(selection), in_brief=True)]
 
 
@@ -87,8 +89,36 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> list[
             f"{test}: confirmed by fresh runs, because its reference environment failed: {why}"
             for test, why in session.measuring.reference_failures
         ),
+        *left_out(session),
         *skipped,
     ]
+
+
+def left_out(session: Session) -> list[str]:
+    """The tests that `--tfperf-budget` had no time for, in one line; nothing where it had."""
+    return [budget.after(session.left_out, session.settings.budget or 0.0)] if session.left_out else []
+
+
+def expected_seconds(session: Session) -> dict[str, float]:
+    """Seconds that each test that can run here will probably take, with its confirmation."""
+    if session.settings.smoke:
+        return {test.id: _SMOKE_SECONDS for test in session.measuring.runnable}
+    settings = session.settings
+    runs = settings.runs if settings.update_baselines else 1 + _confirmations(session)
+    return {test: runs * seconds for test, seconds in _run_seconds(session).items()}
+
+
+def has_time_for(session: Session, test: str) -> bool:
+    """Whether a test may begin under `--tfperf-budget`; the first one may, and one that runs again.
+
+    Estimates were wrong, or the machine is slower today, where a test that was to run no longer fits.
+    """
+    limit, queue = session.settings.budget, session.queue
+    results = list(queue.results)
+    if limit is None or not results or queue.has_begun(test):
+        return True
+    wanted = math.fsum(runs_missing(result) * seconds_of_a_run(result) for result in results)
+    return session.elapsed_seconds + wanted + expected_seconds(session).get(test, 0.0) <= limit
 
 
 def seconds_left(session: Session) -> float:
@@ -121,12 +151,9 @@ def _unrecorded(session: Session, measurements: Sequence[Measurement]) -> list[s
 
 def _expected_seconds(session: Session) -> tuple[float, int]:
     """How long the session will take, and how many of its tests were never timed here."""
-    tests, settings = [test.id for test in session.measuring.runnable], session.settings
-    if settings.smoke:
-        return _SMOKE_SECONDS * len(tests), 0
-    once = math.fsum(_run_seconds(session).values())
-    runs = settings.runs if settings.update_baselines else 1 + _confirmations(session)
-    return runs * once, sum(test not in session.known_seconds for test in tests)
+    each = expected_seconds(session)
+    known = each if session.settings.smoke else session.known_seconds
+    return math.fsum(each.values()), sum(test not in known for test in each)
 
 
 def _run_seconds(session: Session) -> dict[str, float]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from configparser import ConfigParser
 from contextlib import suppress
 from enum import StrEnum
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,18 @@ tolerance = _number(float, lambda x: 0 < x < 1, "must be a fraction between 0 an
 seconds = _number(float, lambda x: 0 < x <= 1e6, "must be above 0 and at most 1,000,000 seconds")
 seconds_or_inf = _number(float, lambda x: x > 0, "must be above 0 seconds, or inf")
 rate = _number(float, lambda x: x >= 0, "must be 0 or more MiB/s, or inf")
+
+
+_SECONDS_OF = {"s": 1, "m": 60, "h": 3600}
+
+
+def duration(text: str) -> float:
+    """Seconds of "90s", "30m" or "1.5h"."""
+    with suppress(ValueError, KeyError):
+        seconds = float(text[:-1]) * _SECONDS_OF[text[-1:]]
+        if 0 < seconds < inf:
+            return seconds
+    raise ValueError("must be a time above 0 with its unit: 90s, 30m or 1.5h")
 
 
 def count(least: int) -> Callable[[str], Any]:

@@ -97,6 +97,12 @@ class Settings:
         "what starts tests on several nodes, with its options: local, mpirun, slurm, ray, external",
         "'NAME [OPTIONS]'",
     )
+    budget: float | None = _option(
+        None,
+        parse.duration,
+        "measure the most informative tests that fit into this time, and leave out the rest",
+        "TIME",
+    )
     split_gpu: bool = _option(
         False, parse.flag, "split one GPU into as many logical GPUs as a test takes, to try multi-GPU code"
     )
@@ -272,7 +278,7 @@ def _given(config: pytest.Config, name: str) -> tuple[str, str] | None:
     return None
 
 
-_OF_ONE_SESSION = ("require_baseline", "strict", "hold", "smoke", "inject_slowdown", "max_time")
+_OF_ONE_SESSION = ("budget", "require_baseline", "strict", "hold", "smoke", "inject_slowdown", "max_time")
 """Settings that a command which measures one test again leaves out."""
 
 _SECRET = "history_url"

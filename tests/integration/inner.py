@@ -64,7 +64,7 @@ def on(gpu_topology):
 """
 
 # Ours to say; and without bytecode on disk each session would compile the plugin anew.
-_LEFT_OUT = ("TFPERF_", "PYTEST_", "COV_", "TF_", "PYTHONDONTWRITEBYTECODE", "COLUMNS")
+_LEFT_OUT = ("TFPERF_", "PYTEST_", "COV_", "TF_", "GITHUB_", "PYTHONDONTWRITEBYTECODE", "COLUMNS")
 
 
 @dataclass(frozen=True)

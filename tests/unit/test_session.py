@@ -16,7 +16,7 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.errors import BaselineError, NoData, NotEnoughDevices, TfperfError
 from pytest_tfperf.session import Session
-from pytest_tfperf.session_report import closing, header, seconds_left
+from pytest_tfperf.session_report import closing, has_time_for, header, seconds_left
 from pytest_tfperf.settings import Settings, Update
 from pytest_tfperf.stores.baselines import BaselineStore
 
@@ -255,3 +255,29 @@ def test_the_nightly_gate_that_measured_nothing_is_not_green(tmp_path: Path) -> 
 
 def test_faulty_parameters_fail_a_collection_that_runs_nothing(tmp_path: Path) -> None:
     assert session(tmp_path, collects_only=True).exit_status(0, failures=0) == 4
+
+
+# A budget
+
+
+def in_the_middle(folder: Path, monkeypatch: pytest.MonkeyPatch, *, elapsed: float) -> Session:
+    """A session that measured `for_cpus` for ten seconds, and has 60 seconds in all."""
+    made = session(folder, budget=60.0)
+    made.queue.keep("for_cpus", 0, measurement(test="for_cpus", seconds=10.0))
+    monkeypatch.setattr(Session, "elapsed_seconds", elapsed)
+    return made
+
+
+@pytest.mark.parametrize(("elapsed", "fits"), [(45.0, True), (55.0, False)])
+def test_a_test_begins_only_if_it_will_end_within_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elapsed: float, fits: bool
+) -> None:
+    assert has_time_for(in_the_middle(tmp_path, monkeypatch, elapsed=elapsed), "for_both") is fits
+
+
+def test_a_test_that_is_confirmed_may_exceed_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert has_time_for(in_the_middle(tmp_path, monkeypatch, elapsed=1e6), "for_cpus")
+
+
+def test_the_first_test_begins_whatever_the_budget(tmp_path: Path) -> None:
+    assert has_time_for(session(tmp_path, budget=0.001), "for_cpus")

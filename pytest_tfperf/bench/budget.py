@@ -1,0 +1,112 @@
+"""Which tests a session measures where its time does not suffice for all, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.verdict import Outcome
+
+LONG: Final = timedelta(days=7)
+"""A test that was not measured for so long comes before important ones, so that none waits for ever."""
+
+_IN_DOUBT = tuple(outcome.value for outcome in (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A test that may be measured.
+
+    Args:
+        test: pytest's node id.
+        seconds: that it will probably take, with its confirmation.
+        is_important: it is marked `important`.
+        in_doubt: it failed, regressed, stayed inconclusive or was INVALID last time.
+        measured: when that was; None for never.
+    """
+
+    test: str
+    seconds: float
+    is_important: bool = False
+    in_doubt: bool = False
+    measured: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The tests to run, the most informative first, and those that are left out; together they are all."""
+
+    run: tuple[Candidate, ...]
+    left_out: tuple[Candidate, ...]
+
+
+def choose(candidates: Iterable[Candidate], budget_seconds: float, now: datetime) -> Choice:
+    """Take the tests in order of what their result tells, and leave out each that would exceed the budget.
+
+    The order: in doubt; never measured, or not for a week; important; the others. In each group the test that waits
+    longest is first. Where no test fits, the first one runs alone.
+    """
+    ordered = sorted(candidates, key=lambda one: _rank(one, now))
+    run: list[Candidate] = []
+    left_out: list[Candidate] = []
+    total = 0.0
+    for one in ordered:
+        if total + one.seconds <= budget_seconds:
+            run.append(one)
+            total += one.seconds
+        else:
+            left_out.append(one)
+    if left_out and not run:
+        run.append(left_out.pop(0))
+    return Choice(tuple(run), tuple(left_out))
+
+
+def candidates(
+    seconds: Mapping[str, float],
+    *,
+    important: Collection[str] = (),
+    failed: Collection[str] = (),
+    past: Iterable[PastResult] = (),
+) -> list[Candidate]:
+    """What is known of each test.
+
+    Args:
+        seconds: of each test, that it will probably take.
+        important: the tests that are marked so.
+        failed: the tests that failed last time, whatever the reason.
+        past: what earlier sessions measured, oldest first; those with an injected slowdown tell nothing.
+    """
+    last: dict[str, list[PastResult]] = {}
+    for result in past:
+        if result.is_slowed_on_purpose:
+            continue
+        found = last.get(result.test, [])
+        same_session = bool(found) and found[0].session == result.session  # a test may make several calls
+        last[result.test] = [*found, result] if same_session else [result]
+    return [
+        Candidate(
+            test=test,
+            seconds=expected,
+            is_important=test in important,
+            in_doubt=test in failed or any(one.outcome.startswith(_IN_DOUBT) for one in last.get(test, ())),
+            measured=_time(last[test][-1]) if test in last else None,
+        )
+        for test, expected in seconds.items()
+    ]
+
+
+def _rank(one: Candidate, now: datetime) -> tuple[int, float]:
+    waited = float("inf") if one.measured is None else (now - one.measured).total_seconds()
+    group = 0 if one.in_doubt else 1 if waited > LONG.total_seconds() else 2 if one.is_important else 3
+    return group, -waited
+
+
+def _time(result: PastResult) -> datetime | None:
+    """When it was measured; None where the history has no such time, so that the test counts as never measured."""
+    try:
+        return datetime.fromisoformat(result.time).astimezone()
+    except ValueError:
+        return None
