@@ -6,13 +6,13 @@ PYTEST := $(BIN)/python -m pytest
 
 # An NVIDIA GPU that answers decides which TensorFlow is installed, and which tests run. A driver that hangs must not hang
 # make, and what runs on no GPU need not ask.
-ifneq ($(filter-out test test-nodes horovod lint clean,$(or $(MAKECMDGOALS),perf)),)
+ifneq ($(filter-out test test-nodes horovod otava lint clean,$(or $(MAKECMDGOALS),perf)),)
 GPU := $(shell timeout 60 nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 endif
 EXTRA := $(if $(filter-out 0,$(GPU)),gpu,tensorflow)
 MARK := $(if $(filter-out 0,$(GPU)),gpu,cpu and not slow)
 
-.PHONY: perf baselines test test-nodes horovod lint clean
+.PHONY: perf baselines test test-nodes horovod otava lint clean
 
 perf: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" $(ARGS)
@@ -31,6 +31,11 @@ test-nodes: $(VENV)/.installed-dev
 # Horovod has no wheel for today's TensorFlow: builds one, or takes the one that was built before.
 horovod: $(VENV)/.installed-dev
 	tools/build_horovod.sh $(BIN)/python
+
+# Apache Otava reads our export in a test; it has an environment of its own, because it pins an older NumPy.
+otava: | $(VENV)/bin/python
+	$(PYTHON) -m venv .venv-otava
+	.venv-otava/bin/python -m pip install --quiet --disable-pip-version-check apache-otava==0.8.0
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -54,4 +59,4 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-otava build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

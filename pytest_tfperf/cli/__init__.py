@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli import baselines, compare, doctor, explain, history, init, output, reference, replay
+from pytest_tfperf.cli import baselines, compare, doctor, explain, export, history, init, output, reference, replay
 from pytest_tfperf.cli.arguments import add_command
 from pytest_tfperf.core.consequence import (
     EXIT_GREEN,
@@ -81,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     init.add_to(commands)
     baselines.add_to(commands)
     compare.add_to(commands)
+    export.add_to(commands)
     _add_makers(commands)
     reference.add_to(commands)
     return parser

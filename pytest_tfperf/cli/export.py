@@ -1,0 +1,92 @@
+"""`tfperf export`: the history in the formats of others."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from pytest_tfperf.cli.arguments import add_command, folder
+from pytest_tfperf.cli.output import show
+from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.errors import TfperfError
+
+if TYPE_CHECKING:
+    from pytest_tfperf.cli.arguments import Commands
+    from pytest_tfperf.core.past_result import PastResult
+
+_DOCUMENTS = {
+    "dgx1": ("tensorpack's DGX-1 tables: ResNet-50 on one to eight GPUs", "perf_tests/test_multigpu.py"),
+    "lambda": ("Lambda's nine tables: seven models on four GPUs", "perf_tests/test_lambda.py"),
+    "azure": ("Azure's table: ResNet-50 under Horovod on one and two nodes", "perf_tests/test_azure.py"),
+}
+"""What each document shows, and the tests that measure it."""
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command and a command for each format."""
+    export = add_command(
+        commands,
+        "export",
+        None,
+        "write the history in another program's format, or in a document's tables",
+        examples=("tfperf export otava -o otava", "tfperf export dgx1"),
+    )
+    formats = export.add_subparsers(required=True, metavar="FORMAT")
+    history = folder("--dir", ".tfperf", "folder of the history")
+    otava = add_command(
+        formats,
+        "otava",
+        _otava,
+        "write CSV files and a configuration for Apache Otava, which finds change points",
+        examples=("tfperf export otava -o otava", "cd otava && OTAVA_CONFIG=otava.yaml otava analyze all"),
+        parents=[history],
+    )
+    otava.add_argument("-o", "--output", type=Path, metavar="DIR", required=True, help="folder for the files")
+    for name, (what, _) in _DOCUMENTS.items():
+        document = add_command(
+            formats,
+            name,
+            _document,
+            f"show own results as {what}",
+            examples=(f"tfperf export {name}", f"tfperf export {name} --session ID > {name}.md"),
+            parents=[history],
+        )
+        document.set_defaults(document=name)
+        document.add_argument("--session", metavar="ID", help="of this session (default: the last one)")
+
+
+def _otava(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.reports.otava import CONFIGURATION, GROUP, otava_files
+
+    files = otava_files(_results(arguments.dir))
+    if not files:
+        raise TfperfError("the history holds no result that Otava could read: `tfperf history` shows what was measured")
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (arguments.output / name).write_text(text, encoding="utf-8")
+    show(f"cd {quote(str(arguments.output))} && OTAVA_CONFIG={CONFIGURATION} otava analyze {GROUP}")
+    return EXIT_GREEN
+
+
+def _document(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.reports.document_tables import document_tables
+
+    results = _results(arguments.dir)
+    session = arguments.session or (results[-1].session if results else "")
+    text = document_tables(arguments.document, [one for one in results if one.session == session])
+    if not text:
+        _, tests = _DOCUMENTS[arguments.document]
+        raise TfperfError(
+            f"session {session or '(none)'} measured none of the figures of this document. Run pytest {tests}, or name "
+            "a session that did: --session ID (`tfperf history --csv` lists them)"
+        )
+    show(text)
+    return EXIT_GREEN
+
+
+def _results(directory: Path) -> list[PastResult]:
+    from pytest_tfperf.stores.history import History
+
+    return History(directory / "history.sqlite").results()

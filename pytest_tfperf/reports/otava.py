@@ -1,0 +1,76 @@
+"""The history as Apache Otava reads it: a CSV for each series, and a configuration that names them."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.verdict import Outcome
+
+CONFIGURATION: Final = "otava.yaml"
+GROUP: Final = "all"
+"""Otava's name for all series together."""
+
+_COLUMNS = ("time", "examples_per_sec", "commit", "session", "test")
+_ATTRIBUTES = ("commit", "session")
+
+
+def otava_files(results: Iterable[PastResult]) -> dict[str, str]:
+    """File name -> text; nothing where no result can be shown.
+
+    A series is one workload on one topology of one machine, oldest first. INVALID results, and those with an injected
+    slowdown, are left out: neither tells how fast the software is.
+    """
+    series: dict[str, list[PastResult]] = {}
+    for one in results:
+        is_figure = math.isfinite(one.examples_per_sec) and one.outcome != Outcome.INVALID
+        if is_figure and not one.is_slowed_on_purpose:
+            series.setdefault(f"{one.machine}/{one.workload}/{one.topology}", []).append(one)
+    if not series:
+        return {}
+    files = {_file(name): _csv(sorted(found, key=_time)) for name, found in series.items()}
+    return files | {CONFIGURATION: _configuration(sorted(series))}
+
+
+def _configuration(series: Sequence[str]) -> str:
+    """As JSON, which is YAML too."""
+    tests = {
+        name: {
+            "type": "csv",
+            "file": _file(name),
+            "time_column": "time",
+            "attributes": _ATTRIBUTES,
+            "metrics": {"examples_per_sec": {"column": "examples_per_sec", "direction": 1}},
+        }
+        for name in series
+    }
+    return json.dumps({"tests": tests, "test_groups": {GROUP: series}}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _csv(results: Iterable[PastResult]) -> str:
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(_COLUMNS)
+    rows.writerows([getattr(one, column) for column in _COLUMNS] for one in results)
+    return text.getvalue()
+
+
+def _file(series: str) -> str:
+    """Readable, and different for each series, whatever characters a workload's name has."""
+    return f"{re.sub(r'[^A-Za-z0-9.-]+', '-', series)[:100]}-{hashlib.sha256(series.encode()).hexdigest()[:8]}.csv"
+
+
+def _time(result: PastResult) -> datetime:
+    """Machines in several time zones write their own."""
+    try:
+        return datetime.fromisoformat(result.time).astimezone(UTC)
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)
