@@ -33,7 +33,7 @@ horovod: $(VENV)/.installed-dev
 	tools/build_horovod.sh $(BIN)/python
 
 # Apache Otava reads our export in a test; it has an environment of its own, because it pins an older NumPy.
-otava: | $(VENV)/bin/python
+otava:
 	$(PYTHON) -m venv .venv-otava
 	.venv-otava/bin/python -m pip install --quiet --disable-pip-version-check apache-otava==0.8.0
 

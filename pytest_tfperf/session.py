@@ -22,6 +22,7 @@ from pytest_tfperf.errors import NoData, NotEnoughDevices, NotInstalled, TfperfE
 from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.output_file import require_writable
 from pytest_tfperf.workers.engines.names import LOCAL
 from pytest_tfperf.workers.interpreters import require_python, try_imports
 
@@ -106,10 +107,12 @@ class Session:
         Raises:
             BaselineError: `--update-baselines` where the folder can't be written or another session holds it.
             TfperfError: `--tfperf-against` names a Python that can't train, or `--tfperf-launcher` something that can't
-                be used here.
+                be used here, or a report can't be written.
         """
         if self.settings.collects_only:
             return
+        if self.settings.markdown is not None:
+            require_writable(self.settings.markdown, "tfperf_markdown")
         if self.settings.against is not None:
             # Where tests only run programs of another framework, neither Python need have TensorFlow.
             (try_imports if find_spec("tensorflow") else require_python)(self.settings.against)

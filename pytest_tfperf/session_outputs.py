@@ -43,10 +43,19 @@ def _history(session: Session) -> list[str]:
 
 def _github_summary(session: Session) -> list[str]:
     """Append the Markdown summary to the page of a GitHub job."""
-    path = os.environ.get("GITHUB_STEP_SUMMARY")
-    if path and _has_results(session):
+    path, selected = os.environ.get("GITHUB_STEP_SUMMARY"), bool(session.selection)
+    if path and selected and not session.settings.collects_only:
         _write(Path(path), _markdown(session), mode="a")
     return []
+
+
+def _markdown_file(session: Session) -> list[str]:
+    """Write the summary where `tfperf_markdown` says."""
+    path = session.settings.markdown
+    if path is None or session.settings.collects_only:
+        return []
+    _write(path, _markdown(session), mode="w")
+    return [f"Markdown summary: {path}"]
 
 
 def _github_annotations(session: Session) -> list[str]:
@@ -72,7 +81,7 @@ def _github_annotations(session: Session) -> list[str]:
     return lines
 
 
-_OUTPUTS: tuple[Callable[[Session], list[str]], ...] = (_history, _github_summary, _github_annotations)
+_OUTPUTS: tuple[Callable[[Session], list[str]], ...] = (_history, _github_summary, _markdown_file, _github_annotations)
 """Each writes one thing, if it was asked for, and returns what to tell the user."""
 
 
@@ -89,10 +98,6 @@ def _markdown(session: Session) -> str:
         remarks=remarks,
         rerun=session.settings.rerun,
     )
-
-
-def _has_results(session: Session) -> bool:
-    return bool(session.not_measured) or any(True for _ in session.queue.results)
 
 
 def _results(session: Session) -> list[Measurement | Comparison]:

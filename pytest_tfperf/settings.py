@@ -124,6 +124,7 @@ class Settings:
     key_file: Path | None = _ini(
         None, parse.folder, "file with the key of ranks that --tfperf-launcher=external awaits"
     )
+    markdown: Path | None = _ini(None, parse.folder, "file that gets the session's summary as Markdown")
     timeout: float = _ini(600.0, parse.seconds, "seconds of silence after which a worker is killed as hung")
     busy: float = _ini(
         0.25, parse.share, "CPU share of other processes above which a run is disturbed; 1 switches the check off"
@@ -160,8 +161,9 @@ class Settings:
             values[name] = None if folder is None else config.rootpath / folder
             if (source := given[name]) is not None and os.path.isfile(values[name]):  # noqa: PTH113  # never raises
                 raise TfperfError(f"{source[0]}: {values[name]} is a file; name a folder")
-        if values.get("key_file") is not None:
-            values["key_file"] = config.rootpath / values["key_file"]
+        for name in ("key_file", "markdown"):
+            if values.get(name) is not None:
+                values[name] = config.rootpath / values[name]
         update = config.getoption("update_baselines")
         options = _pytest_options(config) + _own_options(given)
         settings = cls(

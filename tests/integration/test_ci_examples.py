@@ -126,6 +126,7 @@ def test_the_commands_of_gitlab_measure(machine: Machine) -> None:
     for command in job["script"]:
         require_success(machine.run(command, job["variables"]), command)
     machine.require_measured(machine.checkout / job["artifacts"]["reports"]["junit"])
+    assert [path for path in job["artifacts"]["paths"] if not (machine.checkout / path).exists()] == []
 
 
 # Jenkins
@@ -133,13 +134,12 @@ def test_the_commands_of_gitlab_measure(machine: Machine) -> None:
 
 def test_the_commands_of_jenkins_measure(machine: Machine) -> None:
     text = machine.text("Jenkinsfile")
-    directory = re.search(r"TFPERF_DIR = '(.*?)'", text)
+    environment = dict(re.findall(r"(TFPERF_\w+) = '(.*?)'", text))
     commands = re.findall(r"\bsh '([^'\n]+)'$|script: '''([^']*)'''", text, re.MULTILINE)
-    assert directory
     assert len(commands) == 3
     for one, several in commands:
         command = one or dedent(several).strip()
-        require_success(machine.run(command, {"TFPERF_DIR": directory[1]}), command)
+        require_success(machine.run(command, environment), command)
     machine.require_measured(machine.checkout / "perf.xml")
 
 

@@ -80,5 +80,23 @@ def test_a_summary_that_can_not_be_written_costs_no_result(project: Project) -> 
     assert "the Markdown summary can't be written: No such file or directory" in result.text
 
 
+def test_another_system_gets_the_summary_as_a_file(project: Project) -> None:
+    result = project.run("-k", "passes", TFPERF_MARKDOWN="mine.md")
+    assert result.status == 0
+    assert "1 of 1 throughput test passed" in (project.folder / "mine.md").read_text()
+
+
+def test_a_file_that_can_not_be_written_is_refused_before_the_first_test(project: Project) -> None:
+    result = project.run(TFPERF_MARKDOWN="missing/mine.md")
+    assert result.status == 4
+    assert "mine.md can't be written: No such file or directory. Name a file in a folder that exists" in result.text
+
+
+def test_a_session_without_throughput_tests_leaves_no_summary(project: Project) -> None:
+    project.write("ordinary/test_ordinary.py", "def test_ordinary(): pass")
+    project.run("ordinary", GITHUB_STEP_SUMMARY=str(project.folder / "none.md"))
+    assert not (project.folder / "none.md").exists()
+
+
 def test_elsewhere_nothing_is_annotated(project: Project) -> None:
     assert "::error" not in project.run("-k", "passes").text
