@@ -262,7 +262,7 @@ def _word_error(
     # JUnit and pytest's summary say "error" of what fails outside of the call: nothing was tested.
     report.when = "setup" if report.when == "call" else report.when
     report.longrepr = _Told(text, brief, width)
-    session.not_measured.add(item.nodeid)
+    session.not_measured[item.nodeid] = text
     if fixture is not None and (unreported := fixture.outcomes.unreported()):
         report.sections.append(("throughput", wrapped(unreported, width)))
 

@@ -49,7 +49,7 @@ class Session:
         recorder: writes baselines.
         remarks: what is to be said before the first test, one line each.
         skipped: how many tests could not run here, for each reason.
-        not_measured: the tests that ended in an error.
+        not_measured: of each test that ended in an error, the message.
         workload_name: the name that a user's hook gives a workload, None for none.
         left_out: tests that `--tfperf-budget` has no time for, and the seconds that each would take.
         verdicts: on software and machine as a whole, once all tests have run.
@@ -65,7 +65,7 @@ class Session:
         self.recorder = BaselineRecorder(self.baselines, settings.root)
         self.remarks: list[str] = []
         self.skipped: Counter[str] = Counter()
-        self.not_measured: set[str] = set()
+        self.not_measured: dict[str, str] = {}
         self.left_out: dict[str, float] = {}
         self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []

@@ -73,6 +73,9 @@ def _github_annotations(session: Session) -> list[str]:
             title = f"{outcome_of(result)}: {result.test}"
             file, line = _source(session, result.test)
             lines.append(annotation(_LEVELS[happens], text, title=title, file=file, line=line))
+    for test, text in session.not_measured.items():
+        file, line = _source(session, test)
+        lines.append(annotation("warning", text, title=f"not measured: {test}", file=file, line=line))
     lines += [
         annotation("error", verdict.text, title=f"{verdict.kind} on {verdict.machine}")
         for verdict in session.verdicts
@@ -94,7 +97,7 @@ def _markdown(session: Session) -> str:
         remarks.append(budget.after(session.left_out, session.settings.budget or 0.0))
     return markdown(
         _results(session),
-        not_measured=sorted(session.not_measured),
+        not_measured=session.not_measured,
         remarks=remarks,
         rerun=session.settings.rerun,
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli.arguments import add_command, folder
+from pytest_tfperf.cli.arguments import add_command, history_filters, history_place, open_history, wanted
 from pytest_tfperf.cli.output import show
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.errors import TfperfError
@@ -34,14 +35,14 @@ def add_to(commands: Commands) -> None:
         examples=("tfperf export otava -o otava", "tfperf export dgx1"),
     )
     formats = export.add_subparsers(required=True, metavar="FORMAT")
-    history = folder("--dir", ".tfperf", "folder of the history")
+    parents = [history_place(), history_filters()]
     otava = add_command(
         formats,
         "otava",
         _otava,
         "write CSV files and a configuration for Apache Otava, which finds change points",
-        examples=("tfperf export otava -o otava", "cd otava && OTAVA_CONFIG=otava.yaml otava analyze all"),
-        parents=[history],
+        examples=("tfperf export otava -o otava --since=365d", "cd otava && OTAVA_CONFIG=otava.yaml otava analyze all"),
+        parents=parents,
     )
     otava.add_argument("-o", "--output", type=Path, metavar="DIR", required=True, help="folder for the files")
     for name, (what, _) in _DOCUMENTS.items():
@@ -49,18 +50,17 @@ def add_to(commands: Commands) -> None:
             formats,
             name,
             _document,
-            f"show own results as {what}",
+            f"show own results (of the last session, unless others are named) as {what}",
             examples=(f"tfperf export {name}", f"tfperf export {name} --session ID > {name}.md"),
-            parents=[history],
+            parents=parents,
         )
         document.set_defaults(document=name)
-        document.add_argument("--session", metavar="ID", help="of this session (default: the last one)")
 
 
 def _otava(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.reports.otava import CONFIGURATION, GROUP, otava_files
 
-    files = otava_files(_results(arguments.dir))
+    files = otava_files(open_history(arguments).results(**wanted(arguments)))
     if not files:
         raise TfperfError("the history holds no result that Otava could read: `tfperf history` shows what was measured")
     arguments.output.mkdir(parents=True, exist_ok=True)
@@ -73,20 +73,20 @@ def _otava(arguments: argparse.Namespace) -> int:
 def _document(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.reports.document_tables import document_tables
 
-    results = _results(arguments.dir)
-    session = arguments.session or (results[-1].session if results else "")
-    text = document_tables(arguments.document, [one for one in results if one.session == session])
+    results = open_history(arguments).results(**wanted(arguments))
+    if all(value is None for value in wanted(arguments).values()):
+        results = _of_the_last_session(results)
+    text = document_tables(arguments.document, results)
     if not text:
         _, tests = _DOCUMENTS[arguments.document]
+        which = f"session {results[-1].session}" if results else "the history"
         raise TfperfError(
-            f"session {session or '(none)'} measured none of the figures of this document. Run pytest {tests}, or name "
-            "a session that did: --session ID (`tfperf history --csv` lists them)"
+            f"{which} has none of the figures of this document. Run pytest {tests}, or name a session that did: "
+            "--session ID (`tfperf history --csv` lists them)"
         )
     show(text)
     return EXIT_GREEN
 
 
-def _results(directory: Path) -> list[PastResult]:
-    from pytest_tfperf.stores.history import History
-
-    return History(directory / "history.sqlite").results()
+def _of_the_last_session(results: Sequence[PastResult]) -> list[PastResult]:
+    return [one for one in results if one.session == results[-1].session]

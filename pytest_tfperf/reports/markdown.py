@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.consequence import outcome_of
@@ -13,6 +13,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports import comparisons as interleaved
+from pytest_tfperf.reports.comparisons import message_of
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome
 
 Result = Measurement | Comparison
@@ -41,7 +42,7 @@ _SPECIAL = re.compile(r"[\\`*_\[\]~#]")
 def markdown(
     results: Sequence[Result],
     *,
-    not_measured: Collection[str] = (),
+    not_measured: Mapping[str, str] | None = None,
     remarks: Iterable[str] = (),
     rerun: RerunCommand = FROM_ROOTDIR,
 ) -> str:
@@ -49,17 +50,19 @@ def markdown(
 
     Args:
         results: what the session's calls gave.
-        not_measured: the tests that ended in an error because they could not be measured.
+        not_measured: of each test that ended in an error because it could not be measured, the message.
         remarks: the verdicts on software and machine, and what else concerns the whole session; one paragraph each.
         rerun: measures one test again.
     """
-    blocks = ["## Throughput", f"**{in_one_sentence(results, not_measured)}**", *map(as_text, remarks)]
+    failed = not_measured or {}
+    blocks = ["## Throughput", f"**{in_one_sentence(results, failed)}**", *map(as_text, remarks)]
     ordered = sorted(results, key=_urgency)
     measured = [one for one in ordered if isinstance(one, Measurement)]
     compared = [one for one in ordered if isinstance(one, Comparison)]
     blocks += [_table(rows) for rows in (_measured(measured), _compared(compared)) if rows]
-    blocks += [_details("NOT MEASURED", test, "Its error in pytest's report says why.") for test in not_measured]
-    blocks += _messages([one for one in ordered if outcome_of(one) in _NEEDS_ACTION], rerun)
+    messages = [(_word(one), one.test, message_of(one, rerun)) for one in ordered if outcome_of(one) in _NEEDS_ACTION]
+    messages += [("NOT MEASURED", test, text) for test, text in failed.items()]
+    blocks += _folded(messages)
     return "\n\n".join(blocks) + "\n"
 
 
@@ -81,14 +84,17 @@ def in_one_sentence(results: Iterable[Result], not_measured: Collection[str] = (
     return "; ".join(parts) + "."
 
 
+def _one_line(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text).split())
+
+
 def as_text(text: str) -> str:
     """The text as one line of Markdown that shows its characters and means nothing: no table, link or HTML.
 
     >>> as_text("a|b <script>")
     'a&#124;b &lt;script&gt;'
     """
-    line = " ".join("".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text).split())
-    escaped = html.escape(_SPECIAL.sub(r"\\\g<0>", line), quote=False)
+    escaped = html.escape(_SPECIAL.sub(r"\\\g<0>", _one_line(text)), quote=False)
     return escaped.replace("|", "&#124;")
 
 
@@ -132,12 +138,15 @@ def _short(text: str) -> str:
     return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 2]}.."
 
 
-def _messages(results: Iterable[Result], rerun: RerunCommand) -> Iterator[str]:
-    """Each message below its test's name, until there is no room for more."""
+def _word(result: Result) -> str:
+    return outcome(result) if isinstance(result, Measurement) else interleaved.outcome(result)
+
+
+def _folded(messages: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    """Each message below its outcome and its test's name, until there is no room for more."""
     room, left_out = _MOST_BYTES, 0
-    for result in results:
-        word = outcome(result) if isinstance(result, Measurement) else interleaved.outcome(result)
-        block = _details(word, result.test, interleaved.message_of(result, rerun))
+    for message in messages:
+        block = _details(*message)
         room -= len(block.encode(errors="replace"))
         if room < 0:
             left_out += 1
@@ -151,5 +160,5 @@ def _details(word: str, test: str, text: str) -> str:
     """A text that a click opens, in a fence that no line of it can close."""
     ticks = max(map(len, re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, ticks + 1)
-    summary = f"<summary>{word} {_cell(test)}</summary>"
+    summary = f"<summary>{word} {html.escape(_short(_one_line(test)))}</summary>"
     return f"<details>{summary}\n\n{fence}text\n{text}\n{fence}\n\n</details>"

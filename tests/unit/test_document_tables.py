@@ -105,4 +105,4 @@ def test_the_command_says_what_to_run_where_the_last_session_has_no_figure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exported(tmp_path) == 4
-    assert "session later measured none of the figures of this document" in capsys.readouterr().err
+    assert "session later has none of the figures of this document" in capsys.readouterr().err

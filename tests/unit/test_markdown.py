@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -127,7 +130,21 @@ def test_a_very_long_name_is_shortened() -> None:
     assert len(markdown([measurement(test="x" * 10_000, verdict=verdict())])) < 2_000
 
 
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_above_a_message_is_shown_as_text(name: str) -> None:
+    block = next(
+        token for token in PARSER.parse(markdown([], not_measured={name: "why"})) if token.type == "html_block"
+    )
+    found = re.fullmatch(r"<details><summary>([^<]*)</summary>", block.content.strip())
+    assert found
+    assert html.unescape(found[1]) == f"NOT MEASURED {' '.join(name.split())}"
+
+
 # Messages
+
+
+def test_a_test_that_could_not_be_measured_says_why() -> None:
+    assert "\nthe worker died\n" in markdown([], not_measured={"t.py::a": "the worker died"})
 
 
 def test_a_regressions_message_is_folded_away_and_whole() -> None:

@@ -213,7 +213,7 @@ def test_what_could_not_be_measured_is_not_listed_as_in_doubt(tmp_path: Path) ->
     made.queue.begin("for_cpus")
     doubt = measurement(test="for_cpus", verdict=verdict(Outcome.INCONCLUSIVE, -0.13, runs_wanted=3))
     made.queue.keep("for_cpus", 0, doubt)
-    made.not_measured.add("for_cpus")
+    made.not_measured["for_cpus"] = "the worker died"
     assert closing(made, skips=False) == ["1 not measured: the error of each test says why, and what to do"]
 
 
