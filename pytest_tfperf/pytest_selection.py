@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.bench.budget import candidates, choose
+from pytest_tfperf.bench.budget import LONG, candidates, choose
 from pytest_tfperf.core import catalogue, parameters
 from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.workload import Workload
@@ -73,13 +73,15 @@ def keep_within_budget(session: pytest.Session, state: Session) -> None:
     if settings.budget is None or settings.collects_only or not tests:
         return
     cache = getattr(session.config, "cache", None)
+    now = datetime.now(UTC)
     known = candidates(
         expected_seconds(state),
         important=[test.nodeid for test in tests if state.selection[test.nodeid].is_important],
         failed=cache.get("cache/lastfailed", {}) if cache else (),
-        past=state.history.results(),
+        # Comparisons are read whole; an older one would only say that its test waits for long.
+        past=[*state.history.results(), *state.history.comparisons(since=now - LONG)],
     )
-    choice = choose(known, settings.budget, datetime.now(UTC))
+    choice = choose(known, settings.budget, now)
     state.left_out.update({one.test: one.seconds for one in choice.left_out})
     order = {one.test: number for number, one in enumerate(choice.run)}
     kept = sorted(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_tfperf.session import Session
 
-_LEVELS = {Consequence.FAILS: "error", Consequence.ERRORS: "warning", Consequence.WARNS: "warning"}
+_LEVELS = {Consequence.FAILS: "error", Consequence.WARNS: "warning"}
 
 
 def write_outputs(session: Session) -> list[str]:
@@ -68,7 +68,7 @@ def _github_annotations(session: Session) -> list[str]:
     settings, lines = session.settings, []
     for result in _results(session):
         happens = consequence(result, require_baseline=settings.require_baseline, strict=settings.strict)
-        if happens in _LEVELS:
+        if happens in _LEVELS and result.test not in session.not_measured:
             text = message_of(result, settings.rerun)
             title = f"{outcome_of(result)}: {result.test}"
             file, line = _source(session, result.test)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.verdict import Outcome
 
@@ -69,7 +70,7 @@ def candidates(
     *,
     important: Collection[str] = (),
     failed: Collection[str] = (),
-    past: Iterable[PastResult] = (),
+    past: Iterable[PastResult | Comparison] = (),
 ) -> list[Candidate]:
     """What is known of each test.
 
@@ -77,11 +78,12 @@ def candidates(
         seconds: of each test, that it will probably take.
         important: the tests that are marked so.
         failed: the tests that failed last time, whatever the reason.
-        past: what earlier sessions measured, oldest first; those with an injected slowdown tell nothing.
+        past: what earlier sessions measured, and then what they compared, both oldest first; what was slowed on purpose
+            tells nothing.
     """
-    last: dict[str, list[PastResult]] = {}
+    last: dict[str, list[PastResult | Comparison]] = {}
     for result in past:
-        if result.is_slowed_on_purpose:
+        if _is_slowed_on_purpose(result):
             continue
         found = last.get(result.test, [])
         same_session = bool(found) and found[0].session == result.session  # a test may make several calls
@@ -91,7 +93,7 @@ def candidates(
             test=test,
             seconds=expected,
             is_important=test in important,
-            in_doubt=test in failed or any(one.outcome.startswith(_IN_DOUBT) for one in last.get(test, ())),
+            in_doubt=test in failed or any((one.outcome or "").startswith(_IN_DOUBT) for one in last.get(test, ())),
             measured=_time(last[test][-1]) if test in last else None,
         )
         for test, expected in seconds.items()
@@ -104,7 +106,13 @@ def _rank(one: Candidate, now: datetime) -> tuple[int, float]:
     return group, -waited
 
 
-def _time(result: PastResult) -> datetime | None:
+def _is_slowed_on_purpose(result: PastResult | Comparison) -> bool:
+    if isinstance(result, Comparison):
+        return "injected_slowdown" in result.b.environment
+    return result.is_slowed_on_purpose
+
+
+def _time(result: PastResult | Comparison) -> datetime | None:
     """When it was measured; None where the history has no such time, so that the test counts as never measured."""
     try:
         return datetime.fromisoformat(result.time).astimezone()

@@ -29,7 +29,7 @@ _SAYS = {
     Outcome.NO_BASELINE: "had no baseline",
     Outcome.IMPROVED: "improved",
     Outcome.PASS: "passed",
-    None: "measured without a verdict",
+    None: "ran without a verdict",
 }
 _NEEDS_ACTION = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE)
 
@@ -60,7 +60,8 @@ def markdown(
     measured = [one for one in ordered if isinstance(one, Measurement)]
     compared = [one for one in ordered if isinstance(one, Comparison)]
     blocks += [_table(rows) for rows in (_measured(measured), _compared(compared)) if rows]
-    messages = [(_word(one), one.test, message_of(one, rerun)) for one in ordered if outcome_of(one) in _NEEDS_ACTION]
+    needed = [one for one in ordered if outcome_of(one) in _NEEDS_ACTION and one.test not in failed]
+    messages = [(_word(one), one.test, message_of(one, rerun)) for one in needed]
     messages += [("NOT MEASURED", test, text) for test, text in failed.items()]
     blocks += _folded(messages)
     return "\n\n".join(blocks) + "\n"

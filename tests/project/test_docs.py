@@ -244,6 +244,8 @@ def test_sources_use_the_words_of_the_field() -> None:
         "baselines diff",
         "make-imagenet",
         "reference create",
+        "export otava",
+        "export dgx1",
         "",
     ],
 )

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
+from measurements import comparison
 
 from pytest_tfperf.bench.budget import Candidate, candidates, choose
 from pytest_tfperf.core.past_result import PastResult
@@ -137,6 +138,12 @@ def test_a_time_that_can_not_be_read_counts_as_never_measured() -> None:
 def test_a_test_that_failed_without_a_measurement_is_in_doubt() -> None:
     (found,) = candidates({"a": 1.0}, failed=["a"])
     assert found.in_doubt
+
+
+def test_a_test_that_compares_was_measured_when_it_compared() -> None:
+    (found,) = candidates({"a": 1.0}, past=[comparison(test="a", time="2026-02-28T03:00:00+00:00")])
+    assert found.measured == datetime(2026, 2, 28, 3, tzinfo=UTC)
+    assert found.in_doubt  # it is REGRESSED
 
 
 # What is said

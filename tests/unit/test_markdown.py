@@ -175,3 +175,8 @@ def test_messages_stop_where_github_would_drop_the_summary() -> None:
 
 def test_remarks_stand_below_the_sentence() -> None:
     assert "machine box: REGRESSED" in markdown([measurement()], remarks=["machine box: REGRESSED"])
+
+
+def test_an_invalid_result_is_told_once_by_its_error() -> None:
+    invalid = measurement(test="a", verdict=verdict(Outcome.INVALID, reason=Reason.DISTURBED))
+    assert markdown([invalid], not_measured={"a": "every run was disturbed"}).count("<details>") == 1
