@@ -17,6 +17,8 @@ import pytest
 import yaml
 from inner import ANY_THROUGHPUT, Project
 
+from pytest_tfperf.core.consequence import EXIT_MACHINE, EXIT_NOT_MEASURED, EXIT_REGRESSED
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "ci"
 BIN = Path(sys.executable).parent
 
@@ -33,6 +35,7 @@ class Machine:
     """A machine of a CI system: the checkout, what outlives a job, and the programs on its PATH."""
 
     def __init__(self, project: Project, folder: Path) -> None:
+        self.project = project
         self.checkout = project.folder
         self.kept = folder / "kept"
         self.kept.mkdir()
@@ -107,6 +110,13 @@ def test_the_commands_of_github_actions_measure(machine: Machine) -> None:
     assert "1 of 1 throughput test passed" in machine.summary.read_text()
 
 
+def test_a_regression_fails_the_job_of_github_actions(machine: Machine) -> None:
+    machine.project.baseline("program", unit="examples", reference=1e6)
+    job = github_job(machine.text("github-actions.yml"))
+    (measure,) = [step["run"] for step in job["steps"] if step.get("name") == "Measure"]
+    assert machine.run(measure, job["env"]).returncode == EXIT_REGRESSED
+
+
 def test_each_step_of_github_actions_runs_a_command_or_an_action_of_a_version() -> None:
     for step in github_job((EXAMPLES / "github-actions.yml").read_text())["steps"]:
         assert ("run" in step) != ("uses" in step)
@@ -127,6 +137,11 @@ def test_the_commands_of_gitlab_measure(machine: Machine) -> None:
         require_success(machine.run(command, job["variables"]), command)
     machine.require_measured(machine.checkout / job["artifacts"]["reports"]["junit"])
     assert [path for path in job["artifacts"]["paths"] if not (machine.checkout / path).exists()] == []
+
+
+def test_gitlab_only_warns_where_nothing_regressed() -> None:
+    (job,) = yaml.safe_load((EXAMPLES / "gitlab-ci.yml").read_text()).values()
+    assert job["allow_failure"]["exit_codes"] == [EXIT_NOT_MEASURED, EXIT_MACHINE]
 
 
 # Jenkins

@@ -74,10 +74,13 @@ def test_junit_has_the_figures_once_although_the_test_ran_several_times(project:
     }
 
 
-def test_a_summary_that_can_not_be_written_costs_no_result(project: Project) -> None:
-    result = project.run("-k", "passes", GITHUB_STEP_SUMMARY=str(project.folder / "missing" / "summary.md"))
+@pytest.mark.parametrize(
+    ("path", "why"), [("missing/summary.md", "No such file or directory"), ("/dev/full", "No space left on device")]
+)
+def test_a_summary_that_can_not_be_written_costs_no_result(project: Project, path: str, why: str) -> None:
+    result = project.run("-k", "passes", GITHUB_STEP_SUMMARY=path)
     assert result.status == 0
-    assert "the Markdown summary can't be written: No such file or directory" in result.text
+    assert f"{path}: the Markdown summary can't be written: {why}" in result.text
 
 
 def test_another_system_gets_the_summary_as_a_file(project: Project) -> None:
