@@ -1,0 +1,103 @@
+"""What a session leaves for a CI system: a summary in Markdown, and annotations of source lines."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.errors import TfperfError
+
+if TYPE_CHECKING:
+    from pytest_tfperf.session import Session
+
+_LEVELS = {Consequence.FAILS: "error", Consequence.WARNS: "warning"}
+
+
+def github_summary(session: Session) -> list[str]:
+    """Append the Markdown summary to the page of a GitHub job."""
+    path, selected = os.environ.get("GITHUB_STEP_SUMMARY"), bool(session.selection)
+    if path and selected and not session.settings.collects_only:
+        _write(Path(path), _markdown(session), mode="a")
+    return []
+
+
+def markdown_file(session: Session) -> list[str]:
+    """Write the summary where `tfperf_markdown` says."""
+    path = session.settings.markdown
+    if path is None or session.settings.collects_only:
+        return []
+    _write(path, _markdown(session), mode="w")
+    return [f"Markdown summary: {path}"]
+
+
+def github_annotations(session: Session) -> list[str]:
+    """Workflow commands, which GitHub takes from the job's output and shows beside the tests' source lines."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return []
+    from pytest_tfperf.reports.annotations import annotation
+    from pytest_tfperf.reports.comparisons import message_of
+
+    settings, lines = session.settings, []
+    for result in _results(session):
+        happens = consequence(result, require_baseline=settings.require_baseline, strict=settings.strict)
+        if happens in _LEVELS and result.test not in session.not_measured:
+            text = message_of(result, settings.rerun)
+            title = f"{outcome_of(result)}: {result.test}"
+            file, line = _source(session, result.test)
+            lines.append(annotation(_LEVELS[happens], text, title=title, file=file, line=line))
+    for test, text in session.not_measured.items():
+        file, line = _source(session, test)
+        lines.append(annotation("warning", text, title=f"not measured: {test}", file=file, line=line))
+    lines += [
+        annotation("error", verdict.text, title=f"{verdict.kind} on {verdict.machine}")
+        for verdict in session.verdicts
+        if verdict.outcome is Outcome.REGRESSED
+    ]
+    return lines
+
+
+def _markdown(session: Session) -> str:
+    from pytest_tfperf.reports import budget
+    from pytest_tfperf.reports.markdown import markdown
+
+    remarks = [verdict.text for verdict in session.verdicts if verdict.text]
+    if session.left_out:
+        remarks.append(budget.after(session.left_out, session.settings.budget or 0.0))
+    return markdown(
+        _results(session),
+        not_measured=session.not_measured,
+        remarks=remarks,
+        rerun=session.settings.rerun,
+    )
+
+
+def _results(session: Session) -> list[Measurement | Comparison]:
+    """What the session's tests gave; a test that ended in an error leaves half-finished results, which are none."""
+    return [one for one in session.queue.results if one.is_decided or one.test not in session.not_measured]
+
+
+def _source(session: Session, test: str) -> tuple[str, int]:
+    """Where a test begins: its file from the root of the checkout, and the line."""
+    selected = session.selection[test]
+    root = os.environ.get("GITHUB_WORKSPACE") or str(session.settings.root)
+    return os.path.relpath(session.settings.root / selected.file, root), selected.line
+
+
+def _write(path: Path, text: str, *, mode: str) -> None:
+    """Write a text that may hold any character.
+
+    Raises:
+        TfperfError: the file can't be written; says why.
+    """
+    try:
+        with path.open(mode, encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except OSError as error:
+        raise TfperfError(
+            f"{path}: the Markdown summary can't be written: {error.strerror}. Free space, or correct its permissions"
+        ) from None
