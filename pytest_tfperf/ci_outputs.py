@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.stores import atomic
 
 if TYPE_CHECKING:
     from pytest_tfperf.session import Session
@@ -22,7 +25,8 @@ def github_summary(session: Session) -> list[str]:
     """Append the Markdown summary to the page of a GitHub job."""
     path, selected = os.environ.get("GITHUB_STEP_SUMMARY"), bool(session.selection)
     if path and selected and not session.settings.collects_only:
-        _write(Path(path), _markdown(session), mode="a")
+        with _telling(path), Path(path).open("ab") as file:
+            file.write(_markdown(session))
     return []
 
 
@@ -31,7 +35,8 @@ def markdown_file(session: Session) -> list[str]:
     path = session.settings.markdown
     if path is None or session.settings.collects_only:
         return []
-    _write(path, _markdown(session), mode="w")
+    with _telling(path):
+        atomic.replace(path, _markdown(session))
     return [f"Markdown summary: {path}"]
 
 
@@ -61,19 +66,20 @@ def github_annotations(session: Session) -> list[str]:
     return lines
 
 
-def _markdown(session: Session) -> str:
+def _markdown(session: Session) -> bytes:
     from pytest_tfperf.reports import budget
     from pytest_tfperf.reports.markdown import markdown
 
     remarks = [verdict.text for verdict in session.verdicts if verdict.text]
     if session.left_out:
         remarks.append(budget.after(session.left_out, session.settings.budget or 0.0))
-    return markdown(
+    text = markdown(
         _results(session),
         not_measured=session.not_measured,
         remarks=remarks,
         rerun=session.settings.rerun,
     )
+    return text.encode(errors="backslashreplace")  # a test's id may hold half of a character
 
 
 def _results(session: Session) -> list[Measurement | Comparison]:
@@ -88,15 +94,11 @@ def _source(session: Session, test: str) -> tuple[str, int]:
     return os.path.relpath(session.settings.root / selected.file, root), selected.line
 
 
-def _write(path: Path, text: str, *, mode: str) -> None:
-    """Write a text that may hold any character.
-
-    Raises:
-        TfperfError: the file can't be written; says why.
-    """
+@contextmanager
+def _telling(path: str | Path) -> Iterator[None]:
+    """Say why a file can't be written, and what to do."""
     try:
-        with path.open(mode, encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
+        yield
     except OSError as error:
         raise TfperfError(
             f"{path}: the Markdown summary can't be written: {error.strerror}. Free space, or correct its permissions"

@@ -21,8 +21,8 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import NoData, NotEnoughDevices, NotInstalled, TfperfError
 from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.settings import Settings
+from pytest_tfperf.stores import atomic
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.stores.output_file import require_writable
 from pytest_tfperf.workers.engines.names import LOCAL
 from pytest_tfperf.workers.interpreters import require_python, try_imports
 
@@ -112,7 +112,7 @@ class Session:
         if self.settings.collects_only:
             return
         if self.settings.markdown is not None:
-            require_writable(self.settings.markdown, "tfperf_markdown")
+            atomic.require_writable(self.settings.markdown, "tfperf_markdown")
         if self.settings.against is not None:
             # Where tests only run programs of another framework, neither Python need have TensorFlow.
             (try_imports if find_spec("tensorflow") else require_python)(self.settings.against)

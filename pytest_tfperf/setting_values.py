@@ -91,6 +91,14 @@ def folder(text: str) -> Path:
         raise ValueError("must be a folder, and there is no such user's home") from None
 
 
+def file(text: str) -> Path:
+    """A path; `~` is the user's home."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise ValueError("must be a file, and there is no such user's home") from None
+
+
 def history_url(text: str) -> HistoryUrl:
     """A team's server; what is wrong with it is told without the text, which has a password."""
     return HistoryUrl(text)

@@ -124,7 +124,7 @@ class Settings:
     key_file: Path | None = _ini(
         None, parse.folder, "file with the key of ranks that --tfperf-launcher=external awaits"
     )
-    markdown: Path | None = _ini(None, parse.folder, "file that gets the session's summary as Markdown")
+    markdown: Path | None = _ini(None, parse.file, "file that gets the session's summary as Markdown")
     timeout: float = _ini(600.0, parse.seconds, "seconds of silence after which a worker is killed as hung")
     busy: float = _ini(
         0.25, parse.share, "CPU share of other processes above which a run is disturbed; 1 switches the check off"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,3 +29,23 @@ def replace(path: Path, data: bytes) -> None:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def require_writable(path: Path, option: str) -> None:
+    """Refuse a file that `replace` could not write, before work is done for it.
+
+    Raises:
+        TfperfError: there is no such folder, it can't be written, or the path is a folder; names the option.
+    """
+    if path.is_dir():
+        raise TfperfError(f"{option}={path}: that is a folder. Name a file in it")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except FileNotFoundError:
+        raise TfperfError(f"{option}={path}: there is no folder {path.parent}. Make it, or name another file") from None
+    except OSError as error:
+        raise TfperfError(
+            f"{option}={path} can't be written: {error.strerror}. Name another file, or correct the permissions of "
+            f"{path.parent}"
+        ) from None
