@@ -13,9 +13,12 @@ from pytest_tfperf.stores.history_tables import COMPARISONS, HISTORY, MEASUREMEN
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sqlalchemy import Connection, Row, Table
+    from sqlalchemy import Connection, Table
 
     from pytest_tfperf.stores.history_database import Database
+
+_Light = Any
+"""A row with `id`, `made` and `size` only."""
 
 _COMPARED_AT_ONCE: Final = 1000  # ids
 _SENT_AT_ONCE: Final = 100  # whole measurements, in one transaction
@@ -63,7 +66,7 @@ def _push_table(table: Table, local: Database, remote: Connection, mark: int, se
     return sent
 
 
-def _ids(local: Database, table: Table, mark: int) -> Iterator[Sequence[Row[Any]]]:
+def _ids(local: Database, table: Table, mark: int) -> Iterator[Sequence[_Light]]:
     """Ids, times of making and sizes from a mark on, in order of making, some at a time."""
     while True:
         with local.reading() as connection:
@@ -76,7 +79,7 @@ def _ids(local: Database, table: Table, mark: int) -> Iterator[Sequence[Row[Any]
         mark = rows[-1].made
 
 
-def _lacking(table: Table, remote: Connection, rows: Sequence[Row[Any]]) -> list[Row[Any]]:
+def _lacking(table: Table, remote: Connection, rows: Sequence[_Light]) -> list[_Light]:
     """Rows that the server does not have, or whose measurement has since got another run."""
     query = select(table.c.id, table.c.made).where(table.c.id.in_([row.id for row in rows]))
     known = {row.id: row.made for row in remote.execute(query)}
@@ -84,7 +87,7 @@ def _lacking(table: Table, remote: Connection, rows: Sequence[Row[Any]]) -> list
     return [row for row in rows if known.get(row.id, -1) < row.made]
 
 
-def _portions(rows: Sequence[Row[Any]]) -> Iterator[list[str]]:
+def _portions(rows: Sequence[_Light]) -> Iterator[list[str]]:
     """The ids of rows that are sent in one transaction each."""
     portion: list[str] = []
     size = 0

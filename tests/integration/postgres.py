@@ -195,9 +195,10 @@ class Proxy:
                 ahead.sendall(chunk)
 
     def _return(self, ahead: socket.socket, client: socket.socket) -> None:
-        with suppress(OSError):
+        with suppress(OSError):  # a killed server resets its connections
             while chunk := ahead.recv(4096):
                 client.sendall(chunk)
+        with suppress(OSError):
             client.shutdown(socket.SHUT_WR)
 
 

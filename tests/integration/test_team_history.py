@@ -49,10 +49,17 @@ def server() -> Iterator[Server]:
         yield started
 
 
-@pytest.fixture
-def url(server: Server) -> str:
-    """Of an empty database."""
+@pytest.fixture(scope="module")
+def database(server: Server) -> str:
+    """One for all tests: a database is a thousand files."""
     return server.new_database()
+
+
+@pytest.fixture
+def url(database: str, server: Server) -> str:
+    """Of a database without tables."""
+    server.execute("drop schema public cascade; create schema public", database)
+    return database
 
 
 @pytest.fixture
@@ -312,22 +319,20 @@ def test_a_full_disk_of_the_session_costs_no_result() -> None:
 
 
 @pytest.fixture(scope="module")
-def team(shared: Project, server: Server) -> tuple[Project, str]:
+def project(shared: Project) -> Project:
     shared.tests(TESTS)
     shared.baseline("program", unit="examples", **ANY_THROUGHPUT)
-    return shared, server.new_database()
+    return shared
 
 
-def test_a_session_sends_its_history_and_keeps_the_password_to_itself(team: tuple[Project, str]) -> None:
-    project, url = team
+def test_a_session_sends_its_history_and_keeps_the_password_to_itself(project: Project, url: str) -> None:
     finished = project.run("-o", f"tfperf_history_url={url}", "-vv", "-ra")
     assert (finished.status, ids(history_at(url))) == (0, ids(project.history)), finished.text
     stored = [path for path in project.folder.rglob("*") if path.is_file() and b"s3cr" in path.read_bytes()]
     assert ("s3cr" in finished.text, stored) == (False, [])
 
 
-def test_a_session_whose_server_is_down_keeps_its_verdicts_and_says_so_in_a_line(team: tuple[Project, str]) -> None:
-    project, _ = team
+def test_a_session_whose_server_is_down_keeps_its_verdicts_and_says_so_in_a_line(project: Project) -> None:
     finished = project.run(TFPERF_HISTORY_URL=NOBODY_LISTENS)
     lines = [line for line in finished.text.splitlines() if "history not sent" in line]
     assert (finished.status, finished.kinds, len(lines)) == (0, {"test_passes": "passed"}, 1), finished.text
