@@ -22,6 +22,9 @@ _LOCK_SECONDS = 30
 _CONNECT_SECONDS = 10
 _MAKES_TABLES = 0x7466_7065_7266  # PostgreSQL's advisory locks have numbers
 
+# How a transaction begins in SQLite: one that writes takes its lock before it reads.
+_READS, _WRITES = "begin", "begin immediate"
+
 # SQLite's primary result codes, which its documentation numbers.
 _BUSY, _LOCKED, _CORRUPT, _FULL, _NOT_A_DATABASE = 5, 6, 11, 13, 26
 _REASONS: Final = {
@@ -93,7 +96,7 @@ class Database:
         """Give an SQLite file's free space back; a server does that by itself."""
         if self.path is not None:
             with self._worded(), self._engine.connect() as connection:
-                connection.execution_options(isolation_level="AUTOCOMMIT").execute(text("vacuum"))
+                connection.execution_options(tfperf_begin="").execute(text("vacuum"))
 
     def move_aside(self) -> Path | None:
         """Move a damaged file away; None where another session has done so.
@@ -129,7 +132,7 @@ class Database:
             with self._engine.connect() as connection:
                 self._require_tables(connection, may_make=writes or self.path is not None)
                 connection.rollback()  # the check's own transaction does not write
-                yield connection.execution_options(tfperf_writes=writes)
+                yield connection.execution_options(tfperf_begin=_WRITES if writes else _READS)
 
     @cached_property
     def _engine(self) -> Engine:
@@ -153,7 +156,7 @@ class Database:
             version = "before the first release"
         elif may_make:
             connection.rollback()
-            version = self._make_tables(connection.execution_options(tfperf_writes=True))
+            version = self._make_tables(connection.execution_options(tfperf_begin=_WRITES))
         else:
             raise TfperfError(f"{self}: no history yet; send one: tfperf history push")
         if version != SCHEMA:
@@ -196,8 +199,8 @@ class Database:
 
 
 def _begin(connection: Connection) -> None:
-    writes = connection.get_execution_options().get("tfperf_writes", False)
-    connection.exec_driver_sql("begin immediate" if writes else "begin")
+    if statement := connection.get_execution_options().get("tfperf_begin", _READS):
+        connection.exec_driver_sql(statement)
 
 
 def _server_engine(url: HistoryUrl) -> Engine:

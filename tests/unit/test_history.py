@@ -244,30 +244,6 @@ def test_asking_before_there_is_a_file_makes_none(history: History, path: Path) 
     assert not path.parent.exists()
 
 
-def test_a_file_in_the_place_of_the_folder_is_refused(history: History, path: Path) -> None:
-    path.parent.write_text("text")
-    with pytest.raises(TfperfError, match=r"history\.sqlite: the history can't be used: .*\. Move the file away"):
-        history.prepare()
-
-
-def test_a_file_that_is_no_history_is_moved_aside_and_a_new_one_begun(history: History, path: Path) -> None:
-    path.parent.mkdir()
-    path.write_text("workload,topology,reference\n" * 100)
-    history.prepare()
-    (aside,) = path.parent.glob("history.sqlite.damaged-*")
-    assert (aside.read_text()[:8], aside.name in history.moved_aside) == ("workload", True)
-    history.append(judged())
-    assert len(history.results()) == 1
-
-
-def test_a_history_of_before_the_first_release_is_refused(history: History, path: Path) -> None:
-    path.parent.mkdir()
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("create table measurements (id integer)")
-    with pytest.raises(TfperfError, match=r"schema before the first release; .*move the file away"):
-        history.prepare()
-
-
 def test_another_versions_file_is_refused_with_the_next_step(history: History, path: Path) -> None:
     history.prepare()
     with closing(sqlite3.connect(path)) as database:

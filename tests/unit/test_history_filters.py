@@ -1,0 +1,144 @@
+"""Parts of a history, its order, and what is pruned."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from measurements import comparison, measurement
+
+from pytest_tfperf import cli
+from pytest_tfperf.cli.arguments import end, moment
+from pytest_tfperf.stores.history import History
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    return History(tmp_path / "history.sqlite")
+
+
+def names(history: History, **wanted: Any) -> list[str]:
+    return [one.test for one in history.results(**wanted)]
+
+
+# Parts
+
+
+@pytest.fixture
+def days(history: History) -> History:
+    """One measurement on each of three days, of three commits, machines and sessions."""
+    for day, test in enumerate("abc", start=1):
+        when = f"2026-01-0{day}T12:00:00+00:00"
+        more = {"commit": f"{day}00ff", "machine": f"box-{day}", "session": f"session-{day}"}
+        history.append(measurement(test=test, time=when, **more))
+        history.append_comparison(comparison(test=test, time=when, machine=f"box-{day}", session=f"session-{day}"))
+    return history
+
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ({}, "abc"),
+        ({"since": NOON}, "bc"),
+        ({"until": NOON}, "a"),
+        ({"since": NOON, "until": NOON + timedelta(seconds=1)}, "b"),
+        ({"since": NOON.astimezone(timezone(timedelta(hours=9)))}, "bc"),
+        ({"commit": "30"}, "c"),
+        ({"commit": "%"}, ""),
+        ({"session": "session-2"}, "b"),
+        ({"machine": "box-3", "since": NOON}, "c"),
+        ({"machine": "box-1", "since": NOON}, ""),
+    ],
+    ids=str,
+)
+def test_a_part_is_the_same_in_every_form(days: History, wanted: Any, found: str) -> None:
+    assert names(days, **wanted) == list(found)
+    assert [one.test for one in days.measurements(**wanted)] == list(found)
+    assert list(days.frame(**wanted)["test"]) == list(found)
+
+
+def test_comparisons_have_no_commit(days: History) -> None:
+    assert [one.test for one in days.comparisons(since=NOON)] == ["b", "c"]
+    assert list(days.comparisons(commit="30")) == []
+
+
+def test_the_command_takes_dates_of_which_the_last_counts_whole(
+    days: History, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = ["--history", str(tmp_path)]
+    assert cli.main(["history", "--csv", "--since=2026-01-02T00:00Z", "--until=2026-01-02", *folder]) == 0
+    assert [line.split(",")[2] for line in capsys.readouterr().out.splitlines()[1:]] == ["b"]
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "9" * 30 + "d", ""])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=r"is no time: write 2026-01-31, .* or 30d for 30 days ago"):
+        moment(text)
+
+
+def test_an_age_is_counted_from_now() -> None:
+    week = timedelta(days=7)
+    assert abs(moment("7d") - moment("1w")) < week < moment("167h") - moment("15d")
+    assert end("2026-01-31") - moment("2026-01-31") == timedelta(days=1)
+
+
+# Order
+
+
+@given(st.lists(st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1)), max_size=6))
+def test_a_clock_that_jumps_changes_no_order(tmp_path_factory: pytest.TempPathFactory, clock: list[datetime]) -> None:
+    history = History(tmp_path_factory.mktemp("history") / "history.sqlite")
+    history.prepare()
+    for number, now in enumerate(clock):
+        history.append(measurement(test=str(number), time=now.replace(tzinfo=UTC).isoformat()))
+    assert names(history) == [str(number) for number in range(len(clock))]
+
+
+def test_times_are_kept_in_utc(history: History) -> None:
+    history.append(measurement(time="2026-01-02T03:04:05+05:30"))
+    assert [one.time for one in history.results()] == ["2026-01-01T21:34:05+00:00"]
+
+
+def test_what_replaces_keeps_its_id_and_comes_last(history: History) -> None:
+    first = history.append(measurement(test="a"))
+    history.append(measurement(test="b"))
+    assert history.append(measurement(test="a"), replaces=first) == first
+    assert names(history) == ["b", "a"]
+
+
+# Pruning
+
+
+def test_what_is_older_is_pruned_and_the_file_shrinks(days: History, tmp_path: Path) -> None:
+    for number in range(200):
+        days.append(measurement(test=f"old-{number}", time="2025-01-01T00:00:00+00:00"))
+    before = (tmp_path / "history.sqlite").stat().st_size
+    assert days.prune(NOON) == (201, 1)
+    assert (names(days), [one.test for one in days.comparisons()]) == (["b", "c"], ["b", "c"])
+    assert (tmp_path / "history.sqlite").stat().st_size < before
+
+
+def test_the_command_says_what_it_pruned(days: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["history", "--prune", "--older-than=2026-01-02T12:00Z", "--history", str(tmp_path)]) == 0
+    assert ": deleted 1 measurements and 1 comparisons from before 2026-01-02 " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "given", [["--prune"], ["--older-than=3d"], ["--prune", "--older-than=3d", "--test=a"], ["--prune", "--csv"]]
+)
+def test_a_prune_that_is_not_clear_deletes_nothing(days: History, tmp_path: Path, given: list[str]) -> None:
+    assert cli.main(["history", *given, "--history", str(tmp_path)]) == 4
+    assert names(days) == ["a", "b", "c"]
+
+
+def test_a_command_of_the_command_has_the_same_history(days: History, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.delenv("TFPERF_HISTORY_URL", raising=False)
+    assert cli.main(["history", "--history", str(tmp_path), "push"]) == 4
