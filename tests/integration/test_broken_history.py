@@ -63,3 +63,15 @@ def test_a_history_that_can_not_be_written_is_refused_before_the_first_test(
     path = pytester.path / in_the_way
     path.mkdir(parents=True) if in_the_way.endswith("/") else path.touch()
     refused(pytester)
+
+
+def test_a_damaged_history_is_moved_aside_and_said_before_the_first_test_and_after_the_last(
+    pytester: pytest.Pytester,
+) -> None:
+    history = pytester.mkdir(".tfperf") / "history.sqlite"
+    history.write_text("no database" * 100)
+    pytester.makepyfile(test_it="def test_it(throughput): pass")
+    result = pytester.runpytest()
+    said = "*history.sqlite was damaged. It is now history.sqlite.damaged-*, and a new history has begun*"
+    result.stdout.fnmatch_lines([f"tfperf: {said}", "*[[]100%[]]*", said])
+    assert [path.read_text()[:11] for path in history.parent.glob("*.damaged-*")] == ["no database"]

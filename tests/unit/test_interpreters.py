@@ -43,6 +43,11 @@ def test_folders_of_a_project_are_those_of_its_other_checkout(monkeypatch: pytes
     assert interpreter.environment()["PYTHONPATH"] == os.pathsep.join([str(checkout), "/home/me/lib"])
 
 
+def test_workers_do_not_get_the_password_of_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFPERF_HISTORY_URL", "postgresql://me:secret@db/speed")
+    assert "secret" not in str(Interpreter("python").environment())
+
+
 @pytest.mark.parametrize("there", [True, False], ids=["there", "not there"])
 def test_workers_run_in_the_same_folder_of_the_other_checkout_or_at_its_top(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: bool

@@ -117,10 +117,10 @@ class Config:
     inipath = None
     invocation_params = SimpleNamespace(dir=rootpath, args=())
 
-    def __init__(self, **given: str) -> None:
+    def __init__(self, **given: Any) -> None:
         self._given = given
 
-    def getoption(self, name: str, default: str | None = None) -> str | None:
+    def getoption(self, name: str, default: str | None = None) -> Any:
         return self._given.get(name, default)
 
     def getini(self, name: str) -> None:
@@ -209,3 +209,33 @@ def test_the_command_that_records_leaves_out_what_belongs_to_one_session() -> No
     config.invocation_params = SimpleNamespace(dir=Config.rootpath, args=typed)
     recording = Settings.from_config(config).rerun.recording  # type: ignore[arg-type]  # only what it reads
     assert recording == "pytest perf_tests -m 'cpu and not slow' -q --update-baselines"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ("-o", "tfperf_history_url=postgresql://me:secret@db/speed"),
+        ("-otfperf_history_url=postgresql://me:secret@db/speed",),
+        ("--override-ini=tfperf_history_url=postgresql://me:secret@db/speed",),
+    ],
+    ids=str,
+)
+def test_no_command_shows_the_password_of_the_history(typed: tuple[str, ...]) -> None:
+    config = Config(override_ini=["tfperf_history_url=postgresql://me:secret@db/speed"])
+    config.invocation_params = SimpleNamespace(dir=Config.rootpath, args=("perf_tests", *typed, "-q"))
+    settings = Settings.from_config(config)  # type: ignore[arg-type]  # only what it reads
+    assert settings.rerun.recording == "pytest perf_tests -q --update-baselines"
+    assert settings.rerun.options == ""
+
+
+def test_a_wrong_url_of_the_history_is_refused_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFPERF_HISTORY_URL", "postgresql://me:secret@db")
+    with pytest.raises(TfperfError, match=r"^environment variable TFPERF_HISTORY_URL: .* must look like") as raised:
+        asked()
+    assert "secret" not in str(raised.value)
+
+
+def test_settings_as_text_have_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFPERF_HISTORY_URL", "postgresql://me:secret@db/speed")
+    settings = asked()
+    assert (str(settings.history_url), "secret" in repr(settings)) == ("postgresql://db/speed", False)
