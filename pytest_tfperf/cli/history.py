@@ -105,6 +105,7 @@ def _export(history: History, arguments: argparse.Namespace) -> int:
 
 
 def _push(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.reports.numbers import counted
     from pytest_tfperf.stores.history_database import Database
     from pytest_tfperf.stores.history_push import push
 
@@ -115,18 +116,19 @@ def _push(arguments: argparse.Namespace) -> int:
         raise TfperfError("--history: a push sends the history of a folder, not a server's")
     server = Database(HistoryUrl(url))
     sent = push(local.database, server, only_new=arguments.new)
-    show(f"{server}: {sent.measurements} measurements and {sent.comparisons} comparisons sent")
+    show(f"{server}: sent {counted(sent.measurements, 'measurement')} and {counted(sent.comparisons, 'comparison')}")
     return EXIT_GREEN
 
 
 def _prune(history: History, arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.reports.numbers import counted
+
     if _is_filtered(arguments):
         raise TfperfError("--prune deletes by age only: leave --session, --test, --machine and the like out")
     measured, compared = history.prune(arguments.older_than)
-    show(
-        f"{history.database}: deleted {measured} measurements and {compared} comparisons from before "
-        f"{arguments.older_than.isoformat(sep=' ', timespec='minutes')}"
-    )
+    deleted = f"{counted(measured, 'measurement')} and {counted(compared, 'comparison')}"
+    before = arguments.older_than.isoformat(sep=" ", timespec="minutes")
+    show(f"{history.database}: deleted {deleted} from before {before}")
     return EXIT_GREEN
 
 

@@ -79,7 +79,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection of which all reads see one state; it makes no tables on a server, where that may be forbidden.
+        """A connection that reads; it makes no tables on a server, where that may be forbidden.
 
         Raises:
             TfperfError: also where a server has no history yet.
@@ -192,8 +192,8 @@ class Database:
         except (OSError, SQLAlchemyError) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
             if isinstance(self._place, HistoryUrl):  # the cause could show the password
-                said = " ".join(self._place.without_secrets(str(cause)).split())
-                raise TfperfError(f"{self}: the history can't be used: {said}") from None
+                said = " ".join(self._place.without_secrets(str(cause)).split()).rstrip(".?")
+                raise TfperfError(f"{self}: the history can't be used: {said}. Check the server and the URL") from None
             code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
             if code in (_CORRUPT, _NOT_A_DATABASE):
                 raise DamagedHistory(str(self._fault(str(cause)))) from error
@@ -218,6 +218,7 @@ def _server_engine(url: HistoryUrl) -> Engine:
                 {"connect_timeout": str(_CONNECT_SECONDS), "application_name": "pytest-tfperf", **target.query}
             ),
             poolclass=NullPool,
+            connect_args={"prepare_threshold": None},  # a pool between us and the server may not keep statements
         )
     except ModuleNotFoundError as error:
         raise TfperfError(

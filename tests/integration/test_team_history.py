@@ -359,6 +359,6 @@ def test_the_command_takes_the_url_from_the_environment(
     folder = str(local.database.path.parent)
     assert cli.main(["history", "push", "--history", folder]) == 0
     said = capsys.readouterr().out
-    assert said == f"{HistoryUrl(url)}: 1 measurements and 0 comparisons sent\n"
+    assert said == f"{HistoryUrl(url)}: sent 1 measurement and 0 comparisons\n"
     assert cli.main(["history", "--history", url, "--csv"]) == 0
     assert "test_a.py::test" in capsys.readouterr().out

@@ -128,7 +128,7 @@ def test_what_is_older_is_pruned_and_the_file_shrinks(days: History, tmp_path: P
 
 def test_the_command_says_what_it_pruned(days: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["history", "--prune", "--older-than=2026-01-02T12:00Z", "--history", str(tmp_path)]) == 0
-    assert ": deleted 1 measurements and 1 comparisons from before 2026-01-02 " in capsys.readouterr().out
+    assert ": deleted 1 measurement and 1 comparison from before 2026-01-02 " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
