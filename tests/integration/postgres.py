@@ -86,13 +86,14 @@ class Server:
 
     def kill(self) -> None:
         """As `kill -9` of the server, and of what serves its connections."""
-        assert self._process is not None
-        children = psutil.Process(self._process.pid).children()
-        self._process.kill()
+        process = self._process
+        assert process is not None
+        children = psutil.Process(process.pid).children()
+        process.kill()
         for child in children:
             with suppress(psutil.NoSuchProcess):
                 child.kill()
-        self._process.wait(PATIENCE_SECONDS)
+        process.wait(PATIENCE_SECONDS)
         wait_for(lambda: not any(map(_runs, children)))
 
     def new_database(self, options: str = "") -> str:
@@ -189,8 +190,8 @@ class Proxy:
                 self._left -= len(chunk)
                 if self._left <= 0:
                     if not self.has_failed.is_set():
-                        self.has_failed.set()
                         self._then()
+                        self.has_failed.set()
                     return  # both ends stay open, and neither hears anything
                 ahead.sendall(chunk)
 

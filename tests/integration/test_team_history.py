@@ -18,6 +18,7 @@ import postgres
 import pytest
 from inner import ANY_THROUGHPUT, Project
 from measurements import comparison, measurement, verdict
+from patience import PATIENCE_SECONDS
 from postgres import Proxy, Server
 
 from pytest_tfperf import cli
@@ -208,6 +209,7 @@ def test_what_a_server_killed_during_a_push_lacks_is_sent_by_the_next(tmp_path: 
         proxy = Proxy(server.port, 700_000, server.kill)
         with pytest.raises(TfperfError, match=r"/history1: the history can't be used: "):
             send(local, server.url("history1", proxy.port))
+        assert proxy.has_failed.wait(PATIENCE_SECONDS)
         proxy.close()
         server.start()
         assert 0 < len(ids(history_at(url))) < 40
