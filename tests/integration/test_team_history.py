@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-import subprocess
-import tempfile
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +17,7 @@ from inner import ANY_THROUGHPUT, Project
 from measurements import comparison, measurement, verdict
 from patience import PATIENCE_SECONDS
 from postgres import Proxy, Server
+from small_disk import leave_a_megabyte, small_disk
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
@@ -269,30 +267,6 @@ def test_a_server_without_a_history_says_how_to_send_one(url: str) -> None:
 
 
 # Full disks
-
-
-@contextmanager
-def small_disk() -> Iterator[Path]:
-    """A folder on a disk of its own, of 32 MB."""
-    folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="tfperf-disk-"))
-    mount = ["mount", "-t", "tmpfs", "-o", "size=32m", "none", str(folder)]
-    try:
-        if (refused := subprocess.run(mount, capture_output=True, text=True, check=False)).returncode:
-            pytest.skip(f"no small disk can be mounted here: {refused.stderr.strip()}")
-        try:
-            yield folder
-        finally:
-            subprocess.run(["umount", "--lazy", str(folder)], check=True)
-    finally:
-        folder.rmdir()
-
-
-def leave_a_megabyte(folder: Path) -> Path:
-    """A file that fills the disk."""
-    disk = os.statvfs(folder)
-    filler = folder / "filler"
-    filler.write_bytes(bytes(disk.f_bavail * disk.f_bsize - 1_000_000))
-    return filler
 
 
 def test_a_full_disk_of_the_server_costs_nothing_that_was_sent(local: History, server: Server) -> None:
