@@ -111,8 +111,9 @@ class Session:
         """
         if self.settings.collects_only:
             return
-        if self.settings.markdown is not None:
-            atomic.require_writable(self.settings.markdown, "tfperf_markdown")
+        for path, option in ((self.settings.html, "--tfperf-html"), (self.settings.markdown, "tfperf_markdown")):
+            if path is not None:
+                atomic.require_writable(path, option)
         if self.settings.against is not None:
             # Where tests only run programs of another framework, neither Python need have TensorFlow.
             (try_imports if find_spec("tensorflow") else require_python)(self.settings.against)

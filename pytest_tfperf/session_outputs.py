@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_tfperf.ci_outputs import github_annotations, github_summary, markdown_file
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.html_output import html_report
 from pytest_tfperf.stores.push_process import push_new
 
 if TYPE_CHECKING:
@@ -34,5 +35,11 @@ def _history(session: Session) -> list[str]:
     return [line for line in said if line]
 
 
-_OUTPUTS: tuple[Callable[[Session], list[str]], ...] = (_history, github_summary, markdown_file, github_annotations)
+_OUTPUTS: tuple[Callable[[Session], list[str]], ...] = (
+    html_report,
+    _history,
+    github_summary,
+    markdown_file,
+    github_annotations,
+)
 """Each writes one thing, if it was asked for, and returns what to tell the user."""

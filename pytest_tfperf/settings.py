@@ -103,6 +103,7 @@ class Settings:
         "measure the most informative tests that fit into this time, and leave out the rest",
         "TIME",
     )
+    html: Path | None = _option(None, parse.file, "write a report of the session, one HTML file", "PATH")
     split_gpu: bool = _option(
         False, parse.flag, "split one GPU into as many logical GPUs as a test takes, to try multi-GPU code"
     )
@@ -161,7 +162,7 @@ class Settings:
             values[name] = None if folder is None else config.rootpath / folder
             if (source := given[name]) is not None and os.path.isfile(values[name]):  # noqa: PTH113  # never raises
                 raise TfperfError(f"{source[0]}: {values[name]} is a file; name a folder")
-        for name in ("key_file", "markdown"):
+        for name in ("key_file", "html", "markdown"):
             if values.get(name) is not None:
                 values[name] = config.rootpath / values[name]
         update = config.getoption("update_baselines")
@@ -280,7 +281,7 @@ def _given(config: pytest.Config, name: str) -> tuple[str, str] | None:
     return None
 
 
-_OF_ONE_SESSION = ("budget", "require_baseline", "strict", "hold", "smoke", "inject_slowdown", "max_time")
+_OF_ONE_SESSION = ("budget", "html", "require_baseline", "strict", "hold", "smoke", "inject_slowdown", "max_time")
 """Settings that a command which measures one test again leaves out."""
 
 _SECRET = "history_url"

@@ -31,11 +31,13 @@ class Observation:
         disturbance: the first disturbance above its limit; None where there was none.
         environment: power limit facts of the GPUs, see `power_facts`.
         telemetry: what was sampled; None where the run was too short.
+        polls: the same second by second.
     """
 
     disturbance: Disturbance | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     telemetry: Telemetry | None = None
+    polls: tuple[Telemetry, ...] = ()
 
 
 class DisturbanceGuard:
@@ -62,6 +64,7 @@ class DisturbanceGuard:
             yield observation
         finally:
             observation.telemetry = sampler.stop()
+            observation.polls = sampler.polls if observation.telemetry is not None else ()
         if observation.telemetry is not None:
             observation.disturbance = disturbance_in(observation.telemetry, self._limits)
             observation.environment = power_facts(observation.telemetry, self._limits)

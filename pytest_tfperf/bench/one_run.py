@@ -100,7 +100,7 @@ class RunEngine:
         with self._named(topology, side.workload), closing(side.launcher.start(job, self._observer.phase)) as training:
             with self._watching(job.devices, training.pids) as seen:
                 run = time_windows(training, plan, self._observer, enough)
-            run = replace(run, environment={**run.environment, **seen.environment}, telemetry=seen.telemetry)
+            run = _observed(run, seen)
             if run.disturbance is None and self._sampled:
                 run = self._profiled(side, training, job, run)
             return replace(run, disturbance=run.disturbance or seen.disturbance)
@@ -124,7 +124,7 @@ class RunEngine:
             is_here = topology.node_count == 1
             with self._watching(topology.devices) if is_here else nullcontext(Observation()) as seen:
                 run = windows.time(plan, self._observer, enough)
-            run = replace(run, environment={**run.environment, **seen.environment}, telemetry=seen.telemetry)
+            run = _observed(run, seen)
             return replace(run, disturbance=run.disturbance or seen.disturbance)
 
     def pair(
@@ -166,7 +166,7 @@ class RunEngine:
                 pair = interleave(training["a"], training["b"], plan, self._observer.phase, b_first=b_first)
             runs = {"a": pair.a, "b": pair.b}
             for name, run in runs.items():
-                run = replace(run, telemetry=seen.telemetry, disturbance=seen.disturbance)
+                run = replace(run, telemetry=seen.telemetry, polls=seen.polls, disturbance=seen.disturbance)
                 runs[name] = self._profiled(sides[name], training[name], jobs[name], run) if profiled else run
             return replace(pair, a=runs["a"], b=runs["b"])
 
@@ -240,3 +240,9 @@ def undisturbed(take: Callable[[], T], *, tries: int = TRIES) -> tuple[T | None,
             return taken, tuple(discarded)
         discarded.append(taken)
     return None, tuple(discarded)
+
+
+def _observed(run: Run, seen: Observation) -> Run:
+    """The run with what was seen of the machine meanwhile."""
+    environment = {**run.environment, **seen.environment}
+    return replace(run, environment=environment, telemetry=seen.telemetry, polls=seen.polls)

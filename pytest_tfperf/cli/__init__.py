@@ -11,7 +11,19 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli import baselines, compare, doctor, explain, export, history, init, output, reference, replay
+from pytest_tfperf.cli import (
+    baselines,
+    compare,
+    doctor,
+    explain,
+    export,
+    history,
+    init,
+    output,
+    reference,
+    replay,
+    report,
+)
 from pytest_tfperf.cli.arguments import add_command
 from pytest_tfperf.core.consequence import (
     EXIT_GREEN,
@@ -82,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     baselines.add_to(commands)
     compare.add_to(commands)
     export.add_to(commands)
+    report.add_to(commands)
     _add_makers(commands)
     reference.add_to(commands)
     return parser

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pytest_tfperf.errors import TfperfError, one_of
@@ -28,8 +29,7 @@ def build(cls: type[T], value: object, where: str) -> T:
     """
     if not isinstance(value, dict):
         raise TfperfError(f"{where}: expected an object with the fields of {cls.__name__}, found {value!r:.60}")
-    hints = get_type_hints(cls)
-    known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]  # every T here is a dataclass
+    hints, known = _fields(cls)  # type: ignore[arg-type]  # mypy takes no class of any kind for hashable
     for name in value:
         if name not in known:
             raise TfperfError(f"{where}: {one_of('field', name, known)}")
@@ -41,6 +41,12 @@ def build(cls: type[T], value: object, where: str) -> T:
         return cls(**given)
     except TfperfError as error:  # every value has its type, but the noun's own checks refuse one
         raise TfperfError(f"{where}: {error}") from None
+
+
+@cache  # a session of 300 measurements has 35,000 objects, and hints are evaluated as text
+def _fields(cls: type) -> tuple[dict[str, Any], dict[str, Field[Any]]]:
+    """The fields' types, and the fields, by their names."""
+    return get_type_hints(cls), {f.name: f for f in fields(cls)}
 
 
 def plain(value: Any) -> Any:

@@ -40,6 +40,8 @@ class Run:
         disturbance: why the run is not believed; None for a good run.
         log: the worker's log file, or the log that was replayed.
         telemetry: clocks, load, temperature and the like during the run; None where nothing was sampled.
+        polls: the same second by second, without processes' names, from the first window of the warm-up on; of a user's
+            command from its first timed window.
         step_profile: what a step spends its time on; None where the worker was not asked.
         fetches: each step fetches its batch from an input pipeline, so a stall and the batches that were ready after
             it belong together.
@@ -57,6 +59,7 @@ class Run:
     step_profile: StepProfile | None = None
     fetches: bool = False
     unit: str = "images"
+    polls: tuple[Telemetry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,14 @@ class Sampler:
         telemetry = merged(list(self._polls))
         return telemetry if telemetry is not None and telemetry.seconds >= _SHORTEST_SECONDS else None
 
+    @property
+    def polls(self) -> tuple[Telemetry, ...]:
+        """Each poll in order; without the processes' names, which are many and would be kept with each run."""
+        return tuple(
+            replace(poll, other_processes=None, gpus=tuple(replace(gpu, other_processes=None) for gpu in poll.gpus))
+            for poll in list(self._polls)
+        )
+
     def _run(self) -> None:
         host = HostUsage(besides=self._ours)
         with ExitStack() as stack:

@@ -153,6 +153,7 @@ class PlayedSampler:
 
     def __init__(self, telemetry: Telemetry | None, hung: bool = False) -> None:
         self.telemetry, self.hung = telemetry, hung
+        self.polls = () if telemetry is None else (telemetry,)
 
     def start(self) -> None: ...
 
@@ -172,6 +173,11 @@ def test_the_guard_gives_disturbance_environment_and_telemetry():
     found = watched(capped)
     assert found.disturbance.kind is DisturbanceKind.OTHER_PROCESSES
     assert (found.environment, found.telemetry) == ({"gpu_power_limit": "250W"}, capped)
+
+
+def test_the_guard_gives_each_poll():
+    busy = host(other_cpu_fraction_mean=0.9)
+    assert watched(busy).polls == (busy,)
 
 
 def test_a_run_too_short_to_sample_is_not_disturbed():

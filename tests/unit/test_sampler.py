@@ -97,3 +97,13 @@ def test_a_driver_that_never_returns_does_not_block_stop():
     sampler.start()
     assert (sampler.stop(), sampler.hung) == (None, True)
     answer.set()
+
+
+def test_each_poll_is_kept_without_the_names_of_processes():
+    sampler = Sampler([UUID], nvml=FakeNvml(H200, now=Now(processes={4711: 62})))
+    sampler.start()
+    time.sleep(0.2)
+    telemetry = sampler.stop()
+    assert sum(poll.seconds for poll in sampler.polls) == pytest.approx(telemetry.seconds, abs=0.01)
+    assert {poll.other_processes for poll in sampler.polls} == {None}
+    assert {gpu.other_processes for poll in sampler.polls for gpu in poll.gpus} == {None}

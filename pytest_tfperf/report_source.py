@@ -1,0 +1,40 @@
+"""What a report is made of, from the files: the history's results, the session before, and the documents' figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.reports.page.facts import ReportSource
+from pytest_tfperf.reports.page.past import Past
+
+if TYPE_CHECKING:
+    from pytest_tfperf.core.measurement import Measurement
+    from pytest_tfperf.core.past_result import PastResult
+    from pytest_tfperf.stores.baselines import BaselineStore
+    from pytest_tfperf.stores.history import History
+
+
+def report_source(
+    source: ReportSource, past: Sequence[PastResult], history: History, baselines: BaselineStore
+) -> ReportSource:
+    """`source` with what the files add. Of earlier sessions only `past` and one measurement a machine are read."""
+    return replace(
+        source,
+        past=past,
+        previous=_previous(source.measurements, past, history),
+        published=baselines.published(),
+    )
+
+
+def _previous(now: Sequence[Measurement], past: Sequence[PastResult], history: History) -> list[Measurement]:
+    """A measurement of each machine's session before; none where it can't be read, because only its software counts."""
+    found: list[Measurement] = []
+    for machine, last in sorted(Past.of(past, now).before(now).items()):
+        with suppress(TfperfError):
+            found += islice(history.measurements(session=last.session, test=last.test, machine=machine), 1)
+    return found

@@ -1,0 +1,313 @@
+"use strict";
+// The curves, drawn by uPlot: a test's history, its runs over time with the telemetry below, and scaling.
+
+const charts = new Set(); // those on the page, to be drawn again when the theme or the width changes
+
+function chart(box, make) {
+  const entry = {
+    draw() {
+      if (entry.plot) entry.plot.destroy();
+      box.textContent = "";
+      entry.plot = make(box, Math.max(240, Math.floor(box.clientWidth)));
+    },
+  };
+  charts.add(entry);
+  entry.draw();
+  return () => {
+    charts.delete(entry);
+    if (entry.plot) entry.plot.destroy();
+  };
+}
+
+function axis(more) {
+  const grid = { stroke: colour("hairline"), width: 1 };
+  return { stroke: colour("quiet"), grid, ticks: { ...grid, size: 4 }, font: "11px system-ui, sans-serif", gap: 4, ...more };
+}
+
+// Draws in the plot's own coordinates, below the series.
+function painter(paint) {
+  return (u) => {
+    const { ctx, bbox } = u;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    paint(u, ctx, bbox, devicePixelRatio || 1);
+    ctx.restore();
+  };
+}
+
+function tipOf(text) {
+  return (u) => {
+    const { idx, left, top } = u.cursor;
+    if (idx === null || idx === undefined || left < 0) return tip.hide();
+    const words = text(u, idx);
+    const box = u.over.getBoundingClientRect();
+    // Charts that only follow another one's cursor stay silent.
+    if (words && u.over.matches(":hover")) tip.show(words, box.left + left, box.top + top);
+  };
+}
+
+function options(width, height, more) {
+  return { width, height, legend: { show: false }, padding: [10, 10, 0, 0], ...more,
+    cursor: { y: false, drag: { x: true, y: false }, points: { size: 7 }, ...more.cursor } };
+}
+
+const byDate = { tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "UTC") };
+
+function historyChart(box, test, facts) {
+  const past = test.history;
+  const times = past.session.map((index) => seconds(facts.sessions[index].time));
+  const limit = test.expected !== null && test.threshold !== null ? test.expected * (1 - test.threshold) : null;
+  const paint = painter((u, ctx, area, ratio) => {
+    const y = (value) => u.valToPos(value, "y", true);
+    if (test.reference !== null && test.tolerance_low !== null) {
+      const top = test.tolerance_high === null ? area.top : y(test.reference * (1 + test.tolerance_high));
+      ctx.fillStyle = colour("accepted");
+      ctx.fillRect(area.left, top, area.width, y(test.reference * (1 + test.tolerance_low)) - top);
+    }
+    const horizontal = (value, stroke, dash) => {
+      ctx.strokeStyle = stroke;
+      ctx.lineWidth = ratio;
+      ctx.setLineDash(dash.map((length) => length * ratio));
+      ctx.beginPath();
+      ctx.moveTo(area.left, y(value));
+      ctx.lineTo(area.left + area.width, y(value));
+      ctx.stroke();
+    };
+    if (test.reference !== null) horizontal(test.reference, colour("quiet"), []);
+    if (limit !== null) horizontal(limit, colour("bad"), [5, 4]);
+    ctx.setLineDash([3 * ratio, 3 * ratio]);
+    for (const point of test.changes.length ? test.changes : test.since ? [test.since] : []) {
+      const x = u.valToPos(seconds(point.time), "x", true) - 6 * ratio;
+      ctx.strokeStyle = ctx.fillStyle = colour("ink");
+      ctx.beginPath();
+      ctx.moveTo(x, area.top);
+      ctx.lineTo(x, area.top + area.height);
+      ctx.stroke();
+      ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+      const onTheRight = x > area.left + area.width * 0.7;
+      ctx.textAlign = onTheRight ? "right" : "left";
+      ctx.fillText(point.size === undefined ? `since ${day(point.time)}` : `${day(point.time)}: ${change(point.size)}`, x + (onTheRight ? -5 : 5) * ratio, area.top + area.height - 6 * ratio);
+    }
+  });
+  const dots = (u) => {
+    const { ctx } = u;
+    const ratio = devicePixelRatio || 1;
+    ctx.save();
+    past.rate.forEach((value, i) => {
+      if (value === null || times[i] < u.scales.x.min || times[i] > u.scales.x.max) return;
+      const x = u.valToPos(times[i], "x", true);
+      const ink = colour(outcomeColour(past.outcome[i]));
+      ctx.strokeStyle = ctx.fillStyle = ink;
+      if (past.low[i] !== null && past.high[i] !== null && times.length < 200) {
+        ctx.lineWidth = ratio;
+        ctx.beginPath();
+        ctx.moveTo(x, u.valToPos(past.low[i], "y", true));
+        ctx.lineTo(x, u.valToPos(past.high[i], "y", true));
+        ctx.stroke();
+      }
+      ctx.beginPath();
+      ctx.arc(x, u.valToPos(value, "y", true), (times.length > 120 ? 2 : 3.2) * ratio, 0, 2 * Math.PI);
+      ctx.fill();
+    });
+    ctx.restore();
+  };
+  const range = (u, low, high) => {
+    const { min, max } = u.scales.x;
+    const shown = (i) => min === null || min === undefined || (times[i] >= min && times[i] <= max);
+    const intervals = times.length < 200 ? [...past.low, ...past.high].filter((value, i) => value !== null && shown(i % times.length)) : [];
+    const ends = [low, high, ...intervals, test.reference * 0.99 || null, test.reference * 1.01 || null, limit].filter((v) => v !== null);
+    const least = Math.min(...ends), most = Math.max(...ends), margin = (most - least || most * 0.02) * 0.08;
+    return [least - margin, most + margin];
+  };
+  return chart(box, (target, width) =>
+    new uPlot(options(width, 260, {
+      ...byDate,
+      scales: { y: { range }, x: { range: (u, a, b) => rangeOfTime(times, a, b) } },
+      axes: [axis({ values: (u, splits, index, space, step) => splits.map((s, i) => (step < DAY ? clock(s) : label(s, i, splits))), space: 70, size: 30 }), axis({ size: 58, values: (u, splits) => splits.map(rate) })],
+      series: [{}, { stroke: colour("line"), width: 1.5, points: { show: false } }],
+      hooks: {
+        drawAxes: [paint],
+        draw: [dots],
+        setCursor: [tipOf((u, i) => {
+          const session = facts.sessions[past.session[i]];
+          return `${day(session.time, true)} · ${past.outcome[i] || "not judged"}\n${rate(past.rate[i])} ${test.unit}/s` +
+            (past.low[i] === null ? "" : ` (95 % CI ${rate(past.low[i])} to ${rate(past.high[i])})`) +
+            `\nsession ${session.id}` + (session.commit ? `\ncommit ${session.commit.slice(0, 12)}` : "");
+        })],
+      },
+    }), [times, past.rate], target));
+}
+
+const DAY = 86400;
+
+// One session alone lies in the middle of its day; uPlot would show years around it.
+function rangeOfTime(times, least, most) {
+  if (times[0] === times[times.length - 1]) return [times[0] - DAY / 2, times[0] + DAY / 2];
+  const margin = (most - least) * 0.02;
+  return [least - margin, most + margin];
+}
+
+function clock(time) {
+  const date = new Date(time * 1000).toISOString();
+  return date.slice(11, 16) === "00:00" ? day(date) : date.slice(11, 16);
+}
+
+// "17 Nov", with the year where it is another one than before.
+function label(time, index, all) {
+  const date = new Date(time * 1000).toISOString();
+  const before = index ? new Date(all[index - 1] * 1000).toISOString().slice(0, 4) : date.slice(0, 4);
+  return day(date, date.slice(0, 4) !== before);
+}
+
+function outcomeColour(word) {
+  if (word.startsWith("REGRESSED") || word.startsWith("INVALID")) return "bad";
+  if (word.startsWith("INCONCLUSIVE")) return "doubt";
+  return word.startsWith("IMPROVED") ? "good" : "line";
+}
+
+// The runs of a session one after the other on one axis of seconds; returns where each starts.
+function runStarts(runs) {
+  const ends = runs.map((run) => run.end_seconds[run.end_seconds.length - 1] || 0);
+  const gap = Math.max(...ends, 1) * 0.06;
+  let at = 0;
+  return runs.map((run, i) => {
+    const start = at;
+    at += ends[i] + gap;
+    return start;
+  });
+}
+
+function shadeWarmup(runs, starts) {
+  return painter((u, ctx, area, ratio) => {
+    runs.forEach((run, i) => {
+      const x = (time) => u.valToPos(time, "x", true);
+      const warm = run.warmup ? run.end_seconds[run.warmup - 1] : 0;
+      ctx.fillStyle = colour("warmup");
+      ctx.fillRect(x(starts[i]), area.top, x(starts[i] + warm) - x(starts[i]), area.height);
+      if (u.series.length !== 2 || u.height < 150) return;
+      ctx.fillStyle = colour("quiet");
+      ctx.textAlign = "left";
+      ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+      const text = run.kind === "run" ? `run ${i + 1}` : run.kind;
+      const room = x(starts[i] + (run.end_seconds[run.end_seconds.length - 1] || 0)) - x(starts[i]);
+      if (room > ctx.measureText(text).width) ctx.fillText(text, x(starts[i]) + 4 * ratio, area.top + 12 * ratio);
+    });
+  });
+}
+
+function windowsChart(box, test, starts, total, sync) {
+  const runs = test.runs;
+  const times = [], rates = [], of = [];
+  runs.forEach((run, i) => {
+    run.end_seconds.forEach((end, j) => {
+      times.push(starts[i] + (end + (j ? run.end_seconds[j - 1] : 0)) / 2);
+      rates.push(run.rates[j]);
+      of.push([i, j]);
+    });
+    times.push(starts[i] + (run.end_seconds[run.end_seconds.length - 1] || 0) + 1e-6);
+    rates.push(null);
+    of.push(null);
+  });
+  return chart(box, (target, width) =>
+    new uPlot(options(width, 210, {
+      cursor: { sync: { key: sync } },
+      scales: { x: { time: false, range: () => [0, total] } },
+      axes: [axis({ size: 28, values: (u, splits) => splits.map((s) => s + " s") }), axis({ size: AXIS, values: (u, splits) => splits.map(rate) })],
+      series: [{}, { stroke: colour("line"), width: 1.2, points: { show: true, size: 4, fill: colour("line") } }],
+      hooks: {
+        drawAxes: [shadeWarmup(runs, starts)],
+        setCursor: [tipOf((u, i) => {
+          if (!of[i]) return "";
+          const [run, index] = of[i];
+          const warm = index < runs[run].warmup;
+          return `${RUN_WORDS[runs[run].kind]} ${run + 1}, ${warm ? "warm-up, not counted" : `window ${index - runs[run].warmup + 1}`}\n${rate(rates[i])} ${test.unit}/s`;
+        })],
+      },
+    }), [times, rates], target));
+}
+
+const AXIS = 76; // of all plots of one panel: their seconds lie one above the other
+
+const TELEMETRY = {
+  celsius: ["Temperature", (v) => v + " °C"],
+  sm_mhz: ["GPU clock", (v) => rate(v).replace(/\.\d+$/, "") + " MHz"],
+  watts: ["Power", (v) => Math.round(v) + " W"],
+  utilisation: ["GPU use", (v) => Math.round(v * 100) + " %"],
+  load: ["Load of the host", (v) => v.toFixed(1)],
+  cpu_mhz: ["CPU clock", (v) => (v / 1000).toFixed(2) + " GHz"],
+  other_cpu: ["CPU of other processes", (v) => (v * 100).toFixed(1) + " %"],
+  steal: ["Steal time", (v) => (v * 100).toFixed(1) + " %"],
+};
+
+function devicesWith(test, what) {
+  return [...new Set(test.runs.flatMap((run) => (run.telemetry ? run.telemetry.series : []).filter((s) => s.what === what).map((s) => s.device)))];
+}
+
+// Neighbours differ little: GPUs in a row look like a family, and one that leaves it is seen by its place.
+function deviceColour(index, count) {
+  return `hsl(${205 + (count > 1 ? (150 * index) / (count - 1) : 0)} 46% ${document.documentElement.dataset.theme === "dark" ? 68 : 46}%)`;
+}
+
+function telemetryChart(box, what, test, starts, total, sync) {
+  const write = TELEMETRY[what][1];
+  const devices = devicesWith(test, what);
+  const times = [], values = devices.map(() => []);
+  test.runs.forEach((run, i) => {
+    if (!run.telemetry) return;
+    const { start_seconds: offset, end_seconds: ends, series } = run.telemetry;
+    ends.forEach((end, j) => {
+      times.push(starts[i] + offset + end);
+      devices.forEach((device, d) => {
+        const found = series.find((one) => one.what === what && one.device === device);
+        values[d].push(found ? found.values[j] : null);
+      });
+    });
+    times.push(times[times.length - 1] + 1e-6);
+    values.forEach((column) => column.push(null));
+  });
+  const hue = (d) => deviceColour(d, devices.length);
+  return chart(box, (target, width) =>
+    new uPlot(options(width, 92, {
+      padding: [8, 10, 8, 0],
+      cursor: { sync: { key: sync } },
+      scales: { x: { time: false, range: () => [0, total] }, y: { range: (u, a, b) => { const m = Math.max((b - a) * 0.15, Math.abs(b) * 0.01, 0.01); return [Math.max(0, a - m), b + m]; } } },
+      axes: [axis({ show: false }), axis({ size: AXIS, space: 30, values: (u, splits) => splits.map(write) })],
+      series: [{}, ...devices.map((device, d) => ({ label: device, stroke: hue(d), width: 1.3, points: { show: times.length < 40, size: 4, fill: hue(d) } }))],
+      hooks: {
+        drawAxes: [shadeWarmup(test.runs, starts)],
+        setCursor: [tipOf((u, i) => {
+          const known = devices.map((device, d) => [device, values[d][i]]).filter((pair) => pair[1] !== null && pair[1] !== undefined);
+          return known.length ? [TELEMETRY[what][0], ...known.map(([device, v]) => `${device}: ${write(v)}`)].join("\n") : "";
+        })],
+      },
+    }), [times, ...values], target));
+}
+
+function scalingChart(box, group) {
+  const curves = [{ name: group.machine, points: group.points }, ...group.documents.map((one) => ({ name: one.machine, points: one.points }))];
+  const devices = [...new Set(curves.flatMap((curve) => curve.points.map((point) => point.devices)))].sort((a, b) => a - b);
+  const at = curves.map((curve) => devices.map((count) => curve.points.find((point) => point.devices === count) || null));
+  const stroke = (i) => (i === 0 ? colour("accent") : `hsl(${(32 + 70 * i) % 360} 42% 55%)`);
+  return chart(box, (target, width) =>
+    new uPlot(options(width, 220, {
+      scales: { x: { time: false, distr: 3, log: 2, range: [devices[0] * 0.9, devices[devices.length - 1] * 1.1] }, y: { range: (u, a, b) => [Math.max(0, Math.min(0.7, a - 0.05)), Math.max(1.05, b + 0.02)] } },
+      axes: [axis({ size: 30, splits: () => devices, values: (u, splits) => splits.map((n) => (devices.includes(n) ? String(n) : "")) }), axis({ size: 46, values: (u, splits) => splits.map((v) => Math.round(v * 100) + " %") })],
+      series: [{}, ...curves.map((curve, i) => ({ stroke: stroke(i), width: i ? 1.3 : 2.4, spanGaps: true, points: { show: true, size: i ? 5 : 8, fill: stroke(i) } }))],
+      hooks: {
+        drawAxes: [painter((u, ctx, area, ratio) => {
+          ctx.strokeStyle = colour("quiet");
+          ctx.setLineDash([5 * ratio, 4 * ratio]);
+          ctx.beginPath();
+          ctx.moveTo(area.left, u.valToPos(1, "y", true));
+          ctx.lineTo(area.left + area.width, u.valToPos(1, "y", true));
+          ctx.stroke();
+        })],
+        setCursor: [tipOf((u, i) => {
+          const known = curves.map((curve, c) => [curve.name, at[c][i]]).filter((pair) => pair[1]);
+          return [plural(devices[i], "device"), ...known.map(([name, p]) => `${name} ${p.topology}: ${rate(p.rate)} ${group.unit}/s, ${Math.round(p.efficiency * 100)} %`)].join("\n");
+        })],
+      },
+    }), [devices, ...at.map((points) => points.map((point) => (point ? point.efficiency : null)))], target));
+}

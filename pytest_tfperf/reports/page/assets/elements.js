@@ -1,0 +1,87 @@
+"use strict";
+// Elements are made with text nodes only: no fact is ever read as HTML.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function add(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : value);
+  }
+  for (const child of children.flat(Infinity)) {
+    if (child !== null && child !== undefined && child !== "") node.append(child);
+  }
+  return node;
+}
+
+function el(name, attributes, ...children) {
+  return add(document.createElement(name), attributes, children);
+}
+
+function svg(name, attributes, ...children) {
+  return add(document.createElementNS(SVG, name), attributes, children);
+}
+
+// Figures are written as the terminal writes them (reports/numbers.py).
+function rate(value) {
+  if (value === null || value === undefined) return "–";
+  const digits = value >= 999.95 ? 0 : value >= 99.995 ? 1 : 2;
+  return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
+function change(fraction, digits = 1) {
+  if (fraction === null || fraction === undefined) return "–";
+  const text = Math.abs(fraction * 100).toFixed(digits);
+  return (Number(text) === 0 ? "" : fraction < 0 ? "−" : "+") + text + " %";
+}
+
+function percent(fraction) {
+  if (fraction === null || fraction === undefined) return "–";
+  return Math.abs(fraction * 100).toFixed(1) + " %";
+}
+
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+// A session's day in its own zone: 02:15 in Berlin is not the day before.
+function day(time, withYear = false) {
+  const [year, month, date] = String(time).slice(0, 10).split("-").map(Number);
+  if (!date) return String(time);
+  return date + " " + MONTHS[month - 1] + (withYear ? " " + year : "");
+}
+
+function seconds(time) {
+  const parsed = Date.parse(time);
+  return Number.isNaN(parsed) ? 0 : parsed / 1000;
+}
+
+function plural(count, word) {
+  return count + " " + word + (count === 1 ? "" : "s");
+}
+
+// One tooltip for the whole page; `text` may have several lines.
+const tip = {
+  node: null,
+  show(text, x, y) {
+    this.node = this.node || document.getElementById("tip");
+    this.node.textContent = text;
+    this.node.hidden = false;
+    const box = this.node.getBoundingClientRect();
+    const left = Math.min(Math.max(8, x - box.width / 2), document.documentElement.clientWidth - box.width - 8);
+    const top = y - box.height - 12 < 4 ? y + 18 : y - box.height - 12;
+    this.node.style.transform = `translate(${Math.round(left)}px, ${Math.round(top)}px)`;
+  },
+  hide() {
+    if (this.node) this.node.hidden = true;
+  },
+};
+
+function withTip(node, text) {
+  node.setAttribute("data-tip", "");
+  node.addEventListener("pointermove", (event) => tip.show(text(), event.clientX, event.clientY));
+  node.addEventListener("pointerleave", () => tip.hide());
+  return node;
+}
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+}

@@ -1,0 +1,81 @@
+"""Lasting changes of tests and machines as facts, and since when a test is as it is now."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from pytest_tfperf.core.change import Change
+from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.reports.page.figures import figure, moment
+from pytest_tfperf.reports.page.past import key_of, spell
+
+_LEVEL = 10  # results whose median is the level before a change
+
+
+def change_facts(changes: Sequence[Change], series: Sequence[PastResult]) -> list[dict[str, Any]]:
+    """Those of one series, oldest first, with the levels on either side in units per second."""
+    own = key_of(series[-1])
+    key = series[-1].key
+    found = (one for one in changes if (one.machine, one.test, one.key) == (own.machine, own.test, key))
+    return [_facts(one) | _levels(one, series) for one in found]
+
+
+def machine_changes(changes: Sequence[Change], machines: Collection[str]) -> list[dict[str, Any]]:
+    """What all tests of one of these machines did together, oldest first."""
+    return [{"machine": one.machine, **_facts(one)} for one in changes if one.test is None and one.machine in machines]
+
+
+def since(
+    changes: Sequence[Mapping[str, Any]], series: Sequence[PastResult], reference: float
+) -> dict[str, Any] | None:
+    """Since when the last result of a series is on its side of `reference`: its last change that way, or its spell."""
+    valid = _valid(series)
+    if not valid:
+        return None
+    is_slower = valid[-1].examples_per_sec < reference
+    fitting = [one for one in changes if (one["size"] < 0) == is_slower]
+    if fitting:
+        begin = fitting[-1]["time"]
+        lasting = [one for one in valid if moment(one.time) >= moment(begin)]
+    else:
+        lasting = list(spell(valid, reference))
+        begin = lasting[0].time
+    before = valid[: len(valid) - len(lasting)]
+    first = lasting[0] if lasting else valid[-1]
+    return {
+        "session": first.session,
+        "time": begin,
+        "sessions": len(lasting),
+        "before": _level(before),
+        "commit_before": before[-1].commit if before else "",
+        "commit_after": first.commit,
+    }
+
+
+def _facts(one: Change) -> dict[str, Any]:
+    return {
+        "kind": one.kind.value,
+        "session": one.session,
+        "time": one.time,
+        "size": figure(one.size),
+        "low": figure(one.low),
+        "high": figure(one.high),
+        "commit_before": one.commit_before,
+        "commit_after": one.commit_after,
+    }
+
+
+def _levels(one: Change, series: Sequence[PastResult]) -> dict[str, Any]:
+    before = _level([result for result in _valid(series) if moment(result.time) < moment(one.time)])
+    return {"before": before, "after": None if before is None else figure(before * (1 + one.size))}
+
+
+def _level(results: Sequence[PastResult]) -> float | None:
+    return figure(statistics.median(one.examples_per_sec for one in results[-_LEVEL:])) if results else None
+
+
+def _valid(series: Sequence[PastResult]) -> list[PastResult]:
+    return [one for one in series if not one.outcome.startswith(Outcome.INVALID) and one.examples_per_sec > 0]

@@ -1,0 +1,150 @@
+"""The facts of a report: one JSON document that the page draws and scripts read (docs/report.schema.json)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.change import Change
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
+from pytest_tfperf.reports.measurement_table import ACT_FIRST
+from pytest_tfperf.reports.names import shown_names
+from pytest_tfperf.reports.page.changes import change_facts, machine_changes
+from pytest_tfperf.reports.page.curves import document_facts, scaling_facts
+from pytest_tfperf.reports.page.figures import figure, moment
+from pytest_tfperf.reports.page.headline import sentence
+from pytest_tfperf.reports.page.one_test import TestContext, facts_of_test
+from pytest_tfperf.reports.page.past import Past, drift_since_last_week, key_of
+from pytest_tfperf.reports.page.since_last import previous_facts
+
+SCHEMA: Final = 1
+"""The version of the document's form; a field that is added doesn't change it."""
+
+_RANK = {outcome.value: rank for rank, outcome in enumerate(filter(None, ACT_FIRST))}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportSource:
+    """All that a report is made of.
+
+    Args:
+        measurements: of the session that is reported, whole.
+        past: what the history has, in any order.
+        previous: a measurement of the session before for each machine, for what its environment was.
+        published: the documents' figures.
+        comparisons: interleaved comparisons of the session.
+        verdicts: on software and machine as a whole, one sentence each.
+        not_measured: tests that ended in an error.
+        left_out: tests that `--tfperf-budget` had no time for.
+        changes: lasting changes of tests and machines, oldest first.
+        rerun: how to measure a test again.
+        scope: what was asked for, in words, where it is not one session: "since 2026-11-01".
+    """
+
+    measurements: Sequence[Measurement]
+    past: Sequence[PastResult] = ()
+    previous: Sequence[Measurement] = ()
+    published: Sequence[Baseline] = ()
+    comparisons: Sequence[Comparison] = ()
+    verdicts: Sequence[str] = ()
+    not_measured: Sequence[str] = ()
+    left_out: Sequence[str] = ()
+    changes: Sequence[Change] = ()
+    rerun: RerunCommand = FROM_ROOTDIR
+    scope: str = ""
+
+
+def report_facts(source: ReportSource) -> dict[str, Any]:
+    """The document; equal sources give equal documents."""
+    now = list({(key_of(one), one.session): one for one in source.measurements}.values())
+    past = Past.of(source.past, now)
+    named = {result.session for one in now for result in past.series[key_of(one)]}
+    sessions = {id: index for index, id in enumerate(id for id in past.sessions if id in named)}
+    names = shown_names((one.workload.id, one.name) for one in now)
+    tests = sorted(
+        (
+            facts_of_test(
+                one,
+                TestContext(
+                    name=names[one.workload.id, one.name],
+                    series=past.series[key_of(one)],
+                    sessions=sessions,
+                    changes=change_facts(source.changes, past.series[key_of(one)]),
+                    rerun=source.rerun,
+                ),
+            )
+            for one in now
+        ),
+        key=_worst_first,
+    )
+    comparisons = [_comparison(one) for one in source.comparisons]
+    drifts = sorted(drift_since_last_week(past, now), key=lambda drift: drift.machine)
+    return {
+        "schema": SCHEMA,
+        "headline": sentence(tests, drifts, len(source.not_measured), [one["outcome"] for one in comparisons]),
+        "scope": source.scope,
+        "counts": _counts(tests),
+        "session": _session(now),
+        "drifts": [
+            {name: figure(value) if isinstance(value, float) else value for name, value in asdict(drift).items()}
+            for drift in drifts
+        ],
+        "machine_changes": machine_changes(source.changes, {one.machine for one in now}),
+        "verdicts": list(source.verdicts),
+        "not_measured": sorted(source.not_measured),
+        "left_out": sorted(source.left_out),
+        "previous": previous_facts(source.previous, now, past),
+        "sessions": [{"id": id, "time": past.sessions[id].time, "commit": past.sessions[id].commit} for id in sessions],
+        "tests": tests,
+        "scaling": scaling_facts(now, source.published),
+        "documents": document_facts(now, source.published),
+        "comparisons": comparisons,
+    }
+
+
+def _worst_first(test: Mapping[str, Any]) -> tuple[Any, ...]:
+    change = test["change"]
+    return _RANK.get(test["outcome"], len(_RANK)), 1.0 if change is None else change, test["machine"], test["test"]
+
+
+def _counts(tests: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Outcome -> tests, those that need action first."""
+    return dict(Counter(test["outcome"] for test in tests))
+
+
+def _session(now: Sequence[Measurement]) -> dict[str, Any]:
+    """Facts of all measurements together; where they are of several sessions or commits, all are named."""
+    last = max(now, key=lambda one: moment(one.time), default=None)
+    machines: dict[str, dict[str, Any]] = {}
+    for one in now:
+        machine = machines.setdefault(one.machine, {"machine": one.machine, "gpu": one.gpu, "tests": 0})
+        machine |= {"environment": dict(sorted(one.environment.items())), "tests": machine["tests"] + 1}
+    return {
+        "ids": sorted({one.session for one in now}),
+        "time": last.time if last else "",
+        "commits": sorted({one.commit for one in now if one.commit}),
+        "seconds": figure(sum(one.seconds for one in now), 4),
+        "machines": sorted(machines.values(), key=lambda machine: str(machine["machine"])),
+    }
+
+
+def _comparison(one: Comparison) -> dict[str, Any]:
+    return {
+        "test": one.test,
+        "a": one.a.name or one.a.workload.id,
+        "b": one.b.name or one.b.workload.id,
+        "machine": one.machine,
+        "topology": one.topology,
+        "outcome": one.outcome.value if one.outcome else "measured",
+        "reason": one.reason,
+        "change": figure(one.ratio - 1),
+        "low": figure(one.low - 1),
+        "high": figure(one.high - 1),
+        "pairs": len(one.pairs),
+    }

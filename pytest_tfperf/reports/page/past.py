@@ -1,0 +1,187 @@
+"""What earlier sessions tell: the sessions in order, each test's series, since when a test is slower, and the drift."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.reports.measurement_table import outcome
+from pytest_tfperf.reports.page.figures import figure, moment
+
+_WEEK = timedelta(days=7)
+_LEAST_TESTS = 4  # whose median tells the machine from the tests themselves
+_LEAST_DRIFT = 0.003
+_SURE = 2.0  # standard errors
+
+
+class SeriesKey(NamedTuple):
+    """What is measured again from session to session."""
+
+    machine: str
+    test: str
+    workload: str
+    topology: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """How far a machine moved, as its tests together show it.
+
+    Args:
+        machine: its key.
+        change: the median over the tests, as a fraction; -0.01 for 1 % slower.
+        low, high: about two standard errors to either side.
+        tests: over how many.
+        is_sure: whether the change is more than the tests' scatter explains.
+    """
+
+    machine: str
+    change: float
+    low: float
+    high: float
+    tests: int
+    is_sure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """All results in the order of time, those of the session that is reported among them.
+
+    Args:
+        sessions: id -> its latest result's time, oldest first.
+        series: each test's results, one for each session, oldest first.
+    """
+
+    sessions: Mapping[str, PastResult] = field(default_factory=dict)
+    series: Mapping[SeriesKey, Sequence[PastResult]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, past: Iterable[PastResult], now: Sequence[Measurement]) -> Past:
+        """`now` replaces what the history has of the same measurements.
+
+        Left out are other machines, what was slowed on purpose, and all that is later than `now`.
+        """
+        current = {(one.session, key_of(one)): as_result(one) for one in now}
+        machines = {one.machine for one in now}
+        known = {
+            (one.session, key_of(one)): one for one in past if one.machine in machines and not one.is_slowed_on_purpose
+        }
+        last = max((moment(one.time) for one in current.values()), default=None)
+        in_order = sorted(
+            ((moment(one.time), one) for one in (known | current).values()), key=lambda timed: (timed[0], timed[1].id)
+        )
+        sessions: dict[str, PastResult] = {}
+        series: dict[SeriesKey, list[PastResult]] = {}
+        for time, one in in_order:
+            if last is not None and time > last and (one.session, key_of(one)) not in current:
+                continue
+            sessions[one.session] = one
+            series.setdefault(key_of(one), []).append(one)
+        return cls(sessions, series)
+
+    def before(self, measurements: Sequence[Measurement]) -> dict[str, PastResult]:
+        """The last result of the session before these, for each machine that has one."""
+        current, here = {one.session for one in measurements}, {one.machine for one in measurements}
+        found: dict[str, PastResult] = {}
+        for key, series in self.series.items():
+            older = [one for one in series if one.session not in current] if key.machine in here else []
+            if older and (key.machine not in found or moment(found[key.machine].time) < moment(older[-1].time)):
+                found[key.machine] = older[-1]
+        return found
+
+
+def key_of(one: PastResult | Measurement) -> SeriesKey:
+    """The series that a result belongs to."""
+    workload = one.workload if isinstance(one.workload, str) else one.workload.id
+    return SeriesKey(one.machine, one.test, workload, one.topology)
+
+
+def series_facts(series: Sequence[PastResult], sessions: Mapping[str, int]) -> dict[str, Any]:
+    """Columns of equal length: the session's index, the throughput, its interval, the reference, the outcome."""
+    return {
+        "session": [sessions[one.session] for one in series],
+        "rate": [figure(one.examples_per_sec) for one in series],
+        "low": [figure(one.low) for one in series],
+        "high": [figure(one.high) for one in series],
+        "reference": [figure(one.reference) for one in series],
+        "outcome": [one.outcome for one in series],
+    }
+
+
+def spell(series: Sequence[PastResult], reference: float) -> Sequence[PastResult]:
+    """The latest results in a row that are nearer to the last one than to `reference`; at least the last one.
+
+    One result of another kind doesn't end the row if the two before it belong to it: a single run may be lucky.
+    """
+    now = math.log(series[-1].examples_per_sec)
+    middle = (now + math.log(reference)) / 2
+    belongs = [(math.log(one.examples_per_sec) < middle) == (now < middle) for one in series]
+    start = at = len(series) - 1
+    while at > 0:
+        at -= 1
+        if belongs[at]:
+            start = at
+        elif not all(belongs[max(0, at - 2) : at]) or at < 2:
+            break
+    return series[start:]
+
+
+def drift_since_last_week(past: Past, now: Sequence[Measurement]) -> list[Drift]:
+    """Each machine's drift against the seven days before, of tests that were measured in both."""
+    changes: dict[str, list[float]] = {}
+    for one in now:
+        end = moment(one.time)
+        week = [
+            math.log(result.examples_per_sec)
+            for result in past.series.get(key_of(one), ())
+            if result.session != one.session and timedelta() < end - moment(result.time) <= _WEEK
+        ]
+        if week and one.throughput.examples_per_sec > 0:
+            change = math.log(one.throughput.examples_per_sec) - statistics.median(week)
+            changes.setdefault(one.machine, []).append(change)
+    return [_drift(machine, known) for machine, known in changes.items() if len(known) >= _LEAST_TESTS]
+
+
+def _drift(machine: str, changes: Sequence[float]) -> Drift:
+    middle = statistics.median(changes)
+    scatter = 1.4826 * statistics.median(abs(change - middle) for change in changes)
+    error = scatter * math.sqrt(math.pi / 2 / len(changes))
+    return Drift(
+        machine=machine,
+        change=math.expm1(middle),
+        low=math.expm1(middle - _SURE * error),
+        high=math.expm1(middle + _SURE * error),
+        tests=len(changes),
+        is_sure=abs(middle) > max(_SURE * error, _LEAST_DRIFT),
+    )
+
+
+def as_result(one: Measurement) -> PastResult:
+    """As the history would tell of it."""
+    word = outcome(one) if one.verdict is not None and one.verdict.is_decided else ""
+    baseline = one.verdict.baseline if one.verdict else None
+    return PastResult(
+        id="",
+        session=one.session,
+        time=one.time,
+        test=one.test,
+        name=one.name,
+        machine=one.machine,
+        workload=one.workload.id,
+        topology=one.topology,
+        unit=one.throughput.unit,
+        examples_per_sec=one.throughput.examples_per_sec,
+        low=one.throughput.low,
+        high=one.throughput.high,
+        outcome=word,
+        reference=baseline.reference if baseline else None,
+        runs=len(one.runs),
+        seconds=one.seconds,
+        commit=one.commit,
+    )

@@ -1,0 +1,66 @@
+"""The page: a template, the facts, the styles and the scripts in one file that needs no network.
+
+uPlot draws the curves, because it is 51 kB and draws a year of sessions in milliseconds. Plotly is 4.5 MB, and
+Vega-Lite with Vega 0.8 MB, of which a report of 300 tests would need nothing that uPlot lacks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_tfperf.reports.numbers import change, duration, rate
+from pytest_tfperf.reports.page.figures import day, moment
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
+
+_ASSETS: Final = resources.files(__package__) / "assets"
+_STYLES: Final = ("uPlot.min.css", "page.css", "table.css", "test.css")
+_SCRIPTS: Final = ("uPlot.iife.min.js", "elements.js", "small_charts.js", "charts.js", "test.js", "table.js", "page.js")
+
+_ESCAPES: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+"""Of characters in a JSON text that HTML or JavaScript would read as something else; JSON reads them back."""
+
+
+def page(facts: Mapping[str, Any]) -> str:
+    """The report as one HTML file; every text of the facts is shown as text, whatever is in it."""
+    return _template().render(
+        facts=facts,
+        facts_json=json_for_script(facts),
+        styles=[_asset(name) for name in _STYLES],
+        scripts=[_asset(name) for name in _SCRIPTS],
+    )
+
+
+def json_for_script(facts: Mapping[str, Any]) -> str:
+    """The facts as JSON that a `<script>` element can hold."""
+    text = json.dumps(facts, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.translate({ord(character): escape for character, escape in _ESCAPES.items()})
+
+
+@cache
+def _template() -> Template:
+    environment = _environment()
+    return environment.from_string(_asset("page.html.j2"))
+
+
+def _environment() -> Environment:
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    environment.filters |= {"day": day, "clock": _clock, "duration": duration, "change": change, "rate": rate}
+    return environment
+
+
+def _clock(time: str) -> str:
+    """ "02:15 UTC"."""
+    parsed = moment(time)
+    return "" if parsed.year == 1 else f"{parsed:%H:%M} {parsed.tzname()}".replace("UTC+00:00", "UTC")
+
+
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")

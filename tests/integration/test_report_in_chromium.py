@@ -1,0 +1,269 @@
+"""The report in a real browser: what it asks for, what it shows, and what a reader can do with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_tfperf.reports.page.facts import ReportSource, report_facts
+from pytest_tfperf.reports.page.render import page
+from tools.report_pictures import CHROMIUM, browser
+from tools.simulated_weeks import SLOWER_TEST, source
+
+playwright = pytest.importorskip("playwright.sync_api")
+pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"there is no {CHROMIUM}: apt-get install chromium")
+
+HOSTILE = """<script>window.pwned = 1</script><img src=x onerror="window.pwned = 1">'"`${1}\u2028&amp;</script>"""
+ENDLESS = "x" * 10_000
+
+Open = Callable[..., "playwright.Page"]
+
+
+@pytest.fixture(scope="module")
+def weeks() -> ReportSource:
+    return source()
+
+
+@pytest.fixture(scope="module")
+def file(weeks: ReportSource, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(page(report_facts(weeks)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[playwright.Browser]:
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture
+def open_page(chromium: playwright.Browser, file: Path) -> Iterator[Open]:
+    """Opens a report; at the end nothing may have been asked for but the file, and nothing may have failed."""
+    contexts, faults, requests = [], [], []
+
+    def start(path: Path = file, width: int = 1280, **options: object) -> playwright.Page:
+        context = chromium.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        shown = context.new_page()
+        shown.set_default_timeout(10_000)
+        shown.on("console", lambda message: faults.append(message.text) if message.type != "log" else None)
+        shown.on("pageerror", lambda error: faults.append(str(error)))
+        shown.on("dialog", lambda dialog: faults.append(dialog.message) or dialog.dismiss())
+        shown.on("request", lambda request: requests.append(request.url))
+        shown.goto(path.as_uri())
+        return shown
+
+    yield start
+    for context in contexts:
+        context.close()
+    assert faults == []
+    assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
+
+
+def titles(shown: playwright.Page) -> list[str]:
+    return shown.locator("tr.test .title").all_inner_texts()
+
+
+def rates(shown: playwright.Page) -> list[float]:
+    return [float(text.split()[0].replace(",", "")) for text in shown.locator("tr.test td.rate").all_inner_texts()]
+
+
+def scrolls_sideways(shown: playwright.Page) -> bool:
+    return bool(shown.evaluate("document.documentElement.scrollWidth > innerWidth"))
+
+
+def open_first(shown: playwright.Page) -> playwright.Locator:
+    shown.locator("tr.test button.name").first.click()
+    shown.wait_for_selector(".details .uplot")
+    return shown.locator(".details")
+
+
+def test_the_first_screen_tells_the_test_the_size_and_the_date(open_page: Open) -> None:
+    shown = open_page()
+    assert "1 of 25 tests regressed" in shown.inner_text("h1")
+    worst = shown.inner_text(".attention")
+    assert all(fact in worst for fact in ("inception3", "6.7 % slower", "17 Nov 2026"))
+    box = shown.locator(".attention").bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] < 450
+
+
+def test_the_worst_test_is_the_first_row(open_page: Open) -> None:
+    assert open_page().locator("tr.test .id").first.get_attribute("title") == SLOWER_TEST
+
+
+def test_a_column_sorts_and_sorts_back(open_page: Open) -> None:
+    shown = open_page()
+    shown.click("th[data-column=rate] button")
+    once = rates(shown)
+    shown.click("th[data-column=rate] button")
+    assert once == sorted(once, reverse=True)
+    assert rates(shown) == once[::-1]
+
+
+def test_the_sorted_column_says_so_to_a_screen_reader(open_page: Open) -> None:
+    shown = open_page()
+    shown.click("th[data-column=rate] button")
+    assert shown.get_attribute("th[data-column=rate]", "aria-sort") == "ascending"
+
+
+def test_a_count_filters_by_its_outcome(open_page: Open) -> None:
+    shown = open_page()
+    shown.click(".filter[data-outcome=IMPROVED]")
+    assert shown.locator("tr.test").count() == 1
+
+
+def test_words_filter_by_test_workload_and_machine(open_page: Open) -> None:
+    shown = open_page()
+    shown.fill("#search", "xeon RESNET50")
+    assert set(titles(shown)) == {"resnet50-b8-replicated-device"}
+
+
+def test_a_filter_that_fits_nothing_says_so(open_page: Open) -> None:
+    shown = open_page()
+    shown.fill("#search", "no such test")
+    assert shown.is_visible("#nothing")
+
+
+def test_an_opened_test_shows_its_history_runs_telemetry_and_message(open_page: Open) -> None:
+    details = open_first(open_page())
+    headings = details.locator("h3").all_inner_texts()
+    assert [*headings] == [
+        "History",
+        "Runs of this session",
+        "Where a step's time goes",
+        "Over time",
+        "Environment since the baseline",
+        "Message",
+    ]
+    assert {"Temperature", "Power"} <= {
+        text.split("GPU")[0].strip() for text in details.locator("h4").all_inner_texts()
+    }
+    assert "threshold" in details.locator("pre").inner_text()
+
+
+def test_nothing_is_drawn_for_a_test_before_it_is_opened_or_after_it_is_closed(open_page: Open) -> None:
+    shown = open_page()
+    before = shown.locator(".uplot").count()
+    open_first(shown)
+    shown.locator("tr.test button.name").first.click()
+    assert shown.locator(".details").count() == 0
+    assert shown.locator(".uplot").count() == before
+
+
+def test_the_headline_opens_its_test(open_page: Open) -> None:
+    shown = open_page()
+    shown.click("[data-opens]")
+    assert shown.locator(".details .story").inner_text().startswith("6.7 % slower")
+
+
+def test_a_test_opens_by_keyboard(open_page: Open) -> None:
+    shown = open_page()
+    shown.locator("tr.test button.name").first.focus()
+    shown.keyboard.press("Enter")
+    assert shown.locator(".details").count() == 1
+
+
+def test_the_change_tells_its_interval_and_threshold_in_a_tooltip(open_page: Open) -> None:
+    shown = open_page()
+    shown.locator("tr.test td.change [data-tip]").first.hover()
+    text = shown.inner_text("#tip")
+    assert "95 % CI" in text
+    assert "fails from" in text
+
+
+def test_a_point_of_the_history_tells_its_session_in_a_tooltip(open_page: Open) -> None:
+    shown = open_page()
+    plot = open_first(shown).locator(".u-over").first
+    plot.hover(position={"x": 300, "y": 60})
+    assert "session 202611" in shown.inner_text("#tip")
+
+
+def test_a_command_is_copied(open_page: Open) -> None:
+    shown = open_page()
+    details = open_first(shown)
+    details.locator("button.copy").first.click()
+    shown.wait_for_selector("button.copy:text('Copied')")
+    shown.fill("#search", "")
+    shown.focus("#search")
+    shown.keyboard.press("Control+v")
+    assert shown.input_value("#search") == f"pytest '{SLOWER_TEST}'"
+
+
+def background(shown: playwright.Page) -> str:
+    return str(shown.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+
+def test_the_page_is_dark_where_the_system_is(open_page: Open) -> None:
+    assert background(open_page(color_scheme="dark")) != background(open_page(color_scheme="light"))
+
+
+def test_the_switch_changes_the_colours_and_is_remembered(open_page: Open) -> None:
+    shown = open_page(color_scheme="light")
+    before = background(shown)
+    shown.click("#theme")
+    after = background(shown)
+    shown.reload()
+    assert before != after
+    assert background(shown) == after
+
+
+@pytest.mark.parametrize("width", [360, 768])
+def test_a_narrow_screen_never_scrolls_sideways(open_page: Open, width: int) -> None:
+    shown = open_page(width=width)
+    open_first(shown)
+    assert not scrolls_sideways(shown)
+
+
+def test_it_prints_without_its_controls(open_page: Open) -> None:
+    shown = open_page(color_scheme="dark")
+    shown.emulate_media(media="print")
+    assert background(shown) == "rgb(255, 255, 255)"
+    assert not shown.is_visible("#theme")
+
+
+def test_without_scripts_the_headline_and_its_reason_are_there(open_page: Open) -> None:
+    shown = open_page(java_script_enabled=False)
+    assert "6.7 % slower" in shown.inner_text(".attention")
+
+
+@pytest.fixture(scope="module")
+def hostile(weeks: ReportSource, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report in which every text that comes from outside is an attack or endless."""
+    environment = {HOSTILE: HOSTILE, "tensorflow": HOSTILE, "long": ENDLESS}
+    bad = [
+        replace(
+            one,
+            test=f"test_{HOSTILE}.py::{text}[{number}]",
+            name=text,
+            devices=text,
+            commit=HOSTILE,
+            session=text,
+            environment=environment,
+        )
+        for number, (one, text) in enumerate(zip(weeks.measurements, [HOSTILE, ENDLESS] * 20, strict=False))
+    ]
+    source = replace(
+        weeks, measurements=bad, verdicts=[HOSTILE, ENDLESS], not_measured=[HOSTILE, ENDLESS], scope=HOSTILE
+    )
+    path = tmp_path_factory.mktemp("report") / "hostile.html"
+    path.write_text(page(report_facts(source)))
+    return path
+
+
+def test_hostile_names_are_shown_as_text(open_page: Open, hostile: Path) -> None:
+    shown = open_page(hostile)
+    open_first(shown)
+    shown.locator("tr.test td.change [data-tip]").first.hover()
+    assert shown.evaluate("window.pwned") is None
+    assert HOSTILE.split("\u2028")[0] in shown.inner_text("main")
+
+
+def test_endless_names_do_not_scroll_a_phone_sideways(open_page: Open, hostile: Path) -> None:
+    shown = open_page(hostile, width=360)
+    open_first(shown)
+    assert not scrolls_sideways(shown)

@@ -1,0 +1,108 @@
+"""--tfperf-html writes the report of a session, and a path that can't be written is refused before it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inner import ANY_THROUGHPUT, Finished, Project
+
+OF_A_PROGRAM = """
+    import sys
+
+    def test_passes(throughput, on):
+        command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
+        throughput.check_command(command, name="program", on=on, until_end=True)
+
+    def test_has_no_baseline(throughput, on):
+        command = [sys.executable, "-c", "print('7 examples/s\\\\n' * 9)"]
+        throughput.check_command(command, name="unknown", on=on, until_end=True)
+
+    def test_dies(throughput, on):
+        throughput.check_command([sys.executable, "-c", "raise SystemExit(3)"], name="dead", on=on)
+"""
+
+
+REMOVES_A_FOLDER = """
+    def test_removes():
+        import shutil
+
+        shutil.rmtree("reports")
+"""
+
+
+@pytest.fixture(scope="module")
+def project(shared: Project) -> Project:
+    shared.tests(OF_A_PROGRAM)
+    shared.baseline("program", unit="examples", **ANY_THROUGHPUT)
+    return shared
+
+
+@pytest.fixture(scope="module")
+def session(project: Project) -> Finished:
+    return project.run("--tfperf-html=report.html")
+
+
+@pytest.fixture(scope="module")
+def facts(project: Project, session: Finished) -> dict[str, Any]:
+    text = (project.folder / "report.html").read_text()
+    found = re.search(r'id="facts">(.*?)</script>', text, re.DOTALL)
+    assert found is not None
+    return dict(json.loads(found[1]))
+
+
+def test_the_session_says_where_its_report_is(session: Finished, project: Project) -> None:
+    assert f"report: {project.folder / 'report.html'}" in session.text
+
+
+def test_the_report_has_the_measurements_of_the_session(facts: dict[str, Any]) -> None:
+    assert {test["name"] for test in facts["tests"]} == {"program", "unknown"}
+
+
+def test_a_test_that_ended_in_an_error_is_named(facts: dict[str, Any]) -> None:
+    assert facts["not_measured"] == ["test_it.py::test_dies"]
+
+
+def test_the_report_is_no_part_of_a_rerun_command(facts: dict[str, Any]) -> None:
+    assert not any("html" in one["command"] for test in facts["tests"] for one in test["commands"])
+
+
+def test_a_second_session_shows_the_first_as_its_history(project: Project, session: Finished, facts: Any) -> None:
+    assert session
+    project.run("--tfperf-html=second.html", "-k", "passes")
+    text = (project.folder / "second.html").read_text()
+    found = re.search(r'id="facts">(.*?)</script>', text, re.DOTALL)
+    assert found is not None
+    (test,) = json.loads(found[1])["tests"]
+    assert len(test["history"]["rate"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "fact"),
+    [("nowhere/report.html", "there is no folder"), (".", "that is a folder. Name a file in it")],
+)
+def test_a_path_that_cannot_be_written_is_refused_before_anything_is_measured(
+    project: Project, path: str, fact: str
+) -> None:
+    finished = project.run(f"--tfperf-html={path}")
+    assert finished.status == 4
+    assert fact in finished.text
+    assert "test_passes" not in finished.cases
+
+
+def test_a_report_that_fails_at_the_end_costs_nothing_else(project: Project) -> None:
+    (project.folder / "reports").mkdir()
+    project.tests(OF_A_PROGRAM + REMOVES_A_FOLDER, name="test_removing.py")
+    finished = project.run("--tfperf-html=reports/report.html", "test_removing.py", "-k", "passes or removes")
+    assert "report.html can't be written: No such file or directory" in finished.text
+    assert finished.status == 0
+
+
+def test_a_session_that_measures_nothing_leaves_the_file_alone(project: Project) -> None:
+    Path(project.folder / "old.html").write_text("old")
+    finished = project.run("--tfperf-html=old.html", "-k", "no_such_test")
+    assert "nothing was measured" in finished.text
+    assert (project.folder / "old.html").read_text() == "old"

@@ -1,0 +1,103 @@
+"""`tfperf report`: what it selects from a history, what it writes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_tfperf.cli import main
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.stores.history import History
+from tools.simulated_weeks import CPU_MACHINE, sessions
+
+
+@pytest.fixture(scope="module")
+def weeks() -> Sequence[Sequence[Measurement]]:
+    return list(sessions(3))
+
+
+@pytest.fixture(scope="module")
+def folder(weeks: Sequence[Sequence[Measurement]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("history")
+    history = History(folder / "history.sqlite")
+    for one in [one for session in weeks for one in session]:
+        history.append(one)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _in_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def facts(folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+    assert main(["report", "--dir", str(folder), "--format", "json", *options]) == 0
+    return dict(json.loads(capsys.readouterr().out))
+
+
+def test_the_last_session_is_the_default(folder: Path, weeks: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert facts(folder, capsys)["session"]["ids"] == [weeks[-1][0].session]
+
+
+def test_an_earlier_session_can_be_named(folder: Path, weeks: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    session = weeks[1][0].session
+    found = facts(folder, capsys, "--session", session)
+    assert found["session"]["ids"] == [session]
+    assert {len(test["history"]["rate"]) for test in found["tests"]} == {2}
+
+
+def test_a_machine_narrows_the_report_to_its_tests(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert {one["machine"] for one in facts(folder, capsys, "--machine", CPU_MACHINE)["tests"]} == {CPU_MACHINE}
+
+
+def test_since_a_date_each_test_is_reported_once_by_its_latest(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = facts(folder, capsys, "--since", "2026-11-03")
+    assert len(found["tests"]) == len({one["test"] for one in found["tests"]}) == 25
+    assert found["scope"].startswith("since 2026-11-03")
+
+
+def test_the_environment_of_the_session_before_is_known(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (previous,) = facts(folder, capsys)["previous"]
+    assert len(previous["machines"]) == 2
+
+
+def test_a_page_is_written_and_its_headline_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--dir", str(folder), "-o", "page.html"]) == 0
+    headline, _, path = capsys.readouterr().out.strip().rpartition(": ")
+    assert path == "page.html"
+    assert headline in Path(path).read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "fact"),
+    [
+        (["--session", "nope"], "unknown session 'nope'"),
+        (["--machine", "nope"], "unknown machine 'nope'. Known: 8x-v100-nvlink, xeon-16c."),
+        (["--since", "yesterday"], "is no time: write 2026-01-31"),
+        (["--since", "2031-01-01"], "nothing was measured since 2031-01-01"),
+        (["-o", "missing/page.html"], "there is no folder missing"),
+        (["-o", "."], "that is a folder"),
+    ],
+)
+def test_what_cannot_be_reported_is_refused(
+    folder: Path, options: list[str], fact: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", "--dir", str(folder), *options]) == 4
+    assert fact in capsys.readouterr().err
+
+
+def test_a_folder_without_a_history_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--dir", str(tmp_path / "none")]) == 4
+    assert "no history yet" in capsys.readouterr().err
+
+
+def test_an_empty_history_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    History(tmp_path / "history.sqlite").prepare()
+    assert main(["report", "--dir", str(tmp_path)]) == 4
+    assert "nothing was measured here yet" in capsys.readouterr().err

@@ -1,0 +1,259 @@
+"""The report's document: its form, its order, what it says of each test, and what changed."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from measurements import BUSY, baseline, comparison, measurement, pair, run_at, throughput, verdict
+
+from pytest_tfperf.core.baseline import Provenance
+from pytest_tfperf.core.change import Change, ChangeKind
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.verdict import Outcome, Reason
+from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.reports.page.facts import ReportSource, report_facts
+from pytest_tfperf.reports.page.past import as_result
+from tools.simulated_weeks import SLOWDOWN, SLOWER_SINCE, SLOWER_TEST, source
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
+
+
+def judged(outcome: Outcome, change: float, **more: Any) -> Measurement:
+    now = throughput(*[1000.0 * (1 + change)] * 3)
+    return measurement(now, **{"session": "now", "verdict": verdict(outcome, change), "runs": (run_at(1000.0),)} | more)
+
+
+def facts_of(*measurements: Measurement, **more: Any) -> dict[str, Any]:
+    return report_facts(ReportSource(measurements=measurements, **more))
+
+
+def earlier(day: int, rate: float, outcome: str = "PASS", **more: Any) -> PastResult:
+    result = as_result(judged(Outcome.PASS, 0.0))
+    given = {"session": f"s{day}", "time": f"2025-12-{day:02}T03:00:00+00:00", "outcome": outcome} | more
+    return replace(result, examples_per_sec=rate, **given)
+
+
+def test_the_facts_of_real_weeks_fit_the_schema() -> None:
+    jsonschema.validate(report_facts(source()), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        measurement(),
+        judged(Outcome.NO_BASELINE, 0.0, verdict=verdict(Outcome.NO_BASELINE, baseline=None, change=None)),
+        judged(Outcome.INVALID, 0.0, verdict=verdict(Outcome.INVALID, reason=Reason.DISTURBED)),
+        judged(Outcome.REGRESSED, -0.1, pairs=(pair(-0.1),), discarded=(run_at(900.0, disturbance=BUSY),)),
+        judged(Outcome.PASS, 0.0, runs=(run_at(1000.0, stated_examples_per_sec=1000.0),), time="", session=""),
+        measurement(throughput(1000.0, low=0.0, high=math.inf)),
+    ],
+    ids=["not judged", "no baseline", "invalid", "pairs and discarded runs", "a log", "an open interval"],
+)
+def test_facts_of_odd_measurements_fit_the_schema(odd: Measurement) -> None:
+    jsonschema.validate(facts_of(odd, comparisons=[comparison()]), SCHEMA)
+
+
+def test_a_session_without_measurements_has_facts_too() -> None:
+    facts = facts_of(not_measured=["test_a.py::test_b"])
+    jsonschema.validate(facts, SCHEMA)
+    assert facts["headline"] == "The test could not be measured"
+
+
+def test_a_session_of_comparisons_counts_those() -> None:
+    assert facts_of(comparisons=[comparison(), comparison()])["headline"] == "2 of 2 comparisons regressed"
+
+
+def test_equal_sources_give_equal_documents() -> None:
+    assert json.dumps(report_facts(source(3))) == json.dumps(report_facts(source(3)))
+
+
+def test_the_injected_slowdown_is_the_first_test_with_its_size_and_date() -> None:
+    worst = report_facts(source())["tests"][0]
+    assert worst["test"] == SLOWER_TEST
+    assert worst["change"] == pytest.approx(-SLOWDOWN, abs=0.005)
+    assert worst["since"]["time"][:10] == SLOWER_SINCE.date().isoformat()
+
+
+def test_the_worst_test_comes_first() -> None:
+    outcomes = [(Outcome.PASS, 0.0), (Outcome.REGRESSED, -0.1), (Outcome.IMPROVED, 0.2), (Outcome.REGRESSED, -0.2)]
+    facts = facts_of(*(judged(o, c, test=f"t.py::test_{n}") for n, (o, c) in enumerate(outcomes)))
+    assert [test["test"][-1] for test in facts["tests"]] == ["3", "1", "2", "0"]
+
+
+def test_a_slow_test_is_counted_in_the_headline() -> None:
+    facts = facts_of(judged(Outcome.REGRESSED, -0.1), judged(Outcome.PASS, 0.0, test="t.py::other"))
+    assert facts["headline"] == "1 of 2 tests regressed"
+
+
+def test_a_machine_that_drifted_is_named_in_the_headline() -> None:
+    now = [judged(Outcome.PASS, -0.02, test=f"t.py::test_{n}", time="2025-12-05T03:00:00+00:00") for n in range(8)]
+    past = [earlier(day, 1000.0, test=one.test) for day in range(1, 5) for one in now]
+    facts = facts_of(*now, past=past)
+    assert facts["headline"] == "All 8 tests passed; the machine itself is 2 % slower than last week"
+
+
+def test_one_slow_test_is_no_drift_of_the_machine() -> None:
+    now = [
+        judged(Outcome.PASS, -0.3 * (n == 0), test=f"t.py::test_{n}", time="2025-12-05T03:00:00+00:00")
+        for n in range(8)
+    ]
+    past = [earlier(day, 1000.0, test=one.test) for day in range(1, 5) for one in now]
+    assert "machine" not in facts_of(*now, past=past)["headline"]
+
+
+def test_the_judged_change_is_free_of_the_common_drift() -> None:
+    drifted = verdict(Outcome.PASS, -0.03, common_drift=math.log1p(-0.02))
+    (test,) = facts_of(judged(Outcome.PASS, -0.03, verdict=drifted))["tests"]
+    assert test["change"] == pytest.approx(0.97 / 0.98 - 1, abs=1e-5)
+    assert test["raw_change"] == -0.03
+
+
+def test_an_invalid_throughput_is_left_out() -> None:
+    (test,) = facts_of(judged(Outcome.INVALID, 0.0, verdict=verdict(Outcome.INVALID, reason=Reason.DISTURBED)))["tests"]
+    assert test["rate"] is None
+
+
+def step(of: Measurement, day: int, size: float, **more: Any) -> Change:
+    given: dict[str, Any] = {"machine": of.machine, "test": of.test, "key": of.key, "kind": ChangeKind.STEP}
+    given |= {"session": f"s{day}", "last_session": f"s{day}", "found_session": f"s{day + 2}"}
+    given |= {"time": f"2025-12-{day:02}T03:00:00+00:00", "commit_before": "aaa", "commit_after": "bbb"}
+    given |= {"size": size, "low": size - 0.01, "high": size + 0.01, "sessions_since": 7}
+    return Change(**given | more)
+
+
+def test_a_change_of_the_machine_is_told_apart() -> None:
+    one = judged(Outcome.PASS, 0.0)
+    facts = facts_of(one, changes=[step(one, 3, -0.02, test=None, key=None)])
+    jsonschema.validate(facts, SCHEMA)
+    assert [change["size"] for change in facts["machine_changes"]] == [-0.02]
+    assert facts["tests"][0]["changes"] == []
+
+
+def test_the_commits_between_which_a_test_became_slower_are_named() -> None:
+    slow = judged(Outcome.REGRESSED, -0.1, time="2025-12-09T03:00:00+00:00", commit="new")
+    (test,) = facts_of(slow, past=[earlier(8, 1000.0, commit="old")])["tests"]
+    assert (test["since"]["commit_before"], test["since"]["commit_after"]) == ("old", "new")
+
+
+def test_a_change_point_says_since_when() -> None:
+    slow = judged(Outcome.REGRESSED, -0.1, time="2025-12-09T03:00:00+00:00")
+    past = [earlier(day, 1000.0 if day < 3 else 900.0) for day in range(1, 9)]
+    (test,) = facts_of(slow, past=past, changes=[step(slow, 3, -0.1)])["tests"]
+    assert (test["since"]["session"], test["since"]["sessions"], test["since"]["before"]) == ("s3", 7, 1000)
+    assert [(one["before"], one["after"]) for one in test["changes"]] == [(1000, 900)]
+
+
+def test_a_change_point_in_the_other_direction_is_not_its_date() -> None:
+    slow = judged(Outcome.REGRESSED, -0.1, time="2025-12-09T03:00:00+00:00")
+    past = [earlier(day, 1000.0 if day < 4 else 900.0) for day in range(1, 9)]
+    (test,) = facts_of(slow, past=past, changes=[step(slow, 2, 0.1)])["tests"]
+    assert test["since"]["session"] == "s4"
+
+
+def test_what_was_slowed_on_purpose_is_not_history() -> None:
+    (test,) = facts_of(judged(Outcome.PASS, 0.0), past=[earlier(1, 500.0, is_slowed_on_purpose=True)])["tests"]
+    assert test["history"]["rate"] == [1000]
+
+
+def test_a_report_on_an_earlier_session_knows_nothing_of_later_ones() -> None:
+    now = judged(Outcome.PASS, 0.0, time="2025-12-05T03:00:00+00:00")
+    facts = facts_of(now, past=[earlier(4, 990.0), earlier(6, 980.0)])
+    assert facts["tests"][0]["history"]["rate"] == [990, 1000]
+
+
+def test_sessions_of_other_machines_are_left_out() -> None:
+    facts = facts_of(judged(Outcome.PASS, 0.0), past=[earlier(1, 500.0, machine="another")])
+    assert [session["id"] for session in facts["sessions"]] == ["now"]
+
+
+def test_each_result_points_to_its_session() -> None:
+    past = [earlier(1, 500.0, test="t.py::gone"), earlier(2, 600.0), earlier(3, 700.0, test="t.py::gone")]
+    facts = facts_of(judged(Outcome.PASS, 0.0), past=past)
+    (test,) = facts["tests"]
+    assert [facts["sessions"][index]["id"] for index in test["history"]["session"]] == ["s2", "now"]
+
+
+def test_sessions_of_several_zones_are_in_the_order_of_time() -> None:
+    tokyo = earlier(2, 1.0, session="tokyo", time="2025-12-02T08:00:00+09:00")
+    utc = earlier(1, 2.0, session="utc", time="2025-12-01T23:30:00+00:00")
+    facts = facts_of(judged(Outcome.PASS, 0.0), past=[utc, tokyo])
+    assert [session["id"] for session in facts["sessions"]] == ["tokyo", "utc", "now"]
+
+
+def test_what_changed_since_the_last_session_is_told() -> None:
+    before = judged(Outcome.PASS, 0.0, session="s1", environment={"tensorflow": "2.20.0", "threads": "4"})
+    now = judged(Outcome.REGRESSED, -0.1, environment={"tensorflow": "2.21.0"})
+    past = [earlier(1, 1000.0), earlier(1, 1000.0, test="t.py::gone")]
+    (previous,) = facts_of(now, past=past, previous=[before])["previous"]
+    assert [(c["name"], c["before"], c["now"]) for c in previous["environment_changes"]] == [
+        ("tensorflow", "2.20.0", "2.21.0"),
+        ("threads", "4", None),
+    ]
+    assert previous["newly_regressed"] == [now.test]
+    assert previous["absent"] == ["t.py::gone"]
+
+
+def test_a_test_that_passes_again_has_recovered() -> None:
+    before, now = judged(Outcome.REGRESSED, -0.1, session="s1"), judged(Outcome.PASS, 0.0)
+    (previous,) = facts_of(now, past=[earlier(1, 900.0, "REGRESSED")], previous=[before])["previous"]
+    assert previous["recovered"] == [now.test]
+
+
+def test_a_regressed_test_has_the_commands_that_rerun_and_accept_it() -> None:
+    (test,) = facts_of(judged(Outcome.REGRESSED, -0.1, test="a.py::b"))["tests"]
+    assert [one["command"] for one in test["commands"]] == ["pytest a.py::b", "pytest a.py::b --update-baselines"]
+
+
+def test_runs_of_thousands_of_windows_are_thinned_for_the_plot() -> None:
+    (test,) = facts_of(measurement(runs=(replace(run_at(1000.0), windows=run_at(1000.0).windows * 2000),)))["tests"]
+    (run,) = test["runs"]
+    assert len(run["rates"]) <= 300
+    assert run["end_seconds"][-1] == pytest.approx(0.064 * 10_000)
+
+
+def scaled(**more: Any) -> list[dict[str, Any]]:
+    many = [
+        judged(Outcome.PASS, 0.0, topology=f"1x{gpus}", throughput=throughput(rate), test=f"t.py::t[{gpus}]")
+        for gpus, rate in ((1, 100.0), (8, 720.0))
+    ]
+    return facts_of(*many, **more)["scaling"]
+
+
+def test_scaling_is_throughput_per_device_against_the_fewest() -> None:
+    (group,) = scaled()
+    assert [point["efficiency"] for point in group["points"]] == [1, 0.9]
+
+
+def test_a_documents_curve_of_the_same_workload_is_beside_it() -> None:
+    key = judged(Outcome.PASS, 0.0).key
+    rows = [
+        baseline(rate, machine="dgx", provenance=Provenance.PUBLISHED, key=key._replace(topology=topology))
+        for topology, rate in (("1x1", 200.0), ("1x8", 1500.0))
+    ]
+    (group,) = scaled(published=rows)
+    assert [point["rate"] for point in group["documents"][0]["points"]] == [200, 1500]
+
+
+def test_a_workload_measured_on_one_number_of_devices_does_not_scale() -> None:
+    assert facts_of(judged(Outcome.PASS, 0.0))["scaling"] == []
+
+
+def test_a_published_figure_is_beside_this_machines() -> None:
+    other = Workload(model="vgg16", batch_size=64).id
+    key = judged(Outcome.PASS, 0.0).key
+    rows = [
+        baseline(500.0, machine="dgx", key=one, source="doc.md, table 1", provenance=Provenance.PUBLISHED)
+        for one in (key, key._replace(workload=other))
+    ]
+    facts = facts_of(judged(Outcome.PASS, 0.0), published=rows)["documents"]
+    assert [(one["document"], one["here"], one["ratio"]) for one in facts] == [
+        ("doc.md", 1000, 2),
+        ("doc.md", None, None),
+    ]

@@ -1,0 +1,79 @@
+"""The page's text: the facts inside it are whole, and no text can leave its place."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from measurements import measurement
+
+from pytest_tfperf.reports.page.facts import ReportSource, report_facts
+from pytest_tfperf.reports.page.figures import figure, moment
+from pytest_tfperf.reports.page.render import json_for_script, page
+
+HOSTILE = st.text(st.sampled_from("<>&'\"/!-\u2028\u2029\\ scriptSCRIPT"), max_size=40)
+
+
+class Tags(HTMLParser):
+    """Counts elements, and keeps the text of the one with the facts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.facts = ""
+        self._is_facts = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self._is_facts = dict(attributes).get("id") == "facts"
+
+    def handle_data(self, data: str) -> None:
+        self.facts += data if self._is_facts else ""
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_facts = False
+
+
+def page_with(text: str) -> tuple[dict[str, Any], Tags]:
+    one = measurement(test=f"a.py::{text}", name=text, commit=text, environment={text: text})
+    facts = report_facts(ReportSource(measurements=[one], verdicts=[text], not_measured=[text], scope=text))
+    return facts, Tags(page(facts))
+
+
+@given(HOSTILE)
+def test_no_text_adds_an_element(text: str) -> None:
+    assert page_with("x" + text)[1].tags == page_with("plain")[1].tags
+
+
+@given(HOSTILE)
+def test_the_facts_in_the_page_are_the_facts(text: str) -> None:
+    facts, found = page_with(text)
+    assert json.loads(found.facts) == facts
+
+
+@given(st.text())
+def test_json_in_a_script_reads_back(text: str) -> None:
+    written = json_for_script({"text": text})
+    assert json.loads(written) == {"text": text}
+    assert not set("<>&\u2028\u2029") & set(written)
+
+
+@given(st.floats(allow_nan=True, allow_infinity=True))
+def test_each_figure_is_a_number_that_json_can_hold(value: float) -> None:
+    json.dumps(figure(value), allow_nan=False)
+
+
+@given(st.floats(min_value=1e-9, max_value=1e9))
+def test_a_figure_keeps_five_digits(value: float) -> None:
+    rounded = figure(value)
+    assert rounded is not None
+    assert abs(rounded - value) <= 5.1e-5 * value
+
+
+@given(st.text())
+def test_any_text_has_a_place_in_time(text: str) -> None:
+    assert moment(text).tzinfo is not None
