@@ -193,9 +193,10 @@ def test_options_that_contradict_each_other_are_refused(given: dict[str, str], s
         asked(**given)
 
 
-def test_at_most_eighteen_settings_are_options_on_the_command_line() -> None:
+def test_at_most_twenty_one_settings_are_options_on_the_command_line() -> None:
+    # Eighteen, and what changes from one session to the next since there is a report: where it goes, a profile, drift.
     options = [f for f in fields(Settings) if f.metadata.get("is_option")]
-    assert len(options) + 1 <= 18  # and --update-baselines
+    assert len(options) + 1 <= 21  # and --update-baselines
 
 
 def test_each_help_text_stands_alone() -> None:
