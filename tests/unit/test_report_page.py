@@ -55,6 +55,10 @@ def test_the_facts_in_the_page_are_the_facts(text: str) -> None:
     assert json.loads(found.facts) == facts
 
 
+def test_the_licence_of_the_plotting_library_is_in_the_page() -> None:
+    assert "Permission is hereby granted" in page(report_facts(ReportSource(measurements=[measurement()])))
+
+
 @given(st.text())
 def test_json_in_a_script_reads_back(text: str) -> None:
     written = json_for_script({"text": text})

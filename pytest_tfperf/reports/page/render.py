@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
 _ASSETS: Final = resources.files(__package__) / "assets"
+_LICENCE: Final = "uPlot.LICENSE"
 _STYLES: Final = ("uPlot.min.css", "page.css", "table.css", "test.css")
 _SCRIPTS: Final = ("uPlot.iife.min.js", "elements.js", "small_charts.js", "charts.js", "test.js", "table.js", "page.js")
 
@@ -32,7 +33,8 @@ def page(facts: Mapping[str, Any]) -> str:
         facts=facts,
         facts_json=json_for_script(facts),
         styles=[_asset(name) for name in _STYLES],
-        scripts=[_asset(name) for name in _SCRIPTS],
+        # A page is a copy of uPlot, so its licence goes with it.
+        scripts=[f"/* {_asset(_LICENCE)} */", *(_asset(name) for name in _SCRIPTS)],
     )
 
 
