@@ -92,6 +92,20 @@ def test_a_slow_test_is_counted_in_the_headline() -> None:
     assert facts["headline"] == "1 of 2 tests regressed"
 
 
+def test_a_slowdown_against_earlier_sessions_is_no_regression() -> None:
+    provisional = verdict(Outcome.REGRESSED, -0.1, baseline=baseline(provenance=Provenance.PROVISIONAL))
+    facts = facts_of(
+        judged(Outcome.REGRESSED, -0.1, verdict=provisional), judged(Outcome.PASS, 0.0, test="t.py::other")
+    )
+    assert facts["headline"] == "No test regressed; 1 of 2 passed; 1 slower than earlier sessions"
+
+
+def test_tests_without_a_baseline_are_measured_and_not_judged() -> None:
+    without = verdict(Outcome.NO_BASELINE, baseline=None, change=None)
+    one = judged(Outcome.NO_BASELINE, 0.0, verdict=without)
+    assert facts_of(one)["headline"] == "1 test measured, not judged"
+
+
 def test_a_machine_that_drifted_is_named_in_the_headline() -> None:
     now = [judged(Outcome.PASS, -0.02, test=f"t.py::test_{n}", time="2025-12-05T03:00:00+00:00") for n in range(8)]
     past = [earlier(day, 1000.0, test=one.test) for day in range(1, 5) for one in now]
