@@ -95,7 +95,7 @@ class TestTable {
     const toggle = el("button", { type: "button", class: "name", "aria-expanded": "false" },
       el("span", { class: "title" }, test.name), " ", el("span", { class: "on" }, test.topology));
     const row = el("tr", { id: "test-" + test.index, class: "test " + test.outcome },
-      el("td", { class: "outcome" }, el("span", { class: "pill " + test.outcome }, WORDS[test.outcome] || test.outcome), test.kind ? el("span", { class: "kind" }, test.kind) : null),
+      el("td", { class: "outcome" }, el("span", { class: "pill " + test.outcome + " " + test.kind }, WORDS[test.outcome] || test.outcome), test.kind ? el("span", { class: "kind" }, test.kind) : null),
       el("td", { class: "name" }, toggle, el("span", { class: "id", title: test.test }, this.showsMachine ? test.machine + " · " : "", test.test.replace(/^[^:[]*\//, ""))),
       el("td", { class: "number rate" }, rate(test.rate), " ", el("span", { class: "unit" }, test.unit + "/s")),
       el("td", { class: "change" }, withTip(el("span", { class: "measure" }, el("span", { class: "figure" }, change(test.change)), changeBar(test, this.span)), () => (test.change === null ? test.reason : changeText(test)))),
