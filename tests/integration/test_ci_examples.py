@@ -69,7 +69,8 @@ class Machine:
         )
 
     def require_measured(self, junit: Path) -> None:
-        """The session judged the one test, and its history outlives the job."""
+        """The session judged the one test, left its report, and its history outlives the job."""
+        assert "test_program" in junit.with_name("report.html").read_text()
         (outcome,) = [
             one.get("value") for one in ElementTree.parse(junit).iter("property") if one.get("name") == "tfperf_outcome"
         ]
@@ -221,7 +222,8 @@ def test_the_timer_starts_every_day_and_the_service_of_its_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["github-actions.yml", "gitlab-ci.yml", "Jenkinsfile", "tfperf.service"])
-def test_each_gate_requires_baselines_and_keeps_junit(name: str) -> None:
+def test_each_gate_requires_baselines_and_keeps_junit_and_the_report(name: str) -> None:
     text = (EXAMPLES / name).read_text()
     assert "--tfperf-require-baseline" in text
     assert "--junitxml=" in text
+    assert "--tfperf-html=" in text
