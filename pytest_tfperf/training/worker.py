@@ -34,6 +34,7 @@ from pytest_tfperf.training.photographs import naming_corrupt
 from pytest_tfperf.training.place import reserve_port
 from pytest_tfperf.training.step_profile import profile_step
 from pytest_tfperf.training.strategies import strategy_for
+from pytest_tfperf.training.trace import trace_steps
 from pytest_tfperf.workers.wire import Channel, ConnectionLost
 
 
@@ -144,6 +145,8 @@ def _answer(
         request = channel.receive()
         if "steps" in request:
             channel.send({"window": _window(loop, request["steps"], slowdown)})
+        elif "trace" in request:
+            channel.send({"trace": plain(trace_steps(loop, request["trace"]))})
         else:
             channel.send({"step_profile": plain(profile(**request["profile_step"]))})
 

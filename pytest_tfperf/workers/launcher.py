@@ -9,9 +9,9 @@ it in `session.py`. It needs three parts, of which `local.py` is the example:
 
 Protocol, as JSON over a `wire.Channel`. The worker calls, sends `{"hello": "worker", "number": ...}`, and gets one
 message with its job, log, environment and import paths. It sends one `{"phase": name}` for each phase of its start,
-and then `{"ready": {...}}`. It answers `{"steps": n}` by `{"window": {...}}` and `{"profile_step": {...}}` by
-`{"step_profile": {...}}`. At any time it may send `{"error": {...}}` and end. It ends when the driver closes the
-channel.
+and then `{"ready": {...}}`. It answers `{"steps": n}` by `{"window": {...}}`, `{"profile_step": {...}}` by
+`{"step_profile": {...}}`, and `{"trace": n}` by `{"trace": {...}}`. At any time it may send `{"error": {...}}` and
+end. It ends when the driver closes the channel.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.profile import Trace
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.step_profile import StepProfile
@@ -87,6 +88,13 @@ class TrainingRun(Protocol):
 
         Raises:
             MeasurementError: the worker raised, died or hung.
+        """
+
+    def trace(self, steps: int) -> tuple[Trace, ...]:
+        """So many steps under TensorFlow's profiler: what each process traced, rank 0 first.
+
+        Raises:
+            MeasurementError: the worker raised, died, or said nothing for a minute.
         """
 
     def close(self) -> None:

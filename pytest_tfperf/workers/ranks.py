@@ -12,6 +12,7 @@ from typing import Any
 from pytest_tfperf.core.cluster import Cluster
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.plain_json import build, plain
+from pytest_tfperf.core.profile import Trace
 from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.step_profile import StepProfile
 from pytest_tfperf.core.workload import VariableUpdate
@@ -131,6 +132,12 @@ class RanksRun:
             products_multiply_adds_per_sec=sum(known) if (known := _known(products)) else None,
             ranks=tuple(one.ranks[0] for one in profiles) if all(one.ranks for one in profiles) else (),
         )
+
+    def trace(self, steps: int) -> tuple[Trace, ...]:
+        """See `TrainingRun.trace`."""
+        for rank in self._ranks:
+            rank.request_trace(steps)
+        return tuple(build(Trace, answer, "trace") for answer in self._answers("trace"))
 
     def close(self) -> None:
         """See `TrainingRun.close`."""

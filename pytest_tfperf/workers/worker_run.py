@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pytest_tfperf.core.plain_json import build
+from pytest_tfperf.core.profile import Trace
 from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.step_profile import StepProfile
 from pytest_tfperf.errors import MeasurementError
@@ -158,8 +159,18 @@ class WorkerRun:
 
     def request_profile(self, *, matrix_products: bool, multiply_adds: bool) -> None:
         """Queue a profile of its step; it may stay silent for a minute at most from then on."""
-        self._phase, self.silence_seconds = "step profile", min(self.silence_seconds, _PROFILE_SECONDS)
+        self._begin_profile("step profile")
         self.send({"profile_step": {"matrix_products": matrix_products, "multiply_adds": multiply_adds}})
+
+    def trace(self, steps: int) -> tuple[Trace, ...]:
+        """See `TrainingRun.trace`."""
+        self.request_trace(steps)
+        return (build(Trace, self._answer("trace"), "trace"),)
+
+    def request_trace(self, steps: int) -> None:
+        """Queue steps under TensorFlow's profiler; it may stay silent for a minute at most from then on."""
+        self._begin_profile("profile")
+        self.send({"trace": steps})
 
     def close(self) -> None:
         """See `TrainingRun.close`."""
@@ -201,6 +212,9 @@ class WorkerRun:
         """The error for a worker that is gone; it has so many seconds left to end."""
         self.fault = Fault.LOST
         return self._failures.died(self._process.exit_status(seconds), self._phase)
+
+    def _begin_profile(self, phase: str) -> None:
+        self._phase, self.silence_seconds = phase, min(self.silence_seconds, _PROFILE_SECONDS)
 
     def _answer(self, kind: str) -> Any:
         """The next answer of this kind; others are of windows that nobody waits for any more."""

@@ -1,0 +1,157 @@
+"""Reads what each operation took out of a profiler's trace (an XSpace message)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from pytest_tfperf.core.op_times import OpTime
+
+_HOST, _GPU, _PROGRAMS = "/host:CPU", "/device:GPU:", "/host:metadata"
+_STREAM = "Stream #"  # other lines of a GPU are made of these, and would count twice
+
+# TensorFlow writes a host event for each operation that it runs: "while/body/_1/while/dense/MatMul:MatMul".
+_OPERATION = re.compile(r"(?P<name>[A-Za-z0-9.][\w.\\/>-]*):(?P<type>[A-Za-z_]\w*)")
+
+# The window's loop, and the replica: the operation is the same one in all of them.
+_LOOP = re.compile(r"(^|/)(while/(body|cond)/_\d+|while|replica_\d+)(?=/)")
+
+# TensorFlow and XLA count operations of one kind up, so that one more layer would rename those of all later ones.
+_NUMBER = re.compile(r"(?<=\w)[._]\d+$")
+
+# oneDNN's kernels compute the same operations.
+_ONEDNN = re.compile(r"^_Mkl(Native)?")
+
+# The worker itself waits with this for the end of a window.
+_OURS = {"SyncDevice"}
+
+_PICOSECONDS = 1e-12
+
+
+_Op = tuple[str, str]
+"""Name and type."""
+
+
+class _Event(NamedTuple):
+    begin: int  # picoseconds
+    end: int
+    op: _Op
+
+
+def op_times(xspace: bytes, steps: int) -> tuple[OpTime, ...]:
+    """Each operation that ran, in no order; times and counts are those of one step.
+
+    Where an operation ran on a GPU its kernels count, and not the time that the host took to launch them.
+    """
+    # TensorFlow's own modules, but no part of its API: where they are missing, only the profile fails.
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    space = xplane_pb2.XSpace.FromString(xspace)
+    compiled = _compiled_by_xla(space)
+    on_host = _times(_events(space, _HOST, compiled))
+    on_gpus = _times(_events(space, _GPU, compiled))
+    launched = {name for name, _ in on_gpus}
+    times = on_gpus | {op: time for op, time in on_host.items() if op[0] not in launched}
+    return tuple(
+        OpTime(name=name, type=kind, seconds=picoseconds * _PICOSECONDS / steps, count=count / steps)
+        for (name, kind), (picoseconds, count) in times.items()
+    )
+
+
+def _compiled_by_xla(space: Any) -> dict[tuple[str, str], _Op]:
+    """The operations that XLA made its instructions of, by module and instruction."""
+    from tensorflow.compiler.xla.service import hlo_pb2
+
+    return {
+        (program.hlo_module.name, instruction.name): _named(instruction.metadata.op_name, instruction.metadata.op_type)
+        for plane in space.planes
+        if plane.name == _PROGRAMS
+        for about in plane.event_metadata.values()
+        for stat in about.stats
+        if (program := hlo_pb2.HloProto.FromString(stat.bytes_value)).hlo_module.name
+        for computation in program.hlo_module.computations
+        for instruction in computation.instructions
+        if instruction.metadata.op_name and instruction.metadata.op_type
+    }
+
+
+def _times(events: Iterable[tuple[_Op, int]]) -> dict[_Op, tuple[int, int]]:
+    """Picoseconds and count of each operation."""
+    times: dict[_Op, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for op, taken in events:
+        picoseconds, count = times[op]
+        times[op] = picoseconds + taken, count + 1
+    return dict(times)
+
+
+def _events(space: Any, planes: str, compiled: Mapping[tuple[str, str], _Op]) -> Iterator[tuple[_Op, int]]:
+    """Each event of an operation on the host or the GPUs, with the picoseconds that no operation inside it took."""
+    op_of = _op_on_host if planes == _HOST else _op_on_gpu
+    for plane in space.planes:
+        if not plane.name.startswith(planes):
+            continue
+        names = {number: stat.name for number, stat in plane.stat_metadata.items()}
+        for line in plane.lines:
+            if planes == _GPU and not line.name.startswith(_STREAM):
+                continue
+            events = (
+                _Event(event.offset_ps, event.offset_ps + event.duration_ps, op)
+                for event in line.events
+                if (op := op_of(plane.event_metadata[event.metadata_id].name, _texts(event, names), compiled))
+            )
+            yield from _without_inner(sorted(events, key=lambda event: (event.begin, -event.end)))
+
+
+def _without_inner(events: Iterable[_Event]) -> Iterator[tuple[_Op, int]]:
+    """Events of one thread or stream, by their begin; an outer one comes before those inside it."""
+    open_events: list[tuple[_Event, int]] = []  # with the picoseconds of what is inside
+
+    def close(until: float) -> Iterator[tuple[_Op, int]]:
+        while open_events and open_events[-1][0].end <= until:
+            event, inside = open_events.pop()
+            yield event.op, max(0, event.end - event.begin - inside)
+
+    for event in events:
+        yield from close(event.begin)
+        if open_events:
+            outer, inside = open_events[-1]
+            open_events[-1] = outer, inside + event.end - event.begin
+        open_events.append((event, 0))
+    yield from close(math.inf)
+
+
+def _op_on_host(name: str, stats: Mapping[str, str], compiled: Mapping[tuple[str, str], _Op]) -> _Op | None:
+    if found := _OPERATION.fullmatch(name):
+        return None if found["type"] in _OURS else _named(found["name"], found["type"])
+    return _xla_op(stats, compiled)
+
+
+def _op_on_gpu(name: str, stats: Mapping[str, str], compiled: Mapping[tuple[str, str], _Op]) -> _Op:
+    if (op := _xla_op(stats, compiled)) is not None:
+        return op
+    found = _OPERATION.fullmatch(stats.get("tf_op", ""))
+    return _named(found["name"], found["type"]) if found else (name, "kernel")  # such as a copy from the host
+
+
+def _xla_op(stats: Mapping[str, str], compiled: Mapping[tuple[str, str], _Op]) -> _Op | None:
+    """What an event of XLA's computes; None for other events."""
+    if not (instruction := stats.get("hlo_op")):
+        return None
+    return compiled.get((stats.get("hlo_module", ""), instruction)) or _named(instruction, "XLA")
+
+
+def _texts(event: Any, names: Mapping[int, str]) -> dict[str, str]:
+    """An event's stats that are texts, by name."""
+    return {
+        names.get(stat.metadata_id, ""): names.get(stat.ref_value, "") if kind == "ref_value" else stat.str_value
+        for stat in event.stats
+        if (kind := stat.WhichOneof("value")) in ("ref_value", "str_value")
+    }
+
+
+def _named(name: str, kind: str) -> _Op:
+    """Without the loop, the replica and the number, and with the type that oneDNN's kernel stands for."""
+    return _NUMBER.sub("", _LOOP.sub("", name).removeprefix("/")), _ONEDNN.sub("", kind)
