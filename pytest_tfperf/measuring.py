@@ -15,6 +15,7 @@ from pytest_tfperf.bench.bench import Bench
 from pytest_tfperf.bench.disturbance import DisturbanceGuard
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.one_run import RunEngine, Side
+from pytest_tfperf.bench.profiler import Profiler
 from pytest_tfperf.bench.rerun_queue import Result
 from pytest_tfperf.bench.session_verdicts import session_verdicts
 from pytest_tfperf.bench.task import Task
@@ -36,6 +37,7 @@ from pytest_tfperf.reports import summary
 from pytest_tfperf.setting_values import WorkerStart
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.traces import TraceStore
 from pytest_tfperf.workers.cluster_launcher import ClusterLauncher, Entrance
 from pytest_tfperf.workers.engines.engine import Engine
 from pytest_tfperf.workers.engines.names import find_engine
@@ -238,7 +240,14 @@ class Measuring:
     def bench(self) -> Bench:
         """Measures and judges tasks."""
         commit = commit_of(self._settings.root, besides=self._settings.baselines)
-        return Bench(self.engine, self._machine_session, session=self._session, commit=commit)
+        return Bench(self.engine, self._machine_session, profiler=self._profiler, session=self._session, commit=commit)
+
+    @property
+    def _profiler(self) -> Profiler | None:
+        """None without --tfperf-profile-on-regression."""
+        settings, folder = self._settings, self._settings.profile_on_regression
+        profile_of = self._history.profile_of
+        return None if folder is None else Profiler(self.engine, TraceStore(folder), settings.root, profile_of)
 
     def task(
         self, test: str, index: int, workload: Subject, topology: Topology, tolerance: Tolerance | None, plan: Plan

@@ -23,6 +23,7 @@ from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores import atomic
 from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.traces import TraceStore
 from pytest_tfperf.workers.engines.names import LOCAL
 from pytest_tfperf.workers.interpreters import require_python, try_imports
 
@@ -117,6 +118,8 @@ class Session:
         if self.settings.against is not None:
             # Where tests only run programs of another framework, neither Python need have TensorFlow.
             (try_imports if find_spec("tensorflow") else require_python)(self.settings.against)
+        if self.settings.profile_on_regression is not None:
+            TraceStore(self.settings.profile_on_regression).prepare()
         if self.settings.launcher != LOCAL:
             self.measuring.require_launcher()
         if self.settings.update_baselines:

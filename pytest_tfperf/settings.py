@@ -85,6 +85,9 @@ class Settings:
     require_baseline: bool = _option(
         False, parse.flag, "the nightly gate: fail a test without a baseline, exit with 6 if nothing was measured"
     )
+    profile_on_regression: Path | None = _option(
+        None, parse.folder, "run a few more steps of each regressed test under TensorFlow's profiler; its traces", "DIR"
+    )
     strict: bool = _option(False, parse.flag, "fail INCONCLUSIVE tests too")
     hold: bool = _option(False, parse.flag, "fail a regression only if one of the two sessions before showed it too")
     smoke: bool = _option(False, parse.flag, "run one window of each test and judge nothing: do all tests start?")
@@ -157,7 +160,7 @@ class Settings:
         """
         given = {name: _given(config, name) for name in _SETTINGS}
         values = {name: _parse(name, *value) for name, value in given.items() if value is not None}
-        for name in ("baselines", "dir", "data_dir"):
+        for name in ("baselines", "dir", "data_dir", "profile_on_regression"):
             folder = values.get(name, _SETTINGS[name].default)
             values[name] = None if folder is None else config.rootpath / folder
             if (source := given[name]) is not None and os.path.isfile(values[name]):  # noqa: PTH113  # never raises

@@ -11,6 +11,7 @@ from pytest_tfperf.bench.environment import environment
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.one_run import AlwaysDisturbed, RunEngine, T, undisturbed
 from pytest_tfperf.bench.pairs import reference_pairs
+from pytest_tfperf.bench.profiler import Profiler
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind
@@ -34,14 +35,22 @@ class Bench:
     Args:
         engine: takes the runs.
         machine: the shared evidence of a topology's machine.
+        profiler: profiles regressions and new baselines; None: nothing does.
         session: the session's id.
         commit: git commit of the tests' repository; "" outside of one.
     """
 
     def __init__(
-        self, engine: RunEngine, machine: Callable[[Topology], MachineSession], *, session: str = "", commit: str = ""
+        self,
+        engine: RunEngine,
+        machine: Callable[[Topology], MachineSession],
+        *,
+        profiler: Profiler | None = None,
+        session: str = "",
+        commit: str = "",
     ) -> None:
         self._engine = engine
+        self._profiler = profiler
         self._machine = machine
         self._session = session
         self._commit = commit
@@ -86,7 +95,8 @@ class Bench:
             seconds=time.monotonic() - started + (earlier.seconds if earlier else 0.0),
         )
         _require_finite_loss(result)
-        return replace(result, runs_wanted=runs_wanted([run_value(one) for one in done], runs))
+        result = replace(result, runs_wanted=runs_wanted([run_value(one) for one in done], runs))
+        return self._profiled(task, result) if result.is_decided else result
 
     def _first_run(self, task: Task) -> Measurement:
         """A disturbed first run counts as long as it is good news; one that never settled counts for nothing."""
@@ -171,8 +181,12 @@ class Bench:
         if verdict.is_decided and verdict.outcome is Outcome.REGRESSED:
             rate = self._engine.rate_on_device_data(task.side, task.topology, task.plan, runs)
             broken_down = breakdown(runs, result.throughput.examples_per_sec, task.workload, rate)
-            result = replace(result, breakdown=broken_down, seconds=time.monotonic() - started)
+            result = self._profiled(task, replace(result, breakdown=broken_down))
+            result = replace(result, seconds=time.monotonic() - started)
         return replace(result, verdict=verdict, document=task.reference.document)
+
+    def _profiled(self, task: Task, result: Measurement) -> Measurement:
+        return result if self._profiler is None else replace(result, profile=self._profiler.profile(task, result))
 
     def _good_run(self, task: Task, label: str, tries: int | None = None) -> tuple[Run, tuple[Run, ...]]:
         """A run that nothing disturbed, and those before it that were."""

@@ -19,6 +19,7 @@ from pytest_tfperf.core.data_sets import shards
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.plan import Plan
+from pytest_tfperf.core.profile import Trace
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.supported import require_supported
@@ -185,6 +186,23 @@ class RunEngine:
             return run_value(self.run(resident, topology, brief, label="on device data")).examples_per_sec
         except (TfperfError, OSError):
             return None
+
+    def trace(self, side: Side, topology: Topology, plan: Plan, steps: int) -> tuple[Trace, ...]:
+        """So many steps of a fresh worker under TensorFlow's profiler, after the plan's warm-up.
+
+        Raises:
+            as `run`, but workload and devices are not named.
+        """
+        self._observer.begin("profile")
+        try:
+            with closing(side.launcher.start(self._job(side, topology), self._observer.phase)) as training:
+                self._observer.phase("warm-up")
+                training.request(max(1, plan.warmup_steps))
+                training.receive()
+                self._observer.phase("profile")
+                return training.trace(steps)
+        finally:
+            self._observer.done()
 
     def _watching(self, devices: Devices, pids: Collection[int] = ()) -> AbstractContextManager[Observation]:
         return self._guard.watching(devices.gpu_uuids, pids) if self._sampled else nullcontext(Observation())

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.breakdown import Breakdown
 from pytest_tfperf.core.command import Subject
+from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import Verdict
@@ -37,6 +38,7 @@ class Measurement:
         runs_wanted: fresh runs in all that recording a baseline takes; 0 where none is recorded.
         document: a published figure for the same workload and topology, maybe of another machine, to show beside it.
         breakdown: what a step's time is spent on; None where no worker was asked.
+        profile: a few more steps under TensorFlow's profiler; None where none was asked for.
         environment: software of the worker and settings of the machine, name -> version.
         commit: the git commit of the tests' repository, "" outside of one.
         time: when it finished, ISO 8601 with its zone.
@@ -62,6 +64,7 @@ class Measurement:
     runs_wanted: int = 0
     document: Baseline | None = None
     breakdown: Breakdown | None = None
+    profile: Profile | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     commit: str = ""
     time: str = ""

@@ -18,6 +18,7 @@ from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import breakdown_lines
 from pytest_tfperf.reports.names import with_id
 from pytest_tfperf.reports.numbers import change, compared, percent, rate
+from pytest_tfperf.reports.profile import profile_lines
 from pytest_tfperf.reports.telemetry import telemetry_lines
 
 _WORTH_SHOWING = 0.001
@@ -152,6 +153,7 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
         yield from _discarded(m)
         slower_than = expected if verdict.outcome is Outcome.REGRESSED else None
         yield from breakdown_lines(m.breakdown, m.throughput, slower_than)
+        yield from profile_lines(m.profile)
         if verdict.min_detectable_slowdown is not None and verdict.noise is not None:
             yield "detectable", _detectable(verdict.min_detectable_slowdown, verdict.noise)
         if changed := changed_since(row, m.environment):

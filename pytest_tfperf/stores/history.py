@@ -13,6 +13,7 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_session import EarlierMeasurement, PastSession
 from pytest_tfperf.core.plain_json import build
+from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.stores import history_queries as queries
 from pytest_tfperf.stores.history_database import DamagedHistory, Database
@@ -156,6 +157,22 @@ class History:
                 if (one := earlier(unpacked(whole, place), place)) is not None:
                     found.setdefault(Key(workload, topology), []).append(one)
         return {key: tuple(measured[-most:]) for key, measured in found.items()}
+
+    def profile_of(self, row: Baseline) -> Profile | None:
+        """The profile that was taken when this row was recorded; None where none was.
+
+        Raises:
+            TfperfError: also where a measurement of then is damaged; names it.
+        """
+        if not self.database.exists:
+            return None
+        with self.database.reading() as connection:
+            for id, whole in connection.execute(queries.recorded(row)):
+                place = f"{self.database}: measurement {id}"
+                recorded: Any = unpacked(whole, place)
+                if recorded.get("profile") and recorded["time"].startswith(row.date):
+                    return build(Profile, recorded["profile"], place)
+        return None
 
     def measurements(self, **wanted: Unpack[Wanted]) -> Iterator[Measurement]:
         """The measurements that are wanted (by default all), whole and in the order in which they were made.

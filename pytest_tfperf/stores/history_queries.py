@@ -83,6 +83,12 @@ def wholes(table: Table, wanted: Wanted) -> Select[Any]:
     return in_order(select(table.c.id, table.c.whole).where(*conditions(table, wanted)), table)
 
 
+def recorded(row: Baseline) -> Select[Any]:
+    """Id and whole of what was measured for this baseline, or not judged for another reason; the latest first."""
+    of_row = _M.machine == row.machine, _M.workload == row.key.workload, _M.topology == row.key.topology
+    return select(_M.id, _M.whole).where(*of_row, _M.outcome.is_(None)).order_by(_M.made.desc())
+
+
 def results(wanted: Wanted) -> Select[Any]:
     """The fields of a PastResult."""
     columns = (_M[name] if name != "outcome" else coalesce(_M.outcome, "") for name in _RESULT)

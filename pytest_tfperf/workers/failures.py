@@ -105,12 +105,13 @@ class Failures:
             kind = OutOfMemory
         return kind(f"{self._worker} {how} in phase {phase!r}\n{self._log_end()}")
 
-    def hung(self, seconds: float, phase: str, stacks: str) -> Hung:
-        """The worker sent nothing for `seconds`; `stacks` is what faulthandler added to its log, for every thread."""
-        lines = [
-            f"{self._worker} said nothing for {seconds:g} s in phase {phase!r} and was killed; "
-            "ini value tfperf_timeout sets a longer limit"
-        ]
+    def hung(self, seconds: float, phase: str, stacks: str, *, by_setting: bool = True) -> Hung:
+        """The worker sent nothing for `seconds`; `stacks` is what faulthandler added to its log, for every thread.
+
+        `by_setting`: the limit is the ini value's.
+        """
+        limit = "; ini value tfperf_timeout sets a longer limit" if by_setting else ""
+        lines = [f"{self._worker} said nothing for {seconds:g} s in phase {phase!r} and was killed{limit}"]
         if frames := user_frames(stacks):
             lines += ["its threads were in these lines of your code:", *(f"  {frame}" for frame in frames)]
         before = f"the end of its log ({self._log}){', before its threads wrote their stacks' if stacks else ''}:"

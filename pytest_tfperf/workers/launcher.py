@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from pytest_tfperf.core.command import Command
-from pytest_tfperf.core.profile import Trace
 from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.profile import Trace
 from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.step_profile import StepProfile
 from pytest_tfperf.core.topology import Devices

@@ -92,6 +92,7 @@ class WorkerRun:
         self.name = name
         self._python = python
         self.silence_seconds = silence_seconds
+        self._timeout_seconds = silence_seconds
         self._on_hang = on_hang
         self._failures = Failures(process.pid, log, on_cpus=on_cpus, name=name)
         self._phase = "start"
@@ -206,7 +207,9 @@ class WorkerRun:
         self.fault = Fault.SILENT
         stacks = self._stacks() if self._process.is_here and self._process.exit_status(0) is None else ""
         self._on_hang()
-        return self._failures.hung(self.silence_seconds if seconds is None else seconds, self._phase, stacks)
+        silence = self.silence_seconds if seconds is None else seconds
+        by_setting = self.silence_seconds == self._timeout_seconds
+        return self._failures.hung(silence, self._phase, stacks, by_setting=by_setting)
 
     def lost(self, seconds: float = 0) -> MeasurementError:
         """The error for a worker that is gone; it has so many seconds left to end."""

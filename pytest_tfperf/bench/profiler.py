@@ -1,0 +1,85 @@
+"""Runs a few more steps of a task under TensorFlow's profiler, for its trace and for what each operation took."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from pytest_tfperf.bench.one_run import RunEngine
+from pytest_tfperf.bench.task import Task
+from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.op_times import OpTime, grown, largest
+from pytest_tfperf.core.profile import Profile
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.stores.traces import TraceStore
+
+TRACED_SECONDS = 2.0
+MOST_STEPS = 20
+"""A trace of more steps takes long to open, and says nothing new."""
+
+_OWN_PROGRAM = "not possible for a program of your own: start TensorFlow's profiler in it"
+
+
+class Profiler:
+    """Profiles tasks that were measured; one for a session.
+
+    The verdict is fixed by then, so whatever fails here is only said.
+
+    Args:
+        engine: starts the worker.
+        traces: takes the traces.
+        root: pytest's rootdir.
+        ops_of: the operations that were kept when a baseline was recorded; none where they were not.
+    """
+
+    def __init__(
+        self, engine: RunEngine, traces: TraceStore, root: Path, ops_of: Callable[[Baseline], tuple[OpTime, ...]]
+    ) -> None:
+        self._engine = engine
+        self._traces = traces
+        self._root = root
+        self._ops_of = ops_of
+
+    def profile(self, task: Task, measured: Measurement) -> Profile:
+        """The profile of a fresh worker, compared with that of the task's baseline."""
+        if isinstance(task.workload, Command):
+            return Profile(fault=_OWN_PROGRAM)
+        throughput = measured.throughput
+        seconds = throughput.examples_per_step / throughput.examples_per_sec
+        steps = max(1, min(MOST_STEPS, math.floor(TRACED_SECONDS / seconds)))
+        try:
+            traces = self._engine.trace(task.side, task.topology, task.plan, steps)
+        except (TfperfError, OSError) as error:
+            return Profile(fault=str(error).splitlines()[0])
+        ops, folder = largest(traces[0].ops), ""
+        fault = next((trace.fault for trace in traces if trace.fault), "")
+        if not fault:
+            try:
+                call = f"{task.index + 1}-{task.workload.id}"
+                folder = self._shown(self._traces.write(task.test, measured.session, call, traces))
+            except OSError as error:
+                fault = f"{self._shown(self._traces.folder)} can't be written: {error.strerror}"
+        return Profile(
+            folder=folder,
+            logdir=self._shown(self._traces.folder),
+            fault=fault,
+            steps=steps,
+            ops=ops,
+            grown=grown(ops, before) if (before := self._before(task)) else (),
+        )
+
+    def _before(self, task: Task) -> tuple[OpTime, ...]:
+        """The operations of the task's own baseline."""
+        row = task.reference.baseline
+        if row is None or not task.reference.is_own_row:
+            return ()
+        with suppress(TfperfError):  # a history that is broken by now
+            return self._ops_of(row)
+        return ()
+
+    def _shown(self, path: Path) -> str:
+        return str(path.relative_to(self._root) if path.is_relative_to(self._root) else path)

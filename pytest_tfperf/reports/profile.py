@@ -1,0 +1,35 @@
+"""A profile in words: where its trace lies, and which operations grew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_tfperf.core.op_times import Growth
+from pytest_tfperf.core.profile import Profile
+
+
+def profile_lines(profile: Profile | None) -> Iterator[tuple[str, str]]:
+    """Labelled lines about a profile; none where none was asked for."""
+    if profile is None:
+        return
+    if profile.folder:
+        yield "profile", f"{profile.folder}    (open with tensorboard --logdir {profile.logdir})"
+    else:
+        yield "profile", f"none: {profile.fault}"
+    for growth in profile.grown:
+        yield "grew", _growth(growth)
+
+
+def _growth(growth: Growth) -> str:
+    """As in "Conv2D block3/conv 1.2 -> 3.4 ms a step"."""
+    name = growth.name if growth.name == growth.type else f"{growth.type} {growth.name}"
+    before = f"under {_milliseconds(growth.before_seconds)}" if growth.is_at_most else None
+    if before is None:
+        before = _milliseconds(growth.before_seconds) if growth.before_seconds else "0"
+    return f"{name} {before} -> {_milliseconds(growth.seconds)} ms a step"
+
+
+def _milliseconds(seconds: float) -> str:
+    """With two digits at least: "1.2", "0.034", "123"."""
+    value = seconds * 1e3
+    return f"{value:.2g}" if value < 10 else f"{value:.0f}"
