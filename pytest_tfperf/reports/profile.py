@@ -8,6 +8,9 @@ from pytest_tfperf.core.op_times import Growth
 from pytest_tfperf.core.profile import Profile
 
 
+_NOTHING = 0.01  # of what the operation takes now
+
+
 def profile_lines(profile: Profile | None) -> Iterator[tuple[str, str]]:
     """Labelled lines about a profile; none where none was asked for."""
     if profile is None:
@@ -23,13 +26,13 @@ def profile_lines(profile: Profile | None) -> Iterator[tuple[str, str]]:
 def _growth(growth: Growth) -> str:
     """As in "Conv2D block3/conv 1.2 -> 3.4 ms a step"."""
     name = growth.name if growth.name == growth.type else f"{growth.type} {growth.name}"
-    before = f"under {_milliseconds(growth.before_seconds)}" if growth.is_at_most else None
-    if before is None:
-        before = _milliseconds(growth.before_seconds) if growth.before_seconds else "0"
+    before = _milliseconds(growth.before_seconds)
+    if growth.is_at_most:
+        before = f"under {before}" if growth.before_seconds > _NOTHING * growth.seconds else "0"
     return f"{name} {before} -> {_milliseconds(growth.seconds)} ms a step"
 
 
 def _milliseconds(seconds: float) -> str:
-    """With two digits at least: "1.2", "0.034", "123"."""
+    """With two digits at least: "1.2", "0.034", "123"; "0" for none."""
     value = seconds * 1e3
-    return f"{value:.2g}" if value < 10 else f"{value:.0f}"
+    return f"{value:.2g}" if value < 9.95 else f"{value:.0f}"

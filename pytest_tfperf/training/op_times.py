@@ -16,6 +16,10 @@ _STREAM = "Stream #"  # other lines of a GPU are made of these, and would count 
 # TensorFlow writes a host event for each operation that it runs: "while/body/_1/while/dense/MatMul:MatMul".
 _OPERATION = re.compile(r"(?P<name>[A-Za-z0-9.][\w.\\/>-]*):(?P<type>[A-Za-z_]\w*)")
 
+# A stage of a tf.data pipeline, with those that it feeds; repeated datasets are numbered.
+_STAGE = re.compile(r"Iterator::\w.*")
+_REPETITION = re.compile(r"\[\d+\]")
+
 # The window's loop, and the replica: the operation is the same one in all of them.
 _LOOP = re.compile(r"(^|/)(while/(body|cond)/_\d+|while|replica_\d+)(?=/)")
 
@@ -63,12 +67,14 @@ def op_times(xspace: bytes, steps: int) -> tuple[OpTime, ...]:
 
 def _compiled_by_xla(space: Any) -> dict[tuple[str, str], _Op]:
     """The operations that XLA made its instructions of, by module and instruction."""
+    planes = [plane for plane in space.planes if plane.name == _PROGRAMS]
+    if not planes:
+        return {}
     from tensorflow.compiler.xla.service import hlo_pb2
 
     return {
         (program.hlo_module.name, instruction.name): _named(instruction.metadata.op_name, instruction.metadata.op_type)
-        for plane in space.planes
-        if plane.name == _PROGRAMS
+        for plane in planes
         for about in plane.event_metadata.values()
         for stat in about.stats
         if (program := hlo_pb2.HloProto.FromString(stat.bytes_value)).hlo_module.name
@@ -126,6 +132,8 @@ def _without_inner(events: Iterable[_Event]) -> Iterator[tuple[_Op, int]]:
 def _op_on_host(name: str, stats: Mapping[str, str], compiled: Mapping[tuple[str, str], _Op]) -> _Op | None:
     if found := _OPERATION.fullmatch(name):
         return None if found["type"] in _OURS else _named(found["name"], found["type"])
+    if _STAGE.fullmatch(name):
+        return _REPETITION.sub("", name), "Dataset"
     return _xla_op(stats, compiled)
 
 
