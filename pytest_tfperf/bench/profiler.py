@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -50,7 +49,7 @@ class Profiler:
             return Profile(fault=_OWN_PROGRAM)
         throughput = measured.throughput
         seconds = throughput.examples_per_step / throughput.examples_per_sec
-        steps = max(1, min(MOST_STEPS, math.floor(TRACED_SECONDS / seconds)))
+        steps = max(1, min(MOST_STEPS, round(TRACED_SECONDS / seconds)))
         try:
             traces = self._engine.trace(task.side, task.topology, task.plan, steps)
         except (TfperfError, OSError) as error:
@@ -73,9 +72,9 @@ class Profiler:
         )
 
     def _before(self, task: Task) -> tuple[OpTime, ...]:
-        """The operations of the task's own baseline."""
+        """The operations of the task's own baseline; a floor was measured on another machine."""
         row = task.reference.baseline
-        if row is None or not task.reference.is_own_row:
+        if row is None or not row.is_measured or not task.reference.is_own_row:
             return ()
         with suppress(TfperfError):  # a history that is broken by now
             return self._ops_of(row)

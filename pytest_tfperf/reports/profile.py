@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pytest_tfperf.core.op_times import Growth
 from pytest_tfperf.core.profile import Profile
 
-
 _NOTHING = 0.01  # of what the operation takes now
 
 
@@ -33,6 +32,8 @@ def _growth(growth: Growth) -> str:
 
 
 def _milliseconds(seconds: float) -> str:
-    """With two digits at least: "1.2", "0.034", "123"; "0" for none."""
+    """With two digits at least: "1.2", "0.034", "123"; "0" for less than half a microsecond."""
     value = seconds * 1e3
+    if value < 0.0005:
+        return "0"
     return f"{value:.2g}" if value < 9.95 else f"{value:.0f}"

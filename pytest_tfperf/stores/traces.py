@@ -77,7 +77,7 @@ def file_name(text: str) -> str:
     'tests-test_a.py-test_b-8-a2a2d6c7'
     """
     name = re.sub(r"[^A-Za-z0-9_.]+", "-", text).strip("-.")[:_MOST_CHARACTERS]
-    if name == text:
+    if name and name == text:
         return name
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
     return f"{name}-{digest}".lstrip("-")

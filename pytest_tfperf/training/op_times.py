@@ -16,6 +16,9 @@ _STREAM = "Stream #"  # other lines of a GPU are made of these, and would count 
 # TensorFlow writes a host event for each operation that it runs: "while/body/_1/while/dense/MatMul:MatMul".
 _OPERATION = re.compile(r"(?P<name>[A-Za-z0-9.][\w.\\/>-]*):(?P<type>[A-Za-z_]\w*)")
 
+# Outside of a graph an operation has a type only; functions that run there are in lower case.
+_EAGER = re.compile(r"EagerLocalExecute: (?P<type>[A-Z]\w*)")
+
 # A stage of a tf.data pipeline, with those that it feeds; repeated datasets are numbered.
 _STAGE = re.compile(r"Iterator::\w.*")
 _REPETITION = re.compile(r"\[\d+\]")
@@ -130,8 +133,9 @@ def _without_inner(events: Iterable[_Event]) -> Iterator[tuple[_Op, int]]:
 
 
 def _op_on_host(name: str, stats: Mapping[str, str], compiled: Mapping[tuple[str, str], _Op]) -> _Op | None:
-    if found := _OPERATION.fullmatch(name):
-        return None if found["type"] in _OURS else _named(found["name"], found["type"])
+    if found := _OPERATION.fullmatch(name) or _EAGER.fullmatch(name):
+        kind = found["type"]
+        return None if kind in _OURS else _named(found.groupdict().get("name", kind), kind)
     if _STAGE.fullmatch(name):
         return _REPETITION.sub("", name), "Dataset"
     return _xla_op(stats, compiled)

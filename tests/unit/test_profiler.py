@@ -1,0 +1,167 @@
+"""Which measurements are profiled, and what becomes of a profile that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from measurements import baseline, measurement, throughput
+from played import BOX, BUSY, PLAN, TRIVIAL, Notes, PlayedGuard, PlayedLauncher, PlayedRun, steady
+
+from pytest_tfperf.bench.bench import Bench
+from pytest_tfperf.bench.machine_session import MachineSession
+from pytest_tfperf.bench.one_run import RunEngine, Side
+from pytest_tfperf.bench.profiler import Profiler
+from pytest_tfperf.bench.task import Task
+from pytest_tfperf.core.baseline import Baseline, Key, Provenance
+from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.op_times import OpTime
+from pytest_tfperf.core.profile import Profile, Trace
+from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.judging.reference import reference_for
+from pytest_tfperf.stores.traces import TraceStore
+
+ROW = baseline(100.0, key=Key(TRIVIAL.id, BOX.shape))
+MEASURED = measurement(throughput(100.0, examples_per_step=1), session="today")
+BEFORE = OpTime(name="block/conv", type="Conv2D", seconds=0.001, count=1.0)
+
+
+class PlayedWorkers(PlayedLauncher):
+    """Workers whose profiler does this."""
+
+    def __init__(self, trace: Callable[[int], tuple[Trace, ...]]) -> None:
+        super().__init__((100.0,))
+        self.trace = trace
+
+    def start(self, job: Job, progress: Callable[[str], None]) -> PlayedRun:
+        run = super().start(job, progress)
+        run.trace = self.trace  # type: ignore[method-assign]
+        return run
+
+
+def task(launcher: PlayedLauncher, row: Baseline = ROW) -> Task:
+    reference = reference_for({row.key: row}, [], "box", ROW.key, gpu_fp32_tflops=None)
+    side = Side(workload=TRIVIAL, launcher=launcher)
+    return Task(test="a.py::test", topology=BOX, plan=PLAN, side=side, reference=reference, tolerance=Tolerance())
+
+
+def profiler(folder: Path, ops_of: Callable[[Baseline], tuple[OpTime, ...]] = lambda _: ()) -> Profiler:
+    return Profiler(RunEngine(Notes(), PlayedGuard()), TraceStore(folder / "traces"), folder, ops_of)
+
+
+def bench(folder: Path) -> Bench:
+    session = MachineSession({ROW.key: ROW}, {}, tests=1)
+    engine = RunEngine(Notes(), PlayedGuard())
+    return Bench(engine, lambda _: session, profiler=profiler(folder), session="today")
+
+
+def decided(of: Bench, wanted: Task) -> Measurement:
+    found = of.check(wanted)
+    while not found.is_decided:
+        found = of.check(wanted, found)
+    return found
+
+
+# Which
+
+
+def test_a_confirmed_regression_is_profiled_in_one_more_worker(tmp_path: Path) -> None:
+    launcher = steady(80.0)
+    found = decided(bench(tmp_path), task(launcher))
+    assert found.verdict is not None
+    assert (found.verdict.outcome, launcher.started) == (Outcome.REGRESSED, len(found.runs) + 1)
+    assert found.profile is not None
+    assert [op.name for op in found.profile.ops] == ["block/conv"]
+
+
+def test_a_test_that_passes_is_not_profiled(tmp_path: Path) -> None:
+    assert decided(bench(tmp_path), task(steady(100.0))).profile is None
+
+
+def test_of_a_baselines_runs_the_last_one_is_followed_by_a_profile(tmp_path: Path) -> None:
+    launcher, of = steady(100.0), bench(tmp_path)
+    first = of.record(task(launcher), 2)
+    second = of.record(task(launcher), 2, first)
+    assert (first.profile, second.profile is not None, launcher.started) == (None, True, 3)
+
+
+def test_without_the_option_nothing_is_profiled(tmp_path: Path) -> None:
+    session = MachineSession({ROW.key: ROW}, {}, tests=1)
+    plain = Bench(RunEngine(Notes(), PlayedGuard([BUSY])), lambda _: session)
+    assert decided(plain, task(steady(80.0))).profile is None
+
+
+# How
+
+
+@pytest.mark.parametrize(("examples_per_sec", "steps"), [(1.0, 2), (5.0, 10), (1000.0, 20), (0.1, 1)])
+def test_steps_of_two_seconds_are_traced_but_twenty_at_most(
+    tmp_path: Path, examples_per_sec: float, steps: int
+) -> None:
+    measured = measurement(throughput(examples_per_sec, examples_per_step=1))
+    assert profiler(tmp_path).profile(task(steady(100.0)), measured).steps == steps
+
+
+def test_the_trace_is_named_from_the_rootdir(tmp_path: Path) -> None:
+    found = profiler(tmp_path).profile(task(steady(100.0)), MEASURED)
+    assert (tmp_path / found.folder).is_dir()
+    assert (found.folder.split("/")[0], found.folder.split("/")[-1], found.logdir) == ("traces", "today", "traces")
+
+
+def test_a_program_of_ones_own_is_not_profiled(tmp_path: Path) -> None:
+    command = Command.of(["true"], name="program", unit="examples/s", folder="")
+    wanted = replace(task(steady(1.0)), side=Side(workload=command, launcher=steady(1.0)))
+    said = "not possible for a program of your own: start TensorFlow's profiler in it"
+    assert profiler(tmp_path).profile(wanted, MEASURED) == Profile(fault=said)
+
+
+# What grew
+
+
+def test_what_grew_since_the_baseline_is_known(tmp_path: Path) -> None:
+    found = profiler(tmp_path, lambda row: (BEFORE,)).profile(task(steady(100.0)), MEASURED)
+    assert [(one.name, one.before_seconds, one.seconds) for one in found.grown] == [("block/conv", 0.001, 0.01)]
+
+
+def test_a_published_figure_has_no_profile(tmp_path: Path) -> None:
+    published = replace(ROW, provenance=Provenance.PUBLISHED)
+    found = profiler(tmp_path, lambda row: (BEFORE,)).profile(task(steady(100.0), published), MEASURED)
+    assert found.grown == ()
+
+
+def test_a_broken_history_costs_only_the_comparison(tmp_path: Path) -> None:
+    def broken(row: Baseline) -> tuple[OpTime, ...]:
+        raise TfperfError("the history can't be used")
+
+    found = profiler(tmp_path, broken).profile(task(steady(100.0)), MEASURED)
+    assert (found.grown, found.fault) == ((), "")
+
+
+# What fails
+
+
+def test_a_profiler_that_fails_is_one_line_and_no_error(tmp_path: Path) -> None:
+    def hang(steps: int) -> tuple[Trace, ...]:
+        raise MeasurementError("the worker said nothing for 60 s in phase 'profile' and was killed\nits log")
+
+    found = profiler(tmp_path).profile(task(PlayedWorkers(hang)), MEASURED)
+    assert found == Profile(fault="the worker said nothing for 60 s in phase 'profile' and was killed")
+
+
+def test_a_trace_that_is_too_large_leaves_the_operations(tmp_path: Path) -> None:
+    def large(steps: int) -> tuple[Trace, ...]:
+        return (Trace(host="vm", steps=steps, ops=(BEFORE,), fault="too large"),)
+
+    found = profiler(tmp_path).profile(task(PlayedWorkers(large)), MEASURED)
+    assert (found.folder, found.fault, found.ops) == ("", "too large", (BEFORE,))
+
+
+def test_a_trace_that_can_not_be_written_leaves_the_operations(tmp_path: Path) -> None:
+    (tmp_path / "traces").touch()
+    found = profiler(tmp_path).profile(task(steady(100.0)), MEASURED)
+    assert (found.fault, len(found.ops)) == ("traces can't be written: Not a directory", 1)

@@ -1,0 +1,85 @@
+"""Where traces lie, under names that any file system takes."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import re
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_tfperf.core.profile import Trace
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.stores.traces import TraceStore, file_name
+
+
+def trace(data: bytes = b"events", host: str = "vm") -> Trace:
+    return Trace(host=host, steps=3, ops=(), xspace=base64.b64encode(zlib.compress(data)).decode())
+
+
+# Names
+
+
+@given(st.text())
+def test_any_text_gives_a_name_that_every_file_system_takes(text: str) -> None:
+    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}", file_name(text))
+
+
+@given(st.text(), st.text())
+def test_different_tests_have_different_names(one: str, other: str) -> None:
+    assert (file_name(one) == file_name(other)) == (one == other)
+
+
+def test_a_readable_name_stays_as_it_is() -> None:
+    assert file_name("20261122-185932-b17799") == "20261122-185932-b17799"
+
+
+@pytest.mark.parametrize("test", ["", "..", "../../etc/passwd", "a/b::c[\0]", "-rf", "é" * 300, "\udcff", "x" * 10_000])
+def test_a_hostile_test_id_stays_inside_of_the_folder(tmp_path: Path, test: str) -> None:
+    store = TraceStore(tmp_path / "traces")
+    written = store.write(test, "today", "1-resnet50", [trace()])
+    assert written.resolve().parent.parent == store.folder.resolve()
+
+
+# Writing
+
+
+def test_a_trace_lies_where_tensorboard_looks_for_it(tmp_path: Path) -> None:
+    written = TraceStore(tmp_path).write("test_a", "today", "1-resnet50", [trace(b"events")])
+    assert written == tmp_path / "test_a" / "today"
+    assert (written / "plugins/profile/1-resnet50/vm.xplane.pb").read_bytes() == b"events"
+
+
+def test_ranks_of_one_host_have_a_file_each(tmp_path: Path) -> None:
+    written = TraceStore(tmp_path).write("test_a", "today", "1-resnet50", [trace(b"one"), trace(b"two")])
+    files = sorted(written.rglob("*.pb"))
+    assert [(file.name, file.read_bytes()) for file in files] == [
+        ("rank0-vm.xplane.pb", b"one"),
+        ("rank1-vm.xplane.pb", b"two"),
+    ]
+
+
+def test_what_a_full_disk_cut_off_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill_the_disk(path: Path, data: bytes) -> int:
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", fill_the_disk)
+    with pytest.raises(OSError, match="No space left"):
+        TraceStore(tmp_path).write("test_a", "today", "1-resnet50", [trace()])
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_folder_that_can_not_be_written_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(TfperfError, match=r"^--tfperf-profile-on-regression: .*file/traces can't be written: Not a "):
+        TraceStore(tmp_path / "file" / "traces").prepare()
+
+
+def test_preparing_leaves_an_empty_folder(tmp_path: Path) -> None:
+    TraceStore(tmp_path / "deep" / "traces").prepare()
+    assert list((tmp_path / "deep" / "traces").iterdir()) == []
