@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from pytest_tfperf.bench.expected_time import run_seconds, runs_missing, seconds_of_a_run
+from pytest_tfperf.bench.rerun_queue import Result
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome, Tolerance
@@ -85,6 +86,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> list[
         *([""] if compared and measured else []),
         *measured,
         *(f"reference environment: {warning}" for warning in session.recorder.warnings),
+        *_missing_profiles(results),
         *(
             f"{test}: confirmed by fresh runs, because its reference environment failed: {why}"
             for test, why in session.measuring.reference_failures
@@ -119,6 +121,16 @@ def has_time_for(session: Session, test: str) -> bool:
         return True
     wanted = math.fsum(runs_missing(result) * seconds_of_a_run(result) for result in results)
     return session.elapsed_seconds + wanted + expected_seconds(session).get(test, 0.0) <= limit
+
+
+def _missing_profiles(results: Sequence[Result]) -> list[str]:
+    """Baselines without a profile: later regressions can't say which operations grew."""
+    recorded = [one for one in results if isinstance(one, Measurement) and one.runs_wanted]
+    return [
+        f"{one.test}: its baseline has no profile: {one.profile.fault}"
+        for one in recorded
+        if one.profile is not None and not one.profile.ops
+    ]
 
 
 def seconds_left(session: Session) -> float:

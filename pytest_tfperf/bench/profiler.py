@@ -32,16 +32,16 @@ class Profiler:
         engine: starts the worker.
         traces: takes the traces.
         root: pytest's rootdir.
-        ops_of: the operations that were kept when a baseline was recorded; none where they were not.
+        profile_of: the profile that was taken when a baseline was recorded; None where none was.
     """
 
     def __init__(
-        self, engine: RunEngine, traces: TraceStore, root: Path, ops_of: Callable[[Baseline], tuple[OpTime, ...]]
+        self, engine: RunEngine, traces: TraceStore, root: Path, profile_of: Callable[[Baseline], Profile | None]
     ) -> None:
         self._engine = engine
         self._traces = traces
         self._root = root
-        self._ops_of = ops_of
+        self._profile_of = profile_of
 
     def profile(self, task: Task, measured: Measurement) -> Profile:
         """The profile of a fresh worker, compared with that of the task's baseline."""
@@ -77,7 +77,7 @@ class Profiler:
         if row is None or not row.is_measured or not task.reference.is_own_row:
             return ()
         with suppress(TfperfError):  # a history that is broken by now
-            return self._ops_of(row)
+            return before.ops if (before := self._profile_of(row)) else ()
         return ()
 
     def _shown(self, path: Path) -> str:

@@ -164,7 +164,7 @@ class History:
         Raises:
             TfperfError: also where a measurement of then is damaged; names it.
         """
-        if not self.database.exists:
+        if not row.date or not self.database.exists:
             return None
         with self.database.reading() as connection:
             for id, whole in connection.execute(queries.recorded(row)):

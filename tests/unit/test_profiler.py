@@ -50,8 +50,8 @@ def task(launcher: PlayedLauncher, row: Baseline = ROW) -> Task:
     return Task(test="a.py::test", topology=BOX, plan=PLAN, side=side, reference=reference, tolerance=Tolerance())
 
 
-def profiler(folder: Path, ops_of: Callable[[Baseline], tuple[OpTime, ...]] = lambda _: ()) -> Profiler:
-    return Profiler(RunEngine(Notes(), PlayedGuard()), TraceStore(folder / "traces"), folder, ops_of)
+def profiler(folder: Path, profile_of: Callable[[Baseline], Profile | None] = lambda _: None) -> Profiler:
+    return Profiler(RunEngine(Notes(), PlayedGuard()), TraceStore(folder / "traces"), folder, profile_of)
 
 
 def bench(folder: Path) -> Bench:
@@ -124,18 +124,18 @@ def test_a_program_of_ones_own_is_not_profiled(tmp_path: Path) -> None:
 
 
 def test_what_grew_since_the_baseline_is_known(tmp_path: Path) -> None:
-    found = profiler(tmp_path, lambda row: (BEFORE,)).profile(task(steady(100.0)), MEASURED)
+    found = profiler(tmp_path, lambda _: Profile(ops=(BEFORE,))).profile(task(steady(100.0)), MEASURED)
     assert [(one.name, one.before_seconds, one.seconds) for one in found.grown] == [("block/conv", 0.001, 0.01)]
 
 
 def test_a_published_figure_has_no_profile(tmp_path: Path) -> None:
     published = replace(ROW, provenance=Provenance.PUBLISHED)
-    found = profiler(tmp_path, lambda row: (BEFORE,)).profile(task(steady(100.0), published), MEASURED)
+    found = profiler(tmp_path, lambda _: Profile(ops=(BEFORE,))).profile(task(steady(100.0), published), MEASURED)
     assert found.grown == ()
 
 
 def test_a_broken_history_costs_only_the_comparison(tmp_path: Path) -> None:
-    def broken(row: Baseline) -> tuple[OpTime, ...]:
+    def broken(row: Baseline) -> Profile | None:
         raise TfperfError("the history can't be used")
 
     found = profiler(tmp_path, broken).profile(task(steady(100.0)), MEASURED)

@@ -13,6 +13,7 @@ import pytest
 from patience import PATIENCE_SECONDS
 
 from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.profile import Trace
 from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.step_profile import Input, RankStep, StepProfile
 from pytest_tfperf.core.topology import DeviceKind, Devices
@@ -311,6 +312,13 @@ def test_what_no_rank_found_out_is_not_known_of_all(ranks: Ranks) -> None:
     for channel in ranks.ranks:
         channel.send({"step_profile": asdict(nothing)})
     assert run.profile_step(matrix_products=False, multiply_adds=False) == nothing
+
+
+def test_each_rank_traces_the_same_steps(ranks: Ranks) -> None:
+    run = ranks.start()
+    for host, channel in zip(HOSTS, ranks.ranks, strict=False):
+        channel.send({"trace": asdict(Trace(host=host, steps=3, ops=()))})
+    assert [trace.host for trace in run.trace(3)] == ["nodea", "nodeb"]
 
 
 def test_closing_ends_all_ranks_and_then_what_started_them(ranks: Ranks) -> None:

@@ -11,6 +11,8 @@ from machines import load
 from measurements import baseline, measurement, run_at, throughput, verdict
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
+from pytest_tfperf.core.op_times import OpTime
+from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
@@ -281,3 +283,28 @@ def test_a_test_that_is_confirmed_may_exceed_the_budget(tmp_path: Path, monkeypa
 
 def test_the_first_test_begins_whatever_the_budget(tmp_path: Path) -> None:
     assert has_time_for(session(tmp_path, budget=0.001), "for_cpus")
+
+
+# Profiles
+
+
+def test_a_folder_of_traces_that_can_not_be_written_is_refused_first(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(TfperfError, match="file/traces can't be written"):
+        session(tmp_path, profile_on_regression=tmp_path / "file" / "traces").prepare()
+
+
+@pytest.mark.parametrize(
+    ("profile", "said"),
+    [
+        (Profile(fault="the disk is full"), ["for_cpus: its baseline has no profile: the disk is full"]),
+        (Profile(ops=(OpTime(name="conv", type="Conv2D", seconds=0.1, count=1.0),)), []),
+        (None, []),
+    ],
+)
+def test_a_baseline_whose_profile_failed_is_named_at_the_end(
+    tmp_path: Path, profile: Profile | None, said: list[str]
+) -> None:
+    made = session(tmp_path, update_baselines=Update.ALL)
+    made.queue.keep("for_cpus", 0, measurement(test="for_cpus", runs_wanted=1, profile=profile))
+    assert [line for line in closing(made, skips=False) if "profile" in line] == said

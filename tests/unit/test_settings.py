@@ -162,7 +162,7 @@ def test_a_command_that_measures_again_starts_ranks_in_the_same_way() -> None:
     assert asked(tfperf_launcher="mpirun -H a,b").rerun.options == " '--tfperf-launcher=mpirun -H a,b'"
 
 
-@pytest.mark.parametrize("option", ["baselines", "dir", "data_dir"])
+@pytest.mark.parametrize("option", ["baselines", "dir", "data_dir", "profile_on_regression"])
 def test_a_home_is_found_in_each_folder(option: str) -> None:
     assert getattr(asked(**{f"tfperf_{option}": "~/x"}), option) == Path("~/x").expanduser()
 

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from patience import PATIENCE_SECONDS, running
 
+from pytest_tfperf.core.op_times import OpTime
+from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.profile import Trace
 from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
@@ -205,3 +208,19 @@ def test_closing_ends_the_worker_and_its_temporary_files(started: Started, tmp_p
     started.ready().close()
     assert started.process.done == ["ended"]
     assert not (tmp_path / "scratch").exists()
+
+
+def test_a_trace_is_asked_for_with_its_steps(started: Started) -> None:
+    trace = Trace(host="vm", steps=3, ops=(OpTime(name="conv", type="Conv2D", seconds=0.1, count=1.0),), xspace="eA==")
+    run = started.ready(window(1), {"trace": plain(trace)})
+    assert run.trace(3) == (trace,)
+    assert [started.worker.receive(PATIENCE_SECONDS) for _ in range(2)] == [MESSAGE, {"trace": 3}]
+
+
+def test_a_profiler_that_hangs_is_given_up_after_a_minute_whatever_the_setting(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_tfperf.workers.worker_run._PROFILE_SECONDS", 0.2)
+    run = started.ready()
+    with pytest.raises(Hung, match=r"said nothing for 0\.2 s in phase 'profile' and was killed\n"):
+        run.trace(3)
