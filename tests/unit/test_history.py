@@ -17,9 +17,7 @@ from patience import running
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.op_times import OpTime
 from pytest_tfperf.core.past_session import PastSession
-from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
@@ -366,41 +364,3 @@ def test_what_was_judged_against_earlier_sessions_is_no_past_session_of_a_row(hi
     provisional = baseline(provenance=Provenance.PROVISIONAL)
     history.append(judged(990.0, verdict=verdict(baseline=provisional)))
     assert (past(history), list(history.frame()["outcome"])) == ([], ["PASS (provisional)"])
-
-
-# The profile of a baseline
-
-ROW = baseline(date="2026-01-02")
-PROFILE = Profile(steps=20, ops=(OpTime(name="block/conv", type="Conv2D", seconds=0.001, count=1.0),))
-
-
-def test_a_baselines_profile_is_that_of_its_day(history: History) -> None:
-    history.append(measurement(profile=PROFILE, runs_wanted=5))
-    history.append(measurement(profile=Profile(steps=1), runs_wanted=5, time="2026-02-03T03:04:05+00:00"))
-    assert history.profile_of(ROW) == PROFILE
-
-
-def test_a_baseline_that_was_recorded_twice_in_a_day_has_the_later_profile(history: History) -> None:
-    history.append(measurement(profile=Profile(steps=1), runs_wanted=5))
-    history.append(measurement(profile=PROFILE, runs_wanted=5))
-    assert history.profile_of(ROW) == PROFILE
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"profile": None},
-        {"verdict": verdict(Outcome.REGRESSED)},
-        {"machine": "another"},
-        {"topology": "1x4"},
-        {"workload": Workload(model="vgg16", batch_size=64)},
-    ],
-)
-def test_what_was_not_measured_for_a_baseline_is_no_profile_of_it(history: History, other: dict[str, Any]) -> None:
-    history.append(measurement(**{"profile": PROFILE, "runs_wanted": 5} | other))
-    assert history.profile_of(ROW) is None
-
-
-def test_a_baseline_without_a_date_has_no_profile(history: History) -> None:
-    history.append(measurement(profile=PROFILE, runs_wanted=5))
-    assert history.profile_of(baseline()) is None
