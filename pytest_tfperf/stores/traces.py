@@ -11,6 +11,7 @@ import re
 import shutil
 import tempfile
 import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, final
 
 from pytest_tfperf.errors import TfperfError
@@ -61,11 +62,16 @@ class TraceStore:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for rank, trace in enumerate(traces):
+                if rank and not trace.ops:  # it only lends its devices to rank 0
+                    continue
                 host = trace.host if len(traces) == 1 else f"rank{rank}-{trace.host}"
                 data = zlib.decompress(base64.b64decode(trace.xspace))
                 (folder / f"{file_name(host)}.xplane.pb").write_bytes(data)
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # those with other traces stay
+                for empty in (folder.parent, folder.parent.parent, top, top.parent):
+                    empty.rmdir()
             raise
         return top
 

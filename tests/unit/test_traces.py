@@ -6,19 +6,22 @@ import base64
 import errno
 import re
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_tfperf.core.op_times import OpTime
 from pytest_tfperf.core.profile import Trace
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.traces import TraceStore, file_name
 
 
 def trace(data: bytes = b"events", host: str = "vm") -> Trace:
-    return Trace(host=host, steps=3, ops=(), xspace=base64.b64encode(zlib.compress(data)).decode())
+    op = OpTime(name="conv", type="Conv2D", seconds=0.1, count=1.0)
+    return Trace(host=host, steps=3, ops=(op,), xspace=base64.b64encode(zlib.compress(data)).decode())
 
 
 # Names
@@ -63,6 +66,11 @@ def test_ranks_of_one_host_have_a_file_each(tmp_path: Path) -> None:
     ]
 
 
+def test_a_rank_that_only_lends_its_devices_has_no_file(tmp_path: Path) -> None:
+    written = TraceStore(tmp_path).write("test_a", "today", "1-resnet50", [trace(), replace(trace(), ops=())])
+    assert [file.name for file in written.rglob("*.pb")] == ["rank0-vm.xplane.pb"]
+
+
 def test_what_a_full_disk_cut_off_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fill_the_disk(path: Path, data: bytes) -> int:
         path.touch()
@@ -71,7 +79,7 @@ def test_what_a_full_disk_cut_off_is_removed(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(Path, "write_bytes", fill_the_disk)
     with pytest.raises(OSError, match="No space left"):
         TraceStore(tmp_path).write("test_a", "today", "1-resnet50", [trace()])
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_can_not_be_written_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
