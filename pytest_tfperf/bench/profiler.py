@@ -76,7 +76,7 @@ class Profiler:
         row = task.reference.baseline
         if row is None or not row.is_measured or not task.reference.is_own_row:
             return ()
-        with suppress(TfperfError):  # a history that is broken by now
+        with suppress(TfperfError):  # a history that broke in the middle of the session
             return before.ops if (before := self._profile_of(row)) else ()
         return ()
 
