@@ -118,8 +118,6 @@ class Session:
         if self.settings.against is not None:
             # Where tests only run programs of another framework, neither Python need have TensorFlow.
             (try_imports if find_spec("tensorflow") else require_python)(self.settings.against)
-        if self.settings.profile_on_regression is not None:
-            TraceStore(self.settings.profile_on_regression).prepare()
         if self.settings.launcher != LOCAL:
             self.measuring.require_launcher()
         if self.settings.update_baselines:
@@ -129,7 +127,7 @@ class Session:
         """Refuse files that the selected tests will need and that can't be used.
 
         Raises:
-            TfperfError: the history can't be written.
+            TfperfError: the history, or the folder of --tfperf-profile-on-regression, can't be written.
             BaselineError: a file of this machine's that can't be read whole.
         """
         settings = self.settings
@@ -139,6 +137,8 @@ class Session:
         self.remarks += [self.history.moved_aside] if self.history.moved_aside else []
         if settings.against is not None:
             return
+        if settings.profile_on_regression is not None and not settings.smoke:
+            TraceStore(settings.profile_on_regression).prepare()
         rows = [row for machine in self.measuring.machine_names for row in self.baselines.load(machine).values()]
         if not (settings.smoke or settings.update_baselines):
             self.remarks += self.measuring.references.check(row for row in rows if row.is_measured)

@@ -21,6 +21,7 @@ from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.judge import judge, may_stop
 from pytest_tfperf.judging.new_baseline import runs_wanted
@@ -96,7 +97,8 @@ class Bench:
         )
         _require_finite_loss(result)
         result = replace(result, runs_wanted=runs_wanted([run_value(one) for one in done], runs))
-        return self._profiled(task, result) if result.is_decided else result
+        # Of a program there is none to compare with later, and nothing to tell today.
+        return self._profiled(task, result) if result.is_decided and isinstance(task.workload, Workload) else result
 
     def _first_run(self, task: Task) -> Measurement:
         """A disturbed first run counts as long as it is good news; one that never settled counts for nothing."""
@@ -181,7 +183,9 @@ class Bench:
         if verdict.is_decided and verdict.outcome is Outcome.REGRESSED:
             rate = self._engine.rate_on_device_data(task.side, task.topology, task.plan, runs)
             broken_down = breakdown(runs, result.throughput.examples_per_sec, task.workload, rate)
-            result = self._profiled(task, replace(result, breakdown=broken_down))
+            result = replace(result, breakdown=broken_down)
+            if not verdict.is_provisional:  # its warning is one line
+                result = self._profiled(task, result)
             result = replace(result, seconds=time.monotonic() - started)
         return replace(result, verdict=verdict, document=task.reference.document)
 

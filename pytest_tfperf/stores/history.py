@@ -170,7 +170,7 @@ class History:
             for id, whole in connection.execute(queries.recorded(row)):
                 place = f"{self.database}: measurement {id}"
                 recorded: Any = unpacked(whole, place)
-                if recorded.get("profile") and recorded["time"].startswith(row.date):
+                if recorded["time"].startswith(row.date) and recorded.get("profile"):
                     return build(Profile, recorded["profile"], place)
         return None
 

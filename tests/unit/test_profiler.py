@@ -90,6 +90,14 @@ def test_of_a_baselines_runs_the_last_one_is_followed_by_a_profile(tmp_path: Pat
     assert (first.profile, second.profile is not None, launcher.started) == (None, True, 3)
 
 
+def test_a_provisional_regression_is_not_profiled(tmp_path: Path) -> None:
+    earlier = replace(ROW, provenance=Provenance.PROVISIONAL)
+    reference = reference_for({}, (), "box", ROW.key, gpu_fp32_tflops=None, provisional={ROW.key: earlier})
+    found = decided(bench(tmp_path), replace(task(steady(80.0)), reference=reference))
+    assert found.verdict is not None
+    assert (found.verdict.outcome, found.profile) == (Outcome.REGRESSED, None)
+
+
 def test_without_the_option_nothing_is_profiled(tmp_path: Path) -> None:
     session = MachineSession({ROW.key: ROW}, {}, tests=1)
     plain = Bench(RunEngine(Notes(), PlayedGuard([BUSY])), lambda _: session)

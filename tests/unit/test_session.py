@@ -291,7 +291,14 @@ def test_the_first_test_begins_whatever_the_budget(tmp_path: Path) -> None:
 def test_a_folder_of_traces_that_can_not_be_written_is_refused_first(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(TfperfError, match="file/traces can't be written"):
-        session(tmp_path, profile_on_regression=tmp_path / "file" / "traces").prepare()
+        session(tmp_path, profile_on_regression=tmp_path / "file" / "traces").check_stores()
+
+
+def test_a_session_without_throughput_tests_makes_no_folder_of_traces(tmp_path: Path) -> None:
+    made = session(tmp_path, profile_on_regression=tmp_path / "traces")
+    made.selection.replace([])
+    made.check_stores()
+    assert not (tmp_path / "traces").exists()
 
 
 @pytest.mark.parametrize(
