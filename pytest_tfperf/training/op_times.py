@@ -98,18 +98,17 @@ def _times(events: Iterable[tuple[_Op, int]]) -> dict[_Op, tuple[int, int]]:
 
 def _events(space: Any, planes: str, compiled: Mapping[tuple[str, str], _Op]) -> Iterator[tuple[_Op, int]]:
     """Each event of an operation on the host or the GPUs, with the picoseconds that no operation inside it took."""
-    op_of = _op_on_host if planes == _HOST else _op_on_gpu
     for plane in space.planes:
         if not plane.name.startswith(planes):
             continue
-        names = {number: stat.name for number, stat in plane.stat_metadata.items()}
+        op_of = (_OpsOnHost if planes == _HOST else _OpsOnGpu)(plane, compiled)
         for line in plane.lines:
             if planes == _GPU and not line.name.startswith(_STREAM):
                 continue
             events = (
                 _Event(event.offset_ps, event.offset_ps + event.duration_ps, op)
                 for event in line.events
-                if (op := op_of(plane.event_metadata[event.metadata_id].name, _texts(event, names), compiled))
+                if (op := op_of(event)) is not None
             )
             yield from _without_inner(sorted(events, key=lambda event: (event.begin, -event.end)))
 
@@ -132,20 +131,42 @@ def _without_inner(events: Iterable[_Event]) -> Iterator[tuple[_Op, int]]:
     yield from close(math.inf)
 
 
-def _op_on_host(name: str, stats: Mapping[str, str], compiled: Mapping[tuple[str, str], _Op]) -> _Op | None:
+class _OpsOnHost:
+    """What each event of the host's plane computes; None for other events.
+
+    A trace may have millions of events, so each name is read once, and the stats only where XLA may have computed.
+    """
+
+    def __init__(self, plane: Any, compiled: Mapping[tuple[str, str], _Op]) -> None:
+        self._stats = {number: stat.name for number, stat in plane.stat_metadata.items()}
+        self._ops = {number: _op_of_name(about.name) for number, about in plane.event_metadata.items()}
+        self._compiled = compiled
+        self._has_xla = "hlo_op" in self._stats.values()
+
+    def __call__(self, event: Any) -> _Op | None:
+        op = self._ops[event.metadata_id]
+        return _xla_op(_texts(event, self._stats), self._compiled) if op is None and self._has_xla else op
+
+
+class _OpsOnGpu:
+    """What each event of a GPU's plane computes."""
+
+    def __init__(self, plane: Any, compiled: Mapping[tuple[str, str], _Op]) -> None:
+        self._stats = {number: stat.name for number, stat in plane.stat_metadata.items()}
+        self._names = {number: about.name for number, about in plane.event_metadata.items()}
+        self._compiled = compiled
+
+    def __call__(self, event: Any) -> _Op | None:
+        stats = _texts(event, self._stats)
+        kernel = self._names[event.metadata_id], "kernel"  # such as a copy from the host
+        return _xla_op(stats, self._compiled) or _op_of_name(stats.get("tf_op", "")) or kernel
+
+
+def _op_of_name(name: str) -> _Op | None:
     if found := _OPERATION.fullmatch(name) or _EAGER.fullmatch(name):
         kind = found["type"]
         return None if kind in _OURS else _named(found.groupdict().get("name", kind), kind)
-    if _STAGE.fullmatch(name):
-        return _REPETITION.sub("", name), "Dataset"
-    return _xla_op(stats, compiled)
-
-
-def _op_on_gpu(name: str, stats: Mapping[str, str], compiled: Mapping[tuple[str, str], _Op]) -> _Op:
-    if (op := _xla_op(stats, compiled)) is not None:
-        return op
-    found = _OPERATION.fullmatch(stats.get("tf_op", ""))
-    return _named(found["name"], found["type"]) if found else (name, "kernel")  # such as a copy from the host
+    return (_REPETITION.sub("", name), "Dataset") if _STAGE.fullmatch(name) else None
 
 
 def _xla_op(stats: Mapping[str, str], compiled: Mapping[tuple[str, str], _Op]) -> _Op | None:
