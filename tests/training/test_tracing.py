@@ -113,7 +113,9 @@ def test_a_profiler_that_is_in_use_is_an_error(cpus: list[str], tmp_path: Path) 
 @pytest.fixture(scope="module")
 def xprof_rows(trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What XProf's page "framework op stats" shows."""
-    reader = pytest.importorskip("xprof.convert.raw_to_tool_data", reason="XProf is not installed: pip install xprof")
+    reader = pytest.importorskip(
+        "xprof.convert.raw_to_tool_data", reason="XProf is not installed: pip install 'pytest-tfperf[profile]'"
+    )
     file = tmp_path_factory.mktemp("trace") / "vm.xplane.pb"
     file.write_bytes(xspace(trace))
     data, _ = reader.xspace_to_tool_data([str(file)], "framework_op_stats", {})
