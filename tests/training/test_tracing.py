@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import zlib
 from pathlib import Path
 from typing import Any
@@ -124,14 +123,18 @@ def xprof_rows(trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> list[d
     return [dict(zip(names, [cell["v"] for cell in row["c"]], strict=True)) for row in table["rows"]]
 
 
-def test_xprof_opens_the_trace_and_finds_the_convolutions(xprof_rows: list[dict[str, Any]]) -> None:
-    assert any("Conv2D" in row["type"] for row in xprof_rows)
-
-
-def test_our_times_are_those_that_xprof_shows(trace: Trace, xprof_rows: list[dict[str, Any]]) -> None:
-    theirs = math.fsum(row["total_self_time"] for row in xprof_rows if row["type"] != "IDLE") / 1e6
-    ours = math.fsum(op.seconds for op in trace.ops) * STEPS
-    assert ours == pytest.approx(theirs, rel=0.001)
+def test_xprof_opens_the_trace_and_shows_our_times_of_the_convolutions(
+    trace: Trace, xprof_rows: list[dict[str, Any]]
+) -> None:
+    """It leaves out the smallest operations, so the sums may differ."""
+    loop = "while/body/_1/while/"
+    theirs = {
+        row["operation"].removeprefix(loop): row["total_self_time"] / 1e6
+        for row in xprof_rows
+        if row["operation"].startswith(loop) and row["operation"].endswith("/convolution")
+    }
+    assert len(theirs) > 10
+    assert {op.name: op.seconds * STEPS for op in trace.ops if op.name in theirs} == pytest.approx(theirs, rel=1e-6)
 
 
 # Of traces that are written here
