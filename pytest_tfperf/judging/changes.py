@@ -2,17 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from pytest_tfperf.core.change import Change
+import numpy as np
+
+from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.change import Change, ChangeKind
 from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.judging.change_points import Values, alarms
+from pytest_tfperf.judging.change_shapes import Shape, shapes
+from pytest_tfperf.judging.drift_over_sessions import common_course
+
+_Series = tuple[str, Key]
+"""A test's node id, and what it measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """What a report says of one session."""
+
+    session: str
+    time: str
+    commit: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    """The sessions of one machine, oldest first, and what each series measured in which of them."""
+
+    name: str
+    sessions: Sequence[_Point]
+    series: Mapping[_Series, Mapping[int, PastResult]]
 
 
 def changes_of(results: Iterable[PastResult]) -> list[Change]:
     """The changes of each machine and of each of its tests, oldest first.
 
+    What all tests of a session have in common is taken out of each test's series, and is a series of its own: the
+    machine's. Both need eight tests in a session; sessions of fewer are left out where most measurements have them.
+
     Args:
-        results: of any machines and tests, in any order.
+        results: of any machines and tests, in any order. INVALID ones and those that were slowed on purpose don't
+            count, nor those in another unit than the latest. Of a test's measurements in one session the last counts.
     """
-    del results  # the change points follow in the next commits
-    return []
+    by_machine: dict[str, list[PastResult]] = {}
+    for result in results:
+        if not result.is_slowed_on_purpose and not result.outcome.startswith(Outcome.INVALID.value):
+            by_machine.setdefault(result.machine, []).append(result)
+    found = [change for name, of_machine in by_machine.items() for change in _of_machine(_arranged(name, of_machine))]
+    return sorted(found, key=lambda change: _utc(change.time))
+
+
+def _arranged(name: str, results: Sequence[PastResult]) -> _Machine:
+    sessions: dict[str, _Point] = {}
+    for result in results:
+        sessions.setdefault(result.session, _Point(result.session, result.time, result.commit))
+    ordered = sorted(sessions.values(), key=lambda session: _utc(session.time))
+    places = {session.session: index for index, session in enumerate(ordered)}
+    series: dict[_Series, dict[int, PastResult]] = {}
+    for result in results:
+        points = series.setdefault((result.test, result.key), {})
+        place = places[result.session]
+        if result.outcome or place not in points or not points[place].outcome:
+            points[place] = result
+    return _Machine(name, ordered, {which: _of_one_unit(points) for which, points in series.items()})
+
+
+def _of_one_unit(points: Mapping[int, PastResult]) -> dict[int, PastResult]:
+    """The sessions in the unit of the latest, oldest first."""
+    unit = points[max(points)].unit
+    return {place: points[place] for place in sorted(points) if points[place].unit == unit}
+
+
+def _of_machine(machine: _Machine) -> Iterator[Change]:
+    course = _course(machine)
+    told = np.flatnonzero(~np.isnan(course))
+    if len(told):
+        points = [machine.sessions[place] for place in told]
+        yield from (_change(shape, points, machine.name) for shape in _found(course[told]))
+    else:
+        course = np.zeros(len(machine.sessions))
+    for which, measured in machine.series.items():
+        places = [place for place in measured if not math.isnan(course[place])]
+        rates = np.log([measured[place].examples_per_sec for place in places]) - course[places]
+        points = [_Point(one.session, one.time, one.commit) for one in (measured[place] for place in places)]
+        yield from (_change(shape, points, machine.name, which) for shape in _found(rates))
+
+
+def _course(machine: _Machine) -> Values:
+    """The machine's common part of each session; NaN for all where most measurements are in sessions of few tests."""
+    rates = np.full((len(machine.sessions), len(machine.series)), np.nan)
+    for column, points in enumerate(machine.series.values()):
+        rates[list(points), column] = np.log([point.examples_per_sec for point in points.values()])
+    course = common_course(rates)
+    measured = (~np.isnan(rates)).sum(axis=1)
+    has_most = 2 * measured[~np.isnan(course)].sum() > measured.sum()
+    return course if has_most else np.full(len(course), np.nan)
+
+
+def _found(values: Values) -> list[Shape]:
+    return shapes(values, alarms(values))
+
+
+def _change(shape: Shape, points: Sequence[_Point], machine: str, which: _Series | None = None) -> Change:
+    first = points[shape.first]
+    slow = ChangeKind.DECLINE if shape.size < 0 else ChangeKind.RISE
+    return Change(
+        machine=machine,
+        test=which[0] if which else None,
+        key=which[1] if which else None,
+        kind=slow if shape.is_slow else ChangeKind.STEP,
+        session=first.session,
+        time=first.time,
+        last_session=points[shape.last].session,
+        found_session=points[shape.found].session,
+        commit_before=points[shape.first - 1].commit,
+        commit_after=first.commit,
+        size=math.expm1(shape.size),
+        low=math.expm1(shape.low),
+        high=math.expm1(shape.high),
+        sessions_since=len(points) - shape.first,
+    )
+
+
+def _utc(time: str) -> datetime:
+    """The moment; without a zone it is UTC."""
+    moment = datetime.fromisoformat(time)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,155 @@
+"""Lasting changes in one series of log rates, found as the sessions come in: pure statistics, no dates and no names.
+
+A series is read from its first session to its last, as a gate would have read it. What was once found stays found.
+Each session asks of the points since the last change: do they split in two levels? The question is a likelihood ratio
+test with unknown levels and unknown noise. Far points count as `_FAR` standard deviations at most.
+docs/statistics.md tells why, and how often it is wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values: TypeAlias = NDArray[np.float64]
+
+THRESHOLD = 4.6
+"""In standard normal units; chosen in simulation, by false alarms a year (benchmarks/changes.py)."""
+
+SMALLEST = 0.005
+"""A change below 0.5 % is not worth a report, however sure it is."""
+
+# Sessions after a change: it is not looked for at every session of the past, only at these distances.
+_AFTER = np.array((3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512))
+_LEAST_AFTER = int(_AFTER[0])
+_LEAST_BEFORE = 5
+_FAR = 2.5  # so that two bad sessions weigh 3.5 together, and never exceed the threshold
+_CARRIED = 30  # points: what the noise before a change tells of the noise after it, at most
+_CORRELATION = 0.1  # of neighbouring sessions, before a series has shown its own
+_MOST_CORRELATED = 0.5
+_QUIETEST = 0.0005  # no throughput is known better than 0.05 %
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What points tell of the noise of others.
+
+    Args:
+        variance: of one point, with so many degrees of freedom.
+        correlation: of neighbouring points.
+    """
+
+    variance: float = 0.0
+    freedom: int = 0
+    correlation: float = _CORRELATION
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """A change as it was found.
+
+    Args:
+        first: index of the first point after the change, as far as it was known then.
+        found: index of the point with which it was found.
+        noise: of the points up to `found`.
+    """
+
+    first: int
+    found: int
+    noise: Noise
+
+
+def alarms(values: Values) -> list[Alarm]:
+    """The changes of a series, oldest first, each with no use of later points than `found`.
+
+    Args:
+        values: log rates, one for each session, oldest first.
+    """
+    all_found: list[Alarm] = []
+    start, seen, noise = 0, 0, Noise()
+    while (alarm := _next_alarm(values, start, seen, noise)) is not None:
+        all_found.append(alarm)
+        start, seen, noise = alarm.first, alarm.found + 1, alarm.noise
+    return all_found
+
+
+def _next_alarm(values: Values, start: int, seen: int, carried: Noise) -> Alarm | None:
+    """The next change, of which `seen` points since the last one, at `start`, showed nothing.
+
+    Middle and spread are learnt again whenever the stretch has grown by half, from no later points.
+    """
+    points = values[start:]
+    length = max(_LEAST_BEFORE + _LEAST_AFTER, seen - start)
+    while length <= len(points):
+        until = min(max(length + 1, length * 3 // 2), len(points))
+        z, scale = _standardised(points[:until], learn=length)
+        known = Noise(carried.variance / scale**2, carried.freedom, _correlation(z[:length], carried.correlation))
+        for at in _splits(z, length, known):
+            first, noise = _placed(z[:at], known)
+            if abs(np.median(points[first:at]) - np.median(points[:first])) >= SMALLEST:
+                noise = Noise(noise.variance * scale**2, min(noise.freedom, _CARRIED), noise.correlation)
+                return Alarm(start + first, start + at - 1, noise)
+        if until == len(points):
+            return None
+        length = until
+    return None
+
+
+def _standardised(points: Values, learn: int) -> tuple[Values, float]:
+    """The points in standard deviations from the middle, both learnt from the first ones; and their scale."""
+    middle = np.median(points[:learn])
+    scale = max(1.4826 * float(np.median(np.abs(points[:learn] - middle))), _QUIETEST)
+    return np.clip((points - middle) / scale, -_FAR, _FAR), scale
+
+
+def _correlation(z: Values, carried: float) -> float:
+    """Of neighbours, drawn towards what was known before: few points say little."""
+    apart = z - z.mean()
+    products, squares = float(apart[1:] @ apart[:-1]), float(apart @ apart)
+    own = products / squares + 1 / len(z) if squares > 0 else 0.0
+    return min(max((len(z) * own + _CARRIED * carried) / (len(z) + _CARRIED), 0.0), _MOST_CORRELATED)
+
+
+def _splits(z: Values, least: int, known: Noise) -> list[int]:
+    """The lengths, from `least` on, at which the points until then split in two levels."""
+    lengths = np.arange(least, len(z) + 1)[:, None]
+    before = lengths - _AFTER
+    scores = _scores(z, np.where(before >= _LEAST_BEFORE, before, 0), lengths, known)
+    return [int(n) for n in lengths[(scores > THRESHOLD).any(axis=1), 0]]
+
+
+def _placed(z: Values, known: Noise) -> tuple[int, Noise]:
+    """Where the points split best, and the noise that is left."""
+    before = np.arange(_LEAST_BEFORE, len(z) - _LEAST_AFTER + 1)
+    first = int(before[np.argmax(_scores(z, before, np.array(len(z)), known))])
+    rest = np.concatenate((z[:first] - z[:first].mean(), z[first:] - z[first:].mean()))
+    degrees = len(z) - 2 + known.freedom
+    variance = (float(rest @ rest) + known.freedom * known.variance) / degrees
+    return first, Noise(variance, degrees, _correlation(rest, known.correlation))
+
+
+def _scores(z: Values, before: NDArray[np.int64], length: NDArray[np.int64], known: Noise) -> Values:
+    """How surely the first `length` points split after `before`, in standard normal units; 0 for no points before.
+
+    Student's t of the difference, with Wallace's transformation to a normal value.
+    """
+    sums, squares = (np.concatenate(([0.0], np.cumsum(x))) for x in (z, z * z))
+    left = np.maximum(before, 1)
+    right = np.maximum(length - left, 1)
+    mean_left, mean_right = sums[left] / left, (sums[length] - sums[left]) / right
+    rest = squares[length] - left * mean_left**2 - right * mean_right**2
+    degrees = length - 2 + known.freedom
+    pooled = np.maximum((rest + known.freedom * known.variance) / degrees, 1e-4)
+    variance = pooled * (_of_mean(left, known.correlation) + _of_mean(right, known.correlation))
+    t_squared = (mean_right - mean_left) ** 2 / variance
+    normal = np.sqrt(degrees * np.log1p(t_squared / degrees)) * (8 * degrees + 1) / (8 * degrees + 3)
+    return np.where(before > 0, normal, 0.0)
+
+
+def _of_mean(points: NDArray[np.int64], correlation: float) -> Values:
+    """The variance of a mean of so many points, in variances of one, where neighbours are correlated (AR(1))."""
+    apart = 1 - correlation
+    return ((1 + correlation) / apart - 2 * correlation * (1 - correlation**points) / (points * apart**2)) / points
