@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +67,7 @@ def shapes(values: Values, alarms: Sequence[Alarm]) -> list[Shape]:
     if not alarms:
         return []
     edges = [0, *(alarm.first for alarm in alarms), len(values)]
-    levels = np.concatenate([np.full(b - a, np.median(values[a:b])) for a, b in zip(edges, edges[1:], strict=False)])
+    levels = np.concatenate([np.full(b - a, np.median(values[a:b])) for a, b in pairwise(edges)])
     middles = [levels[edge] for edge in edges[:-1]]
     apart = values - levels
     spread = _FAR * 1.4826 * float(np.median(np.abs(apart)))

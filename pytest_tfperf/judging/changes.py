@@ -80,8 +80,8 @@ def _of_one_unit(points: Mapping[int, PastResult]) -> dict[int, PastResult]:
 
 def _of_machine(machine: _Machine) -> Iterator[Change]:
     course = _course(machine)
-    told = np.flatnonzero(~np.isnan(course))
-    if len(told):
+    told = [int(place) for place in np.flatnonzero(~np.isnan(course))]
+    if told:
         points = [machine.sessions[place] for place in told]
         yield from (_change(shape, points, machine.name) for shape in _found(course[told]))
     else:
