@@ -62,7 +62,7 @@ class SessionVerdict(NamedTuple):
     """A verdict on software or machine as a whole.
 
     Args:
-        kind: "software", "machine", or "together" where nothing tells which of them.
+        kind: "software", "machine", "together" where nothing tells which of them, or "drift" over many sessions.
         machine: the machine's key.
         outcome: REGRESSED fails the session.
         text: fact, location, next step; "" where there is nothing to say.

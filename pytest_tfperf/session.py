@@ -19,6 +19,7 @@ from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import NoData, NotEnoughDevices, NotInstalled, TfperfError
+from pytest_tfperf.reports.changes import drift_message
 from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores import atomic
@@ -28,7 +29,7 @@ from pytest_tfperf.workers.engines.names import LOCAL
 from pytest_tfperf.workers.interpreters import require_python, try_imports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pytest_tfperf.core.command import Subject
     from pytest_tfperf.measuring import Measuring, SessionVerdict
@@ -180,7 +181,23 @@ class Session:
         if self.selection and not (settings.collects_only or settings.smoke or settings.update_baselines):
             self.progress.test = "software and machine"
             self.verdicts += self.measuring.session_verdicts(self.queue.results)
+            if settings.fail_on_drift:
+                self.verdicts += self._drift_verdicts()
         return self._failing
+
+    def _drift_verdicts(self) -> Iterator[SessionVerdict]:
+        """What `--tfperf-fail-on-drift` fails the session for; nothing without a history that can be read."""
+        from pytest_tfperf.judging.lasting_slowdowns import lasting_slowdowns  # imports NumPy
+        from pytest_tfperf.measuring import SessionVerdict
+
+        for machine in self.measuring.machine_names:
+            try:
+                found = lasting_slowdowns(self.history.results(machine=machine), self.id)
+            except TfperfError as error:
+                self.measuring.history_fault = str(error)
+                return
+            if found:
+                yield SessionVerdict("drift", machine, Outcome.REGRESSED, drift_message(machine, found))
 
     @property
     def keeps_history(self) -> bool:

@@ -90,6 +90,9 @@ class Settings:
     )
     strict: bool = _option(False, parse.flag, "fail INCONCLUSIVE tests too")
     hold: bool = _option(False, parse.flag, "fail a regression only if one of the two sessions before showed it too")
+    fail_on_drift: bool = _option(
+        False, parse.flag, "fail the session while the history shows a lasting slowdown that no new baseline accepted"
+    )
     smoke: bool = _option(False, parse.flag, "run one window of each test and judge nothing: do all tests start?")
     worker: WorkerStart = _option(
         WorkerStart.FORK, parse.worker, "start workers from a fork server, or as fresh interpreters", "fork|fresh"
@@ -284,7 +287,10 @@ def _given(config: pytest.Config, name: str) -> tuple[str, str] | None:
     return None
 
 
-_OF_ONE_SESSION = ("budget", "html", "require_baseline", "strict", "hold", "smoke", "inject_slowdown", "max_time")
+_OF_ONE_SESSION = (
+    *("budget", "html", "require_baseline", "strict", "hold"),
+    *("fail_on_drift", "smoke", "inject_slowdown", "max_time"),
+)
 """Settings that a command which measures one test again leaves out."""
 
 _SECRET = "history_url"

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_tfperf.cli import changes
 from pytest_tfperf.cli.arguments import add_command, history_filters, history_place, moment, open_history, wanted
 from pytest_tfperf.cli.output import show, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
@@ -35,6 +36,7 @@ def add_to(commands: Commands) -> None:
         ),
         parents=[history_place(), history_filters()],
     )
+    changes.add_to(history.add_subparsers(metavar="ACTION"))
     action = history.add_mutually_exclusive_group()
     action.add_argument("--csv", action="store_true", help="print every measurement as CSV")
     action.add_argument("--export", action="store_true", help="write whole measurements as JSON, for `tfperf replay`")

@@ -46,8 +46,9 @@ def changes_of(results: Iterable[PastResult]) -> list[Change]:
     machine's. Both need eight tests in a session; sessions of fewer are left out where most measurements have them.
 
     Args:
-        results: of any machines and tests, in any order. INVALID ones and those that were slowed on purpose don't
-            count, nor those in another unit than the latest. Of a test's measurements in one session the last counts.
+        results: of any machines and tests, those of each machine oldest first. Those that are INVALID or were slowed
+            on purpose don't count, nor those in another unit than the latest. Of a test's measurements in one session
+            the last decided one counts.
     """
     by_machine: dict[str, list[PastResult]] = {}
     for result in results:
@@ -61,15 +62,14 @@ def _arranged(name: str, results: Sequence[PastResult]) -> _Machine:
     sessions: dict[str, _Point] = {}
     for result in results:
         sessions.setdefault(result.session, _Point(result.session, result.time, result.commit))
-    ordered = sorted(sessions.values(), key=lambda session: _utc(session.time))
-    places = {session.session: index for index, session in enumerate(ordered)}
+    places = {session: index for index, session in enumerate(sessions)}
     series: dict[_Series, dict[int, PastResult]] = {}
     for result in results:
         points = series.setdefault((result.test, result.key), {})
         place = places[result.session]
         if result.outcome or place not in points or not points[place].outcome:
             points[place] = result
-    return _Machine(name, ordered, {which: _of_one_unit(points) for which, points in series.items()})
+    return _Machine(name, list(sessions.values()), {which: _of_one_unit(points) for which, points in series.items()})
 
 
 def _of_one_unit(points: Mapping[int, PastResult]) -> dict[int, PastResult]:

@@ -1,0 +1,59 @@
+"""`tfperf history changes`: lasting changes of tests and machines over the sessions of a history."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pytest_tfperf.cli.arguments import add_command, history_place, moment, open_history
+from pytest_tfperf.cli.output import show, width
+from pytest_tfperf.core.consequence import EXIT_GREEN
+
+if TYPE_CHECKING:
+    from pytest_tfperf.cli.arguments import Commands
+    from pytest_tfperf.core.change import Change
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command to those of `tfperf history`."""
+    changes = add_command(
+        commands,
+        "changes",
+        _run,
+        "list lasting changes: steps and slow declines of tests and machines",
+        examples=(
+            "tfperf history changes",
+            "tfperf history changes --machine=dgx1-p100 --since=30d",
+            "tfperf history changes --json",
+        ),
+        parents=[history_place(is_action=True)],
+    )
+    changes.add_argument("--machine", metavar="NAME", help="only this machine")
+    changes.add_argument("--test", metavar="NODEID", help="only this test")
+    changes.add_argument(
+        "--since", type=moment, metavar="TIME", help="only changes since this date, time or age: 2026-01-31, 30d"
+    )
+    changes.add_argument("--json", action="store_true", help="as a JSON list of objects, all fields")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.judging.changes import changes_of
+    from pytest_tfperf.reports.changes import change_table
+
+    # All of a machine's tests are read, whatever is asked for: what they have in common is the machine's.
+    results = open_history(arguments).results(machine=arguments.machine)
+    found = [change for change in changes_of(results) if _is_wanted(change, arguments.test, arguments.since)]
+    if arguments.json:
+        show(json.dumps([asdict(change) for change in found], indent=2))
+    else:
+        show("\n".join(change_table(found, width())) or "no lasting change was found")
+    return EXIT_GREEN
+
+
+def _is_wanted(change: Change, test: str | None, since: datetime | None) -> bool:
+    time = datetime.fromisoformat(change.time)
+    moment = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return (test is None or change.test == test) and (since is None or moment >= since)

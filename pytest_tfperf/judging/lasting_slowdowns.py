@@ -1,0 +1,57 @@
+"""What `--tfperf-fail-on-drift` fails a session for: slowdowns that last, and that nobody has accepted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.change import Change, ChangeKind
+from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.judging.changes import changes_of
+
+_Series = tuple[str, Key]
+_STILL_LOST = 0.5
+"""A slowdown is over when later changes brought back more than this share of it."""
+
+
+def lasting_slowdowns(results: Sequence[PastResult], session: str) -> list[Change]:
+    """The slowdowns of what a session measured that are neither over nor accepted, oldest first.
+
+    Recording a baseline after a slowdown accepts it. One of the machine is accepted when most tests' baselines were.
+
+    Args:
+        results: of one machine, oldest first.
+        session: the session's id.
+    """
+    order = {name: place for place, name in enumerate(dict.fromkeys(result.session for result in results))}
+    references: dict[_Series, dict[int, float]] = {}
+    measured: dict[_Series, None] = {}
+    for result in results:
+        which = (result.test, result.key)
+        if result.reference is not None:
+            references.setdefault(which, {})[order[result.session]] = result.reference
+        if result.session == session:
+            measured[which] = None
+
+    def is_accepted(change: Change) -> bool:
+        concerned = [(change.test, change.key)] if change.test and change.key else list(measured)
+        place = order[change.last_session] + (change.kind is not ChangeKind.STEP)
+        accepted = sum(_recorded_since(references.get(which, {}), place) for which in concerned)
+        return 2 * accepted > len(concerned)
+
+    changes = [one for one in changes_of(results) if not (one.test and one.key) or (one.test, one.key) in measured]
+    return [one for one in changes if one.size < 0 and _lasts(one, changes) and not is_accepted(one)]
+
+
+def _lasts(change: Change, changes: Iterable[Change]) -> bool:
+    """Whether later changes of the same series left it lost."""
+    same = [one for one in changes if (one.test, one.key) == (change.test, change.key)]
+    later = math.fsum(math.log1p(one.size) for one in same[same.index(change) + 1 :] if one.size > 0)
+    return later < -(1 - _STILL_LOST) * math.log1p(change.size)
+
+
+def _recorded_since(references: Mapping[int, float], place: int) -> bool:
+    """Whether the latest reference is another one than before a session; `references` by the sessions' places."""
+    before = [reference for at, reference in references.items() if at < place]
+    return bool(references) and list(references.values())[-1] != (before[-1] if before else None)
