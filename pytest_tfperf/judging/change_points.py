@@ -85,24 +85,27 @@ def _next_alarm(values: Values, start: int, seen: int, carried: Noise) -> Alarm 
     length = max(_LEAST_BEFORE + _LEAST_AFTER, seen - start)
     while length <= len(points):
         until = min(max(length + 1, length * 3 // 2), len(points))
-        z, scale = _standardised(points[:until], learn=length)
+        z, near, scale = _standardised(points[:until], learn=length)
         known = Noise(carried.variance / scale**2, carried.freedom, _correlation(z[:length], carried.correlation))
-        for at in _splits(z, length, known):
+        if (at := _first_split(z, near, length, known)) is not None:
             first, noise = _placed(z[:at], known)
-            if abs(np.median(points[first:at]) - np.median(points[:first])) >= SMALLEST:
-                noise = Noise(noise.variance * scale**2, min(noise.freedom, _CARRIED), noise.correlation)
-                return Alarm(start + first, start + at - 1, noise)
+            noise = Noise(noise.variance * scale**2, min(noise.freedom, _CARRIED), noise.correlation)
+            return Alarm(start + first, start + at - 1, noise)
         if until == len(points):
             return None
         length = until
     return None
 
 
-def _standardised(points: Values, learn: int) -> tuple[Values, float]:
-    """The points in standard deviations from the middle, both learnt from the first ones; and their scale."""
-    middle = np.median(points[:learn])
-    scale = max(1.4826 * float(np.median(np.abs(points[:learn] - middle))), _QUIETEST)
-    return np.clip((points - middle) / scale, -_FAR, _FAR), scale
+def _standardised(points: Values, learn: int) -> tuple[Values, Values, float]:
+    """The points in standard deviations from the middle; what they add to a change's size; and the standard deviation.
+
+    Middle and standard deviation are learnt from the first points.
+    """
+    apart = points - np.median(points[:learn])
+    scale = max(1.4826 * float(np.median(np.abs(apart[:learn]))), _QUIETEST)
+    most = max(_FAR * scale, 2 * SMALLEST)  # where noise is low, 2.5 standard deviations are less than the least size
+    return np.clip(apart / scale, -_FAR, _FAR), np.clip(apart, -most, most), scale
 
 
 def _correlation(z: Values, carried: float) -> float:
@@ -113,12 +116,16 @@ def _correlation(z: Values, carried: float) -> float:
     return min(max((len(z) * own + _CARRIED * carried) / (len(z) + _CARRIED), 0.0), _MOST_CORRELATED)
 
 
-def _splits(z: Values, least: int, known: Noise) -> list[int]:
-    """The lengths, from `least` on, at which the points until then split in two levels."""
+def _first_split(z: Values, near: Values, least: int, known: Noise) -> int | None:
+    """The first length, from `least` on, at which the points until then split in two levels."""
     lengths = np.arange(least, len(z) + 1)[:, None]
     before = lengths - _AFTER
-    scores = _scores(z, np.where(before >= _LEAST_BEFORE, before, 0), lengths, known)
-    return [int(n) for n in lengths[(scores > THRESHOLD).any(axis=1), 0]]
+    is_long = before >= _LEAST_BEFORE
+    before = np.where(is_long, before, 1)
+    sums = np.concatenate(([0.0], np.cumsum(near)))
+    sizes = (sums[lengths] - sums[before]) / (lengths - before) - sums[before] / before
+    splits = is_long & (np.abs(sizes) >= SMALLEST) & (_scores(z, before, lengths, known) > THRESHOLD)
+    return int(lengths[splits.any(axis=1)][0, 0]) if splits.any() else None
 
 
 def _placed(z: Values, known: Noise) -> tuple[int, Noise]:
@@ -132,21 +139,20 @@ def _placed(z: Values, known: Noise) -> tuple[int, Noise]:
 
 
 def _scores(z: Values, before: NDArray[np.int64], length: NDArray[np.int64], known: Noise) -> Values:
-    """How surely the first `length` points split after `before`, in standard normal units; 0 for no points before.
+    """How surely the first `length` points split after `before`, in standard normal units.
 
     Student's t of the difference, with Wallace's transformation to a normal value.
     """
     sums, squares = (np.concatenate(([0.0], np.cumsum(x))) for x in (z, z * z))
-    left = np.maximum(before, 1)
-    right = np.maximum(length - left, 1)
+    left, right = before, length - before
     mean_left, mean_right = sums[left] / left, (sums[length] - sums[left]) / right
     rest = squares[length] - left * mean_left**2 - right * mean_right**2
     degrees = length - 2 + known.freedom
     pooled = np.maximum((rest + known.freedom * known.variance) / degrees, 1e-4)
     variance = pooled * (_of_mean(left, known.correlation) + _of_mean(right, known.correlation))
     t_squared = (mean_right - mean_left) ** 2 / variance
-    normal = np.sqrt(degrees * np.log1p(t_squared / degrees)) * (8 * degrees + 1) / (8 * degrees + 3)
-    return np.where(before > 0, normal, 0.0)
+    normal: Values = np.sqrt(degrees * np.log1p(t_squared / degrees)) * (8 * degrees + 1) / (8 * degrees + 3)
+    return normal
 
 
 def _of_mean(points: NDArray[np.int64], correlation: float) -> Values:

@@ -1,0 +1,332 @@
+"""How often lasting changes are reported wrongly, and how late: simulated and recorded series, beside Apache Otava.
+
+    python benchmarks/changes.py [--years 20] [--repeats 200] [--seed 1] [--otava otava/bin/python]
+                                 [--recorded mountpoint-s3]
+    python benchmarks/changes.py --speed
+
+`--otava` is a Python that has apache-otava (benchmarks/otava_nightly.py says how). `--recorded` is a clone with the
+branch gh-pages of https://github.com/awslabs/mountpoint-s3: a throughput in MiB/s of each of 22 tests for each commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.judging.change_points import alarms
+from pytest_tfperf.judging.changes import changes_of
+
+Values = NDArray[np.float64]
+Generator = np.random.Generator
+
+YEAR, TESTS = 365, 50
+BEFORE, AFTER = 60, 120  # sessions before and after an injected loss
+TOLERATED = 20  # a report that is dated so many sessions before the loss still counts as found
+LOSSES = (0.01, 0.02, 0.03, 0.05)
+SLOPE = math.log1p(-0.02) / 30  # a month has 30 sessions
+
+
+# Noise, in log rate
+
+
+def normal(random: Generator, count: int, cv: float) -> Values:
+    return random.normal(0, cv, count)
+
+
+def heavy(random: Generator, count: int, cv: float) -> Values:
+    """Student's t with three degrees of freedom; `cv` is its scale."""
+    return random.standard_t(3, count) * cv
+
+
+def correlated(random: Generator, count: int, cv: float) -> Values:
+    """Neighbours with a correlation of 0.3."""
+    noise, drawn = np.zeros(count), random.normal(0, cv * math.sqrt(1 - 0.3**2), count)
+    for index in range(1, count):
+        noise[index] = 0.3 * noise[index - 1] + drawn[index]
+    return noise
+
+
+def spells(random: Generator, count: int, cv: float) -> Values:
+    """In 2 % of the sessions begin one or two that are slow by 3 to 10 standard deviations."""
+    noise = random.normal(0, cv, count)
+    for index in np.flatnonzero(random.random(count) < 0.02):
+        noise[index : index + random.integers(1, 3)] -= random.uniform(3, 10) * cv
+    return noise
+
+
+def skewed(random: Generator, count: int, cv: float) -> Values:
+    """A long tail to the slow side: lognormal."""
+    return (math.exp(0.32) - np.exp(random.normal(0, 0.8, count))) * cv
+
+
+NOISES: dict[str, Callable[[Generator, int, float], Values]] = {
+    "normal": normal,
+    "heavy tails (t, 3 degrees of freedom)": heavy,
+    "skewed to the slow side": skewed,
+    "neighbours correlated by 0.3": correlated,
+    "slow spells of one or two sessions": spells,
+}
+
+
+# Detectors: what each reports of a series, as (session in which it was reported, first session after the change)
+
+
+@dataclass(frozen=True)
+class Detector:
+    name: str
+    report: Callable[[Sequence[Values], int], list[list[tuple[int, int]]]]
+
+
+def ours(series: Sequence[Values], first: int) -> list[list[tuple[int, int]]]:
+    return [[(one.found, one.first) for one in alarms(values) if one.found >= first] for values in series]
+
+
+def otava(python: Path, max_pvalue: float, processes: int) -> Detector:
+    script = Path(__file__).with_name("otava_nightly.py")
+
+    def share(series: Sequence[Values], first: int) -> list[list[tuple[int, int]]]:
+        lines = "\n".join(json.dumps([np.exp(values).tolist(), first]) for values in series)
+        command = [str(python), str(script), str(max_pvalue)]
+        done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
+        return [[(a, b) for a, b in json.loads(line)] for line in done.stdout.splitlines()]
+
+    def report(series: Sequence[Values], first: int) -> list[list[tuple[int, int]]]:
+        parts = [series[at::processes] for at in range(processes)]
+        with ThreadPoolExecutor(processes) as pool:
+            done = list(pool.map(lambda part: share(part, first), parts))
+        return [done[at % processes][at // processes] for at in range(len(series))]
+
+    return Detector(f"Otava, p = {max_pvalue:g}", report)
+
+
+# Tables
+
+
+def quiet_table(detectors: Sequence[Detector], years: Callable[[Detector], int], seed: int) -> None:
+    """False alarms a year for 50 tests, of single series."""
+    print("\n| noise, CV 1 % | detector | false alarms a year | of them slowdowns |\n| --- | --- | --- | --- |")
+    for name, noise in NOISES.items():
+        for detector in detectors:
+            random = np.random.default_rng(seed)
+            series = [noise(random, YEAR, 0.01) for _ in range(TESTS * years(detector))]
+            found = [(values, at) for values, all_found in zip(series, detector.report(series, 0), strict=True)
+                     for at in all_found]  # fmt: skip
+            slower = sum(_falls(values, first) for values, (_, first) in found)
+            print(f"| {name} | {detector.name} | {_rate(len(found), years(detector))} | "
+                  f"{_rate(slower, years(detector))} |", flush=True)  # fmt: skip
+
+
+def machine_table(years: int, seed: int) -> None:
+    """False alarms a year for 50 tests on a machine whose sessions differ, by the production code as a whole."""
+    print("\n| 50 tests, CV 0.3 to 5 %, sessions of the machine differ by 1 % | of tests | of the machine |")
+    print("| --- | --- | --- |")
+    for name, noise in NOISES.items():
+        random = np.random.default_rng(seed)
+        tests = machine = 0
+        for _ in range(years):
+            spread = np.exp(random.uniform(math.log(0.003), math.log(0.05), TESTS))
+            rates = np.column_stack([noise(random, YEAR, cv) for cv in spread])
+            found = changes_of(_results(rates + normal(random, YEAR, 0.01)[:, None]))
+            machine += sum(change.test is None for change in found)
+            tests += sum(change.test is not None for change in found)
+        print(f"| {name} | {_rate(tests, years)} | {_rate(machine, years)} |", flush=True)
+
+
+def delay_table(detectors: Sequence[Detector], repeats: Callable[[Detector], int], seed: int) -> None:
+    """Sessions until a loss is reported."""
+    print("\n| CV | detector | 1 % | 2 % | 3 % | 5 % | 2 % a month |\n| --- | --- | --- | --- | --- | --- | --- |")
+    for cv in (0.005, 0.01, 0.02):
+        for detector in detectors:
+            cells = []
+            for loss in (*[np.full(AFTER, math.log1p(-loss)) for loss in LOSSES], SLOPE * np.arange(1, AFTER + 1)):
+                random = np.random.default_rng(seed)
+                noises = [normal(random, BEFORE + AFTER, cv) for _ in range(repeats(detector))]
+                cells.append(_delays(detector, noises, loss))
+            print(f"| {cv:.1%} | {detector.name} | {' | '.join(cells)} |".replace("%", " %"), flush=True)
+
+
+def recorded_tables(detectors: Sequence[Detector], clone: Path, years: Callable[[Detector], int], seed: int) -> None:
+    """The same with recorded noise: deviations from a running median, in blocks of ten sessions drawn at random."""
+    recorded = {name: values for name, values in recorded_series(clone).items() if len(values) >= YEAR}
+    noises = {name: _deviations(values) for name, values in recorded.items()}
+    quiet = [values for values in noises.values() if _spread(values) < 0.025]
+    print(f"\n{len(noises)} recorded series of {min(map(len, noises.values()))} to {max(map(len, noises.values()))} "
+          f"sessions; {len(quiet)} of them with a CV below 2.5 %")  # fmt: skip
+    print("\n| recorded | detector | alarms a year | found 3 % | found 5 % | found 10 % | of a year as recorded |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for detector in detectors:
+        count = TESTS * years(detector)
+        random = np.random.default_rng(seed)
+        series = [_drawn(random, values, YEAR) for values in _cycled(list(noises.values()), count)]
+        false = sum(map(len, detector.report(series, 0)))
+        short = [_drawn(random, values, BEFORE + AFTER) for values in _cycled(quiet, 3 * len(quiet))]
+        cells = [_delays(detector, short, np.full(AFTER, math.log1p(-loss))) for loss in (0.03, 0.05, 0.10)]
+        as_recorded = sum(map(len, detector.report(list(recorded.values()), 0)))
+        share = as_recorded / sum(map(len, recorded.values())) * YEAR * TESTS
+        print(f"| blocks of all series; losses in those below 2.5% | {detector.name} | "
+              f"{_rate(false, years(detector))} | {' | '.join(cells)} | {share:.0f} |".replace("%", " %"),
+              flush=True)  # fmt: skip
+
+
+def speed_table() -> None:
+    """Time of the production code on one core."""
+    print("\n| measurements | tests x sessions | CPU seconds |\n| --- | --- | --- |")
+    for tests, sessions in ((50, 200), (150, 200), (500, 200), (274, 365), (50, 2000)):
+        results = _results(np.random.default_rng(1).normal(0, 0.01, (sessions, tests)))
+        spent = []
+        for _ in range(3):
+            started = time.process_time()
+            changes_of(results)
+            spent.append(time.process_time() - started)
+        print(f"| {tests * sessions:,} | {tests} x {sessions} | {min(spent):.2f} |", flush=True)
+    print(f"\npeak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+
+
+# Recorded series
+
+
+def recorded_series(clone: Path) -> dict[str, Values]:
+    """Log MiB/s of each test over all commits: each commit of the branch holds the latest 30."""
+    found: dict[str, Values] = {}
+    for path in ("dev/bench/data.js", "dev/s3-express/bench/data.js"):
+        shas = _git(clone, "log", "--format=%H", "gh-pages", "--", path).split()
+        points: dict[tuple[int, str], dict[str, float]] = {}
+        for sha in [*shas[::8], shas[-1]]:
+            for entries in _entries(_git(clone, "show", f"{sha}:{path}")):
+                for entry in entries:
+                    benches = {bench["name"]: float(bench["value"]) for bench in entry["benches"]}
+                    points[entry["date"], entry["commit"]["id"]] = benches
+        for name in sorted({name for benches in points.values() for name in benches}):
+            values = [points[at][name] for at in sorted(points) if points[at].get(name, 0) > 0]
+            found[f"{path.split('/')[1]} {name}"] = np.log(values)
+    return found
+
+
+def _entries(text: str) -> Iterator[list[dict]]:
+    try:
+        yield from json.loads(text[text.index("{") :].rstrip().rstrip(";"))["entries"].values()
+    except ValueError:  # a commit without results
+        return
+
+
+def _git(clone: Path, *arguments: str) -> str:
+    return subprocess.run(["git", "-C", str(clone), *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def _deviations(values: Values) -> Values:
+    half = 15
+    middles = [np.median(values[max(0, at - half) : at + half + 1]) for at in range(len(values))]
+    return values - middles
+
+
+def _drawn(random: Generator, values: Values, count: int, block: int = 10) -> Values:
+    starts = random.integers(0, len(values) - block + 1, count // block + 1)
+    return np.concatenate([values[at : at + block] for at in starts])[:count]
+
+
+def _cycled(series: Sequence[Values], count: int) -> list[Values]:
+    return [series[at % len(series)] for at in range(count)]
+
+
+def _spread(values: Values) -> float:
+    return 1.4826 * float(np.median(np.abs(values)))
+
+
+# What the tables share
+
+
+def _delays(detector: Detector, noises: Sequence[Values], loss: Values) -> str:
+    """Median sessions until the loss is reported, and the share that is reported at all."""
+    lossy = [np.concatenate((noise[:BEFORE], noise[BEFORE:] + loss)) for noise in noises]
+    waited = []
+    for reports in detector.report(lossy, 0):
+        sessions = [at - BEFORE + 1 for at, first in reports if at >= BEFORE and first >= BEFORE - TOLERATED]
+        waited.append(min(sessions, default=math.inf))
+    middle, found = statistics.median(waited), sum(map(math.isfinite, waited)) / len(waited)
+    return f"{middle:.0f} ({found:.0%})" if math.isfinite(middle) else f"- ({found:.0%})"
+
+
+def _falls(values: Values, first: int) -> bool:
+    return float(np.median(values[first : first + 3])) < float(np.median(values[max(0, first - 10) : first]))
+
+
+def _rate(count: int, years: int) -> str:
+    """A Poisson rate with its 95 % interval (Garwood)."""
+    from scipy.stats import chi2
+
+    low = chi2.ppf(0.025, 2 * count) / 2 if count else 0.0
+    return f"{count / years:.1f} ({low / years:.1f} to {chi2.ppf(0.975, 2 * count + 2) / 2 / years:.1f})"
+
+
+def _results(rates: Values) -> list[PastResult]:
+    start = datetime(2026, 1, 1, 3, tzinfo=UTC)
+    return [
+        PastResult(
+            id=f"{session}-{test}",
+            session=f"s{session}",
+            time=(start + timedelta(days=session)).isoformat(),
+            test=f"test_{test}",
+            machine="simulated",
+            workload="w",
+            topology="1x1",
+            unit="images",
+            examples_per_sec=1000 * math.exp(rate),
+            low=0.0,
+            high=0.0,
+            outcome="PASS",
+            runs=1,
+            seconds=1.0,
+        )
+        for session, row in enumerate(rates)
+        for test, rate in enumerate(row)
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--years", type=int, default=20, help="simulated years of 50 tests; Otava has a twentieth")
+    parser.add_argument("--repeats", type=int, default=200, help="simulated losses of each cell; Otava has a quarter")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1, help="of Otava")
+    parser.add_argument("--otava", type=Path, metavar="PYTHON")
+    parser.add_argument("--recorded", type=Path, metavar="CLONE")
+    parser.add_argument("--speed", action="store_true", help="only measure the time")
+    options = parser.parse_args()
+    if options.speed:
+        speed_table()
+        return
+    own = Detector("pytest-tfperf", ours)
+    detectors = [own]
+    if options.otava:
+        detectors += [otava(options.otava, p, options.processes) for p in (1e-3, 1e-6)]
+
+    def years(detector: Detector) -> int:
+        return options.years if detector is own else max(1, options.years // 20)
+
+    def repeats(detector: Detector) -> int:
+        return options.repeats if detector is own else max(1, options.repeats // 4)
+
+    quiet_table(detectors, years, options.seed)
+    machine_table(options.years, options.seed)
+    delay_table(detectors, repeats, options.seed)
+    if options.recorded:
+        recorded_tables(detectors, options.recorded, years, options.seed)
+    print(f"\nseed {options.seed}, {options.years} years, {options.repeats} losses a cell")
+
+
+if __name__ == "__main__":
+    main()
