@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 Values: TypeAlias = NDArray[np.float64]
 
-THRESHOLD = 4.6
+THRESHOLD = 4.7
 """In standard normal units; chosen in simulation, by false alarms a year (benchmarks/changes.py)."""
 
 SMALLEST = 0.005
@@ -86,7 +86,9 @@ def _next_alarm(values: Values, start: int, seen: int, carried: Noise) -> Alarm 
     while length <= len(points):
         until = min(max(length + 1, length * 3 // 2), len(points))
         z, near, scale = _standardised(points[:until], learn=length)
-        known = Noise(carried.variance / scale**2, carried.freedom, _correlation(z[:length], carried.correlation))
+        known = Noise(
+            carried.variance / scale**2, carried.freedom, _correlation(_levelled(z[:length]), carried.correlation)
+        )
         if (at := _first_split(z, near, length, known)) is not None:
             first, noise = _placed(z[:at], known)
             noise = Noise(noise.variance * scale**2, min(noise.freedom, _CARRIED), noise.correlation)
@@ -103,16 +105,28 @@ def _standardised(points: Values, learn: int) -> tuple[Values, Values, float]:
     Middle and standard deviation are learnt from the first points.
     """
     apart = points - np.median(points[:learn])
-    scale = max(1.4826 * float(np.median(np.abs(apart[:learn]))), _QUIETEST)
+    rough = _FAR * 1.4826 * float(np.median(np.abs(apart[:learn])))
+    scale = max(float(np.sqrt(np.mean(np.clip(apart[:learn], -rough, rough) ** 2))), _QUIETEST)
     most = max(_FAR * scale, 2 * SMALLEST)  # where noise is low, 2.5 standard deviations are less than the least size
     return np.clip(apart / scale, -_FAR, _FAR), np.clip(apart, -most, most), scale
 
 
+def _levelled(z: Values) -> Values:
+    """What the best split in two levels leaves: a change that was not found yet is no correlation of neighbours."""
+    before, sums = np.arange(1, len(z)), np.cumsum(z)
+    gains = (sums[:-1] - sums[-1] * before / len(z)) ** 2 / (before * (len(z) - before))
+    return _apart(z, int(np.argmax(gains)) + 1)
+
+
+def _apart(z: Values, first: int) -> Values:
+    """The points apart from the means before and after the first point of a change."""
+    return np.concatenate((z[:first] - z[:first].mean(), z[first:] - z[first:].mean()))
+
+
 def _correlation(z: Values, carried: float) -> float:
-    """Of neighbours, drawn towards what was known before: few points say little."""
-    apart = z - z.mean()
-    products, squares = float(apart[1:] @ apart[:-1]), float(apart @ apart)
-    own = products / squares + 1 / len(z) if squares > 0 else 0.0
+    """Of neighbours, each apart from its level, drawn towards what was known before: few points say little."""
+    products, squares = float(z[1:] @ z[:-1]), float(z @ z)
+    own = products / squares + 3 / len(z) if squares > 0 else 0.0
     return min(max((len(z) * own + _CARRIED * carried) / (len(z) + _CARRIED), 0.0), _MOST_CORRELATED)
 
 
@@ -132,7 +146,7 @@ def _placed(z: Values, known: Noise) -> tuple[int, Noise]:
     """Where the points split best, and the noise that is left."""
     before = np.arange(_LEAST_BEFORE, len(z) - _LEAST_AFTER + 1)
     first = int(before[np.argmax(_scores(z, before, np.array(len(z)), known))])
-    rest = np.concatenate((z[:first] - z[:first].mean(), z[first:] - z[first:].mean()))
+    rest = _apart(z, first)
     degrees = len(z) - 2 + known.freedom
     variance = (float(rest @ rest) + known.freedom * known.variance) / degrees
     return first, Noise(variance, degrees, _correlation(rest, known.correlation))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
@@ -17,6 +17,7 @@ SLOW = 7
 """The fewest sessions that a slow change takes."""
 
 _FAR = 3.0  # standard deviations; farther points are drawn in
+_QUIETEST = 1e-6
 _GRID = 24  # candidates for the ends of a slow change, which are then searched between
 
 
@@ -45,14 +46,14 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fit:
-    """A model of a stretch: where it changes, how well it fits, and what it says of the size."""
+class _Slope:
+    """Flat, then straight from the point before `first` to `last`, then flat; and what this leaves unexplained."""
 
     first: int
     last: int
-    squares: float
     size: float
-    error: float
+    squares: float
+    variance: float  # of the size, in variances of one point
 
 
 def shapes(values: Values, alarms: Sequence[Alarm]) -> list[Shape]:
@@ -66,85 +67,100 @@ def shapes(values: Values, alarms: Sequence[Alarm]) -> list[Shape]:
     """
     if not alarms:
         return []
-    edges = [0, *(alarm.first for alarm in alarms), len(values)]
-    levels = np.concatenate([np.full(b - a, np.median(values[a:b])) for a, b in pairwise(edges)])
-    middles = [levels[edge] for edge in edges[:-1]]
-    apart = values - levels
-    spread = _FAR * 1.4826 * float(np.median(np.abs(apart)))
-    near = levels + np.clip(apart, -spread, spread)
-
-    def stretch(first: int, last: int) -> tuple[int, Values]:
-        return edges[first], near[edges[first] : edges[last + 2]]
-
+    edges = _placed(values, [0, *(alarm.first for alarm in alarms), len(values)])
+    levels, spread = _levels(values, edges), _FAR * _spread(values, edges)
+    near = levels + np.clip(values - levels, -spread, spread)
+    rises = [bool(levels[edge] > levels[edge - 1]) for edge in edges[1:-1]]
     found: list[Shape] = []
-    for _, run in groupby(range(len(alarms)), key=lambda index: middles[index + 1] > middles[index]):
-        chosen = list(run)
-        cuts = [alarms[index].first - edges[chosen[0]] for index in chosen]
-        start, points = stretch(chosen[0], chosen[-1])
-        together = _slow_change(points, cuts, alarms[chosen[0]].noise.correlation)
-        if together is not None:
-            found.append(_shape(together, start, alarms[chosen[0]].found, len(points)))
-            continue
-        found += [_alone(*stretch(index, index), alarms[index]) for index in chosen]
+    for _, run in groupby(range(len(alarms)), key=rises.__getitem__):
+        found += _shapes_one_way(near, edges, list(run), alarms)
     return found
 
 
-def _alone(start: int, points: Values, alarm: Alarm) -> Shape:
-    correlation = alarm.noise.correlation
-    fit = _slow_change(points, [alarm.first - start], correlation) or _step(points, correlation)
-    return _shape(fit, start, alarm.found, len(points))
+def _shapes_one_way(near: Values, edges: Sequence[int], run: Sequence[int], alarms: Sequence[Alarm]) -> Iterator[Shape]:
+    """Of neighbouring alarms the same way: one slow change of all, or each by itself."""
+    if len(run) > 1 and (together := _slow(near, edges, run, alarms)) is not None:
+        yield together
+        return
+    for index in run:
+        yield _slow(near, edges, [index], alarms) or _step(near, edges, index, alarms[index])
 
 
-def _shape(fit: _Fit, start: int, found: int, points: int) -> Shape:
-    half = quantile(points - 2, 0.025) * fit.error
-    return Shape(start + fit.first, start + fit.last, found, fit.size, fit.size - half, fit.size + half)
+def _placed(values: Values, edges: Sequence[int]) -> list[int]:
+    """The edges where two levels fit best; each outlier counts as `_FAR` standard deviations at most."""
+    placed, spread = list(edges), _spread(values, edges)
+    for index in range(1, len(placed) - 1):
+        start, middle, end = placed[index - 1 : index + 2]
+        before, after = (
+            np.minimum(((values[start:end] - np.median(level)) / spread) ** 2, _FAR**2)
+            for level in (values[start:middle], values[middle:end])
+        )
+        placed[index] = start + 1 + int(np.argmin(np.cumsum(before - after)[:-1]))
+    return placed
 
 
-def _step(points: Values, correlation: float) -> _Fit:
-    """The best split in two levels."""
-    ends = np.arange(1, len(points))
-    fits = points.astype(float)
-    sums, all_points = np.cumsum(fits)[:-1], len(points)
-    left, right = sums / ends, (fits.sum() - sums) / (all_points - ends)
-    gains = ends * (all_points - ends) / all_points * (left - right) ** 2
-    best = int(np.argmax(gains))
-    split = best + 1
-    squares = max(float(fits.var()) * all_points - float(gains[best]), 0.0)
-    inflated = (1 + correlation) / (1 - correlation) * squares / max(all_points - 2, 1)
-    error = math.sqrt(inflated * (1 / split + 1 / (all_points - split)))
-    return _Fit(split, split, squares, float(right[best] - left[best]), error)
+def _levels(values: Values, edges: Sequence[int]) -> Values:
+    return np.concatenate([np.full(b - a, np.median(values[a:b])) for a, b in pairwise(edges)])
 
 
-def _slow_change(points: Values, cuts: Sequence[int], correlation: float) -> _Fit | None:
-    """The best slope between two levels, if it fits better than the steps at `cuts` (Schwarz's criterion)."""
-    count = len(points)
-    if count < SLOW + 2:
+def _spread(values: Values, edges: Sequence[int]) -> float:
+    return max(1.4826 * float(np.median(np.abs(values - _levels(values, edges)))), _QUIETEST)
+
+
+def _step(near: Values, edges: Sequence[int], index: int, alarm: Alarm) -> Shape:
+    start, middle, end = edges[index : index + 3]
+    before, after = near[start:middle], near[middle:end]
+    variance = _squares([before, after]) / max(end - start - 2, 1) * (1 / len(before) + 1 / len(after))
+    return _shape(middle, middle, alarm, float(after.mean() - before.mean()), variance, end - start - 2)
+
+
+def _shape(first: int, last: int, alarm: Alarm, size: float, variance: float, freedom: int) -> Shape:
+    """With an interval that allows for the correlation of neighbours."""
+    correlated = (1 + alarm.noise.correlation) / (1 - alarm.noise.correlation)
+    half = quantile(max(freedom, 1), 0.025) * math.sqrt(variance * correlated)
+    return Shape(first, last, alarm.found, size, size - half, size + half)
+
+
+def _squares(pieces: Sequence[Values]) -> float:
+    return math.fsum(float(piece.var()) * len(piece) for piece in pieces)
+
+
+def _slow(near: Values, edges: Sequence[int], run: Sequence[int], alarms: Sequence[Alarm]) -> Shape | None:
+    """The slow change in place of neighbouring steps, if it fits better than they do.
+
+    The criterion is Schwarz's. A slope has four unknowns, two more than a level and a step, and each further step two.
+    """
+    start, end = edges[run[0]], edges[run[-1] + 2]
+    points, count = near[start:end], end - start
+    if count < SLOW + 2 or (slope := _best_slope(points)) is None:
         return None
-    pieces = np.split(points, cuts) if len(cuts) > 1 else np.split(points, [_step(points, correlation).first])
-    steps = sum(float(piece.var()) * len(piece) for piece in pieces)
-    starts = ends = np.unique(np.linspace(0, count - 1, _GRID).astype(int))
-    best = _best_slope(points, starts, ends)
-    spacing = count // _GRID
-    while spacing and best is not None:
+    steps = _squares([near[a:b] for a, b in pairwise(edges[run[0] : run[-1] + 3])])
+    gain = count * math.log((steps + _QUIETEST**2) / (slope.squares + _QUIETEST**2))
+    if gain <= (4 - 2 * len(run)) * math.log(count):
+        return None
+    freedom = max(count - 4, 1)
+    variance = slope.squares / freedom * slope.variance
+    return _shape(start + slope.first, start + slope.last, alarms[run[0]], slope.size, variance, freedom)
+
+
+def _best_slope(points: Values) -> _Slope | None:
+    """Found on a coarse grid of starts and ends, which is then made finer around the best."""
+    count = len(points)
+    grid = np.unique(np.linspace(0, count - 1, _GRID).astype(int))
+    best, spacing = _best_of(points, grid, grid), count // _GRID
+    while best is not None and spacing > 0:
         spacing //= 2
         near = np.arange(-2, 3) * max(spacing, 1)
-        best = _best_slope(points, _inside(best.first - 1 + near, count), _inside(best.last + near, count))
-    if best is None:
-        return None
-    costs = (2 * len(cuts) + 1) - 4 - (1 if len(cuts) == 1 else 0)
-    if count * math.log((steps + 1e-12) / (best.squares + 1e-12)) + costs * math.log(count) <= 0:
-        return None
-    return _Fit(
-        best.first, best.last, best.squares, best.size, best.error * math.sqrt((1 + correlation) / (1 - correlation))
-    )
+        best = _best_of(points, _inside(best.first - 1 + near, count), _inside(best.last + near, count))
+    return best
 
 
 def _inside(indices: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     return np.unique(np.clip(indices, 0, count - 1))
 
 
-def _best_slope(points: Values, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> _Fit | None:
-    """Flat until one of `starts`, then straight to one of `ends`, then flat: the least squares of all."""
+def _best_of(points: Values, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> _Slope | None:
+    """The slope from one of `starts` to one of `ends` that leaves the least squares; None where all are too short."""
     pairs = [(a, b) for a in starts for b in ends if b - a >= SLOW]
     if not pairs:
         return None
@@ -156,6 +172,10 @@ def _best_slope(points: Values, starts: NDArray[np.int64], ends: NDArray[np.int6
     sizes = slopes @ apart / spreads
     squares = float(apart @ apart) - sizes**2 * spreads
     best = int(np.argmin(squares))
-    left = max(float(squares[best]), 0.0)
-    error = math.sqrt(left / max(len(points) - 4, 1) / float(spreads[best]))
-    return _Fit(int(start[best, 0]) + 1, int(end[best, 0]), left, float(sizes[best]), error)
+    return _Slope(
+        first=int(start[best, 0]) + 1,
+        last=int(end[best, 0]),
+        size=float(sizes[best]),
+        squares=max(float(squares[best]), 0.0),
+        variance=1 / float(spreads[best]),
+    )

@@ -1,0 +1,118 @@
+"""Changes of a history: what is a test's own, what is the machine's, and which measurements count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from past_results import past_result, past_results, quiet_tests
+
+from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.change import Change, ChangeKind
+from pytest_tfperf.judging.changes import changes_of
+from pytest_tfperf.judging.drift_over_sessions import common_course
+
+SESSIONS, AT = 80, 50
+
+
+def only(found: list[Change]) -> Change:
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_without_results_there_is_no_change() -> None:
+    assert changes_of([]) == []
+
+
+def test_a_step_of_one_test_has_its_date_and_commits() -> None:
+    courses = quiet_tests(10, SESSIONS)
+    courses["test_3"][AT:] -= 0.03
+    change = only(changes_of(past_results(courses)))
+    assert (change.test, change.key, change.kind) == ("test_3", Key("resnet50-b64", "1x1"), ChangeKind.STEP)
+    assert (change.session, change.time[:10]) == (f"s{AT}", "2026-02-20")
+    assert (change.commit_before, change.commit_after) == (f"c{AT - 1}", f"c{AT}")
+    assert change.sessions_since == SESSIONS - AT
+    assert change.low < change.size < change.high
+    assert change.size == pytest.approx(-0.03, abs=0.005)
+
+
+def test_what_happens_to_all_tests_is_reported_once_as_the_machine_s() -> None:
+    courses = {test: course - 0.04 * (np.arange(SESSIONS) >= AT) for test, course in quiet_tests(12, SESSIONS).items()}
+    change = only(changes_of(past_results(courses)))
+    assert (change.test, change.key, change.session) == (None, None, f"s{AT}")
+    assert change.size == pytest.approx(np.expm1(-0.04), abs=0.01)
+
+
+def test_a_test_s_own_step_is_found_on_a_restless_machine() -> None:
+    restless = np.random.default_rng(2).normal(0, 0.03, SESSIONS)
+    courses = {test: course + restless for test, course in quiet_tests(12, SESSIONS).items()}
+    courses["test_3"][AT:] -= 0.03
+    assert [(one.test, one.session) for one in changes_of(past_results(courses))] == [("test_3", f"s{AT}")]
+
+
+def test_few_tests_are_judged_by_themselves() -> None:
+    courses = {test: course - 0.04 * (np.arange(SESSIONS) >= AT) for test, course in quiet_tests(3, SESSIONS).items()}
+    assert {one.test for one in changes_of(past_results(courses))} == set(courses)
+
+
+def test_sessions_of_few_tests_are_left_out_where_most_have_many() -> None:
+    results = past_results(quiet_tests(10, SESSIONS))
+    by_hand = [past_result(SESSIONS + number, "test_1", -0.3) for number in range(20)]
+    assert changes_of(results + by_hand) == []
+
+
+def test_machines_are_apart() -> None:
+    here, there = quiet_tests(1, SESSIONS), quiet_tests(1, SESSIONS)
+    there["test_0"] -= 0.5
+    assert changes_of(past_results(here) + past_results(there, machine="other")) == []
+
+
+@pytest.mark.parametrize(
+    "more", [{"outcome": "INVALID"}, {"is_slowed_on_purpose": True}], ids=["invalid", "slowed on purpose"]
+)
+def test_what_says_nothing_of_the_throughput_is_left_out(more: dict[str, object]) -> None:
+    results = past_results(quiet_tests(1, SESSIONS))
+    assert changes_of([*results, *(past_result(SESSIONS + n, "test_0", -0.5, **more) for n in range(20))]) == []
+
+
+def test_results_in_an_earlier_unit_are_left_out() -> None:
+    images = past_results({"test_0": np.full(40, 2.0)})
+    tokens = [past_result(40 + n, "test_0", 7.0, unit="tokens") for n in range(40)]
+    assert changes_of(images + tokens) == []
+
+
+def test_the_last_decided_measurement_of_a_session_counts() -> None:
+    course = quiet_tests(1, SESSIONS)["test_0"]
+    results = past_results({"test_0": course})
+    undecided = [past_result(session, "test_0", -0.5, outcome="") for session in range(AT, SESSIONS)]
+    assert changes_of(results + undecided) == changes_of(undecided + results) == []
+
+
+def test_measurements_without_a_verdict_count() -> None:
+    course = quiet_tests(1, SESSIONS)["test_0"]
+    course[AT:] -= 0.05
+    assert len(changes_of(past_results({"test_0": course}, outcome=""))) == 1
+
+
+def test_a_test_that_comes_later_does_not_move_the_machine() -> None:
+    courses = quiet_tests(10, SESSIONS)
+    courses["late"] = np.concatenate((np.full(AT, np.nan), np.full(SESSIONS - AT, -3.0)))
+    assert changes_of(past_results(courses)) == []
+
+
+def test_skewed_noise_does_not_move_the_machine_s_course() -> None:
+    """A mean for a test's level, beside the median over tests, made it drift by 0.2 % in each session."""
+    slow = -np.random.default_rng(1).exponential(0.01, (365, 20))
+    assert abs(np.median(common_course(slow)[-30:])) < 0.006
+
+
+def test_changes_are_in_the_order_of_their_dates() -> None:
+    courses = quiet_tests(3, SESSIONS)
+    courses["test_0"][60:] -= 0.05
+    courses["test_2"][30:] -= 0.05
+    assert [one.test for one in changes_of(past_results(courses))] == ["test_2", "test_0"]
+
+
+def test_a_year_on_a_restless_machine_has_few_false_alarms() -> None:
+    restless = np.random.default_rng(2).normal(0, 0.01, 365)
+    courses = {test: course + restless for test, course in quiet_tests(50, 365, cv=0.01).items()}
+    assert len(changes_of(past_results(courses))) <= 3

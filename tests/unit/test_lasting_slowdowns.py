@@ -1,0 +1,82 @@
+"""Which slowdowns `--tfperf-fail-on-drift` fails a session for: those that are neither over nor accepted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from past_results import past_result, past_results, quiet_tests
+
+from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.judging.lasting_slowdowns import lasting_slowdowns
+
+SESSIONS, AT = 80, 50
+LAST = f"s{SESSIONS - 1}"
+
+
+def course(*steps: tuple[int, float]) -> NDArray[np.float64]:
+    """One test's log rates, with these steps."""
+    values = quiet_tests(1, SESSIONS)["test_0"]
+    for at, size in steps:
+        values[at:] += size
+    return values
+
+
+def sizes(results: list[PastResult], session: str = LAST) -> list[int]:
+    """The slowdowns, in whole percent."""
+    return [round(one.size * 100) for one in lasting_slowdowns(results, session)]
+
+
+def recorded_at(results: list[PastResult], session: int) -> list[PastResult]:
+    """The same, as if the baseline had been recorded again before this session."""
+    later = {f"s{number}" for number in range(session, SESSIONS)}
+    return [replace(one, reference=970.0) if one.session in later else one for one in results]
+
+
+def test_a_slowdown_that_lasts_is_one() -> None:
+    assert sizes(past_results({"test_0": course((AT, -0.03))})) == [-3]
+
+
+def test_a_speed_up_is_none() -> None:
+    assert sizes(past_results({"test_0": course((AT, 0.03))})) == []
+
+
+def test_a_slowdown_that_was_mended_is_over() -> None:
+    assert sizes(past_results({"test_0": course((AT, -0.03), (65, 0.03))})) == []
+
+
+def test_a_slowdown_that_was_mended_by_a_third_lasts() -> None:
+    assert sizes(past_results({"test_0": course((AT, -0.06), (65, 0.02))})) == [-6]
+
+
+def test_a_baseline_that_was_recorded_after_it_accepts_it() -> None:
+    assert sizes(recorded_at(past_results({"test_0": course((AT, -0.03))}), 70)) == []
+
+
+def test_a_baseline_that_was_recorded_before_it_does_not() -> None:
+    assert sizes(recorded_at(past_results({"test_0": course((AT, -0.03))}), 30)) == [-3]
+
+
+def test_a_first_baseline_accepts_what_was_before_it() -> None:
+    results = past_results({"test_0": course((AT, -0.03))}, reference=None)
+    accepted = [replace(one, reference=970.0) if one.session == LAST else one for one in results]
+    assert (sizes(results), sizes(accepted)) == ([-3], [])
+
+
+def test_a_decline_that_goes_on_after_a_new_baseline_lasts() -> None:
+    slope = -0.04 / 30 * np.maximum(np.arange(SESSIONS) - 20, 0)
+    assert lasting_slowdowns(recorded_at(past_results({"test_0": course() + slope}), 50), LAST)
+
+
+def test_a_test_that_the_session_did_not_measure_is_left_out() -> None:
+    results = past_results({"test_0": course((AT, -0.03)), "test_1": course()})
+    today = past_result(SESSIONS, "test_1", 0.0)
+    assert sizes([*results, today], today.session) == []
+
+
+def test_the_machine_is_accepted_when_most_baselines_were_recorded_again() -> None:
+    step = np.where(np.arange(SESSIONS) < AT, 0, -0.05)
+    results = past_results({test: one + step for test, one in quiet_tests(10, SESSIONS).items()})
+    few = [new if new.test < "test_3" else old for old, new in zip(results, recorded_at(results, 70), strict=True)]
+    assert (sizes(results), sizes(few), sizes(recorded_at(results, 70))) == ([-5], [-5], [])
