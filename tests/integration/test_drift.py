@@ -1,0 +1,122 @@
+"""Lasting changes, as `tfperf history changes` lists them and `--tfperf-fail-on-drift` fails a session for them.
+
+The history is that of one real session, copied to many days.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from inner import ANY_THROUGHPUT, Project
+
+from pytest_tfperf import cli
+from pytest_tfperf.core.measurement import Measurement
+
+TESTS = """
+    import sys
+
+    def test_program(throughput, on):
+        command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
+        throughput.check_command(command, name="program", on=on, until_end=True)
+"""
+
+DAYS, SLOWER_FROM = 40, 30
+START = datetime(2026, 1, 1, 3, tzinfo=UTC)
+GREEN, REGRESSED, USAGE = 0, 1, 4
+
+
+def on_day(day: int, measured: Measurement) -> Measurement:
+    """As it was on a day: 5 % faster before `SLOWER_FROM`."""
+    rate = measured.throughput.examples_per_sec * (1.05 if day < SLOWER_FROM else 1)
+    return replace(
+        measured,
+        session=f"day-{day}",
+        time=(START + timedelta(days=day)).isoformat(),
+        commit=f"commit{day}",
+        throughput=replace(measured.throughput, examples_per_sec=rate),
+    )
+
+
+@pytest.fixture(scope="module")
+def slower(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    with Project(tmp_path_factory.mktemp("drift")) as project:
+        project.tests(TESTS)
+        project.baseline("program", unit="examples", **ANY_THROUGHPUT)
+        project.run()
+        measured = project.measured("test_program")
+        (project.folder / ".tfperf" / "history.sqlite").unlink()
+        for day in range(DAYS):
+            project.history.append(on_day(day, measured))
+        yield project
+
+
+def changes(project: Project, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    status = cli.main(["history", "changes", f"--dir={project.folder / '.tfperf'}", *arguments])
+    return status, capsys.readouterr().out
+
+
+def listed(project: Project, capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
+    status, text = changes(project, capsys, "--json", *arguments)
+    assert status == GREEN
+    found: list[dict[str, Any]] = json.loads(text)
+    return found
+
+
+def test_a_slowdown_is_listed_with_its_date_and_commits(slower: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    _, text = changes(slower, capsys)
+    assert "2026-01-31  step  -4.8 %" in text
+    assert "commit29..commit30" in text
+
+
+def test_it_is_told_as_json(slower: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    (found,) = listed(slower, capsys)
+    assert (found["test"], found["session"], found["kind"]) == ("test_it.py::test_program", "day-30", "step")
+    assert found["size"] == pytest.approx(1 / 1.05 - 1)
+
+
+@pytest.mark.parametrize(
+    ("argument", "count"),
+    [
+        ("--machine=box", 1),
+        ("--machine=other", 0),
+        ("--since=2026-01-30", 1),
+        ("--since=2026-02-05", 0),
+        ("--test=x", 0),
+    ],
+)
+def test_it_is_asked_for_by_machine_date_and_test(
+    slower: Project, argument: str, count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert len(listed(slower, capsys, argument)) == count
+
+
+def test_a_history_without_changes_says_so(slower: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    assert changes(slower, capsys, "--machine=other") == (GREEN, "no lasting change was found\n")
+
+
+def test_a_folder_without_a_history_is_an_error(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["history", "changes", f"--dir={tmp_path}"]) == USAGE
+    assert str(tmp_path) in capsys.readouterr().err
+
+
+def test_it_fails_a_session_that_asks(slower: Project) -> None:
+    finished = slower.run("--tfperf-fail-on-drift")
+    assert finished.status == REGRESSED
+    assert finished.kinds == {"test_program": "passed", "drift on box": "failure"}
+    message = "drift on box: test_it.py::test_program became slower for good, by 4.8 %"
+    assert finished.cases["drift on box"].message == message
+    assert finished.text.count("Look for the cause between the two commits") == 1
+
+
+def test_it_fails_no_session_that_does_not(slower: Project) -> None:
+    assert slower.run().status == GREEN
+
+
+def test_a_new_baseline_accepts_it(slower: Project) -> None:
+    slower.baseline("program", unit="examples", **ANY_THROUGHPUT | {"reference": 900.0})
+    assert slower.run("--tfperf-fail-on-drift").status == GREEN
