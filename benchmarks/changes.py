@@ -37,6 +37,7 @@ YEAR, TESTS = 365, 50
 BEFORE, AFTER = 60, 120  # sessions before and after an injected loss
 TOLERATED = 20  # a report that is dated so many sessions before the loss still counts as found
 LOSSES = (0.01, 0.02, 0.03, 0.05)
+TABLES = ("quiet", "machine", "delay", "recorded")
 SLOPE = math.log1p(-0.02) / 30  # a month has 30 sessions
 
 
@@ -299,11 +300,12 @@ def _results(rates: Values) -> list[PastResult]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--years", type=int, default=20, help="simulated years of 50 tests; Otava has a twentieth")
-    parser.add_argument("--repeats", type=int, default=200, help="simulated losses of each cell; Otava has a quarter")
+    parser.add_argument("--repeats", type=int, default=200, help="simulated losses of each cell; Otava has a tenth")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processes", type=int, default=1, help="of Otava")
     parser.add_argument("--otava", type=Path, metavar="PYTHON")
     parser.add_argument("--recorded", type=Path, metavar="CLONE")
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES, help="only these tables")
     parser.add_argument("--speed", action="store_true", help="only measure the time")
     options = parser.parse_args()
     if options.speed:
@@ -318,12 +320,15 @@ def main() -> None:
         return options.years if detector is own else max(1, options.years // 20)
 
     def repeats(detector: Detector) -> int:
-        return options.repeats if detector is own else max(1, options.repeats // 4)
+        return options.repeats if detector is own else max(1, options.repeats // 10)
 
-    quiet_table(detectors, years, options.seed)
-    machine_table(options.years, options.seed)
-    delay_table(detectors, repeats, options.seed)
-    if options.recorded:
+    if "quiet" in options.tables:
+        quiet_table(detectors, years, options.seed)
+    if "machine" in options.tables:
+        machine_table(options.years, options.seed)
+    if "delay" in options.tables:
+        delay_table(detectors, repeats, options.seed)
+    if "recorded" in options.tables and options.recorded:
         recorded_tables(detectors, options.recorded, years, options.seed)
     print(f"\nseed {options.seed}, {options.years} years, {options.repeats} losses a cell")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_tfperf.cli.arguments import add_command, history_place, moment, open_history
 from pytest_tfperf.cli.output import show, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
     from pytest_tfperf.cli.arguments import Commands
@@ -31,10 +32,15 @@ def add_to(commands: Commands) -> None:
         ),
         parents=[history_place(is_action=True)],
     )
-    changes.add_argument("--machine", metavar="NAME", help="only this machine")
-    changes.add_argument("--test", metavar="NODEID", help="only this test")
+    # `tfperf history` has the next three, too: what it was given stays.
+    changes.add_argument("--machine", default=argparse.SUPPRESS, metavar="NAME", help="only this machine")
+    changes.add_argument("--test", default=argparse.SUPPRESS, metavar="NODEID", help="only this test")
     changes.add_argument(
-        "--since", type=moment, metavar="TIME", help="only changes since this date, time or age: 2026-01-31, 30d"
+        "--since",
+        type=moment,
+        default=argparse.SUPPRESS,
+        metavar="TIME",
+        help="only changes since this date, time or age: 2026-01-31, 30d",
     )
     changes.add_argument("--json", action="store_true", help="as a JSON list of objects, all fields")
 
@@ -43,6 +49,10 @@ def _run(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.judging.changes import changes_of
     from pytest_tfperf.reports.changes import change_table
 
+    if arguments.session or arguments.until or arguments.commit:
+        raise TfperfError(
+            "changes are found in whole histories: give --machine, --test or --since, and no other filter"
+        )
     # All of a machine's tests are read, whatever is asked for: what they have in common is the machine's.
     results = open_history(arguments).results(machine=arguments.machine)
     found = [change for change in changes_of(results) if _is_wanted(change, arguments.test, arguments.since)]

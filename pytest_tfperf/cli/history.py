@@ -36,7 +36,6 @@ def add_to(commands: Commands) -> None:
         ),
         parents=[history_place(), history_filters()],
     )
-    changes.add_to(history.add_subparsers(metavar="ACTION"))
     action = history.add_mutually_exclusive_group()
     action.add_argument("--csv", action="store_true", help="print every measurement as CSV")
     action.add_argument("--export", action="store_true", help="write whole measurements as JSON, for `tfperf replay`")
@@ -44,6 +43,7 @@ def add_to(commands: Commands) -> None:
     history.add_argument("--older-than", type=moment, metavar="AGE", help="what --prune deletes: 90d, or 2026-01-31")
     history.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the export to FILE, not to stdout")
     actions = history.add_subparsers(metavar="ACTION")
+    changes.add_to(actions)
     push = add_command(
         actions,
         "push",

@@ -104,6 +104,16 @@ def test_a_folder_without_a_history_is_an_error(tmp_path: Any, capsys: pytest.Ca
     assert str(tmp_path) in capsys.readouterr().err
 
 
+def test_a_filter_before_the_action_holds(slower: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["history", f"--dir={slower.folder / '.tfperf'}", "--machine=other", "changes"]) == GREEN
+    assert capsys.readouterr().out == "no lasting change was found\n"
+
+
+def test_a_filter_that_changes_do_not_have_is_refused(slower: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["history", "--commit=abc", "changes"]) == USAGE
+    assert "--machine, --test or --since" in capsys.readouterr().err
+
+
 def test_it_fails_a_session_that_asks(slower: Project) -> None:
     finished = slower.run("--tfperf-fail-on-drift")
     assert finished.status == REGRESSED
