@@ -52,10 +52,15 @@ def changes_of(results: Iterable[PastResult]) -> list[Change]:
     """
     by_machine: dict[str, list[PastResult]] = {}
     for result in results:
-        if not result.is_slowed_on_purpose and not result.outcome.startswith(Outcome.INVALID.value):
+        if _counts(result):
             by_machine.setdefault(result.machine, []).append(result)
     found = [change for name, of_machine in by_machine.items() for change in _of_machine(_arranged(name, of_machine))]
     return sorted(found, key=lambda change: _utc(change.time))
+
+
+def _counts(result: PastResult) -> bool:
+    is_rate = math.isfinite(result.examples_per_sec) and result.examples_per_sec > 0
+    return is_rate and not result.is_slowed_on_purpose and not result.outcome.startswith(Outcome.INVALID.value)
 
 
 def _arranged(name: str, results: Sequence[PastResult]) -> _Machine:

@@ -49,9 +49,9 @@ def drift_message(machine: str, changes: Sequence[Change]) -> str:
         changes: slowdowns that last, at least one.
     """
     worst = sorted(changes, key=lambda change: change.size)
-    count = len({(change.test, change.key) for change in changes})
-    who = (worst[0].test or "all tests together") if count == 1 else f"{count} series"
-    lines = [f"drift on {machine}: {who} became slower for good, by {_up_to(worst)}{percent(worst[0].size)}"]
+    more, up_to = (f" and {len(worst) - 1} more", "up to ") if len(worst) > 1 else ("", "")
+    who = (worst[0].test or "all tests together") + more
+    lines = [f"drift on {machine}: {who} became slower for good, by {up_to}{percent(worst[0].size)}"]
     lines += [f"  {_in_words(change)}" for change in worst[:_SHOWN]]
     if len(worst) > _SHOWN:
         lines.append(f"  and {len(worst) - _SHOWN} more")
@@ -60,10 +60,6 @@ def drift_message(machine: str, changes: Sequence[Change]) -> str:
         "or accept the new level: pytest --update-baselines"
     )
     return "\n".join(lines)
-
-
-def _up_to(changes: Sequence[Change]) -> str:
-    return "up to " if len(changes) > 1 else ""
 
 
 def _in_words(change: Change) -> str:

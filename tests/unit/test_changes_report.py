@@ -66,7 +66,7 @@ def test_the_message_has_date_commits_and_both_next_steps() -> None:
 
 def test_the_message_of_several_counts_them_and_has_the_worst_first() -> None:
     headline, first, *_ = drift_message("box", [STEP, DECLINE]).split("\n")
-    assert headline == "drift on box: 2 series became slower for good, by up to 6 %"
+    assert headline == "drift on box: test_a.py::test_c and 1 more became slower for good, by up to 6 %"
     assert first.startswith("  test_a.py::test_c")
     assert "little by little since" in first
 
