@@ -93,7 +93,7 @@ class Detector:
     report: Callable[[Sequence[Values], int | None], list[list[tuple[int, int]]]]
 
 
-def ours(series: Sequence[Values], loss: int | None) -> list[list[tuple[int, int]]]:
+def ours(series: Sequence[Values], _: int | None) -> list[list[tuple[int, int]]]:
     return [[(one.found, one.first) for one in alarms(values)] for values in series]
 
 
