@@ -120,7 +120,7 @@ def otava(python: Path, max_pvalue: float, processes: int) -> Detector:
 
 def quiet_table(detectors: Sequence[Detector], years: Callable[[Detector], int], seed: int) -> None:
     """False alarms a year for 50 tests, of single series."""
-    print("\n| noise, CV 1 % | detector | false alarms a year | of them slowdowns |\n| --- | --- | --- | --- |")
+    print("\n| noise, CV 1 % | detector | reports a year | of them slowdowns |\n| --- | --- | --- | --- |")
     for name, noise in NOISES.items():
         for detector in detectors:
             random = np.random.default_rng(seed)
@@ -171,7 +171,7 @@ def recorded_tables(detectors: Sequence[Detector], clone: Path, years: Callable[
     quiet = [values for values in noises.values() if _spread(values) < 0.025]
     print(f"\n{len(noises)} recorded series of {min(map(len, noises.values()))} to {max(map(len, noises.values()))} "
           f"sessions; {len(quiet)} of them with a CV below 2.5 %")  # fmt: skip
-    print("\n| detector | alarms a year | 3 % found | 5 % found | 10 % found | reports on the last 365 sessions |")
+    print("\n| detector | reports a year | 3 % found | 5 % found | 10 % found | reports on the last 365 sessions |")
     print("| --- | --- | --- | --- | --- | --- |")
     for detector in detectors:
         random = np.random.default_rng(seed)
