@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from pytest_tfperf.core.op_times import Growth, OpTime
@@ -45,3 +46,8 @@ class Profile:
     steps: int = 0
     ops: tuple[OpTime, ...] = ()
     grown: tuple[Growth, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """Opens the trace."""
+        return f"tensorboard --logdir {shlex.quote(self.logdir)}"

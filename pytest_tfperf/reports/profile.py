@@ -15,7 +15,7 @@ def profile_lines(profile: Profile | None) -> Iterator[tuple[str, str]]:
     if profile is None:
         return
     if profile.folder:
-        yield "profile", f"{profile.folder}    (open with tensorboard --logdir {profile.logdir})"
+        yield "profile", f"{profile.folder}    (open with {profile.command})"
     else:
         yield "profile", f"none: {profile.fault}"
     for growth in profile.grown:

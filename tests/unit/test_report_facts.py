@@ -16,6 +16,7 @@ from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.change import Change, ChangeKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.reports.page.facts import ReportSource, report_facts
@@ -223,6 +224,13 @@ def test_a_test_that_passes_again_has_recovered() -> None:
 def test_a_regressed_test_has_the_commands_that_rerun_and_accept_it() -> None:
     (test,) = facts_of(judged(Outcome.REGRESSED, -0.1, test="a.py::b"))["tests"]
     assert [one["command"] for one in test["commands"]] == ["pytest a.py::b", "pytest a.py::b --update-baselines"]
+
+
+def test_a_traced_regression_has_the_command_that_opens_its_trace() -> None:
+    profile = Profile(folder="my traces/a/today", logdir="my traces")
+    (test,) = facts_of(judged(Outcome.REGRESSED, -0.1, profile=profile))["tests"]
+    command = {"label": "Open its trace, my traces/a/today", "command": "tensorboard --logdir 'my traces'"}
+    assert command in test["commands"]
 
 
 def test_runs_of_thousands_of_windows_are_thinned_for_the_plot() -> None:

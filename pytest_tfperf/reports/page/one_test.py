@@ -173,6 +173,8 @@ def _commands(m: Measurement, rerun: RerunCommand) -> list[dict[str, str]]:
         return []
     record = f"{rerun.of(m.test)} --update-baselines"
     commands = [{"label": "Rerun this test", "command": rerun.of(m.test)}]
+    if m.profile is not None and m.profile.folder:
+        commands.append({"label": f"Open its trace, {m.profile.folder}", "command": m.profile.command})
     if m.verdict is not None and _regressed(m.verdict) and not m.verdict.is_provisional:
         return [*commands, {"label": "Accept the slowdown: record a new baseline", "command": record}]
     if m.verdict is not None and (m.verdict.outcome is Outcome.NO_BASELINE or m.verdict.is_provisional):
