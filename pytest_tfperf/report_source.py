@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.judging.changes import changes_of
 from pytest_tfperf.reports.page.facts import ReportSource
 from pytest_tfperf.reports.page.past import Past
 
@@ -26,6 +27,7 @@ def report_source(
     return replace(
         source,
         past=past,
+        changes=changes_of(past),
         previous=_previous(source.measurements, past, history),
         published=baselines.published(),
     )

@@ -27,6 +27,7 @@ from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, merged
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import VariableUpdate, Workload
+from pytest_tfperf.judging.changes import changes_of
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift, first_windows_change
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.reference import Reference, reference_for
@@ -290,9 +291,11 @@ def source(days: int = DAYS) -> ReportSource:
     """What a report of the last session is made of."""
     weeks = list(sessions(days))
     previous = {one.machine: one for one in weeks[-2]}
+    past = [as_result(one) for session in weeks for one in session]
     return ReportSource(
         measurements=weeks[-1],
-        past=[as_result(one) for session in weeks[:-1] for one in session],
+        past=past,
+        changes=changes_of(past),
         previous=list(previous.values()),
         published=PUBLISHED,
     )
