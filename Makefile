@@ -6,13 +6,13 @@ PYTEST := $(BIN)/python -m pytest
 
 # An NVIDIA GPU that answers decides which TensorFlow is installed, and which tests run. A driver that hangs must not hang
 # make, and what runs on no GPU need not ask.
-ifneq ($(filter-out test test-nodes horovod otava lint clean,$(or $(MAKECMDGOALS),perf)),)
+ifneq ($(filter-out test test-services test-nodes horovod otava lint clean,$(or $(MAKECMDGOALS),perf)),)
 GPU := $(shell timeout 60 nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 endif
 EXTRA := $(if $(filter-out 0,$(GPU)),gpu,tensorflow)
 MARK := $(if $(filter-out 0,$(GPU)),gpu,cpu and not slow)
 
-.PHONY: perf baselines test test-nodes horovod otava lint clean
+.PHONY: perf baselines test test-services test-nodes horovod otava lint clean
 
 perf: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" $(ARGS)
@@ -20,9 +20,13 @@ perf: $(VENV)/.installed-$(EXTRA)
 baselines: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" --update-baselines $(ARGS)
 
-# Not reordered: integration tests, whose files take longest, come first, so that both processes end together.
+# Not reordered: integration tests, whose files take longest, come first, so that all processes end together.
 test: $(VENV)/.installed-dev
-	$(PYTEST) tests --ignore=tests/nodes -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) tests --ignore=tests/nodes --ignore=tests/services -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# With PostgreSQL, Chromium, Apache Otava and the CI examples; what is not installed is skipped with the reason.
+test-services: $(VENV)/.installed-dev
+	$(PYTEST) tests/services -n 2 --dist loadfile $(ARGS)
 
 # Training in several processes; what is not installed is skipped with the reason. Most of it waits for time-outs.
 test-nodes: $(VENV)/.installed-dev

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 def html_report(session: Session) -> list[str]:
     """Write the report where `--tfperf-html` says; without measurements a file that is there stays."""
-    from pytest_tfperf.report_source import report_source
-    from pytest_tfperf.reports.page.facts import ReportSource, report_facts
-    from pytest_tfperf.reports.page.render import page
-
     path = session.settings.html
     if path is None or session.settings.collects_only:
         return []
@@ -27,6 +23,11 @@ def html_report(session: Session) -> list[str]:
     results = [one for one in session.queue.results if one.is_decided or one.test not in session.not_measured]
     if not results and not session.not_measured:
         return [f"report: nothing was measured, so {path} was not written"]
+    # They import NumPy and Jinja2.
+    from pytest_tfperf.report_source import report_source
+    from pytest_tfperf.reports.page.facts import ReportSource, report_facts
+    from pytest_tfperf.reports.page.render import page
+
     source = ReportSource(
         measurements=[one for one in results if isinstance(one, Measurement)],
         comparisons=[one for one in results if isinstance(one, Comparison)],
