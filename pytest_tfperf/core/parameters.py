@@ -1,13 +1,15 @@
 """Parameters of tests that can't be valid: found at collection, without TensorFlow, before anything is measured.
 
 Each parameter is checked by itself. Whether two values suit each other is for the test's body to decide, because it may
-skip a combination. A value of an unexpected type may be a key to something of the test's own, and is not checked.
+skip a combination. A value of an unexpected type may be a key to something of the test's own, and is not checked; nor
+is a `model` that resembles no known one, as in `Workload(model=f"nets:{model}")`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from difflib import get_close_matches
 
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.plan import Plan
@@ -40,6 +42,8 @@ def _checkable(parameters: Mapping[str, object]) -> Iterator[tuple[str, object]]
     for name, value in parameters.items():
         if isinstance(value, Workload):
             yield from (("model", value.model), ("input_pipeline", value.input_pipeline))
+        elif name == "model" and not get_close_matches(str(value), catalogue.models()):
+            continue
         elif (name in _WORDS and isinstance(value, str)) or (name in _NUMBERS and isinstance(value, (int, float))):
             yield name, value
 

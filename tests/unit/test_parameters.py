@@ -36,6 +36,7 @@ def test_a_value_that_no_workload_can_have_is_a_fault(name: str, value: Any, mes
     [
         ("model", "resnet50"),
         ("model", "pkg.nets:build"),
+        ("model", "detector"),
         ("model", object()),
         ("variable_update", "horovod"),
         ("xla", "on"),
