@@ -39,12 +39,12 @@ def main() -> int:
     begin = time.perf_counter()
     facts = report_facts(source)
     made = time.perf_counter()
-    text = page(facts)
+    written = page(facts)
     rendered = time.perf_counter()
-    size = len(text.encode()) / 2**20
+    size = len(written) / 2**20
     print(f"{asked.tests} tests, {asked.sessions} sessions, {len(source.past) + asked.tests:,} results")
     print(f"facts {made - begin:.2f} s, page {rendered - made:.2f} s, {size:.1f} MiB")
-    shown, opened = seconds_to_show(text)
+    shown, opened = seconds_to_show(written)
     print(f"shown after {shown:.2f} s, a test opened in {opened:.2f} s (medians of {_OPENED})")
     return int(size > MOST_MIB or shown > MOST_SECONDS)
 
@@ -73,12 +73,12 @@ def _time(day: int) -> str:
     return (FIRST_DAY + timedelta(days=day)).isoformat()
 
 
-def seconds_to_show(text: str) -> tuple[float, float]:
+def seconds_to_show(written: bytes) -> tuple[float, float]:
     """From the request to the sorted table on the screen; and from a click to a test's plots."""
     shown, opened = [], []
     with tempfile.TemporaryDirectory() as folder, browser() as chromium:
         file = Path(folder) / "report.html"
-        file.write_text(text)
+        file.write_bytes(written)
         for _ in range(_OPENED):
             context = chromium.new_context(viewport={"width": 1280, "height": 900})
             tab = context.new_page()

@@ -41,7 +41,7 @@ def html_report(session: Session) -> list[str]:
         past = session.history.results()
     source = report_source(source, past, session.history, session.baselines)
     try:
-        atomic.replace(path, page(report_facts(source)).encode())
+        atomic.replace(path, page(report_facts(source)))
     except OSError as error:
         return [
             f"report: {path} can't be written: {error.strerror}. Mend that, then write it from the history: "

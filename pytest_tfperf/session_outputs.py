@@ -16,13 +16,18 @@ if TYPE_CHECKING:
 
 
 def write_outputs(session: Session) -> list[str]:
-    """Write all that was asked for; returns what to tell the user, one line each. A fault is told, and never raised."""
+    """Write all that was asked for; returns what to tell the user, one line each.
+
+    A fault is told, and never raised: none may keep the others from being written, or change the exit status.
+    """
     lines = []
     for output in _OUTPUTS:
         try:
             lines += output(session)
         except (OSError, TfperfError) as error:
             lines.append(str(error))
+        except Exception as error:
+            lines.append(f"{output.__name__}: a fault of pytest-tfperf itself, please report it: {error!r}")
     return lines
 
 

@@ -52,7 +52,7 @@ def main() -> None:
     """Write every picture."""
     with tempfile.TemporaryDirectory() as folder, browser() as chromium:
         file = Path(folder) / "report.html"
-        file.write_text(page(report_facts(source())))
+        file.write_bytes(page(report_facts(source())))
         for name, options in _SHOTS.items():
             context = chromium.new_context(**options)
             shown = context.new_page()

@@ -73,11 +73,11 @@ def _run(arguments: argparse.Namespace) -> int:
         scope=f"since {arguments.since:%Y-%m-%d %H:%M %Z}" if arguments.since else "",
     )
     facts = report_facts(report_source(source, past, history, BaselineStore(arguments.baselines)))
-    text = page(facts) if is_page else json.dumps(facts, ensure_ascii=False, indent=1)
+    found = page(facts) if is_page else json.dumps(facts, indent=1).encode()
     if path is None:
-        show(text)
+        show(found.decode())
     else:
-        atomic.replace(path, text.encode())
+        atomic.replace(path, found)
         show(f"{facts['headline']}: {path}")
     return EXIT_GREEN
 

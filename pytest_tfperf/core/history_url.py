@@ -61,6 +61,7 @@ def _is_complete(text: str) -> bool:
         has_port = parts.port is None or parts.port > 0  # reading it raises ValueError for what is no number
     except ValueError:
         return False
-    is_clean = text.isprintable() and " " not in text and not parts.fragment
+    # With two "@" the driver and we would disagree on where the password ends.
+    is_clean = text.isprintable() and " " not in text and not parts.fragment and parts.netloc.count("@") < 2
     has_database = len(parts.path) > 1 and "@" not in parts.path + parts.query
     return parts.scheme in ("postgresql", "postgres") and has_port and is_clean and has_database

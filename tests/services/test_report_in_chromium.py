@@ -30,7 +30,7 @@ def weeks() -> ReportSource:
 @pytest.fixture(scope="module")
 def file(weeks: ReportSource, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(page(report_facts(weeks)))
+    path.write_bytes(page(report_facts(weeks)))
     return path
 
 
@@ -251,7 +251,7 @@ def hostile(weeks: ReportSource, tmp_path_factory: pytest.TempPathFactory) -> Pa
         weeks, measurements=bad, verdicts=[HOSTILE, ENDLESS], not_measured=[HOSTILE, ENDLESS], scope=HOSTILE
     )
     path = tmp_path_factory.mktemp("report") / "hostile.html"
-    path.write_text(page(report_facts(source)))
+    path.write_bytes(page(report_facts(source)))
     return path
 
 

@@ -23,6 +23,11 @@ def test_a_quoted_password_is_neither_shown_nor_told(password: str) -> None:
     assert (repr(url), url.without_secrets(f"no user with {password}")) == ("HistoryUrl()", "no user with ***")
 
 
+def test_a_password_with_an_at_sign_that_is_not_quoted_is_refused() -> None:
+    with pytest.raises(TfperfError, match="@ as %40"):
+        HistoryUrl("postgresql://me:half@half@db.example.com/speed")
+
+
 @given(PASSWORDS)
 def test_the_driver_gets_the_password(password: str) -> None:
     url = HistoryUrl(f"postgresql://me:{quote(password, safe='')}@db/speed")

@@ -41,7 +41,7 @@ class Tags(HTMLParser):
 def page_with(text: str) -> tuple[dict[str, Any], Tags]:
     one = measurement(test=f"a.py::{text}", name=text, commit=text, environment={text: text})
     facts = report_facts(ReportSource(measurements=[one], verdicts=[text], not_measured=[text], scope=text))
-    return facts, Tags(page(facts))
+    return facts, Tags(page(facts).decode())
 
 
 @given(HOSTILE)
@@ -55,8 +55,13 @@ def test_the_facts_in_the_page_are_the_facts(text: str) -> None:
     assert json.loads(found.facts) == facts
 
 
+def test_half_of_a_character_is_escaped() -> None:
+    facts, found = page_with("half \udcfc")
+    assert json.loads(found.facts) == facts
+
+
 def test_the_licence_of_the_plotting_library_is_in_the_page() -> None:
-    assert "Permission is hereby granted" in page(report_facts(ReportSource(measurements=[measurement()])))
+    assert "Permission is hereby granted" in page(report_facts(ReportSource(measurements=[measurement()]))).decode()
 
 
 @given(st.text())

@@ -27,15 +27,16 @@ _ESCAPES: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\
 """Of characters in a JSON text that HTML or JavaScript would read as something else; JSON reads them back."""
 
 
-def page(facts: Mapping[str, Any]) -> str:
+def page(facts: Mapping[str, Any]) -> bytes:
     """The report as one HTML file; every text of the facts is shown as text, whatever is in it."""
-    return _template().render(
+    text = _template().render(
         facts=facts,
         facts_json=json_for_script(facts),
         styles=[_asset(name) for name in _STYLES],
         # A page is a copy of uPlot, so its licence goes with it.
         scripts=[f"/* {_asset(_LICENCE)} */", *(_asset(name) for name in _SCRIPTS)],
     )
+    return text.encode(errors="backslashreplace")  # an environment variable may hold half of a character
 
 
 def json_for_script(facts: Mapping[str, Any]) -> str:
