@@ -172,6 +172,8 @@ class Settings:
             if values.get(name) is not None:
                 values[name] = config.rootpath / values[name]
         update = config.getoption("update_baselines")
+        if given["baselines"] is not None and not values["baselines"].exists() and not update:
+            _refuse_missing_baselines(given["baselines"][0], values["baselines"])
         options = _pytest_options(config) + _own_options(given)
         settings = cls(
             root=config.rootpath,
@@ -335,6 +337,18 @@ def _own_options(given: Mapping[str, tuple[str, str] | None]) -> str:
         option, text = value
         words.append(option if _SETTINGS[name].metadata["parse"] is parse.flag else f"{option}={text}")
     return "".join(f" {shlex.quote(word)}" for word in words)
+
+
+def _refuse_missing_baselines(source: str, folder: Path) -> None:
+    """A misspelt folder would leave each test without a baseline, and so the gate green.
+
+    In an ini file it is the folder of baselines yet to be recorded.
+    """
+    if source.startswith(("--", "environment")):
+        raise TfperfError(
+            f"{source}: there is no folder {folder}. Name the folder of your baselines, or record them there with "
+            "--update-baselines"
+        )
 
 
 def _parse(name: str, source: str, text: str) -> Any:

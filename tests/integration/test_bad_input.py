@@ -84,6 +84,7 @@ def test_an_invalid_parameter_of_a_skipped_test_is_no_error(pytester: pytest.Pyt
         (["-otfperf_machine=a/b"], "tox.ini: tfperf_machine: 'a/b' cannot be a machine's name"),
         (["-otfperf_steps=x"], "tox.ini: tfperf_steps: 'x' must be a whole number, 1 or more"),
         (["--tfperf-dir=tox.ini"], "tox.ini is a file; name a folder"),
+        (["--tfperf-baselines=baseline"], "--tfperf-baselines: there is no folder "),
         (["--update-baselines=fail"], "--update-baselines: unknown value 'fail'. Did you mean 'failed'? Known: "),
         (["--update-baselines", "--tfperf-smoke"], "--update-baselines with --tfperf-smoke: one window is no baseline"),
     ],
