@@ -19,6 +19,7 @@ def lasting_slowdowns(results: Sequence[PastResult], session: str) -> list[Chang
     """The slowdowns of what a session measured that are neither over nor accepted, oldest first.
 
     Recording a baseline after a slowdown accepts it. One of the machine is accepted when most tests' baselines were.
+    What was never judged against a recorded baseline is left out: `throughput.measure` has nothing to accept it with.
 
     Args:
         results: of one machine, oldest first.
@@ -34,13 +35,18 @@ def lasting_slowdowns(results: Sequence[PastResult], session: str) -> list[Chang
         if result.session == session:
             measured[which] = None
 
+    judged = [which for which in measured if which in references]
+
+    def concerned_by(change: Change) -> list[_Series]:
+        return [which for which in judged if which == (change.test, change.key)] if change.test else judged
+
     def is_accepted(change: Change) -> bool:
-        concerned = [(change.test, change.key)] if change.test and change.key else list(measured)
+        concerned = concerned_by(change)
         place = order[change.last_session] + (change.kind is not ChangeKind.STEP)
-        accepted = sum(_recorded_since(references.get(which, {}), place) for which in concerned)
+        accepted = sum(_recorded_since(references[which], place) for which in concerned)
         return 2 * accepted > len(concerned)
 
-    changes = [one for one in changes_of(results) if not (one.test and one.key) or (one.test, one.key) in measured]
+    changes = [one for one in changes_of(results) if concerned_by(one)]
     return [one for one in changes if one.size < 0 and _lasts(one, changes) and not is_accepted(one)]
 
 
@@ -54,4 +60,4 @@ def _lasts(change: Change, changes: Iterable[Change]) -> bool:
 def _recorded_since(references: Mapping[int, float], place: int) -> bool:
     """Whether the latest reference is another one than before a session; `references` by the sessions' places."""
     before = [reference for at, reference in references.items() if at < place]
-    return bool(references) and list(references.values())[-1] != (before[-1] if before else None)
+    return list(references.values())[-1] != (before[-1] if before else None)

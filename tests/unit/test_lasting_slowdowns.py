@@ -58,10 +58,13 @@ def test_a_baseline_that_was_recorded_before_it_does_not() -> None:
     assert sizes(recorded_at(past_results({"test_0": course((AT, -0.03))}), 30)) == [-3]
 
 
-def test_a_first_baseline_accepts_what_was_before_it() -> None:
+def test_only_what_was_slower_before_a_first_baseline_is_accepted_by_it() -> None:
     results = past_results({"test_0": course((AT, -0.03))}, reference=None)
-    accepted = [replace(one, reference=970.0) if one.session == LAST else one for one in results]
-    assert (sizes(results), sizes(accepted)) == ([-3], [])
+    assert (sizes(recorded_at(results, 30)), sizes(recorded_at(results, SESSIONS - 1))) == ([-3], [])
+
+
+def test_a_test_that_was_never_judged_against_a_recorded_baseline_is_left_out() -> None:
+    assert sizes(past_results({"test_0": course((AT, -0.03))}, reference=None, outcome="")) == []
 
 
 def test_a_decline_that_goes_on_after_a_new_baseline_lasts() -> None:
@@ -80,3 +83,17 @@ def test_the_machine_is_accepted_when_most_baselines_were_recorded_again() -> No
     results = past_results({test: one + step for test, one in quiet_tests(10, SESSIONS).items()})
     few = [new if new.test < "test_3" else old for old, new in zip(results, recorded_at(results, 70), strict=True)]
     assert (sizes(results), sizes(few), sizes(recorded_at(results, 70))) == ([-5], [-5], [])
+
+
+def test_tests_without_recorded_baselines_have_no_say_in_what_accepts_a_slowdown_of_the_machine() -> None:
+    step = np.where(np.arange(SESSIONS) < AT, 0, -0.05)
+    results = past_results({test: one + step for test, one in quiet_tests(10, SESSIONS).items()})
+    unjudged = [replace(one, reference=None) if one.test > "test_2" else one for one in results]
+    accepted = [replace(one, reference=None) if one.test > "test_2" else one for one in recorded_at(results, 70)]
+    assert (sizes(unjudged), sizes(accepted)) == ([-5], [])
+
+
+def test_a_machine_without_recorded_baselines_is_left_out() -> None:
+    step = np.where(np.arange(SESSIONS) < AT, 0, -0.05)
+    courses = {test: one + step for test, one in quiet_tests(10, SESSIONS).items()}
+    assert sizes(past_results(courses, reference=None)) == []
