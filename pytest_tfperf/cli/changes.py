@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.cli.arguments import add_command, history_place, moment, open_history
 from pytest_tfperf.cli.output import show, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.iso_time import moment as parsed
 from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pytest_tfperf.cli.arguments import Commands
     from pytest_tfperf.core.change import Change
 
@@ -64,6 +66,4 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _is_wanted(change: Change, test: str | None, since: datetime | None) -> bool:
-    time = datetime.fromisoformat(change.time)
-    moment = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return (test is None or change.test == test) and (since is None or moment >= since)
+    return (test is None or change.test == test) and (since is None or parsed(change.time) >= since)

@@ -84,7 +84,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _selected(past: Sequence[PastResult], arguments: argparse.Namespace) -> list[PastResult]:
     """The results to report: of one session, or the latest of each test since a date; never none."""
-    from pytest_tfperf.reports.page.figures import moment as parsed
+    from pytest_tfperf.core.iso_time import moment as parsed
     from pytest_tfperf.reports.page.past import key_of
 
     in_order = sorted(past, key=lambda one: parsed(one.time))

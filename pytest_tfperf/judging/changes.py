@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import numpy as np
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.change import Change, ChangeKind
+from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.change_points import Values, alarms
@@ -55,7 +55,7 @@ def changes_of(results: Iterable[PastResult]) -> list[Change]:
         if _counts(result):
             by_machine.setdefault(result.machine, []).append(result)
     found = [change for name, of_machine in by_machine.items() for change in _of_machine(_arranged(name, of_machine))]
-    return sorted(found, key=lambda change: _utc(change.time))
+    return sorted(found, key=lambda change: moment(change.time))
 
 
 def _counts(result: PastResult) -> bool:
@@ -132,9 +132,3 @@ def _change(shape: Shape, points: Sequence[_Point], machine: str, which: _Series
         high=math.expm1(shape.high),
         sessions_since=len(points) - shape.first,
     )
-
-
-def _utc(time: str) -> datetime:
-    """The moment; without a zone it is UTC."""
-    moment = datetime.fromisoformat(time)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from past_results import past_result, past_results, quiet_tests
@@ -118,3 +120,12 @@ def test_a_year_on_a_restless_machine_has_few_false_alarms() -> None:
     restless = np.random.default_rng(2).normal(0, 0.01, 365)
     courses = {test: course + restless for test, course in quiet_tests(50, 365, cv=0.01).items()}
     assert len(changes_of(past_results(courses))) <= 3
+
+
+def test_a_time_that_can_not_be_read_is_before_all_others() -> None:
+    courses = quiet_tests(2, SESSIONS)
+    courses["test_0"][30:] -= 0.05
+    courses["test_1"][60:] -= 0.05
+    results = past_results(courses)
+    damaged = [replace(one, time="yesterday") if one.test == "test_1" else one for one in results]
+    assert [one.test for one in changes_of(damaged)] == ["test_1", "test_0"]

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pytest_tfperf.core.change import Change
+from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.reports.page.figures import figure, moment
+from pytest_tfperf.reports.page.figures import figure
 from pytest_tfperf.reports.page.past import key_of, spell
 
 _LEVEL = 10  # results whose median is the level before a change

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.change import Change
 from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
@@ -17,7 +18,7 @@ from pytest_tfperf.reports.measurement_table import ACT_FIRST
 from pytest_tfperf.reports.names import shown_names
 from pytest_tfperf.reports.page.changes import change_facts, machine_changes
 from pytest_tfperf.reports.page.curves import document_facts, scaling_facts
-from pytest_tfperf.reports.page.figures import figure, moment
+from pytest_tfperf.reports.page.figures import figure
 from pytest_tfperf.reports.page.headline import sentence
 from pytest_tfperf.reports.page.one_test import TestContext, facts_of_test
 from pytest_tfperf.reports.page.past import Past, drift_since_last_week, key_of

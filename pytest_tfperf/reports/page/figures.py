@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
-from functools import lru_cache
+
+from pytest_tfperf.core.iso_time import moment
 
 _DIGITS = 5
 
@@ -17,16 +17,6 @@ def figure(value: float | None, digits: int = _DIGITS) -> float | None:
     if math.isinf(rounded):  # the last digits of the largest numbers round up
         return value
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
-
-
-@lru_cache(maxsize=2**18)  # a year of 300 tests, each read several times
-def moment(time: str) -> datetime:
-    """An ISO time; one without a zone is taken as UTC, and text that is no time as the oldest of all."""
-    try:
-        parsed = datetime.fromisoformat(time)
-    except ValueError:
-        return datetime.min.replace(tzinfo=UTC)
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 def day(time: str) -> str:

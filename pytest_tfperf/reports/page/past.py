@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.reports.measurement_table import outcome
-from pytest_tfperf.reports.page.figures import figure, moment
+from pytest_tfperf.reports.page.figures import figure
 
 _WEEK = timedelta(days=7)
 _LEAST_TESTS = 4  # whose median tells the machine from the tests themselves

@@ -12,8 +12,9 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.reports.numbers import change, duration, rate
-from pytest_tfperf.reports.page.figures import day, moment
+from pytest_tfperf.reports.page.figures import day
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
