@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.verdict import Outcome
 
@@ -78,11 +79,10 @@ def candidates(
         seconds: of each test, that it will probably take.
         important: the tests that are marked so.
         failed: the tests that failed last time, whatever the reason.
-        past: what earlier sessions measured, and then what they compared, both oldest first; what was slowed on purpose
-            tells nothing.
+        past: what earlier sessions measured and compared, in any order; what was slowed on purpose tells nothing.
     """
     last: dict[str, list[PastResult | Comparison]] = {}
-    for result in past:
+    for result in sorted(past, key=lambda one: moment(one.time)):
         if _is_slowed_on_purpose(result):
             continue
         found = last.get(result.test, [])

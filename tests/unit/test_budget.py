@@ -11,6 +11,7 @@ from measurements import comparison
 
 from pytest_tfperf.bench.budget import Candidate, candidates, choose
 from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.budget import after
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -144,6 +145,12 @@ def test_a_test_that_compares_was_measured_when_it_compared() -> None:
     (found,) = candidates({"a": 1.0}, past=[comparison(test="a", time="2026-02-28T03:00:00+00:00")])
     assert found.measured == datetime(2026, 2, 28, 3, tzinfo=UTC)
     assert found.in_doubt  # it is REGRESSED
+
+
+def test_an_old_comparison_does_not_hide_a_newer_regression() -> None:
+    compared = comparison(test="a", session="s1", time="2026-02-25T03:00:00+00:00", outcome=Outcome.PASS)
+    (found,) = candidates({"a": 1.0}, past=[past("a", "REGRESSED", session="s2"), compared])
+    assert found.in_doubt
 
 
 # What is said
