@@ -104,6 +104,7 @@ def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure
 
 def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure]]:
     from pytest_tfperf.judging.side_comparison import figures_of_measurements, figures_of_rows
+    from pytest_tfperf.reports.numbers import counted
     from pytest_tfperf.stores.baseline_revisions import rows_of_revision
 
     history = open_history(arguments)
@@ -113,12 +114,16 @@ def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[s
         results, why = [], f"\n{error}"
     sessions = list(dict.fromkeys(one.session for one in reversed(results)))
     if side in _LATEST:
+        # A team's server has other machines' sessions, too: `previous` is one of the machines of `latest`.
+        machines = {one.machine for one in results if one.session == sessions[0]}
+        of_them = list(dict.fromkeys(one.session for one in reversed(results) if one.machine in machines))
         index = _LATEST.index(side)
-        if index >= len(sessions):
+        if index >= len(of_them):
+            of = f" of {', '.join(sorted(machines))}" if machines else ""
             raise TfperfError(
-                f"{side}: the history has {len(sessions)} sessions. Run pytest first, or name others{why}"
+                f"{side}: the history has {counted(len(of_them), 'session')}{of}. Run pytest first, or name others{why}"
             )
-        side = sessions[index]
+        side = of_them[index]
     if side in sessions:
         return f"session {side}", figures_of_measurements(history.measurements(session=side))
     try:

@@ -189,6 +189,23 @@ def test_two_sessions_are_compared(sides: tuple[str, str], project: Path, capsys
     assert said.endswith("1 of 1 workload moved by more than noise explains: 1 slower.\n")
 
 
+def test_the_previous_session_is_one_of_the_latest_one_s_machine(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = History(project / ".tfperf" / "history.sqlite")
+    history.append(replace(measured(2000.0, "elsewhere"), machine="tower"))
+    history.append(measured(600.0, "four"))
+    assert compare("previous", "latest") == GREEN
+    assert "0.750" in capsys.readouterr().out
+
+
+def test_a_machine_s_only_session_has_no_previous_one(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history = History(project / ".tfperf" / "history.sqlite")
+    history.append(replace(measured(2000.0, "elsewhere"), machine="tower"))
+    assert compare("previous", "latest") == USAGE
+    assert "previous: the history has 1 session of tower. " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "status"),
     [
