@@ -76,7 +76,7 @@ def _sides(arguments: argparse.Namespace) -> tuple[str, str]:
     if arguments.b is not None:
         return arguments.a, arguments.b
     a, dots, b = arguments.a.partition("..")
-    if not dots:
+    if not dots or Path(arguments.a).exists():  # ../old.json is a file
         raise TfperfError(f"{arguments.a}: give what to compare it with: tfperf compare A B, or REVISION..REVISION")
     return a or "HEAD", b.lstrip(".") or "HEAD"
 

@@ -268,15 +268,17 @@ def test_sides_without_a_common_workload_have_a_status_of_their_own(project: Pat
     ("arguments", "said"),
     [
         (["two"], "two: give what to compare it with"),
+        (["../{folder}/a.json"], "a.json: give what to compare it with"),
         (["two", "none"], "nor has the history such a session"),
         (["two", "three", "--machine=tower"], "git knows no such revision"),
         (["two", "three", "--tolerance=2"], "--tolerance=2: give a fraction between 0 and 1"),
         (["a.csv", "two"], "git knows no such revision"),
     ],
-    ids=["one side", "no session", "machine", "tolerance", "file"],
+    ids=["one side", "one file above", "no session", "machine", "tolerance", "file"],
 )
 def test_what_can_not_be_compared_is_refused(
     arguments: list[str], said: str, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert compare(*arguments) == USAGE
+    measurement_file.write(project / "a.json", [measured(1000.0, "x")])
+    assert compare(*(argument.format(folder=project.name) for argument in arguments)) == USAGE
     assert said in capsys.readouterr().err
