@@ -50,8 +50,10 @@ def _run(arguments: argparse.Namespace) -> int:
     if not re.fullmatch(r"\w[\w.-]*", arguments.tests, re.ASCII):
         raise TfperfError(f"--tests={arguments.tests}: give the name of a folder, as in perf_tests")
     ci = arguments.ci or _ci_of(root)
-    settings, text = _settings(root)  # before anything is written: its file may be damaged
-    lines = [*_new_files(root, arguments.tests, ci), _edited(root, settings, text), _ignored(root)]
+    # Both before anything is written: a file may be damaged.
+    settings, text = _settings(root)
+    ignored = _git_ignores(root)
+    lines = [*_new_files(root, arguments.tests, ci), _edited(root, settings, text), _edited_git_ignores(root, ignored)]
     steps = next_steps(arguments.tests, with_ci=ci != "none")
     show("\n".join([*filter(None, lines), "", "Next:", *(f"  {step}" for step in steps)]))
     return EXIT_GREEN
@@ -109,14 +111,18 @@ def _edited(root: Path, path: Path, text: str) -> str:
     return f"{done}  {name}: {', '.join(_SETTINGS)}"
 
 
-def _ignored(root: Path) -> str:
+def _git_ignores(root: Path) -> str:
+    """The text of .gitignore, whose names may be in any encoding; "" where it is missing."""
+    path = root / ".gitignore"
+    return path.read_text("utf-8", "surrogateescape") if path.exists() else ""
+
+
+def _edited_git_ignores(root: Path, text: str) -> str:
     """The history must not be committed; outside of a git repository nothing is done."""
     from pytest_tfperf.reports.starter_files import GITIGNORE
 
-    path = root / ".gitignore"
-    text = path.read_text("utf-8") if path.exists() else ""
     if not (root / ".git").exists() or GITIGNORE in text.split():
         return ""
-    with path.open("a", encoding="utf-8") as file:
+    with (root / ".gitignore").open("a", encoding="utf-8") as file:
         file.write(("" if not text or text.endswith("\n") else "\n") + GITIGNORE + "\n")
     return f"edited  .gitignore: {GITIGNORE}"

@@ -106,6 +106,13 @@ def test_git_ignores_the_history(before: str | None, after: str, tmp_path: Path)
     assert (tmp_path / ".gitignore").read_text() == after
 
 
+def test_git_may_ignore_names_that_are_not_utf_8(tmp_path: Path) -> None:
+    remote(tmp_path, "/srv/git/b.git")
+    (tmp_path / ".gitignore").write_bytes(b"caf\xe9\n")
+    assert cli.main(["init", str(tmp_path)]) == GREEN
+    assert (tmp_path / ".gitignore").read_bytes() == b"caf\xe9\n.tfperf/\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
