@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 def report_source(
     source: ReportSource, past: Sequence[PastResult], history: History, baselines: BaselineStore
 ) -> ReportSource:
-    """`source` with what the files add. Of earlier sessions only `past` and one measurement a machine are read."""
+    """`source` with what the files add. Of earlier sessions only `past` and one measurement a machine are read.
+
+    Args:
+        past: the history's results in its own order; what was made after the last reported session is left out.
+    """
+    past = _until({one.session for one in source.measurements}, past)
     return replace(
         source,
         past=past,
@@ -31,6 +36,12 @@ def report_source(
         previous=_previous(source.measurements, past, history),
         published=baselines.published(),
     )
+
+
+def _until(sessions: Collection[str], past: Sequence[PastResult]) -> Sequence[PastResult]:
+    """The results up to the last one of these sessions; all where the history has none of them."""
+    last = max((place for place, one in enumerate(past) if one.session in sessions), default=len(past))
+    return past[: last + 1]
 
 
 def _previous(now: Sequence[Measurement], past: Sequence[PastResult], history: History) -> list[Measurement]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from measurements import measurement, throughput
 
 from pytest_tfperf.cli import main
 from pytest_tfperf.core.measurement import Measurement
@@ -48,6 +49,19 @@ def test_an_earlier_session_can_be_named(folder: Path, weeks: Any, capsys: pytes
     found = facts(folder, capsys, "--session", session)
     assert found["session"]["ids"] == [session]
     assert {len(test["history"]["rate"]) for test in found["tests"]} == {2}
+
+
+def test_a_report_on_an_earlier_session_knows_no_later_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = History(tmp_path / "history.sqlite")
+    for day in range(30):
+        rate = (1000.0 if day < 15 else 900.0) + day % 3
+        history.append(
+            measurement(throughput(rate), session=f"s{day}", time=f"2026-01-{day + 1:02}T03:00:00+00:00")
+        )
+    assert [test["changes"] != [] for test in facts(tmp_path, capsys)["tests"]] == [True]
+    assert [test["changes"] for test in facts(tmp_path, capsys, "--session", "s14")["tests"]] == [[]]
 
 
 def test_a_machine_narrows_the_report_to_its_tests(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -172,6 +172,20 @@ def test_a_change_point_in_the_other_direction_is_not_its_date() -> None:
     assert test["since"]["session"] == "s4"
 
 
+def test_a_slowdown_that_was_over_in_between_is_not_its_date() -> None:
+    slow = judged(Outcome.REGRESSED, -0.1, time="2025-12-09T03:00:00+00:00")
+    past = [earlier(day, 900.0 if day in (2, 3, 4) else 1000.0) for day in range(1, 9)]
+    (test,) = facts_of(slow, past=past, changes=[step(slow, 2, -0.1), step(slow, 5, 0.1)])["tests"]
+    assert (test["since"]["session"], test["since"]["sessions"]) == ("now", 1)
+
+
+def test_a_slowdown_whose_end_was_no_lasting_change_is_not_its_date_either() -> None:
+    slow = judged(Outcome.REGRESSED, -0.1, time="2025-12-09T03:00:00+00:00")
+    past = [earlier(day, 900.0 if day in (2, 3, 4) else 1000.0) for day in range(1, 9)]
+    (test,) = facts_of(slow, past=past, changes=[step(slow, 2, -0.1)])["tests"]
+    assert (test["since"]["session"], test["since"]["sessions"]) == ("now", 1)
+
+
 def test_what_was_slowed_on_purpose_is_not_history() -> None:
     (test,) = facts_of(judged(Outcome.PASS, 0.0), past=[earlier(1, 500.0, is_slowed_on_purpose=True)])["tests"]
     assert test["history"]["rate"] == [1000]

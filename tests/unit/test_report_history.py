@@ -25,9 +25,9 @@ def test_a_spell_begins_with_its_first_slow_result() -> None:
     assert days(100, 101, 90, 91, 89) == 3
 
 
-@pytest.mark.parametrize("lucky", [100.0, 130.0])
-def test_one_lucky_result_does_not_end_a_spell(lucky: float) -> None:
-    assert days(100, 90, 91, lucky, 90, 89) == 5
+@pytest.mark.parametrize("good", [100.0, 130.0])
+def test_one_good_result_ends_a_spell(good: float) -> None:
+    assert days(100, 90, 91, good, 90, 89) == 2
 
 
 def test_a_slow_result_by_itself_before_does_not_begin_it() -> None:
@@ -40,3 +40,9 @@ def test_a_gain_has_a_spell_too() -> None:
 
 def test_a_test_that_was_always_slow_has_no_beginning() -> None:
     assert days(90, 90, 90) == 3
+
+
+def test_a_restless_series_is_slow_since_the_last_session_that_was_nearer_to_its_baseline() -> None:
+    rates = [3829, 4054, 3621, 2068, 2053, 3661, 1475, 2520, 1558, 2319, 1224, 1694, 1867]
+    found = spell([replace(ONE, examples_per_sec=float(rate)) for rate in rates], 3834.0)
+    assert [one.examples_per_sec for one in found] == rates[6:]

@@ -32,23 +32,23 @@ def machine_changes(changes: Sequence[Change], machines: Collection[str]) -> lis
 def since(
     changes: Sequence[Mapping[str, Any]], series: Sequence[PastResult], reference: float
 ) -> dict[str, Any] | None:
-    """Since when the last result of a series is on its side of `reference`: its last change that way, or its spell."""
+    """Since when the last result of a series is on its side of `reference`: its last change, or else its spell.
+
+    The change counts where it went that way and lies in the spell. One before the spell was over in between.
+    """
     valid = _valid(series)
     if not valid:
         return None
     is_slower = valid[-1].examples_per_sec < reference
-    fitting = [one for one in changes if (one["size"] < 0) == is_slower]
-    if fitting:
-        begin = fitting[-1]["time"]
-        lasting = [one for one in valid if moment(one.time) >= moment(begin)]
-    else:
-        lasting = list(spell(valid, reference))
-        begin = lasting[0].time
+    lasting = spell(valid, reference)
+    if changes and (changes[-1]["size"] < 0) == is_slower:
+        places = [place for place, one in enumerate(lasting) if one.session == changes[-1]["session"]]
+        lasting = lasting[places[0] :] if places else lasting
     before = valid[: len(valid) - len(lasting)]
-    first = lasting[0] if lasting else valid[-1]
+    first = lasting[0]
     return {
         "session": first.session,
-        "time": begin,
+        "time": first.time,
         "sessions": len(lasting),
         "before": _level(before),
         "commit_before": before[-1].commit if before else "",

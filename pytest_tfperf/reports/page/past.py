@@ -116,20 +116,12 @@ def series_facts(series: Sequence[PastResult], sessions: Mapping[str, int]) -> d
 
 
 def spell(series: Sequence[PastResult], reference: float) -> Sequence[PastResult]:
-    """The latest results in a row that are nearer to the last one than to `reference`; at least the last one.
-
-    One result of another kind doesn't end the row if the two before it belong to it: a single run may be lucky.
-    """
+    """The latest results in a row that are nearer to the last one than to `reference`; at least the last one."""
     now = math.log(series[-1].examples_per_sec)
     middle = (now + math.log(reference)) / 2
-    belongs = [(math.log(one.examples_per_sec) < middle) == (now < middle) for one in series]
-    start = at = len(series) - 1
-    while at > 0:
-        at -= 1
-        if belongs[at]:
-            start = at
-        elif not all(belongs[max(0, at - 2) : at]) or at < 2:
-            break
+    start = len(series) - 1
+    while start > 0 and (math.log(series[start - 1].examples_per_sec) < middle) == (now < middle):
+        start -= 1
     return series[start:]
 
 
