@@ -123,6 +123,21 @@ def test_one_slow_test_is_no_drift_of_the_machine() -> None:
     assert "machine" not in facts_of(*now, past=past)["headline"]
 
 
+@pytest.mark.parametrize("invalid", ["now", "past"])
+def test_invalid_results_are_no_drift_of_the_machine(invalid: str) -> None:
+    outcome = Outcome.INVALID if invalid == "now" else Outcome.PASS
+    now = [judged(outcome, -0.5, test=f"t.py::test_{n}", time="2025-12-05T03:00:00+00:00") for n in range(8)]
+    word = "INVALID" if invalid == "past" else "PASS"
+    past = [earlier(day, 1000.0, word, test=one.test) for day in range(1, 5) for one in now]
+    assert facts_of(*now, past=past)["drifts"] == []
+
+
+def test_a_rate_of_zero_is_no_drift_of_the_machine() -> None:
+    now = [judged(Outcome.PASS, 0.0, test=f"t.py::test_{n}", time="2025-12-05T03:00:00+00:00") for n in range(8)]
+    past = [earlier(4, 0.0, test=one.test) for one in now]
+    assert facts_of(*now, past=past)["drifts"] == []
+
+
 def test_the_judged_change_is_free_of_the_common_drift() -> None:
     drifted = verdict(Outcome.PASS, -0.03, common_drift=math.log1p(-0.02))
     (test,) = facts_of(judged(Outcome.PASS, -0.03, verdict=drifted))["tests"]

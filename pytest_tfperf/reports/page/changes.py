@@ -9,9 +9,8 @@ from typing import Any
 from pytest_tfperf.core.change import Change
 from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.past_result import PastResult
-from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.page.figures import figure
-from pytest_tfperf.reports.page.past import key_of, spell
+from pytest_tfperf.reports.page.past import is_valid, key_of, spell
 
 _LEVEL = 10  # results whose median is the level before a change
 
@@ -79,4 +78,4 @@ def _level(results: Sequence[PastResult]) -> float | None:
 
 
 def _valid(series: Sequence[PastResult]) -> list[PastResult]:
-    return [one for one in series if not one.outcome.startswith(Outcome.INVALID) and one.examples_per_sec > 0]
+    return [one for one in series if is_valid(one)]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.measurement_table import outcome
 from pytest_tfperf.reports.page.figures import figure
 
@@ -103,6 +104,11 @@ def key_of(one: PastResult | Measurement) -> SeriesKey:
     return SeriesKey(one.machine, one.test, workload, one.topology)
 
 
+def is_valid(one: PastResult) -> bool:
+    """Whether its throughput means something."""
+    return not one.outcome.startswith(Outcome.INVALID) and one.examples_per_sec > 0
+
+
 def series_facts(series: Sequence[PastResult], sessions: Mapping[str, int]) -> dict[str, Any]:
     """Columns of equal length: the session's index, the throughput, its interval, the reference, the outcome."""
     return {
@@ -133,9 +139,9 @@ def drift_since_last_week(past: Past, now: Sequence[Measurement]) -> list[Drift]
         week = [
             math.log(result.examples_per_sec)
             for result in past.series.get(key_of(one), ())
-            if result.session != one.session and timedelta() < end - moment(result.time) <= _WEEK
+            if result.session != one.session and is_valid(result) and timedelta() < end - moment(result.time) <= _WEEK
         ]
-        if week and one.throughput.examples_per_sec > 0:
+        if week and is_valid(as_result(one)):
             change = math.log(one.throughput.examples_per_sec) - statistics.median(week)
             changes.setdefault(one.machine, []).append(change)
     return [_drift(machine, known) for machine, known in changes.items() if len(known) >= _LEAST_TESTS]
