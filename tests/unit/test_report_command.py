@@ -57,9 +57,7 @@ def test_a_report_on_an_earlier_session_knows_no_later_change(
     history = History(tmp_path / "history.sqlite")
     for day in range(30):
         rate = (1000.0 if day < 15 else 900.0) + day % 3
-        history.append(
-            measurement(throughput(rate), session=f"s{day}", time=f"2026-01-{day + 1:02}T03:00:00+00:00")
-        )
+        history.append(measurement(throughput(rate), session=f"s{day}", time=f"2026-01-{day + 1:02}T03:00:00+00:00"))
     assert [test["changes"] != [] for test in facts(tmp_path, capsys)["tests"]] == [True]
     assert [test["changes"] for test in facts(tmp_path, capsys, "--session", "s14")["tests"]] == [[]]
 

@@ -93,6 +93,32 @@ def test_a_slow_test_is_counted_in_the_headline() -> None:
     assert facts["headline"] == "1 of 2 tests regressed"
 
 
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"verdict": None},
+        {"verdict": verdict(Outcome.PASS)},
+        {"verdict": verdict(Outcome.REGRESSED, -0.06), "throughput": throughput(940.0)},
+    ],
+    ids=["measured", "passed", "less slow"],
+)
+def test_a_regression_stays_when_its_test_measures_the_workload_again(later: dict[str, Any]) -> None:
+    slow = judged(Outcome.REGRESSED, -0.1)
+    (test,) = facts_of(slow, replace(slow, **later, time="2026-01-02T03:04:09+00:00"))["tests"]
+    assert (test["outcome"], test["rate"]) == ("REGRESSED", 900)
+
+
+def test_of_two_measurements_that_nobody_judged_the_last_is_shown() -> None:
+    (test,) = facts_of(measurement(throughput(900.0)), measurement(throughput(1000.0)))["tests"]
+    assert test["rate"] == 1000
+
+
+def test_an_earlier_session_is_known_by_its_worst_result_of_a_test() -> None:
+    past = [earlier(1, 900.0, "REGRESSED"), earlier(1, 1000.0, "")]
+    (test,) = facts_of(judged(Outcome.PASS, 0.0), past=past)["tests"]
+    assert test["history"]["outcome"] == ["REGRESSED", "PASS"]
+
+
 def test_a_slowdown_against_earlier_sessions_is_no_regression() -> None:
     provisional = verdict(Outcome.REGRESSED, -0.1, baseline=baseline(provenance=Provenance.PROVISIONAL))
     facts = facts_of(

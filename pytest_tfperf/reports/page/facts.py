@@ -14,20 +14,17 @@ from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
-from pytest_tfperf.reports.measurement_table import ACT_FIRST
 from pytest_tfperf.reports.names import shown_names
 from pytest_tfperf.reports.page.changes import change_facts, machine_changes
 from pytest_tfperf.reports.page.curves import document_facts, scaling_facts
 from pytest_tfperf.reports.page.figures import figure
 from pytest_tfperf.reports.page.headline import sentence
 from pytest_tfperf.reports.page.one_test import TestContext, facts_of_test
-from pytest_tfperf.reports.page.past import Past, drift_since_last_week, key_of
+from pytest_tfperf.reports.page.past import RANK, Past, drift_since_last_week, key_of, worst_of_each
 from pytest_tfperf.reports.page.since_last import previous_facts
 
 SCHEMA: Final = 1
 """The version of the document's form; a field that is added doesn't change it."""
-
-_RANK = {outcome.value: rank for rank, outcome in enumerate(filter(None, ACT_FIRST))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +60,7 @@ class ReportSource:
 
 def report_facts(source: ReportSource) -> dict[str, Any]:
     """The document; equal sources give equal documents."""
-    now = list({(key_of(one), one.session): one for one in source.measurements}.values())
+    now = list(worst_of_each(source.measurements).values())
     past = Past.of(source.past, now)
     named = {result.session for one in now for result in past.series[key_of(one)]}
     sessions = {id: index for index, id in enumerate(id for id in past.sessions if id in named)}
@@ -111,7 +108,7 @@ def report_facts(source: ReportSource) -> dict[str, Any]:
 
 def _worst_first(test: Mapping[str, Any]) -> tuple[Any, ...]:
     change = test["change"]
-    return _RANK.get(test["outcome"], len(_RANK)), 1.0 if change is None else change, test["machine"], test["test"]
+    return RANK.get(test["outcome"], len(RANK)), 1.0 if change is None else change, test["machine"], test["test"]
 
 
 def _counts(tests: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -7,14 +7,19 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.reports.measurement_table import outcome
+from pytest_tfperf.reports.measurement_table import ACT_FIRST, outcome
 from pytest_tfperf.reports.page.figures import figure
+
+_Result = TypeVar("_Result", PastResult, Measurement)
+
+RANK = {outcome.value: rank for rank, outcome in enumerate(filter(None, ACT_FIRST))}
+"""Of each outcome; those that need action have the least."""
 
 _WEEK = timedelta(days=7)
 _LEAST_TESTS = 4  # whose median tells the machine from the tests themselves
@@ -71,9 +76,7 @@ class Past:
         """
         current = {(one.session, key_of(one)): as_result(one) for one in now}
         machines = {one.machine for one in now}
-        known = {
-            (one.session, key_of(one)): one for one in past if one.machine in machines and not one.is_slowed_on_purpose
-        }
+        known = worst_of_each(one for one in past if one.machine in machines and not one.is_slowed_on_purpose)
         last = max((moment(one.time) for one in current.values()), default=None)
         in_order = sorted(
             ((moment(one.time), one) for one in (known | current).values()), key=lambda timed: (timed[0], timed[1].id)
@@ -102,6 +105,23 @@ def key_of(one: PastResult | Measurement) -> SeriesKey:
     """The series that a result belongs to."""
     workload = one.workload if isinstance(one.workload, str) else one.workload.id
     return SeriesKey(one.machine, one.test, workload, one.topology)
+
+
+def worst_of_each(results: Iterable[_Result]) -> dict[tuple[str, SeriesKey], _Result]:
+    """By session and series: the worst decided result, so that no regression is lost; of undecided ones the last."""
+    found: dict[tuple[str, SeriesKey], _Result] = {}
+    for one in results:
+        place = one.session, key_of(one)
+        if place not in found or _badness(one) <= _badness(found[place]):
+            found[place] = one
+    return found
+
+
+def _badness(one: PastResult | Measurement) -> tuple[int, float]:
+    """The worst has the least: by its outcome, then by its throughput; all that are undecided have the same."""
+    result = one if isinstance(one, PastResult) else as_result(one)
+    rank = RANK.get(result.outcome.partition(" (")[0], len(RANK))
+    return rank, result.examples_per_sec if rank < len(RANK) else 0.0
 
 
 def is_valid(one: PastResult) -> bool:
