@@ -83,12 +83,15 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _selected(past: Sequence[PastResult], arguments: argparse.Namespace) -> list[PastResult]:
-    """The results to report: of one session, or the latest of each test since a date; never none."""
+    """The results to report: of one session, or the latest of each test since a date; never none.
+
+    The last session is the one that was made last, whatever a clock said that jumped.
+    """
     from pytest_tfperf.core.iso_time import moment as parsed
     from pytest_tfperf.reports.page.past import key_of
 
-    in_order = sorted(past, key=lambda one: parsed(one.time))
     if arguments.since:
+        in_order = sorted(past, key=lambda one: parsed(one.time))
         latest = {key_of(one): one for one in in_order if parsed(one.time) >= arguments.since}
         if not latest:
             raise TfperfError(
@@ -97,13 +100,13 @@ def _selected(past: Sequence[PastResult], arguments: argparse.Namespace) -> list
             )
         return list(latest.values())
     session = arguments.session or ""
-    known = list(dict.fromkeys(one.session for one in reversed(in_order)))
+    known = list(dict.fromkeys(one.session for one in reversed(past)))
     if session and session not in known:
         raise TfperfError(f"--session: {one_of('session', session, known[:_LATEST])} `tfperf history --csv` has all")
     machines = {one.machine for one in past}
     if arguments.machine and arguments.machine not in machines:
         raise TfperfError(f"--machine: {one_of('machine', arguments.machine, machines)}")
-    here = [one for one in in_order if arguments.machine in (None, one.machine)]
+    here = [one for one in past if arguments.machine in (None, one.machine)]
     session = session or here[-1].session
     return [one for one in here if one.session == session]
 

@@ -51,6 +51,15 @@ def test_an_earlier_session_can_be_named(folder: Path, weeks: Any, capsys: pytes
     assert {len(test["history"]["rate"]) for test in found["tests"]} == {2}
 
 
+def test_the_last_session_is_the_one_made_last_whatever_the_clock_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = History(tmp_path / "history.sqlite")
+    for session, year in (("s1", 2026), ("s2", 2031), ("s3", 2026)):
+        history.append(measurement(session=session, time=f"{year}-01-0{session[1]}T03:00:00+00:00"))
+    assert facts(tmp_path, capsys)["session"]["ids"] == ["s3"]
+
+
 def test_a_report_on_an_earlier_session_knows_no_later_change(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
