@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from measurements import measurement
 
-from pytest_tfperf.reports.page.past import as_result, spell
+from pytest_tfperf.reports.page.past import Past, as_result, spell
 
 ONE = as_result(measurement())
 
@@ -46,3 +46,28 @@ def test_a_restless_series_is_slow_since_the_last_session_that_was_nearer_to_its
     rates = [3829, 4054, 3621, 2068, 2053, 3661, 1475, 2520, 1558, 2319, 1224, 1694, 1867]
     found = spell([replace(ONE, examples_per_sec=float(rate)) for rate in rates], 3834.0)
     assert [one.examples_per_sec for one in found] == rates[6:]
+
+
+def session_before(*tests_of_sessions: int) -> str:
+    """The session before the last one; each measured so many tests, a day after the one before."""
+    days = [
+        [
+            measurement(test=f"t.py::t{number}", session=f"s{day}", time=f"2026-01-{day + 1:02}T03:00:00+00:00")
+            for number in range(count)
+        ]
+        for day, count in enumerate(tests_of_sessions)
+    ]
+    past = Past.of([as_result(one) for measured in days for one in measured], days[-1])
+    return next((one.session for one in past.before(days[-1]).values()), "none")
+
+
+def test_a_rerun_of_one_test_by_hand_is_no_session_before() -> None:
+    assert session_before(10, 1, 4, 10) == "s0"
+
+
+def test_a_session_of_half_of_the_tests_is_the_session_before() -> None:
+    assert session_before(10, 5, 10) == "s1"
+
+
+def test_after_nothing_but_reruns_there_is_no_session_before() -> None:
+    assert session_before(1, 1, 10) == "none"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -91,14 +92,26 @@ class Past:
         return cls(sessions, series)
 
     def before(self, measurements: Sequence[Measurement]) -> dict[str, PastResult]:
-        """The last result of the session before these, for each machine that has one."""
-        current, here = {one.session for one in measurements}, {one.machine for one in measurements}
-        found: dict[str, PastResult] = {}
+        """The last result of the session before these, for each machine that has one.
+
+        That session has at least half of the machine's tests of now, so that a rerun by hand doesn't count.
+        """
+        current, here = {one.session for one in measurements}, {(one.machine, one.test) for one in measurements}
+        tests: dict[tuple[str, str], set[str]] = {}
+        latest: dict[tuple[str, str], PastResult] = {}
         for key, series in self.series.items():
-            older = [one for one in series if one.session not in current] if key.machine in here else []
-            if older and (key.machine not in found or moment(found[key.machine].time) < moment(older[-1].time)):
-                found[key.machine] = older[-1]
-        return found
+            for one in series if key[:2] in here else ():
+                place = one.machine, one.session
+                tests.setdefault(place, set()).add(one.test)
+                if place not in latest or moment(latest[place].time) < moment(one.time):
+                    latest[place] = one
+        wanted = Counter(machine for machine, _ in here)
+        found = [
+            latest[place]
+            for place, measured in tests.items()
+            if place[1] not in current and 2 * len(measured) >= wanted[place[0]]
+        ]
+        return {one.machine: one for one in sorted(found, key=lambda one: moment(one.time))}
 
 
 def key_of(one: PastResult | Measurement) -> SeriesKey:
