@@ -133,6 +133,18 @@ def test_tests_without_a_baseline_are_measured_and_not_judged() -> None:
     assert facts_of(one)["headline"] == "1 test measured, not judged"
 
 
+@pytest.mark.parametrize(
+    ("one", "headline"),
+    [
+        (judged(Outcome.PASS, 0.0), "No test regressed; 0 of 1 passed; 1 could not be measured"),
+        (judged(Outcome.REGRESSED, -0.1), "1 of 1 test regressed"),
+    ],
+    ids=["passed", "regressed"],
+)
+def test_a_judged_test_that_then_ended_in_an_error_counts_once(one: Measurement, headline: str) -> None:
+    assert facts_of(one, not_measured=[one.test])["headline"] == headline
+
+
 def test_a_machine_that_drifted_is_named_in_the_headline() -> None:
     now = [judged(Outcome.PASS, -0.02, test=f"t.py::test_{n}", time="2025-12-05T03:00:00+00:00") for n in range(8)]
     past = [earlier(day, 1000.0, test=one.test) for day in range(1, 5) for one in now]

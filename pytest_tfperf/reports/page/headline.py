@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pytest_tfperf.core.verdict import Outcome
@@ -11,22 +11,31 @@ from pytest_tfperf.reports.page.past import Drift
 
 
 def sentence(
-    tests: Sequence[Mapping[str, Any]], drifts: Sequence[Drift], not_measured: int = 0, comparisons: Sequence[str] = ()
+    tests: Sequence[Mapping[str, Any]],
+    drifts: Sequence[Drift],
+    not_measured: Collection[str] = (),
+    comparisons: Sequence[str] = (),
 ) -> str:
     """ "2 of 49 tests regressed; the machine itself is 1.0 % slower than last week".
 
+    `not_measured` has the tests that ended in an error, some of them after a result: those have not passed.
     `comparisons` has the outcomes of interleaved comparisons, which count where nothing was measured by itself. What is
     slower than earlier sessions, but has no baseline, has not regressed.
     """
     if not tests:
-        return _compared(comparisons) if comparisons else _nothing(not_measured)
-    total = len(tests) + not_measured
+        return _compared(comparisons) if comparisons else _nothing(len(not_measured))
+    without_result = len(set(not_measured) - {test["test"] for test in tests})
+    total = len(tests) + without_result
     slower = [test for test in tests if test["outcome"] == Outcome.REGRESSED]
     provisional = sum(test["kind"] == "provisional" for test in slower)
-    parts = [_regressed(tests, len(slower) - provisional, total)]
+    failed = without_result + sum(
+        test["outcome"] == Outcome.INVALID or (test["outcome"] != Outcome.REGRESSED and test["test"] in not_measured)
+        for test in tests
+    )
+    parts = [_regressed(tests, len(slower) - provisional, total, not_measured)]
     if provisional:
         parts.append(f"{provisional} slower than earlier sessions")
-    if failed := not_measured + sum(test["outcome"] == Outcome.INVALID for test in tests):
+    if failed:
         parts.append(f"{failed} could not be measured")
     for drift in drifts:
         if drift.is_sure:
@@ -36,12 +45,13 @@ def sentence(
     return "; ".join(parts)
 
 
-def _regressed(tests: Sequence[Mapping[str, Any]], regressed: int, total: int) -> str:
+def _regressed(tests: Sequence[Mapping[str, Any]], regressed: int, total: int, not_measured: Collection[str]) -> str:
     if regressed:
         return f"{regressed} of {total} test{'' if total == 1 else 's'} regressed"
     if all(test["reference"] is None for test in tests):
         return "1 test measured, not judged" if len(tests) == 1 else f"{len(tests)} tests measured, none of them judged"
-    passed = sum(test["outcome"] in (Outcome.PASS, Outcome.IMPROVED) for test in tests)
+    good = [test for test in tests if test["outcome"] in (Outcome.PASS, Outcome.IMPROVED)]
+    passed = sum(test["test"] not in not_measured for test in good)
     if passed == total:
         return "The test passed" if total == 1 else f"All {total} tests passed"
     return f"No test regressed; {passed} of {total} passed"
