@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from html.parser import HTMLParser
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import measurement
+from measurements import measurement, throughput, verdict
 
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.page.facts import ReportSource, report_facts
 from pytest_tfperf.reports.page.figures import figure, moment
 from pytest_tfperf.reports.page.render import json_for_script, page
@@ -58,6 +60,12 @@ def test_the_facts_in_the_page_are_the_facts(text: str) -> None:
 def test_half_of_a_character_is_escaped() -> None:
     facts, found = page_with("half \udcfc")
     assert json.loads(found.facts) == facts
+
+
+def test_a_regression_whose_interval_is_open_above_has_a_page() -> None:
+    now = throughput(900.0, low=800.0, high=math.inf)
+    one = measurement(now, test="a.py::slow", verdict=verdict(Outcome.REGRESSED, -0.1))
+    assert "a.py::slow" in Tags(page(report_facts(ReportSource(measurements=[one]))).decode()).facts
 
 
 def test_the_licence_of_the_plotting_library_is_in_the_page() -> None:
