@@ -112,13 +112,14 @@ def _selected(past: Sequence[PastResult], arguments: argparse.Namespace) -> list
 
 
 def _whole(history: History, selected: Iterable[PastResult]) -> list[Measurement]:
-    """The measurements behind these results, read session by session."""
+    """The measurements behind these results, read session by session; their texts as the columns have them."""
     from pytest_tfperf.reports.page.past import key_of
+    from pytest_tfperf.stores.history_rows import as_stored
 
     wanted = {(one.session, key_of(one)) for one in selected}
     return [
         one
         for session in dict.fromkeys(session for session, _ in sorted(wanted))
-        for one in history.measurements(session=session)
+        for one in map(as_stored, history.measurements(session=session))
         if (session, key_of(one)) in wanted
     ]

@@ -6,6 +6,7 @@ import json
 import math
 import time
 import zlib
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,12 @@ def comparison_row(c: Comparison) -> dict[str, Any]:
 def storable(text: str) -> str:
     r"""A text as both databases keep it: PostgreSQL has no NUL, and neither has lone surrogates; they become `\x00`."""
     return text.encode(errors="backslashreplace").decode().replace("\0", r"\x00")
+
+
+def as_stored(m: Measurement) -> Measurement:
+    """With its texts as the columns have them, by which a whole measurement is known from its row."""
+    texts: dict[str, Any] = {name: storable(getattr(m, name)) for name in _TEXTS}
+    return replace(m, **texts)
 
 
 def utc(when: str) -> str:

@@ -60,6 +60,17 @@ def test_the_last_session_is_the_one_made_last_whatever_the_clock_said(
     assert facts(tmp_path, capsys)["session"]["ids"] == ["s3"]
 
 
+@pytest.mark.parametrize("test", ["a\0b.py::t", "a\udcffb.py::t"])
+def test_a_test_whose_name_no_database_keeps_is_reported_by_its_stored_name(
+    test: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = History(tmp_path / "history.sqlite")
+    for day in (1, 2):
+        history.append(measurement(test=test, session=f"s{day}", time=f"2026-01-0{day}T03:00:00+00:00"))
+    assert [len(one["history"]["rate"]) for one in facts(tmp_path, capsys)["tests"]] == [2]
+    assert main(["report", "--dir", str(tmp_path), "-o", "page.html"]) == 0
+
+
 def test_a_report_on_an_earlier_session_knows_no_later_change(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
