@@ -148,8 +148,8 @@ def _story(m: Measurement, judged: Mapping[str, Any], began: Mapping[str, Any] |
         return f"{text}; {why}"
     if began is not None:
         sessions = began["sessions"]
-        text += " for the first time" if sessions == 1 else f" since {day(began['time'])}, {sessions} sessions"
-    return text
+        text += ", new in this session" if sessions == 1 else f" since {day(began['time'])}, {sessions} sessions"
+    return f"{text}; slowed on purpose" if "injected_slowdown" in m.environment else text
 
 
 def _breakdown(m: Measurement) -> dict[str, Any] | None:

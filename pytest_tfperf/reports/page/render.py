@@ -56,8 +56,21 @@ def _environment() -> Environment:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    environment.filters |= {"day": day, "clock": _clock, "duration": duration, "change": change, "rate": rate}
+    environment.filters |= {
+        "day": day,
+        "clock": _clock,
+        "duration": duration,
+        "change": change,
+        "rate": rate,
+        "commit": _commit,
+    }
     return environment
+
+
+def _commit(commit: str) -> str:
+    """Ten characters of its hash, and whether something had not been committed."""
+    hash, dirty, _ = commit.partition("-dirty")
+    return hash[:10] + dirty
 
 
 def _clock(time: str) -> str:

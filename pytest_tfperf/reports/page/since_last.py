@@ -13,8 +13,11 @@ from pytest_tfperf.reports.page.past import Past, key_of
 def previous_facts(before: Sequence[Measurement], now: Sequence[Measurement], past: Past) -> list[dict[str, Any]]:
     """One entry for each earlier session, of all machines that it measured.
 
-    `before` has one measurement of each machine, whose environment stands for the whole session.
+    `before` has one measurement of each machine, whose environment stands for the whole session. Where `now` spans
+    several sessions of a machine there is no session before it.
     """
+    if len({(one.machine, one.session) for one in now}) > len({one.machine for one in now}):
+        return []
     sessions = dict.fromkeys(one.session for one in before)
     return [_since([one for one in before if one.session == session], now, past) for session in sessions]
 

@@ -1,0 +1,43 @@
+"""The sentence that the report says of a test, and what it compares a session with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from measurements import measurement, throughput, verdict
+
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.reports.page.facts import ReportSource, report_facts
+from pytest_tfperf.reports.page.past import as_result
+
+
+def at(change: float, day: int, outcome: Outcome, **more: Any) -> Measurement:
+    given = {"session": f"s{day}", "time": f"2026-01-{day:02}T03:00:00+00:00", "verdict": verdict(outcome, change)}
+    return measurement(throughput(1000.0 * (1 + change)), **given | more)
+
+
+def facts_of(*days: Measurement, now: int = 1) -> dict[str, Any]:
+    source = ReportSource(measurements=days[-now:], past=[as_result(one) for one in days], previous=days[:1])
+    return report_facts(source)
+
+
+def story(*days: Measurement) -> str:
+    return str(facts_of(*days)["tests"][0]["story"])
+
+
+def test_a_regression_that_was_over_and_came_again_is_new_in_this_session() -> None:
+    slow, good = (-0.1, Outcome.REGRESSED), (0.0, Outcome.PASS)
+    days = [at(change, day, outcome) for day, (change, outcome) in enumerate([good, slow, good, slow], 1)]
+    assert story(*days).endswith("slower than its baseline, new in this session")
+
+
+def test_a_slowdown_on_purpose_is_told() -> None:
+    injected = at(-0.2, 2, Outcome.REGRESSED, environment={"injected_slowdown": "0.2"})
+    assert story(at(0.0, 1, Outcome.PASS), injected).endswith("; slowed on purpose")
+
+
+def test_a_report_over_several_sessions_has_no_session_before() -> None:
+    days = [at(0.0, 1, Outcome.PASS), at(0.0, 2, Outcome.PASS), at(0.0, 3, Outcome.PASS, test="t.py::other")]
+    assert len(facts_of(*days)["previous"]) == 1
+    assert facts_of(*days, now=2)["previous"] == []
