@@ -16,6 +16,8 @@ from pytest_tfperf.hardware.host_usage import HostUsage, known
 
 _LIMITS = DisturbanceLimits()
 _NOTABLE = 0.05  # of CPU time: below, it is what any machine does besides
+_LEAST_NAMED = 0.01  # of CPU time: a process with less explains nothing
+_FLAGS, _KERNEL_THREAD = 6, 0x00200000  # proc(5): the field of stat after the name, and PF_KTHREAD in it
 _LEAST_MEMORY = 0.1  # of all memory
 _LEAST_DISK_BYTES = 100 * 2**20
 _ENOUGH_DISK_BYTES = 2**30
@@ -73,7 +75,7 @@ def host_findings(
     """
     cpus = sorted(os.sched_getaffinity(0) if affinity is None else affinity)
     return [
-        *_usage(seen),
+        *_usage(seen, root),
         *_settings(root),
         _quota(cpu_quota(root), len(cpus), seen.throttled),
         _siblings(cpus, seen.busy, root),
@@ -82,10 +84,10 @@ def host_findings(
     ]
 
 
-def _usage(seen: Observed) -> Iterator[Finding]:
+def _usage(seen: Observed, root: Path) -> Iterator[Finding]:
     now = seen.telemetry
     cores = f"{now.usable_cores} core{'' if now.usable_cores == 1 else 's'}"
-    yield _others(now, cores)
+    yield _others(now, cores, root)
     if now.load_average_mean is not None:
         high = now.load_average_mean > now.usable_cores
         level = Level.WARNING if high else Level.OK
@@ -104,22 +106,36 @@ def _usage(seen: Observed) -> Iterator[Finding]:
         yield Finding(Subject.MEMORY, Level.WARNING if few else Level.OK, fact, mend)
 
 
-def _others(now: Telemetry, cores: str) -> Finding:
+def _others(now: Telemetry, cores: str, root: Path) -> Finding:
     used = now.other_cpu_fraction_mean
     if used is None:
         return Finding(Subject.OTHER_PROCESSES, Level.UNKNOWN, "the kernel does not report CPU time")
     level = _level(used, unfit=_LIMITS.other_cpu_fraction, notable=_NOTABLE)
     if level is Level.UNFIT and (now.idle_fraction_mean or 0.0) > _LIMITS.idle_fraction:
         level = Level.WARNING  # they take nothing that a run needs
-    fact, pids = f"used {_percent(used)} of {cores}", []
-    if level is not Level.OK:
-        busiest = sorted((now.other_processes or {}).items(), key=lambda item: -item[1])[:3]
-        fact += "".join(f"; {name} {_percent(share)}" for name, share in busiest)
-        pids = [name.rpartition("(pid ")[2].rstrip(")") for name, _ in busiest]
+    fact = f"used {_percent(used)} of {cores}"
     if level is Level.OK:
         return Finding(Subject.OTHER_PROCESSES, level, fact)
-    listed = f"ps -fp {','.join(pids)}" if pids else "top"
+    named = {name: share for name, share in (now.other_processes or {}).items() if share >= _LEAST_NAMED}
+    can_end = [name for name in named if _can_end(_pid(name), root)]
+    busiest = sorted(can_end, key=lambda name: -named[name])[:3]
+    fact += "".join(f"; {name} {_percent(named[name])}" for name in busiest)
+    if used - sum(named[name] for name in busiest) >= _LEAST_NAMED:
+        fact += "; the rest: the kernel, and processes that were small or short-lived or can't be seen"
+    listed = f"ps -fp {','.join(map(_pid, busiest))}" if busiest else "top"
     return Finding(Subject.OTHER_PROCESSES, level, fact, f"{listed}   # then end them, or move them elsewhere")
+
+
+def _pid(name: str) -> str:
+    """ "12" of "cc1 (pid 12)"."""
+    return name.rpartition("(pid ")[2].rstrip(")")
+
+
+def _can_end(pid: str, root: Path) -> bool:
+    """Whether a process is neither the first one, which all others hang on, nor a thread of the kernel."""
+    # The process's name, in brackets, may have blanks and brackets of its own.
+    fields = text_of(root / f"proc/{pid}/stat").rpartition(")")[2].split()
+    return pid != "1" and not (len(fields) > _FLAGS and int(fields[_FLAGS]) & _KERNEL_THREAD)
 
 
 def _swap(seen: Observed) -> Finding:

@@ -28,6 +28,9 @@ WHY = {
 }
 """Why each subject matters to a measurement."""
 
+_WHY_WARNED = {Subject.OTHER_PROCESSES: "they may take CPU time from a run, which then is slower or discarded"}
+"""Why a mere warning matters, where that is less than what WHY says of a fault."""
+
 _ORDER = tuple(Level)
 _LABEL = 8
 _SUBJECT = max(map(len, Subject)) + 2
@@ -53,6 +56,7 @@ def _lines(finding: Finding) -> Iterator[str]:
     yield f"{finding.level:<{_LABEL}} {finding.subject:<{_SUBJECT}}{finding.fact}"
     if finding.level in (Level.UNFIT, Level.WARNING):
         indent = " " * (_LABEL + 1)
-        yield f"{indent}{'why':<{_SUBJECT}}{WHY[finding.subject]}"
+        warned = _WHY_WARNED if finding.level is Level.WARNING else {}
+        yield f"{indent}{'why':<{_SUBJECT}}{warned.get(finding.subject, WHY[finding.subject])}"
         if finding.mend:
             yield f"{indent}{'mend':<{_SUBJECT}}{finding.mend}"

@@ -91,6 +91,18 @@ def test_the_busiest_processes_are_named_with_a_command_that_shows_them(tmp_path
     assert found.mend.startswith("ps -fp 12,4711 ")
 
 
+def test_what_can_not_be_ended_or_explains_nothing_is_not_named(tmp_path: Path) -> None:
+    busy = {"init (pid 1)": 0.2, "kdamond.0 (pid 76)": 0.2, "sh (pid 5)": 0.004, "a) b (pid 7)": 0.06}
+    files = {
+        "proc/76/stat": f"76 (kdamond.0) S 2 0 0 0 -1 {0x00208040} 0 0",
+        "proc/7/stat": f"7 (a) b) S 1 7 7 0 -1 {0x00400000} 0 0",
+    }
+    now = seen(other_cpu_fraction_mean=0.71, idle_fraction_mean=0.0, other_processes=busy)
+    found = of_host(Subject.OTHER_PROCESSES, tmp_path, now, files)
+    assert found.fact.startswith("used 71 % of 2 cores; a) b (pid 7) 6 %; the rest: the kernel, and processes that ")
+    assert found.mend.startswith("ps -fp 7 ")
+
+
 # The host's settings
 
 
@@ -270,6 +282,11 @@ def test_the_worst_comes_first_with_its_reason_and_command() -> None:
     lines = render("box", found).splitlines()
     assert [line.split()[0] for line in lines[2:-2]] == ["UNFIT", "why", "mend", "warning", "why", "mend", "ok"]
     assert lines[-1] == "Not fit to measure: 1 fault, 1 warning."
+
+
+def test_a_warning_about_other_processes_does_not_say_that_runs_are_discarded() -> None:
+    texts = [render("box", [Finding(Subject.OTHER_PROCESSES, level, "")]) for level in (Level.UNFIT, Level.WARNING)]
+    assert ["which then is discarded" in text for text in texts] == [True, False]
 
 
 def test_each_subject_has_a_reason() -> None:
