@@ -14,7 +14,6 @@ from pytest_tfperf.core.history_url import HistoryUrl, is_url
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
-    from pytest_tfperf.stores.history_queries import Wanted
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -87,32 +86,6 @@ def open_history(arguments: argparse.Namespace) -> History:
 
     place: str = arguments.history
     return History(HistoryUrl(place) if is_url(place) else Path(place) / "history.sqlite")
-
-
-def history_filters() -> argparse.ArgumentParser:
-    """A parent of commands that take a part of a history, which `wanted` tells."""
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--session", metavar="ID", help="only this session")
-    parser.add_argument("--test", metavar="NODEID", help="only this test")
-    parser.add_argument("--machine", metavar="NAME", help="only this machine")
-    parser.add_argument(
-        "--since", type=moment, metavar="TIME", help="only from this date, time or age on: 2026-01-31, 30d"
-    )
-    parser.add_argument("--until", type=end, metavar="TIME", help="only up to this date (its whole day), time or age")
-    parser.add_argument("--commit", metavar="HASH", help="only commits that begin so")
-    return parser
-
-
-def wanted(arguments: argparse.Namespace) -> Wanted:
-    """What `history_filters` was given, as the methods of History take it."""
-    return {
-        "session": arguments.session,
-        "test": arguments.test,
-        "machine": arguments.machine,
-        "since": arguments.since,
-        "until": arguments.until,
-        "commit": arguments.commit,
-    }
 
 
 def moment(text: str) -> datetime:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.cli.arguments import add_command, history_place, moment, open_history
+from pytest_tfperf.cli.filters import nothing_left
 from pytest_tfperf.cli.output import show, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.iso_time import moment as parsed
@@ -56,7 +57,10 @@ def _run(arguments: argparse.Namespace) -> int:
             "changes are found in whole histories: give --machine, --test or --since, and no other filter"
         )
     # All of a machine's tests are read, whatever is asked for: what they have in common is the machine's.
-    results = open_history(arguments).results(machine=arguments.machine)
+    history = open_history(arguments)
+    if error := nothing_left(history, {"machine": arguments.machine, "test": arguments.test}):
+        raise error
+    results = history.results(machine=arguments.machine)
     found = [change for change in changes_of(results) if _is_wanted(change, arguments.test, arguments.since)]
     if arguments.json:
         show(json.dumps([asdict(change) for change in found], indent=2))

@@ -8,7 +8,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli.arguments import add_command, history_filters, history_place, open_history, wanted
+from pytest_tfperf.cli.arguments import add_command, history_place, open_history
+from pytest_tfperf.cli.filters import history_filters, nothing_left, wanted
 from pytest_tfperf.cli.output import show
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.errors import TfperfError
@@ -60,9 +61,12 @@ def add_to(commands: Commands) -> None:
 def _otava(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.reports.otava import CONFIGURATION, GROUP, otava_files
 
-    files = otava_files(open_history(arguments).results(**wanted(arguments)))
+    history = open_history(arguments)
+    files = otava_files(history.results(**wanted(arguments)))
     if not files:
-        raise TfperfError("the history holds no result that Otava could read: `tfperf history` shows what was measured")
+        raise nothing_left(history, wanted(arguments)) or TfperfError(
+            "the history holds no result that Otava could read: `tfperf history` shows what was measured"
+        )
     arguments.output.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (arguments.output / name).write_text(text, encoding="utf-8")
@@ -73,7 +77,10 @@ def _otava(arguments: argparse.Namespace) -> int:
 def _document(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.reports.document_tables import document_tables
 
-    results = open_history(arguments).results(**wanted(arguments))
+    history = open_history(arguments)
+    results = history.results(**wanted(arguments))
+    if not results and (error := nothing_left(history, wanted(arguments))):
+        raise error
     if all(value is None for value in wanted(arguments).values()):
         results = _of_the_last_session(results)
     text = document_tables(arguments.document, results)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.cli import changes
-from pytest_tfperf.cli.arguments import add_command, history_filters, history_place, moment, open_history, wanted
+from pytest_tfperf.cli.arguments import add_command, history_place, moment, open_history
+from pytest_tfperf.cli.filters import history_filters, nothing_left, wanted
 from pytest_tfperf.cli.output import show, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
@@ -84,8 +85,8 @@ def _show(history: History, arguments: argparse.Namespace) -> int:
         return EXIT_GREEN
     compared = latest_comparisons(history.comparisons(**wanted(arguments)), columns)
     if measured.empty and not compared:
-        if _is_filtered(arguments):
-            raise _nothing()
+        if error := nothing_left(history, wanted(arguments)):
+            raise error
         show("nothing was measured here yet")
         return EXIT_GREEN
     tables = [by_workload(measured, *history.names_and_units(), columns), compared]
@@ -98,7 +99,7 @@ def _export(history: History, arguments: argparse.Namespace) -> int:
 
     measurements = list(history.measurements(**wanted(arguments)))
     if not measurements:
-        raise _nothing()
+        raise nothing_left(history, wanted(arguments)) or TfperfError("nothing was measured here yet")
     if arguments.output is None:
         show(measurement_file.render(measurements))
     else:
@@ -136,7 +137,3 @@ def _prune(history: History, arguments: argparse.Namespace) -> int:
 
 def _is_filtered(arguments: argparse.Namespace) -> bool:
     return any(value is not None for value in wanted(arguments).values())
-
-
-def _nothing() -> TfperfError:
-    return TfperfError("the history holds no such measurement: `tfperf history --csv` lists sessions and tests")

@@ -78,6 +78,42 @@ def test_the_command_takes_dates_of_which_the_last_counts_whole(
     assert [line.split(",")[2] for line in capsys.readouterr().out.splitlines()[1:]] == ["b"]
 
 
+@pytest.mark.parametrize(
+    "command", [["history"], ["history", "--export"], ["export", "dgx1"], ["export", "otava", "-o=x"]]
+)
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        (["--machine=bx-1"], "--machine: unknown machine 'bx-1'. Did you mean 'box-1'? Known: box-1, box-2, box-3."),
+        (["--machine=box-1", "--test=b"], "--test (with --machine): unknown test 'b'. Known: a."),
+        (["--session=x"], "--session: unknown session 'x'. Known: session-1, session-2, session-3."),
+        (["--commit=zz"], "--commit: unknown commit 'zz'. Known: 100ff, 200ff, 300ff."),
+        (
+            ["--since=2026-02-01"],
+            "--since: nothing was measured since 2026-02-01 00:00; the last is of 2026-01-03T12:0",
+        ),
+        (
+            ["--since=2026-01-03", "--until=2026-01-01"],
+            "--until (with --since): nothing was measured before 2026-01-02 00:00; the first is of 2026-01-03T12:00",
+        ),
+    ],
+    ids=lambda given: given[-1] if isinstance(given, list) else "",
+)
+def test_the_first_filter_that_leaves_nothing_is_named(
+    command: list[str], filters: list[str], said: str, days: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*command, f"--history={tmp_path}", *filters]) == 4
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", ["--test=nosuch", "--machine=nosuch"])
+def test_changes_of_what_was_never_measured_are_an_error(
+    given: str, days: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["history", "changes", f"--history={tmp_path}", given]) == 4
+    assert "'nosuch'. Known: " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "9" * 30 + "d", ""])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=r"is no time: write 2026-01-31, .* or 30d for 30 days ago"):

@@ -1,0 +1,80 @@
+"""Parts of a history: the options that name one, and which of them leaves nothing."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, cast
+
+from pytest_tfperf.cli.arguments import end, moment
+from pytest_tfperf.errors import TfperfError, one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_tfperf.core.past_result import PastResult
+    from pytest_tfperf.stores.history import History
+    from pytest_tfperf.stores.history_queries import Wanted
+
+_MOST_NAMED: Final = 10
+
+
+def history_filters() -> argparse.ArgumentParser:
+    """A parent of commands that take a part of a history, which `wanted` tells."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--session", metavar="ID", help="only this session")
+    parser.add_argument("--test", metavar="NODEID", help="only this test")
+    parser.add_argument("--machine", metavar="NAME", help="only this machine")
+    parser.add_argument(
+        "--since", type=moment, metavar="TIME", help="only from this date, time or age on: 2026-01-31, 30d"
+    )
+    parser.add_argument("--until", type=end, metavar="TIME", help="only up to this date (its whole day), time or age")
+    parser.add_argument("--commit", metavar="HASH", help="only commits that begin so")
+    return parser
+
+
+def wanted(arguments: argparse.Namespace) -> Wanted:
+    """What `history_filters` was given, as the methods of History take it."""
+    return {
+        "machine": arguments.machine,
+        "test": arguments.test,
+        "session": arguments.session,
+        "commit": arguments.commit,
+        "since": arguments.since,
+        "until": arguments.until,
+    }
+
+
+def nothing_left(history: History, wanted: Wanted) -> TfperfError | None:
+    """The error that names the first filter with which no measurement is left; None where some is, and without any."""
+    met: Wanted = {}
+    before = history.results() if any(value is not None for value in wanted.values()) else []
+    for name, value in wanted.items():
+        if value is None or not before:
+            continue
+        others = f" (with {', '.join(f'--{one}' for one in met)})" if met else ""
+        met = cast("Wanted", met | {name: value})
+        left = history.results(**met)
+        if not left:
+            return TfperfError(f"--{name}{others}: {_why(name, value, before)}")
+        before = left
+    return None
+
+
+def _why(name: str, value: object, before: Sequence[PastResult]) -> str:
+    """Why this filter leaves none of the measurements, of which there is one at least."""
+    if isinstance(value, datetime):
+        times = sorted(one.time for one in before)
+        which, other = (
+            ("since", f"last is of {times[-1]}") if name == "since" else ("before", f"first is of {times[0]}")
+        )
+        return f"nothing was measured {which} {value:%Y-%m-%d %H:%M}; the {other}"
+    given = str(value)
+    known = list(dict.fromkeys(text for one in reversed(before) if (text := getattr(one, name))))
+    if not known:
+        return f"no measurement has a {name}"
+    nearest = get_close_matches(given, known, n=1) + [one for one in known if given in one]
+    shown = list(dict.fromkeys([*nearest, *known]))[:_MOST_NAMED]
+    more = f" And {len(known) - len(shown)} more: `tfperf history --csv`" if len(known) > len(shown) else ""
+    return f"{one_of(name, given, shown)}{more}"
