@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.cli.arguments import add_command, history_place, open_history
+from pytest_tfperf.cli.filters import session_id
 from pytest_tfperf.cli.output import show, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.errors import TfperfError
@@ -37,7 +38,9 @@ def add_to(commands: Commands) -> None:
     )
     explain.add_argument("test", metavar="TEST", help="pytest's node id or a part of it, or the workload's name")
     explain.add_argument(
-        "--session", metavar="ID", help="session to explain (default: the last that measured the test)"
+        "--session",
+        metavar="ID",
+        help="session to explain: its id, latest or previous (default: the last that measured the test)",
     )
     explain.add_argument("--json", action="store_true", help="print the figures as JSON")
 
@@ -49,7 +52,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.reports.wrapping import wrapped
 
     history = open_history(arguments)
-    test, session = _wanted(history.results(), arguments.test, arguments.session)
+    test, session = _wanted(history.results(), arguments.test, session_id(history, arguments.session))
     found = [
         (one, explain(one)) for one in _matching(list(history.measurements(session=session, test=test)), arguments.test)
     ]

@@ -62,9 +62,10 @@ def _otava(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.reports.otava import CONFIGURATION, GROUP, otava_files
 
     history = open_history(arguments)
-    files = otava_files(history.results(**wanted(arguments)))
+    part = wanted(arguments, history)
+    files = otava_files(history.results(**part))
     if not files:
-        raise nothing_left(history, wanted(arguments)) or TfperfError(
+        raise nothing_left(history, part) or TfperfError(
             "the history holds no result that Otava could read: `tfperf history` shows what was measured"
         )
     arguments.output.mkdir(parents=True, exist_ok=True)
@@ -78,10 +79,11 @@ def _document(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.reports.document_tables import document_tables
 
     history = open_history(arguments)
-    results = history.results(**wanted(arguments))
-    if not results and (error := nothing_left(history, wanted(arguments))):
+    part = wanted(arguments, history)
+    results = history.results(**part)
+    if not results and (error := nothing_left(history, part)):
         raise error
-    if all(value is None for value in wanted(arguments).values()):
+    if all(value is None for value in part.values()):
         results = _of_the_last_session(results)
     text = document_tables(arguments.document, results)
     if not text:

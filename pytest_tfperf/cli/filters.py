@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from pytest_tfperf.cli.arguments import end, moment
 from pytest_tfperf.errors import TfperfError, one_of
+from pytest_tfperf.reports.numbers import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
     from pytest_tfperf.stores.history_queries import Wanted
 
 _MOST_NAMED: Final = 10
+_LATEST: Final = ("latest", "previous")  # sessions, the last first
 
 
 def history_filters() -> argparse.ArgumentParser:
     """A parent of commands that take a part of a history, which `wanted` tells."""
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--session", metavar="ID", help="only this session")
+    parser.add_argument("--session", metavar="ID", help="only this session: its id, latest or previous")
     parser.add_argument("--test", metavar="NODEID", help="only this test")
     parser.add_argument("--machine", metavar="NAME", help="only this machine")
     parser.add_argument(
@@ -34,16 +36,37 @@ def history_filters() -> argparse.ArgumentParser:
     return parser
 
 
-def wanted(arguments: argparse.Namespace) -> Wanted:
-    """What `history_filters` was given, as the methods of History take it."""
+def wanted(arguments: argparse.Namespace, history: History) -> Wanted:
+    """What `history_filters` was given, as the methods of History take it.
+
+    Raises:
+        TfperfError: `latest` or `previous`, and there are not so many sessions, or there is no history.
+    """
     return {
         "machine": arguments.machine,
         "test": arguments.test,
-        "session": arguments.session,
+        "session": session_id(history, arguments.session, arguments.machine),
         "commit": arguments.commit,
         "since": arguments.since,
         "until": arguments.until,
     }
+
+
+def session_id(history: History, name: str | None, machine: str | None = None) -> str | None:
+    """The id of the session that a name means: `latest`, `previous`, or the id itself; of one machine if it is named.
+
+    Raises:
+        TfperfError: there are not so many sessions, or there is no history.
+    """
+    if name not in _LATEST:
+        return name
+    sessions = list(dict.fromkeys(one.session for one in reversed(history.results(machine=machine))))
+    if len(sessions) <= _LATEST.index(name):
+        of = f" of machine {machine!r}" if machine else ""
+        raise TfperfError(
+            f"--session: {name}: the history has {counted(len(sessions), 'session')}{of}. Run pytest first"
+        )
+    return sessions[_LATEST.index(name)]
 
 
 def nothing_left(history: History, wanted: Wanted) -> TfperfError | None:

@@ -79,13 +79,14 @@ def _show(history: History, arguments: argparse.Namespace) -> int:
     from pytest_tfperf.reports.comparisons import latest_comparisons
     from pytest_tfperf.reports.history import by_workload
 
-    measured, columns = history.frame(**wanted(arguments)), width()
+    part = wanted(arguments, history)
+    measured, columns = history.frame(**part), width()
     if arguments.csv:
         show(measured.to_csv(index=False).rstrip("\n"))
         return EXIT_GREEN
-    compared = latest_comparisons(history.comparisons(**wanted(arguments)), columns)
+    compared = latest_comparisons(history.comparisons(**part), columns)
     if measured.empty and not compared:
-        if error := nothing_left(history, wanted(arguments)):
+        if error := nothing_left(history, part):
             raise error
         show("nothing was measured here yet")
         return EXIT_GREEN
@@ -97,9 +98,10 @@ def _show(history: History, arguments: argparse.Namespace) -> int:
 def _export(history: History, arguments: argparse.Namespace) -> int:
     from pytest_tfperf.stores import measurement_file
 
-    measurements = list(history.measurements(**wanted(arguments)))
+    part = wanted(arguments, history)
+    measurements = list(history.measurements(**part))
     if not measurements:
-        raise nothing_left(history, wanted(arguments)) or TfperfError("nothing was measured here yet")
+        raise nothing_left(history, part) or TfperfError("nothing was measured here yet")
     if arguments.output is None:
         show(measurement_file.render(measurements))
     else:
@@ -126,14 +128,10 @@ def _push(arguments: argparse.Namespace) -> int:
 def _prune(history: History, arguments: argparse.Namespace) -> int:
     from pytest_tfperf.reports.numbers import counted
 
-    if _is_filtered(arguments):
+    if any(value is not None for value in wanted(arguments, history).values()):
         raise TfperfError("--prune deletes by age only: leave --session, --test, --machine and the like out")
     measured, compared = history.prune(arguments.older_than)
     deleted = f"{counted(measured, 'measurement')} and {counted(compared, 'comparison')}"
     before = arguments.older_than.isoformat(sep=" ", timespec="minutes")
     show(f"{history.database}: deleted {deleted} from before {before}")
     return EXIT_GREEN
-
-
-def _is_filtered(arguments: argparse.Namespace) -> bool:
-    return any(value is not None for value in wanted(arguments).values())

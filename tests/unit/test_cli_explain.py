@@ -224,6 +224,11 @@ def test_another_session_can_be_named(folder: Path, capsys: pytest.CaptureFixtur
     assert f"{TEST}, session one" in capsys.readouterr().out
 
 
+def test_the_session_before_the_last_needs_no_id(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(folder, "test_b[1]", "--session=previous") == GREEN
+    assert f"{TEST}, session one" in capsys.readouterr().out
+
+
 def test_a_workloads_name_is_enough(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(folder, "small net") == GREEN
     assert "It was measured and not judged." in capsys.readouterr().out
