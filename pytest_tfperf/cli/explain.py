@@ -36,7 +36,7 @@ def add_to(commands: Commands) -> None:
         ),
         parents=[history_place()],
     )
-    explain.add_argument("test", metavar="TEST", help="pytest's node id or a part of it, or the workload's name")
+    explain.add_argument("test", metavar="TEST", help="pytest's node id or the workload's name, or a part of them")
     explain.add_argument(
         "--session",
         metavar="ID",
@@ -74,11 +74,17 @@ def _wanted(results: Sequence[PastResult], text: str, session: str | None) -> tu
     measured = [one for one in results if session in (None, one.session)]
     if session is not None and not measured:
         raise TfperfError(f"the history has no session {session!r}: `tfperf history --csv` lists sessions and tests")
-    found = [one for one in measured if one.test == text] or [one for one in measured if _is_meant(one, text)]
+    found = (
+        [one for one in measured if one.test == text]
+        or [one for one in measured if text in _names(one.workload, one.name)]
+        or [one for one in measured if text in one.test]
+        or [one for one in measured if _is_part(text, one.workload, one.name)]
+    )
     tests = list(dict.fromkeys(one.test for one in found))
     if not tests:
         raise TfperfError(
-            f"no measured test has {text!r} in its id or name: `tfperf history --csv` lists sessions and tests"
+            f"no measured test has {text!r} in its id or name.{_nearest(text, measured)} "
+            "`tfperf history --csv` lists sessions and tests"
         )
     if len(tests) > 1:
         more = f"\n  and {len(tests) - _MOST_NAMED} more" if len(tests) > _MOST_NAMED else ""
@@ -87,13 +93,33 @@ def _wanted(results: Sequence[PastResult], text: str, session: str | None) -> tu
     return tests[0], found[-1].session
 
 
-def _is_meant(result: PastResult, text: str) -> bool:
-    return text in result.test or text in (result.name, result.workload)
+def _names(workload: str, name: str) -> tuple[str, str, str]:
+    """A workload's names: its id, what its test calls it, and what tables show."""
+    from pytest_tfperf.reports.names import shown_names
+
+    return workload, name, shown_names([(workload, name)])[workload, name]
+
+
+def _is_part(text: str, workload: str, name: str) -> bool:
+    return any(text in one for one in _names(workload, name))
+
+
+def _nearest(text: str, measured: Sequence[PastResult]) -> str:
+    """ " Did you mean 'test_resnet50[8]'?"; "" where nothing is near."""
+    from difflib import get_close_matches
+
+    functions = {one.test.rpartition("::")[2] for one in measured}
+    known = functions | {function.partition("[")[0] for function in functions}
+    known |= {each for one in measured for each in (one.test, *_names(one.workload, one.name)) if each}
+    near = get_close_matches(text, sorted(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _matching(measurements: Sequence[Measurement], text: str) -> Sequence[Measurement]:
-    """The test's calls; only that of a workload where the text names one."""
-    named = [one for one in measurements if text in (one.name, one.workload.id)]
+    """The test's calls; only those of a workload where the text names one, or a part of one and none of the test."""
+    named = [one for one in measurements if text in _names(one.workload.id, one.name)]
+    if not named and not any(text in one.test for one in measurements):
+        named = [one for one in measurements if _is_part(text, one.workload.id, one.name)]
     return named or measurements
 
 

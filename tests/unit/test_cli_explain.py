@@ -20,6 +20,7 @@ from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.past_session import PastSession
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.explanation import explain
 from pytest_tfperf.judging.judge import Evidence, judge
@@ -234,14 +235,26 @@ def test_a_workloads_name_is_enough(folder: Path, capsys: pytest.CaptureFixture[
     assert "It was measured and not judged." in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("text", ["tiny_cnn-b8-replicated-pipe", "tiny_cnn", "all net"])
+def test_what_tables_show_and_parts_of_it_are_enough(
+    text: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cnn = Workload(model="nets:tiny_cnn", batch_size=8, input_pipeline="feeds:pipe")
+    History(folder / "history.sqlite").append(measurement(test="test_c.py::test_third", workload=cnn))
+    assert run(folder, text) == GREEN
+    assert ("test_b.py::test_other[16]" if "net" in text else "test_c.py::test_third") in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["small nett"], "in its id or name. Did you mean 'small net'? `tfperf history"),
+        (["test_othr"], "Did you mean 'test_other'?"),
         (["test_other"], "'test_other' is a part of 2 tests; give more of the id:\n  test_b.py::test_other[8]"),
         (["test_none"], "no measured test has 'test_none' in its id or name"),
         (["test_b[1]", "--session=three"], "the history has no session 'three'"),
     ],
-    ids=["several", "none", "session"],
+    ids=["near a name", "near a test", "several", "none", "session"],
 )
 def test_what_does_not_name_one_test_is_refused(
     arguments: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
