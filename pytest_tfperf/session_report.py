@@ -127,7 +127,7 @@ def _missing_profiles(results: Sequence[Result]) -> list[str]:
     """Baselines without a profile: later regressions can't say which operations grew."""
     recorded = [one for one in results if isinstance(one, Measurement) and one.runs_wanted]
     return [
-        f"{one.test}: its baseline has no profile: {one.profile.fault}"
+        f"{one.test}: its baseline has no profile: {one.profile.fault or 'the trace has no TensorFlow operations'}"
         for one in recorded
         if one.profile is not None and not one.profile.ops
     ]

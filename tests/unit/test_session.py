@@ -305,6 +305,7 @@ def test_a_session_without_throughput_tests_makes_no_folder_of_traces(tmp_path: 
     ("profile", "said"),
     [
         (Profile(fault="the disk is full"), ["for_cpus: its baseline has no profile: the disk is full"]),
+        (Profile(steps=3), ["for_cpus: its baseline has no profile: the trace has no TensorFlow operations"]),
         (Profile(ops=(OpTime(name="conv", type="Conv2D", seconds=0.1, count=1.0),)), []),
         (None, []),
     ],
