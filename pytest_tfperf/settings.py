@@ -285,6 +285,8 @@ def _given(config: pytest.Config, name: str) -> tuple[str, str] | None:
     if value := os.environ.get(f"TFPERF_{name.upper()}"):
         return f"environment variable TFPERF_{name.upper()}", value
     if value := config.getini(f"tfperf_{name}"):
+        if any(line.startswith(f"tfperf_{name}=") for line in config.getoption("override_ini", None) or ()):
+            return f"-o tfperf_{name}", str(value)
         return f"{config.inipath}: tfperf_{name}", str(value)
     return None
 

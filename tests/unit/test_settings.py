@@ -127,7 +127,7 @@ class Config:
         return None
 
 
-def asked(**given: str) -> Settings:
+def asked(**given: Any) -> Settings:
     config: Any = Config(**given)
     return Settings.from_config(config)
 
@@ -235,6 +235,15 @@ def test_a_wrong_url_of_the_history_is_refused_without_its_password(monkeypatch:
     with pytest.raises(TfperfError, match=r"^environment variable TFPERF_HISTORY_URL: .* must look like") as raised:
         asked()
     assert "secret" not in str(raised.value)
+
+
+def test_a_wrong_value_is_placed_in_the_file_or_the_override_that_gave_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Config, "inipath", Path("pyproject.toml"))
+    monkeypatch.setattr(Config, "getini", lambda self, name: "mysql://x" if name == "tfperf_history_url" else None)
+    with pytest.raises(TfperfError, match=r"^pyproject.toml: tfperf_history_url: "):
+        asked()
+    with pytest.raises(TfperfError, match=r"^-o tfperf_history_url: "):
+        asked(override_ini=["tfperf_history_url=mysql://x"])
 
 
 def test_settings_as_text_have_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
