@@ -127,7 +127,10 @@ def _function(field: str, target: str) -> Callable[..., Any]:
     try:
         module = importlib.import_module(module_name)
     except ImportError as e:
-        raise WorkloadError(f"{field} {target!r}: can't import {module_name!r}: {e}. Is it on the import path?") from e
+        # It may have been found, and fail to import something else.
+        is_missing = isinstance(e, ModuleNotFoundError) and f"{module_name}.".startswith(f"{e.name}.")
+        hint = ". Is it on the import path?" if is_missing else ""
+        raise WorkloadError(f"{field} {target!r}: can't import {module_name!r}: {e}{hint}") from e
     function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):
         raise WorkloadError(f"{field} {target!r}: {module_name!r} has no function {name!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -26,7 +27,7 @@ def test_a_users_pipeline_feeds_a_users_model(cpus: list[str], pipeline: str) ->
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("no_such_module:f", "can't import 'no_such_module'"),
+        ("no_such_module:f", "can't import 'no_such_module': .*Is it on the import path"),
         ("nets:number", "has no function 'number'"),
         ("nets:broken", "raised ZeroDivisionError: no such depth"),
         ("nets:not_a_model", "returned str; it must return a keras.Model"),
@@ -37,6 +38,18 @@ def test_a_users_pipeline_feeds_a_users_model(cpus: list[str], pipeline: str) ->
 def test_a_model_that_cannot_be_used_says_why(cpus: list[str], model: str, message: str) -> None:
     with pytest.raises(WorkloadError, match=f"model '{model}'.*{message}"):
         build(cpus[:1], model=model)
+
+
+@pytest.mark.parametrize("line", ["from math import Model", "import no_such_library"])
+def test_a_module_that_is_found_and_fails_is_not_sought_on_the_import_path(
+    line: str, cpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"failing_{line.split()[0]}"
+    (tmp_path / f"{name}.py").write_text(line)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(WorkloadError, match=f"can't import '{name}': ") as raised:
+        build(cpus[:1], model=f"{name}:net")
+    assert "import path" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
