@@ -61,6 +61,8 @@ def add_to(commands: Commands) -> None:
 def _otava(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.reports.otava import CONFIGURATION, GROUP, otava_files
 
+    if arguments.output.is_file():
+        raise TfperfError(f"-o: {arguments.output} is a file; name a folder")
     history = open_history(arguments)
     part = wanted(arguments, history)
     files = otava_files(history.results(**part))

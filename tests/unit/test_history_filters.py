@@ -106,6 +106,14 @@ def test_the_first_filter_that_leaves_nothing_is_named(
     assert said in capsys.readouterr().err
 
 
+def test_a_file_in_place_of_otavas_folder_is_refused(
+    days: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "taken").touch()
+    assert cli.main(["export", "otava", f"--history={tmp_path}", "-o", str(tmp_path / "taken")]) == 4
+    assert "taken is a file; name a folder" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("given", ["--test=nosuch", "--machine=nosuch"])
 def test_changes_of_what_was_never_measured_are_an_error(
     given: str, days: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
