@@ -105,17 +105,21 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.hardware.discovery import discover
-    from pytest_tfperf.reports.baselines import row_table
+    from pytest_tfperf.reports.baselines import note_lines, row_table
+    from pytest_tfperf.reports.wrapping import wrapped
     from pytest_tfperf.stores.baselines import BaselineStore
 
     store, machine = BaselineStore(arguments.baselines), arguments.machine or discover().machine
-    rows = store.load(machine).values()
+    rows = list(store.load(machine).values())
     if not rows:
         raise TfperfError(f"{one_of('machine', machine, store.machines())} Record rows with pytest --update-baselines")
     if arguments.json:
         _print(_facts(rows))
     else:
-        show("\n".join([f"{machine}: {len(rows)} rows", "", *row_table(rows, width())]))
+        notes = [wrapped(line, width()) for line in note_lines(rows)]
+        show(
+            "\n".join([f"{machine}: {len(rows)} rows", "", *row_table(rows, width()), *(["", *notes] if notes else [])])
+        )
     return EXIT_GREEN
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.reports.numbers import change, percent, rate
 from pytest_tfperf.reports.table import Columns, table
 
+_MOST_NAMED = 3  # rows of one note
 _FIGURES = ("reference", "unit")
 _COLUMNS = tuple(field.name for field in fields(Baseline) if field.name not in ("machine", "key"))
 
@@ -91,6 +92,22 @@ def row_table(rows: Iterable[Baseline], width: int | None = None) -> list[str]:
         ids=("workload",),
     )
     return table([_row(row) for row in rows], columns, width)
+
+
+def note_lines(rows: Collection[Baseline]) -> list[str]:
+    """What a reader must know of the figures: each note once, with its rows; nothing where no row has one."""
+    noted: dict[str, list[Baseline]] = {}
+    for row in rows:
+        noted.setdefault(row.note, []).append(row)
+    noted.pop("", None)
+    return [f"note: {note} ({_which(of, len(rows))})" for note, of in noted.items()]
+
+
+def _which(rows: Sequence[Baseline], among: int) -> str:
+    if len(rows) == among:
+        return "every row" if among > 1 else "this row"
+    named = [f"{row.key.workload} on {row.key.topology}" for row in rows[:_MOST_NAMED]]
+    return ", ".join([*named, *([f"and {len(rows) - _MOST_NAMED} more"] if len(rows) > _MOST_NAMED else [])])
 
 
 def _row(row: Baseline) -> dict[str, str | None]:

@@ -87,6 +87,16 @@ def test_a_machines_rows_are_shown(project: Path, capsys: pytest.CaptureFixture[
     assert [KEY.workload, "1x8", "1,000", "images/s"] in [line.split()[:4] for line in said.splitlines()]
 
 
+def test_notes_stand_below_the_rows_each_once(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    left_out = "left out as slow runs: 700 images/s"
+    write(project, row(note=left_out))
+    assert tfperf("show", "box") == GREEN
+    assert capsys.readouterr().out.endswith(f"\n\nnote: {left_out} ({KEY.workload} on 1x8)\n")
+    write(project, row(500.0, OTHER, note=left_out))
+    assert tfperf("show", "box") == GREEN
+    assert capsys.readouterr().out.endswith(f"\n\nnote: {left_out} (every row)\n")
+
+
 def test_an_unknown_machine_is_answered_with_those_that_there_are(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
