@@ -82,8 +82,9 @@ def _wanted(results: Sequence[PastResult], text: str, session: str | None) -> tu
     )
     tests = list(dict.fromkeys(one.test for one in found))
     if not tests:
+        kind = "measured test" if session is None else f"test of session {session}"
         raise TfperfError(
-            f"no measured test has {text!r} in its id or name.{_nearest(text, measured)} "
+            f"no {kind} has {text!r} in its id or name.{_nearest(text, measured)} "
             "`tfperf history --csv` lists sessions and tests"
         )
     if len(tests) > 1:

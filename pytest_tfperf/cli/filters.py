@@ -53,16 +53,21 @@ def wanted(arguments: argparse.Namespace, history: History) -> Wanted:
 
 
 def session_id(history: History, name: str | None, machine: str | None = None) -> str | None:
-    """The id of the session that a name means: `latest`, `previous`, or the id itself; of one machine if it is named.
+    """The id of the session that a name means: `latest`, `previous`, or the id itself.
+
+    `latest` is the last one, of one machine if it is named; `previous` is the one before it of the same machines.
 
     Raises:
         TfperfError: there are not so many sessions, or there is no history.
     """
     if name not in _LATEST:
         return name
-    sessions = list(dict.fromkeys(one.session for one in reversed(history.results(machine=machine))))
+    results = history.results(machine=machine)
+    # As in `tfperf compare`: a team's server has other machines' sessions, too.
+    machines = {one.machine for one in results if one.session == results[-1].session}
+    sessions = list(dict.fromkeys(one.session for one in reversed(results) if one.machine in machines))
     if len(sessions) <= _LATEST.index(name):
-        of = f" of machine {machine!r}" if machine else ""
+        of = f" of {', '.join(sorted(machines))}" if machines else ""
         raise TfperfError(
             f"--session: {name}: the history has {counted(len(sessions), 'session')}{of}. Run pytest first"
         )

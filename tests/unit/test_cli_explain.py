@@ -248,13 +248,14 @@ def test_what_tables_show_and_parts_of_it_are_enough(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["test_other", "--session=one"], "no test of session one has 'test_other' in its id or name"),
         (["small nett"], "in its id or name. Did you mean 'small net'? `tfperf history"),
         (["test_othr"], "Did you mean 'test_other'?"),
         (["test_other"], "'test_other' is a part of 2 tests; give more of the id:\n  test_b.py::test_other[8]"),
         (["test_none"], "no measured test has 'test_none' in its id or name"),
         (["test_b[1]", "--session=three"], "the history has no session 'three'"),
     ],
-    ids=["near a name", "near a test", "several", "none", "session"],
+    ids=["not in this session", "near a name", "near a test", "several", "none", "session"],
 )
 def test_what_does_not_name_one_test_is_refused(
     arguments: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]

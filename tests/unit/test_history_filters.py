@@ -124,12 +124,14 @@ def test_changes_of_what_was_never_measured_are_an_error(
 
 @pytest.mark.parametrize(
     ("filters", "test"),
-    [(["--session=latest"], "c"), (["--session=previous"], "b"), (["--session=latest", "--machine=box-2"], "b")],
+    [(["--session=latest"], "c"), (["--session=previous"], "a"), (["--session=latest", "--machine=box-2"], "b")],
     ids=str,
 )
 def test_the_last_sessions_need_no_id(
-    filters: list[str], test: str, days: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    filters: list[str], test: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], history: History
 ) -> None:
+    for name, machine in (("a", "box-3"), ("b", "box-2"), ("c", "box-3")):
+        history.append(measurement(test=name, machine=machine, session=f"session-{name}"))
     assert cli.main(["history", "--csv", f"--history={tmp_path}", *filters]) == 0
     assert [line.split(",")[2] for line in capsys.readouterr().out.splitlines()[1:]] == [test]
 
@@ -138,7 +140,7 @@ def test_a_session_before_the_only_one_is_refused(
     days: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["history", f"--history={tmp_path}", "--session=previous", "--machine=box-2"]) == 4
-    assert "--session: previous: the history has 1 session of machine 'box-2'" in capsys.readouterr().err
+    assert "--session: previous: the history has 1 session of box-2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "9" * 30 + "d", ""])
