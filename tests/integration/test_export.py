@@ -76,7 +76,7 @@ def test_what_can_not_be_exported_is_a_clear_error(
     shared: Project, finished: Finished, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert history(shared, "--export", "--session=none") == USAGE
-    assert "`tfperf history --csv` lists sessions and tests" in capsys.readouterr().err
+    assert "--session: unknown session 'none'. Known: " in capsys.readouterr().err
     assert history(shared, "--session=none") == USAGE
     assert history(shared, "-o", "file.json") == USAGE
     assert "-o belongs to an export: add --export" in capsys.readouterr().err
