@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pytest_tfperf.cli.arguments import STATUSES, add_command, folder, history_place, open_history
+from pytest_tfperf.cli.filters import LATEST, session_id
 from pytest_tfperf.cli.output import show, width
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.errors import TfperfError
@@ -21,7 +22,6 @@ _STATUSES = STATUSES | {
     EXIT_REGRESSED: "with --tolerance: one, or all in common, is slower by more, and by more than noise explains",
     EXIT_NOT_MEASURED: "no workload is on both sides; or no memory, space or permission",
 }
-_LATEST: Final = ("latest", "previous")
 
 
 def add_to(commands: Commands) -> None:
@@ -104,7 +104,6 @@ def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure
 
 def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure]]:
     from pytest_tfperf.judging.side_comparison import figures_of_measurements, figures_of_rows
-    from pytest_tfperf.reports.numbers import counted
     from pytest_tfperf.stores.baseline_revisions import rows_of_revision
 
     history = open_history(arguments)
@@ -113,17 +112,8 @@ def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[s
     except TfperfError as error:
         results, why = [], f"\n{error}"
     sessions = list(dict.fromkeys(one.session for one in reversed(results)))
-    if side in _LATEST:
-        # A team's server has other machines' sessions, too: `previous` is one of the machines of `latest`.
-        machines = {one.machine for one in results if one.session == sessions[0]}
-        of_them = list(dict.fromkeys(one.session for one in reversed(results) if one.machine in machines))
-        index = _LATEST.index(side)
-        if index >= len(of_them):
-            of = f" of {', '.join(sorted(machines))}" if machines else ""
-            raise TfperfError(
-                f"{side}: the history has {counted(len(of_them), 'session')}{of}. Run pytest first, or name others{why}"
-            )
-        side = of_them[index]
+    if side in LATEST:
+        side = session_id(history, side, arguments.machine) or side
     if side in sessions:
         return f"session {side}", figures_of_measurements(history.measurements(session=side))
     try:

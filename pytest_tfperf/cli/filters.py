@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.stores.history_queries import Wanted
 
 _MOST_NAMED: Final = 10
-_LATEST: Final = ("latest", "previous")  # sessions, the last first
+LATEST: Final = ("latest", "previous")  # sessions, the last first
 
 
 def history_filters() -> argparse.ArgumentParser:
@@ -60,18 +60,16 @@ def session_id(history: History, name: str | None, machine: str | None = None) -
     Raises:
         TfperfError: there are not so many sessions, or there is no history.
     """
-    if name not in _LATEST:
+    if name not in LATEST:
         return name
     results = history.results(machine=machine)
     # As in `tfperf compare`: a team's server has other machines' sessions, too.
     machines = {one.machine for one in results if one.session == results[-1].session}
     sessions = list(dict.fromkeys(one.session for one in reversed(results) if one.machine in machines))
-    if len(sessions) <= _LATEST.index(name):
+    if len(sessions) <= LATEST.index(name):
         of = f" of {', '.join(sorted(machines))}" if machines else ""
-        raise TfperfError(
-            f"--session: {name}: the history has {counted(len(sessions), 'session')}{of}. Run pytest first"
-        )
-    return sessions[_LATEST.index(name)]
+        raise TfperfError(f"{name}: the history has {counted(len(sessions), 'session')}{of}. Run pytest first")
+    return sessions[LATEST.index(name)]
 
 
 def nothing_left(history: History, wanted: Wanted) -> TfperfError | None:

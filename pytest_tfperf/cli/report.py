@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.cli.arguments import add_command, folder, history_place, moment, open_history
+from pytest_tfperf.cli.filters import session_id
 from pytest_tfperf.cli.output import show
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.errors import TfperfError, one_of
@@ -42,7 +43,7 @@ def add_to(commands: Commands) -> None:
         ],
     )
     which = report.add_mutually_exclusive_group()
-    which.add_argument("--session", metavar="ID", help="a session (default: the last one)")
+    which.add_argument("--session", metavar="ID", help="a session: its id, or previous (default: the last one)")
     which.add_argument(
         "--since", type=moment, metavar="DATE", help="the latest measurement of each test since a date, 2026-11-01"
     )
@@ -65,6 +66,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if path is not None:
         atomic.require_writable(path, "-o")
     history = open_history(arguments)
+    arguments.session = session_id(history, arguments.session)
     past = history.results()
     if not past:
         raise TfperfError(f"{arguments.history}: nothing was measured here yet; run pytest first, or give --history")

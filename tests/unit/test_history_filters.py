@@ -140,7 +140,7 @@ def test_a_session_before_the_only_one_is_refused(
     days: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["history", f"--history={tmp_path}", "--session=previous", "--machine=box-2"]) == 4
-    assert "--session: previous: the history has 1 session of box-2" in capsys.readouterr().err
+    assert "previous: the history has 1 session of box-2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "9" * 30 + "d", ""])
