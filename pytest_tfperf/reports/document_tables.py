@@ -19,7 +19,7 @@ _GPUS_OF_DGX1 = (1, 2, 4, 8)
 _PIPELINES_OF_DGX1 = ("device", "host", "python")
 
 _GPUS_OF_LAMBDA = 4
-_BATCH_OF_LAMBDA = {
+BATCH_OF_LAMBDA = {
     "resnet50": 64,
     "resnet101": 64,
     "resnet152": 32,
@@ -28,6 +28,8 @@ _BATCH_OF_LAMBDA = {
     "vgg16": 64,
     "alexnet": 512,
 }
+"""Images for each GPU, by model."""
+
 _PIPELINES_OF_LAMBDA = {
     "syn": {"": "device"},
     "real": {"-distortions": "imagenet-distortions-consistent", "": "imagenet-consistent"},
@@ -67,7 +69,7 @@ def lambda_cpus(figures: Figures) -> str:
         for update, choices in _UPDATES_OF_LAMBDA.items():
             for distortions, pipeline in pipelines.items():
                 lines = [" | ".join(["CPU", *figures]) + " |", "|".join([":------:"] * (1 + len(figures))) + "|"]
-                for model, batch in _BATCH_OF_LAMBDA.items():
+                for model, batch in BATCH_OF_LAMBDA.items():
                     workload = Workload(model=model, batch_size=batch, input_pipeline=pipeline, **choices)
                     key = Key(workload.id, f"1x{_GPUS_OF_LAMBDA}")
                     cells = [_exact(measured.get(key)) for measured in figures.values()]

@@ -10,14 +10,10 @@ from pathlib import Path
 
 import pytest
 import slurm
-from inner import Project
 from launchers import Launcher
+from projects import project
 
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    with Project(tmp_path / "project") as made:
-        yield made
+__all__ = ["mpirun", "project", "slurm_cluster", "srun"]
 
 
 @pytest.fixture(scope="session")

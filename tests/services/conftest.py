@@ -1,21 +1,5 @@
-"""Projects to run pytest in, as tests/integration has them."""
+"""Projects to run pytest in."""
 
-from __future__ import annotations
+from projects import project, shared
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-from inner import Project
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    with Project(tmp_path / "project") as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    with Project(tmp_path_factory.mktemp("shared")) as made:
-        yield made
+__all__ = ["project", "shared"]

@@ -1,0 +1,21 @@
+"""Fixtures: a user's project for a test, or one that a module's tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from inner import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    with Project(tmp_path / "project") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    with Project(tmp_path_factory.mktemp("shared")) as made:
+        yield made
