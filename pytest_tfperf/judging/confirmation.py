@@ -14,7 +14,7 @@ from pytest_tfperf.core.verdict import Rule
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.pairs import MIN_PAIRS, spread
 from pytest_tfperf.judging.session_variance import LearntReference, SessionVariance
-from pytest_tfperf.judging.thresholds import FALSE_ALARMS, TO_BE_FOUND, quantile, suspicion
+from pytest_tfperf.judging.thresholds import DOUBTS, FALSE_ALARMS, TO_BE_FOUND, quantile, suspicion
 
 PAIR_STAGES = (2, 4, 8, 12)
 """Pairs after which a suspect may be cleared; the last stage decides."""
@@ -22,9 +22,9 @@ PAIR_STAGES = (2, 4, 8, 12)
 RUN_STAGES = (1, 3, 8)
 """The same in runs, where there is no reference environment."""
 
-PAIRS_THAT_AGREE = 9 / 12
-RUNS_THAT_AGREE = 7 / 8
-"""The share that must show at least half of the threshold: a few slow workers fail nobody."""
+PAIRS_THAT_AGREE, PAIRS_THAT_DOUBT = 9 / 12, 8 / 12
+RUNS_THAT_AGREE, RUNS_THAT_DOUBT = 7 / 8, 6 / 8
+"""The shares that must show at least half of the threshold, to fail and to be in doubt: a few slow workers fail nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,8 @@ class Confirmation:
         rule: which of the two rules.
         changes: of each pair, current environment against reference environment; of each run, against the baseline.
         stages: counts at which it may be cleared; the last one decides.
-        agreement: the share of changes that must show at least half of the threshold.
+        agreement: the share of changes that must show at least half of the threshold to fail.
+        doubt: the same to be INCONCLUSIVE.
         accepted: the slowdown that the tolerance accepts.
         to_be_found: the slowdown beyond it that noise must not let pass unsuspected; inf: any.
         own_variance: of one change, by what differs from run to run.
@@ -52,6 +53,7 @@ class Confirmation:
     changes: tuple[float, ...]
     stages: tuple[int, ...]
     agreement: float
+    doubt: float
     accepted: float
     to_be_found: float
     own_variance: float
@@ -89,11 +91,21 @@ class Confirmation:
         share = false_alarms / max(self.tests, 1)
         return max(self.accepted, quantile(self.degrees_of_freedom, share) * error)
 
-    def shows(self, false_alarms: float) -> bool:
+    @property
+    def fails(self) -> bool:
+        """Whether noise is no likely cause of the slowdown, and nearly all changes show it."""
+        return self._shows(FALSE_ALARMS, self.agreement)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether noise is a less likely cause of it than usual, and most changes show it."""
+        return self._shows(DOUBTS, self.doubt)
+
+    def _shows(self, false_alarms: float, agreement: float) -> bool:
         """Whether the middle is beyond the threshold, and enough changes are beyond half of it."""
         threshold = self.threshold(false_alarms)
         showing = sum(change < -threshold / 2 for change in self.changes)
-        return self.middle < -threshold and showing >= math.ceil(self.agreement * len(self.changes))
+        return self.middle < -threshold and showing >= math.ceil(agreement * len(self.changes))
 
     def error(self, count: int) -> float:
         """The standard error of the middle of so many changes, with what sessions add."""
@@ -120,6 +132,7 @@ def by_pairs(
         changes=changes,
         stages=PAIR_STAGES if can_have_more else tuple(min(stage, len(pairs)) for stage in PAIR_STAGES),
         agreement=PAIRS_THAT_AGREE,
+        doubt=PAIRS_THAT_DOUBT,
         accepted=accepted,
         to_be_found=TO_BE_FOUND,
         own_variance=own,
@@ -159,6 +172,7 @@ def by_runs(
         changes=tuple(changes),
         stages=RUN_STAGES if max_runs is None else tuple(min(stage, max_runs) for stage in RUN_STAGES),
         agreement=RUNS_THAT_AGREE,
+        doubt=RUNS_THAT_DOUBT,
         accepted=accepted,
         to_be_found=to_be_found,
         own_variance=own,

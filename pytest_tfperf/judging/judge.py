@@ -177,15 +177,19 @@ class _Case:
             return self.verdict(Outcome.INCONCLUSIVE, Reason.SUSPECTED, wanted=found.next_stage)
         if found.middle >= -found.accepted:
             return self.verdict(Outcome.PASS, Reason.WITHIN_TOLERANCE)
-        if not found.shows(DOUBTS):
-            disagree = found.middle < -found.threshold(DOUBTS)
-            return self.verdict(Outcome.PASS, Reason.RUNS_DISAGREE if disagree else Reason.WITHIN_NOISE)
-        if not found.shows(FALSE_ALARMS):
-            disagree = found.middle < -found.threshold(FALSE_ALARMS)
-            return self.verdict(Outcome.INCONCLUSIVE, Reason.RUNS_DISAGREE if disagree else Reason.WITHIN_NOISE)
+        if not found.fails:
+            return self.doubtful()
         if self.evidence.hold and not self.was_slow_before:
             return self.verdict(Outcome.INCONCLUSIVE, Reason.HELD)
         return self.verdict(Outcome.REGRESSED, Reason.SINGLE_RUN if len(found.changes) == 1 else Reason.CONFIRMED)
+
+    def doubtful(self) -> Verdict:
+        """A slowdown that was not cleared and does not fail."""
+        found = self.confirmation
+        outcome = Outcome.INCONCLUSIVE if found.is_doubtful else Outcome.PASS
+        level = FALSE_ALARMS if outcome is Outcome.INCONCLUSIVE else DOUBTS
+        disagree = found.middle < -found.threshold(level)
+        return self.verdict(outcome, Reason.RUNS_DISAGREE if disagree else Reason.WITHIN_NOISE)
 
     @property
     def was_slow_before(self) -> bool:

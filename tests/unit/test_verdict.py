@@ -202,7 +202,10 @@ def test_any_drop_passes_where_any_drop_is_accepted(situation: dict[str, Any], r
         (verdict(-0.2, max_runs=1), Outcome.REGRESSED, Reason.SINGLE_RUN),
         (verdict(-0.13, max_runs=1, noise=NOISY, tests=50), Outcome.PASS, Reason.WITHIN_NOISE),
         (by_runs(-0.06, noise=NOISY), Outcome.INCONCLUSIVE, Reason.WITHIN_NOISE),
-        (verdict(-0.3, confirmed=[-0.06] * 8 + [0.0] * 4), Outcome.PASS, Reason.RUNS_DISAGREE),
+        (verdict(-0.3, confirmed=[-0.06] * 8 + [0.0] * 4), Outcome.INCONCLUSIVE, Reason.RUNS_DISAGREE),
+        (verdict(-0.3, confirmed=[-0.06] * 7 + [0.0] * 5), Outcome.PASS, Reason.RUNS_DISAGREE),
+        (verdict(*[-0.37] * 6, 0.0, 0.0), Outcome.INCONCLUSIVE, Reason.RUNS_DISAGREE),
+        (verdict(*[-0.37] * 5, 0.0, 0.0, 0.0), Outcome.PASS, Reason.RUNS_DISAGREE),
     ],
 )  # fmt: skip
 def test_each_reason_has_its_outcome(found: Verdict, outcome: Outcome, reason: Reason) -> None:
