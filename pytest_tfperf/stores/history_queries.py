@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Select, Subquery, Table, case, distinct, f
 from sqlalchemy.sql.functions import coalesce
 
 from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.stores.history_rows import NO_REFERENCE, storable
 from pytest_tfperf.stores.history_tables import COMPARISONS, MEASUREMENTS, PUSHED
 
@@ -132,8 +133,9 @@ def _latest_of_each_test(rows: Subquery, seconds: ColumnElement[float]) -> Selec
 
 
 def confirmation_runs(machines: Collection[str]) -> Select[Any]:
-    """Sum of further runs, and number, of the machines' latest measurements."""
-    known = select(_M.workers).where(_M.reference.is_not(None), _M.machine.in_(machines))
+    """Sum of further runs, and number, of the machines' latest measurements that were judged."""
+    judged = coalesce(_M.outcome, Outcome.NO_BASELINE.value) != Outcome.NO_BASELINE.value
+    known = select(_M.workers).where(judged, ~_M.is_slowed_on_purpose, _M.machine.in_(machines))
     latest = known.order_by(_M.made.desc()).limit(_LATEST).subquery()
     return select(coalesce(func.sum(latest.c.workers - 1), 0), func.count()).select_from(latest)
 

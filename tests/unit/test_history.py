@@ -168,6 +168,7 @@ def test_confirmations_of_real_slowdowns_are_counted_on_these_machines(history: 
     history.append(judged(900.0, **confirmed))
     history.append(judged(900.0, **confirmed, environment={"injected_slowdown": "0.1"}))
     history.append(judged(900.0, **confirmed, machine="another"))
+    history.append(measurement())
     assert history.confirmation_runs(["box", "box-cpu"]) == (2, 2)
 
 
