@@ -24,7 +24,7 @@ RUN_STAGES = (1, 3, 8)
 
 PAIRS_THAT_AGREE, PAIRS_THAT_DOUBT = 9 / 12, 8 / 12
 RUNS_THAT_AGREE, RUNS_THAT_DOUBT = 7 / 8, 6 / 8
-"""The shares that must show at least half of the threshold, to fail and to be in doubt: a few slow workers fail nobody."""
+"""The shares that must show half of the threshold to fail, and to be in doubt: a few slow runs fail no test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,8 @@ def lasting_slowdowns(results: Sequence[PastResult], session: str) -> list[Chang
     """The slowdowns of what a session measured that are neither over nor accepted, oldest first.
 
     Recording a baseline after a slowdown accepts it. One of the machine is accepted when most tests' baselines were.
-    What was never judged against a recorded baseline is left out: `throughput.measure` has nothing to accept it with.
+    What the session did not judge against a recorded baseline is left out: `throughput.measure` has nothing to accept
+    a slowdown with.
 
     Args:
         results: of one machine, oldest first.
@@ -27,18 +28,16 @@ def lasting_slowdowns(results: Sequence[PastResult], session: str) -> list[Chang
     """
     order = {name: place for place, name in enumerate(dict.fromkeys(result.session for result in results))}
     references: dict[_Series, dict[int, float]] = {}
-    measured: dict[_Series, None] = {}
+    judged: dict[_Series, None] = {}
     for result in results:
         which = (result.test, result.key)
         if result.reference is not None:
             references.setdefault(which, {})[order[result.session]] = result.reference
-        if result.session == session:
-            measured[which] = None
-
-    judged = [which for which in measured if which in references]
+            if result.session == session:
+                judged[which] = None
 
     def concerned_by(change: Change) -> list[_Series]:
-        return [which for which in judged if which == (change.test, change.key)] if change.test else judged
+        return [which for which in judged if not change.test or which == (change.test, change.key)]
 
     def is_accepted(change: Change) -> bool:
         concerned = concerned_by(change)

@@ -67,6 +67,11 @@ def test_a_test_that_was_never_judged_against_a_recorded_baseline_is_left_out() 
     assert sizes(past_results({"test_0": course((AT, -0.03))}, reference=None, outcome="")) == []
 
 
+def test_a_test_that_is_only_measured_by_now_is_left_out() -> None:
+    results = past_results({"test_0": course((AT, -0.03))})
+    assert sizes([replace(one, reference=None, outcome="") if one.session == LAST else one for one in results]) == []
+
+
 def test_a_decline_that_goes_on_after_a_new_baseline_lasts() -> None:
     slope = -0.04 / 30 * np.maximum(np.arange(SESSIONS) - 20, 0)
     assert lasting_slowdowns(recorded_at(past_results({"test_0": course() + slope}), 50), LAST)

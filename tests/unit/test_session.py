@@ -130,7 +130,7 @@ def announced(made: Session) -> str:
 
 
 def test_a_first_session_is_guessed(tmp_path: Path) -> None:
-    assert announced(session(tmp_path)) == "about 27 s (3 never timed here)"
+    assert announced(session(tmp_path)) == "about 25 s (3 never timed here)"
 
 
 def test_tests_that_were_never_timed_count_as_much_as_others_and_likely_confirmations_are_added(tmp_path: Path) -> None:
