@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
+import subprocess
 import sys
 import traceback
 from collections.abc import Sequence
@@ -33,6 +33,7 @@ from pytest_tfperf.core.consequence import (
     EXIT_USAGE,
 )
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.reports.topology import render
 
 if TYPE_CHECKING:
     from pytest_tfperf.cli.arguments import Commands
@@ -149,16 +150,16 @@ def _add_count(command: argparse.ArgumentParser, option: str, default: int, what
 
 def _topology(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.hardware.discovery import discover
-    from pytest_tfperf.reports.topology import render
 
     found = discover()
-    output.show(json.dumps(found.to_json(), indent=2) if arguments.json else render(found))
+    if arguments.json:
+        output.show_json(found.to_json())
+    else:
+        output.show(render(found))
     return EXIT_GREEN
 
 
 def _make(data: str, folder: Path, *counts: int) -> int:
-    import subprocess
-
     # A process of its own, because TensorFlow writes the records.
     command = [sys.executable, "-P", "-m", f"pytest_tfperf.training.make_{data}", str(folder), *map(str, counts)]
     status = subprocess.run(command, check=False).returncode

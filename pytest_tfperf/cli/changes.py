@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.cli.arguments import add_command, history_place, moment, open_history
 from pytest_tfperf.cli.filters import nothing_left
-from pytest_tfperf.cli.output import show, width
+from pytest_tfperf.cli.output import show, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.iso_time import moment as parsed
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.reports.changes import change_table
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -50,7 +50,6 @@ def add_to(commands: Commands) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.judging.changes import changes_of
-    from pytest_tfperf.reports.changes import change_table
 
     if arguments.session or arguments.until or arguments.commit:
         raise TfperfError(
@@ -63,7 +62,7 @@ def _run(arguments: argparse.Namespace) -> int:
     results = history.results(machine=arguments.machine)
     found = [change for change in changes_of(results) if _is_wanted(change, arguments.test, arguments.since)]
     if arguments.json:
-        show(json.dumps([asdict(change) for change in found], indent=2))
+        show_json([asdict(change) for change in found])
     else:
         show("\n".join(change_table(found, width())) or "no lasting change was found")
     return EXIT_GREEN

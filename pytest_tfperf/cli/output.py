@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import sys
@@ -26,6 +27,11 @@ def show(text: str) -> None:
         print(text, flush=True)
     except BrokenPipeError:
         discard()
+
+
+def show_json(facts: object) -> None:
+    """Print facts as JSON, as `--json` asks for it."""
+    show(json.dumps(facts, indent=2))
 
 
 def width() -> int | None:

@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING
 
 from pytest_tfperf.cli.arguments import add_command, folder
 from pytest_tfperf.cli.output import show, warn
+from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_USAGE
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.workers.interpreters import require_python
+from pytest_tfperf.workers.reference_environment import check
+from pytest_tfperf.workers.reference_store import ReferenceStore
 
 if TYPE_CHECKING:
     from pytest_tfperf.cli.arguments import Commands
@@ -62,13 +68,7 @@ def add_to(commands: Commands) -> None:
 
 
 def _create(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.core.command import parse_subject
-    from pytest_tfperf.core.workload import Workload
     from pytest_tfperf.hardware.discovery import discover
-    from pytest_tfperf.stores.baselines import BaselineStore
-    from pytest_tfperf.workers.interpreters import require_python
-    from pytest_tfperf.workers.reference_environment import check
-    from pytest_tfperf.workers.reference_store import ReferenceStore
 
     machine = arguments.machine or discover().machine
     rows = [row for row in BaselineStore(arguments.baselines).load(machine).values() if row.is_measured]
@@ -95,9 +95,6 @@ def _create(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.stores.baselines import BaselineStore
-    from pytest_tfperf.workers.reference_store import ReferenceStore
-
     baselines = BaselineStore(arguments.baselines)
     rows = [row for machine in baselines.machines() for row in baselines.load(machine).values()]
     entries = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd()).entries(rows)
@@ -114,8 +111,6 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _remove(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.workers.reference_store import ReferenceStore
-
     store = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd())
     for name in [entry.name for entry in store.entries([])] if arguments.all else [arguments.name]:
         store.remove(name, show)
