@@ -55,9 +55,7 @@ def _input(breakdown: Breakdown, unit: str) -> str:
         return "not the limit: one batch stays on the devices"
     if breakdown.input is Input.ALONE:
         return "measured alone: nothing is trained"
-    if breakdown.input is Input.OWN:
-        return ""
-    if breakdown.pipeline_examples_per_sec is None or breakdown.bound is None:
+    if breakdown.input is Input.OWN or breakdown.pipeline_examples_per_sec is None or breakdown.bound is None:
         return ""
     word = "the limit" if breakdown.bound is Bound.INPUT else "not the limit"
     return f"{word}: the pipeline alone gives {rate(breakdown.pipeline_examples_per_sec)} {unit}"

@@ -19,9 +19,6 @@ from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows,
 Result = Measurement | Comparison
 Row = dict[str, str | None]
 
-_SHOWN = ("outcome", "test", "workload", "topology", "*", "baseline", "change", "confirmed", "fails at")
-"""The table's columns; * is the throughput, whose heading says what was counted."""
-
 _SAYS = {
     Outcome.REGRESSED: "regressed",
     Outcome.INVALID: "could not be measured",
@@ -110,9 +107,9 @@ def _urgency(result: Result) -> tuple[int, float]:
 
 def _measured(measurements: Sequence[Measurement]) -> list[Row]:
     heading, rows = measurement_rows(measurements)
-    names = [heading if name == "*" else name for name in _SHOWN]
-    tests = [{"test": m.test} for m in measurements]
-    return [{name: (test | row).get(name) for name in names} for test, row in zip(tests, rows, strict=True)]
+    columns = ("outcome", "test", "workload", "topology", heading, "baseline", "change", "confirmed", "fails at")
+    with_tests = [row | {"test": m.test} for m, row in zip(measurements, rows, strict=True)]
+    return [{column: row[column] for column in columns} for row in with_tests]
 
 
 def _compared(comparisons: Sequence[Comparison]) -> list[Row]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import Outcome, Verdict
@@ -29,13 +30,15 @@ ACT_FIRST = (
 )
 """The outcomes in the order of a table's rows: those that need action first, what was not judged last."""
 
+_RANKS = {str(outcome): rank for rank, outcome in enumerate(ACT_FIRST)}
+
 
 def measurement_table(measurements: Iterable[Measurement], width: int | None = None) -> list[str]:
     """Those that need action first, else in the order given; the throughput of an INVALID one means nothing: left out.
 
     `width` is the most characters of a line, None for any number.
     """
-    measurements = sorted(measurements, key=lambda m: ACT_FIRST.index(m.verdict.outcome if m.verdict else None))
+    measurements = sorted(measurements, key=lambda m: ACT_FIRST.index(outcome_of(m)))
     heading, rows = measurement_rows(measurements)
     columns = Columns(right=_RIGHT | {heading}, optional=_OPTIONAL, ids=("workload", "file"))
     return table(rows, columns, width)
@@ -69,16 +72,20 @@ def outcome(measurement: Measurement) -> str:
     return verdict.outcome.value + kind
 
 
+def urgency(word: str) -> int:
+    """Where an outcome's word, as in "PASS (floor)", stands in `ACT_FIRST`; any other word comes last."""
+    return _RANKS.get(word.partition(" (")[0], len(_RANKS))
+
+
 def counts(words: Iterable[str]) -> str:
     """ "1 REGRESSED, 3 PASS": those that need action first, else in the order in which the words first occur."""
-    rank = {str(outcome): index for index, outcome in enumerate(ACT_FIRST)}
-    counted = sorted(Counter(words).items(), key=lambda item: rank.get(item[0].partition(" (")[0], len(rank)))
+    counted = sorted(Counter(words).items(), key=lambda item: urgency(item[0]))
     return ", ".join(f"{count} {word}" for word, count in counted)
 
 
 def _row(m: Measurement, heading: str, name: str) -> dict[str, str | None]:
     verdict, t = m.verdict, m.throughput
-    is_valid = verdict is None or verdict.outcome is not Outcome.INVALID
+    is_valid = outcome_of(m) is not Outcome.INVALID
     baseline = verdict.baseline if verdict else None
     return {
         "outcome": outcome(m),

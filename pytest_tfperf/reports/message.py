@@ -81,7 +81,7 @@ def headline(measurement: Measurement) -> str:
     workload = with_id(measurement.workload.id, measurement.name)
     where += f"{workload} on {measurement.devices} ({measurement.machine})"
     if verdict is not None and verdict.outcome is Outcome.INVALID:  # its throughput would be taken for a result
-        return f"{where}: INVALID: {_why_invalid(measurement, verdict)}"
+        return f"{where}: INVALID: {why_invalid(measurement, verdict)}"
     text = f"{where}: {rate(t.examples_per_sec)} {t.unit}/s"
     if t.low > 0 and t.high < math.inf:
         text += f" (95 % CI {rate(t.low)} to {rate(t.high)})"
@@ -101,7 +101,7 @@ def in_brief(measurement: Measurement) -> str:
     verdict, t = measurement.verdict, measurement.throughput
     assert verdict is not None, "only a judged measurement has an outcome"
     if verdict.outcome is Outcome.INVALID:
-        return f"INVALID: {_why_invalid(measurement, verdict)}"
+        return f"INVALID: {why_invalid(measurement, verdict)}"
     if verdict.baseline is None or verdict.change is None:
         return f"{verdict.outcome}: {rate(t.examples_per_sec)} {t.unit}/s"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
@@ -125,7 +125,8 @@ def loss_fact(throughput: Throughput, subject: Subject) -> str:
     return f"{text}{step} in {window}{run}"
 
 
-def _why_invalid(m: Measurement, verdict: Verdict) -> str:
+def why_invalid(m: Measurement, verdict: Verdict) -> str:
+    """Why an INVALID measurement says nothing: its loss, or what disturbed it last."""
     if verdict.reason is Reason.DIVERGED:
         return f"{loss_fact(m.throughput, m.workload)}; the throughput of a diverged run is not reported"
     disturbance = _last_disturbance(m)
@@ -144,7 +145,7 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
     elif row is None:
         yield from breakdown_lines(m.breakdown, m.throughput)
     else:
-        expected = _expected(m, verdict, row)
+        expected = expected_rate(m, verdict, row)
         yield "threshold", _threshold(verdict, row, expected)
         yield "baseline", _baseline(verdict, row)
         yield _runs(m, verdict, expected)
@@ -186,7 +187,7 @@ def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str
         yield "accept", f"{record}    (if the slowdown is intended; commit the row)"
 
 
-def _expected(m: Measurement, verdict: Verdict, row: Baseline) -> float:
+def expected_rate(m: Measurement, verdict: Verdict, row: Baseline) -> float:
     """The throughput that the runs were held against: the reference environment's, or what the baseline leads to."""
     if verdict.confirmed_change is not None:
         return m.throughput.examples_per_sec / (1 + verdict.confirmed_change)

@@ -9,9 +9,9 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
+from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.verdict import Outcome
 
@@ -20,7 +20,6 @@ GROUP: Final = "all"
 """Otava's name for all series together."""
 
 _COLUMNS = ("time", "examples_per_sec", "commit", "session", "test")
-_ATTRIBUTES = ("commit", "session")
 
 
 def otava_files(results: Iterable[PastResult]) -> dict[str, str]:
@@ -36,7 +35,7 @@ def otava_files(results: Iterable[PastResult]) -> dict[str, str]:
             series.setdefault(f"{one.machine}/{one.workload}/{one.topology}", []).append(one)
     if not series:
         return {}
-    files = {_file(name): _csv(sorted(found, key=_time)) for name, found in series.items()}
+    files = {_file(name): _csv(sorted(found, key=lambda one: moment(one.time))) for name, found in series.items()}
     return files | {CONFIGURATION: _configuration(sorted(series))}
 
 
@@ -47,7 +46,7 @@ def _configuration(series: Sequence[str]) -> str:
             "type": "csv",
             "file": _file(name),
             "time_column": "time",
-            "attributes": _ATTRIBUTES,
+            "attributes": ["commit", "session"],
             "metrics": {"examples_per_sec": {"column": "examples_per_sec", "direction": 1}},
         }
         for name in series
@@ -66,11 +65,3 @@ def _csv(results: Iterable[PastResult]) -> str:
 def _file(series: str) -> str:
     """Readable, and different for each series, whatever characters a workload's name has."""
     return f"{re.sub(r'[^A-Za-z0-9.-]+', '-', series)[:100]}-{hashlib.sha256(series.encode()).hexdigest()[:8]}.csv"
-
-
-def _time(result: PastResult) -> datetime:
-    """Machines in several time zones write their own."""
-    try:
-        return datetime.fromisoformat(result.time).astimezone(UTC)
-    except ValueError:
-        return datetime.min.replace(tzinfo=UTC)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,13 +15,10 @@ from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.reports.measurement_table import ACT_FIRST, outcome
+from pytest_tfperf.reports.measurement_table import outcome, urgency
 from pytest_tfperf.reports.page.figures import figure
 
 _Result = TypeVar("_Result", PastResult, Measurement)
-
-RANK = {outcome.value: rank for rank, outcome in enumerate(filter(None, ACT_FIRST))}
-"""Of each outcome; those that need action have the least."""
 
 _WEEK = timedelta(days=7)
 _LEAST_TESTS = 4  # whose median tells the machine from the tests themselves
@@ -66,8 +64,8 @@ class Past:
         series: each test's results, one for each session, oldest first.
     """
 
-    sessions: Mapping[str, PastResult] = field(default_factory=dict)
-    series: Mapping[SeriesKey, Sequence[PastResult]] = field(default_factory=dict)
+    sessions: Mapping[str, PastResult]
+    series: Mapping[SeriesKey, Sequence[PastResult]]
 
     @classmethod
     def of(cls, past: Iterable[PastResult], now: Sequence[Measurement]) -> Past:
@@ -96,22 +94,19 @@ class Past:
 
         That session has at least half of the machine's tests of now, so that a rerun by hand doesn't count.
         """
-        current, here = {one.session for one in measurements}, {(one.machine, one.test) for one in measurements}
-        tests: dict[tuple[str, str], set[str]] = {}
-        latest: dict[tuple[str, str], PastResult] = {}
-        for key, series in self.series.items():
-            for one in series if key[:2] in here else ():
-                place = one.machine, one.session
-                tests.setdefault(place, set()).add(one.test)
-                if place not in latest or moment(latest[place].time) < moment(one.time):
-                    latest[place] = one
-        wanted = Counter(machine for machine, _ in here)
-        found = [
-            latest[place]
-            for place, measured in tests.items()
-            if place[1] not in current and 2 * len(measured) >= wanted[place[0]]
+        current = {one.session for one in measurements}
+        tests_of_now = {(one.machine, one.test) for one in measurements}
+        number_of_now = Counter(machine for machine, _ in tests_of_now)
+        sessions: dict[tuple[str, str], list[PastResult]] = {}
+        for one in itertools.chain.from_iterable(self.series.values()):
+            if one.session not in current and (one.machine, one.test) in tests_of_now:
+                sessions.setdefault((one.machine, one.session), []).append(one)
+        last_results = [
+            max(results, key=lambda one: moment(one.time))
+            for (machine, _), results in sessions.items()
+            if 2 * len({one.test for one in results}) >= number_of_now[machine]
         ]
-        return {one.machine: one for one in sorted(found, key=lambda one: moment(one.time))}
+        return {one.machine: one for one in sorted(last_results, key=lambda one: moment(one.time))}
 
 
 def key_of(one: PastResult | Measurement) -> SeriesKey:
@@ -133,8 +128,7 @@ def worst_of_each(results: Iterable[_Result]) -> dict[tuple[str, SeriesKey], _Re
 def _badness(one: PastResult | Measurement) -> tuple[int, float]:
     """The worst has the least: by its outcome, then by its throughput; all that are undecided have the same."""
     result = one if isinstance(one, PastResult) else as_result(one)
-    rank = RANK.get(result.outcome.partition(" (")[0], len(RANK))
-    return rank, result.examples_per_sec if rank < len(RANK) else 0.0
+    return urgency(result.outcome), result.examples_per_sec if result.outcome else 0.0
 
 
 def is_valid(one: PastResult) -> bool:
