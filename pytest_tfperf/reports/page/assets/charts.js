@@ -37,6 +37,13 @@ function painter(paint) {
   };
 }
 
+function line(ctx, fromX, fromY, toX, toY) {
+  ctx.beginPath();
+  ctx.moveTo(fromX, fromY);
+  ctx.lineTo(toX, toY);
+  ctx.stroke();
+}
+
 function tipOf(text) {
   return (u) => {
     const { idx, left, top } = u.cursor;
@@ -58,7 +65,7 @@ const byDate = { tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "UTC") };
 function historyChart(box, test, facts) {
   const past = test.history;
   const times = past.session.map((index) => seconds(facts.sessions[index].time));
-  const limit = test.expected !== null && test.threshold !== null ? test.expected * (1 - test.threshold) : null;
+  const limit = threshold(test);
   const paint = painter((u, ctx, area, ratio) => {
     const y = (value) => u.valToPos(value, "y", true);
     if (test.reference !== null && test.tolerance_low !== null) {
@@ -70,10 +77,7 @@ function historyChart(box, test, facts) {
       ctx.strokeStyle = stroke;
       ctx.lineWidth = ratio;
       ctx.setLineDash(dash.map((length) => length * ratio));
-      ctx.beginPath();
-      ctx.moveTo(area.left, y(value));
-      ctx.lineTo(area.left + area.width, y(value));
-      ctx.stroke();
+      line(ctx, area.left, y(value), area.left + area.width, y(value));
     };
     if (test.reference !== null) horizontal(test.reference, colour("quiet"), []);
     if (limit !== null) horizontal(limit, colour("bad"), [5, 4]);
@@ -81,10 +85,7 @@ function historyChart(box, test, facts) {
     for (const point of test.changes.length ? test.changes : test.since ? [test.since] : []) {
       const x = u.valToPos(seconds(point.time), "x", true) - 6 * ratio;
       ctx.strokeStyle = ctx.fillStyle = colour("ink");
-      ctx.beginPath();
-      ctx.moveTo(x, area.top);
-      ctx.lineTo(x, area.top + area.height);
-      ctx.stroke();
+      line(ctx, x, area.top, x, area.top + area.height);
       ctx.font = `${11 * ratio}px system-ui, sans-serif`;
       const onTheRight = x > area.left + area.width * 0.7;
       ctx.textAlign = onTheRight ? "right" : "left";
@@ -102,10 +103,7 @@ function historyChart(box, test, facts) {
       ctx.strokeStyle = ctx.fillStyle = ink;
       if (past.low[i] !== null && past.high[i] !== null && times.length < 200) {
         ctx.lineWidth = ratio;
-        ctx.beginPath();
-        ctx.moveTo(x, u.valToPos(past.low[i], "y", true));
-        ctx.lineTo(x, u.valToPos(past.high[i], "y", true));
-        ctx.stroke();
+        line(ctx, x, u.valToPos(past.low[i], "y", true), x, u.valToPos(past.high[i], "y", true));
       }
       ctx.beginPath();
       ctx.arc(x, u.valToPos(value, "y", true), (times.length > 120 ? 2 : 3.2) * ratio, 0, 2 * Math.PI);
@@ -144,7 +142,7 @@ const DAY = 86400;
 
 // One session alone lies in the middle of its day; uPlot would show years around it.
 function rangeOfTime(times, least, most) {
-  if (times[0] === times[times.length - 1]) return [times[0] - DAY / 2, times[0] + DAY / 2];
+  if (times[0] === times.at(-1)) return [times[0] - DAY / 2, times[0] + DAY / 2];
   const margin = (most - least) * 0.02;
   return [least - margin, most + margin];
 }
@@ -167,14 +165,18 @@ function outcomeColour(word) {
   return word.startsWith("IMPROVED") ? "good" : "line";
 }
 
+// Seconds until the end of a run's last window.
+function runSeconds(run) {
+  return run.end_seconds.at(-1) ?? 0;
+}
+
 // The runs of a session one after the other on one axis of seconds; returns where each starts.
 function runStarts(runs) {
-  const ends = runs.map((run) => run.end_seconds[run.end_seconds.length - 1] || 0);
-  const gap = Math.max(...ends, 1) * 0.06;
+  const gap = Math.max(...runs.map(runSeconds), 1) * 0.06;
   let at = 0;
-  return runs.map((run, i) => {
+  return runs.map((run) => {
     const start = at;
-    at += ends[i] + gap;
+    at += runSeconds(run) + gap;
     return start;
   });
 }
@@ -191,7 +193,7 @@ function shadeWarmup(runs, starts) {
       ctx.textAlign = "left";
       ctx.font = `${11 * ratio}px system-ui, sans-serif`;
       const text = run.kind === "run" ? `run ${i + 1}` : run.kind;
-      const room = x(starts[i] + (run.end_seconds[run.end_seconds.length - 1] || 0)) - x(starts[i]);
+      const room = x(starts[i] + runSeconds(run)) - x(starts[i]);
       if (room > ctx.measureText(text).width) ctx.fillText(text, x(starts[i]) + 4 * ratio, area.top + 12 * ratio);
     });
   });
@@ -206,7 +208,7 @@ function windowsChart(box, test, starts, total, sync) {
       rates.push(run.rates[j]);
       of.push([i, j]);
     });
-    times.push(starts[i] + (run.end_seconds[run.end_seconds.length - 1] || 0) + 1e-6);
+    times.push(starts[i] + runSeconds(run) + 1e-6);
     rates.push(null);
     of.push(null);
   });
@@ -264,7 +266,7 @@ function telemetryChart(box, what, test, starts, total, sync) {
         values[d].push(found ? found.values[j] : null);
       });
     });
-    times.push(times[times.length - 1] + 1e-6);
+    times.push(times.at(-1) + 1e-6);
     values.forEach((column) => column.push(null));
   });
   const hue = (d) => deviceColour(d, devices.length);
@@ -292,17 +294,14 @@ function scalingChart(box, group) {
   const stroke = (i) => (i === 0 ? colour("accent") : `hsl(${(32 + 70 * i) % 360} 42% 55%)`);
   return chart(box, (target, width) =>
     new uPlot(options(width, 220, {
-      scales: { x: { time: false, distr: 3, log: 2, range: [devices[0] * 0.9, devices[devices.length - 1] * 1.1] }, y: { range: (u, a, b) => [Math.max(0, Math.min(0.7, a - 0.05)), Math.max(1.05, b + 0.02)] } },
+      scales: { x: { time: false, distr: 3, log: 2, range: [devices[0] * 0.9, devices.at(-1) * 1.1] }, y: { range: (u, a, b) => [Math.max(0, Math.min(0.7, a - 0.05)), Math.max(1.05, b + 0.02)] } },
       axes: [axis({ size: 30, splits: () => devices, values: (u, splits) => splits.map((n) => (devices.includes(n) ? String(n) : "")) }), axis({ size: 46, values: (u, splits) => splits.map((v) => Math.round(v * 100) + " %") })],
       series: [{}, ...curves.map((curve, i) => ({ stroke: stroke(i), width: i ? 1.3 : 2.4, spanGaps: true, points: { show: true, size: i ? 5 : 8, fill: stroke(i) } }))],
       hooks: {
         drawAxes: [painter((u, ctx, area, ratio) => {
           ctx.strokeStyle = colour("quiet");
           ctx.setLineDash([5 * ratio, 4 * ratio]);
-          ctx.beginPath();
-          ctx.moveTo(area.left, u.valToPos(1, "y", true));
-          ctx.lineTo(area.left + area.width, u.valToPos(1, "y", true));
-          ctx.stroke();
+          line(ctx, area.left, u.valToPos(1, "y", true), area.left + area.width, u.valToPos(1, "y", true));
         })],
         setCursor: [tipOf((u, i) => {
           const known = curves.map((curve, c) => [curve.name, at[c][i]]).filter((pair) => pair[1]);
