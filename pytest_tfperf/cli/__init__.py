@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_tfperf.cli import (
     baselines,
@@ -24,7 +23,7 @@ from pytest_tfperf.cli import (
     replay,
     report,
 )
-from pytest_tfperf.cli.arguments import add_command
+from pytest_tfperf.cli.arguments import Commands, add_command
 from pytest_tfperf.core.consequence import (
     EXIT_GREEN,
     EXIT_INTERNAL,
@@ -34,9 +33,6 @@ from pytest_tfperf.core.consequence import (
 )
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.topology import render
-
-if TYPE_CHECKING:
-    from pytest_tfperf.cli.arguments import Commands
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_INTERNAL, EXIT_NOT_MEASURED, EXIT_USAGE
 from pytest_tfperf.core.history_url import HistoryUrl, is_url
@@ -15,7 +15,8 @@ from pytest_tfperf.core.history_url import HistoryUrl, is_url
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+"""What `add_subparsers` gives; commands are added to it."""
 
 STATUSES: Final = {
     EXIT_GREEN: "done",

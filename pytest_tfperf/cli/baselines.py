@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli.arguments import add_command, folder, history_place, moment, open_history
+from pytest_tfperf.cli.arguments import Commands, add_command, folder, history_place, moment, open_history
 from pytest_tfperf.cli.output import show, show_json, warn, width
+from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.reports.baselines import change_table, machine_table, note_lines, row_changes, row_table, stale_table
 from pytest_tfperf.reports.wrapping import wrapped
-from pytest_tfperf.stores.baseline_revisions import rows_of_path, rows_of_revision
+from pytest_tfperf.stores.baseline_revisions import Rows, rows_of_path, rows_of_revision
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.reference_environment import unrepeatable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from pytest_tfperf.cli.arguments import Commands
-    from pytest_tfperf.core.baseline import Baseline, Key
-    from pytest_tfperf.stores.baseline_revisions import Rows
 
 
 def add_to(commands: Commands) -> None:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from datetime import datetime
 
-from pytest_tfperf.cli.arguments import add_command, history_place, moment, open_history
+from pytest_tfperf.cli.arguments import Commands, add_command, history_place, moment, open_history
 from pytest_tfperf.cli.filters import nothing_left
 from pytest_tfperf.cli.output import show, show_json, width
+from pytest_tfperf.core.change import Change
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.iso_time import moment as parsed
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.changes import change_table
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from pytest_tfperf.cli.arguments import Commands
-    from pytest_tfperf.core.change import Change
 
 
 def add_to(commands: Commands) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli.arguments import STATUSES, add_command, folder, history_place, open_history
+from pytest_tfperf.cli.arguments import STATUSES, Commands, add_command, folder, history_place, open_history
 from pytest_tfperf.cli.filters import LATEST, session_id
 from pytest_tfperf.cli.output import show, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
@@ -17,9 +16,6 @@ from pytest_tfperf.judging.side_comparison import compare_sides, figures_of_meas
 from pytest_tfperf.reports.side_comparison import render
 from pytest_tfperf.stores import measurement_file
 from pytest_tfperf.stores.baseline_revisions import rows_of_path, rows_of_revision
-
-if TYPE_CHECKING:
-    from pytest_tfperf.cli.arguments import Commands
 
 _STATUSES = STATUSES | {
     EXIT_GREEN: "compared, whatever moved; with --tolerance: none is slower by more",

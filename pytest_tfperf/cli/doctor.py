@@ -6,18 +6,14 @@ import argparse
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli.arguments import STATUSES, add_command, folder
+from pytest_tfperf.cli.arguments import STATUSES, Commands, add_command, folder
 from pytest_tfperf.cli.output import show, show_json
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_UNFIT
 from pytest_tfperf.core.finding import Level
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.doctor import WHY, render
-
-if TYPE_CHECKING:
-    from pytest_tfperf.cli.arguments import Commands
 
 _STATUSES = STATUSES | {
     EXIT_GREEN: "fit to measure; there may be warnings",

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from pytest_tfperf.cli.arguments import add_command, history_place, open_history
+from pytest_tfperf.cli.arguments import Commands, add_command, history_place, open_history
 from pytest_tfperf.cli.filters import session_id
 from pytest_tfperf.cli.output import show, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.judging.explanation import explain
 from pytest_tfperf.reports.explanation import explained
 from pytest_tfperf.reports.names import shown_names
 from pytest_tfperf.reports.wrapping import wrapped
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pytest_tfperf.cli.arguments import Commands
-    from pytest_tfperf.core.measurement import Measurement
-    from pytest_tfperf.core.past_result import PastResult
 
 _MOST_NAMED: Final = 10
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli.arguments import add_command, history_place, open_history
+from pytest_tfperf.cli.arguments import Commands, add_command, history_place, open_history
 from pytest_tfperf.cli.filters import history_filters, nothing_left, wanted
 from pytest_tfperf.cli.output import show
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.document_tables import document_tables
 from pytest_tfperf.reports.otava import CONFIGURATION, GROUP, otava_files
-
-if TYPE_CHECKING:
-    from pytest_tfperf.cli.arguments import Commands
 
 _DOCUMENTS = {
     "dgx1": ("tensorpack's DGX-1 tables: ResNet-50 on one to eight GPUs", "perf_tests/test_multigpu.py"),

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, cast
 
 from pytest_tfperf.cli.arguments import end, moment
+from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.reports.numbers import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pytest_tfperf.core.past_result import PastResult
     from pytest_tfperf.stores.history import History
     from pytest_tfperf.stores.history_queries import Wanted
 

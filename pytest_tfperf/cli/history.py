@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.cli import changes
-from pytest_tfperf.cli.arguments import add_command, history_place, moment, open_history
+from pytest_tfperf.cli.arguments import Commands, add_command, history_place, moment, open_history
 from pytest_tfperf.cli.filters import history_filters, nothing_left, wanted
 from pytest_tfperf.cli.output import show, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
@@ -20,7 +20,6 @@ from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.stores import measurement_file
 
 if TYPE_CHECKING:
-    from pytest_tfperf.cli.arguments import Commands
     from pytest_tfperf.stores.history import History
 
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from pytest_tfperf.cli.arguments import add_command
+from pytest_tfperf.cli.arguments import Commands, add_command
 from pytest_tfperf.cli.output import show
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware.host import text_of
 from pytest_tfperf.reports import starter_files as files
 from pytest_tfperf.stores import atomic, ini_section
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pytest_tfperf.cli.arguments import Commands
 
 _SETTINGS: Final = {"tfperf_baselines": "baselines", "tfperf_tolerance": "0.02"}
 _GITHUB: Final = Path(".github/workflows/throughput.yml")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli.arguments import add_command, folder
+from pytest_tfperf.cli.arguments import Commands, add_command, folder
 from pytest_tfperf.cli.output import show, warn
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_USAGE
@@ -16,9 +15,6 @@ from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.interpreters import require_python
 from pytest_tfperf.workers.reference_environment import check
 from pytest_tfperf.workers.reference_store import ReferenceStore
-
-if TYPE_CHECKING:
-    from pytest_tfperf.cli.arguments import Commands
 
 
 def add_to(commands: Commands) -> None:

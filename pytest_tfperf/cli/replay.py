@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_tfperf.bench.replay import Replay, Request, replay
-from pytest_tfperf.cli.arguments import STATUSES, add_command
+from pytest_tfperf.cli.arguments import STATUSES, Commands, add_command
 from pytest_tfperf.cli.output import show, warn, width
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
 from pytest_tfperf.core.verdict import Outcome, Tolerance
@@ -17,9 +16,6 @@ from pytest_tfperf.reports.measurement_table import counts, measurement_table, o
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.wrapping import wrapped
 from pytest_tfperf.stores.baselines import BaselineStore
-
-if TYPE_CHECKING:
-    from pytest_tfperf.cli.arguments import Commands
 
 _STATUSES = STATUSES | {
     EXIT_GREEN: "all are PASS, IMPROVED or INCONCLUSIVE",

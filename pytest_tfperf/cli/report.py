@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.cli.arguments import add_command, folder, history_place, moment, open_history
+from pytest_tfperf.cli.arguments import Commands, add_command, folder, history_place, moment, open_history
 from pytest_tfperf.cli.filters import nothing_left, session_id
 from pytest_tfperf.cli.output import show
 from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.page.facts import ReportSource, report_facts
 from pytest_tfperf.reports.page.past import key_of
@@ -21,9 +23,6 @@ from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history_rows import as_stored
 
 if TYPE_CHECKING:
-    from pytest_tfperf.cli.arguments import Commands
-    from pytest_tfperf.core.measurement import Measurement
-    from pytest_tfperf.core.past_result import PastResult
     from pytest_tfperf.stores.history import History
     from pytest_tfperf.stores.history_queries import Wanted
 
