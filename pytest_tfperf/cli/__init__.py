@@ -1,4 +1,7 @@
-"""The command `tfperf`: the machine, replayed measurements, the history, and a small data set; it needs no pytest."""
+"""The command `tfperf`. It needs no pytest.
+
+Modules that take noticeable time to import (SQLAlchemy, pandas, NumPy, NVML) are imported when a command runs.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +39,11 @@ from pytest_tfperf.reports.topology import render
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status, which is 1 for a regression only."""
+    """Run a command and return its exit status; 1 means a regression and nothing else."""
     output.prepare()
     try:
         parsed, unknown = _parser().parse_known_args(arguments)
-        if unknown:  # argparse itself would print the usage of `tfperf`, which has none of the command's options
+        if unknown:  # parse_args would print the usage of `tfperf` itself, without the options of the command
             parsed.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as ended:  # argparse has printed why, or the help
         return EXIT_USAGE if ended.code else EXIT_GREEN
@@ -48,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _guarded(parsed: argparse.Namespace) -> int:
-    """The command's own status; whatever stops it has another one than a regression, and says so in one line."""
+    """The command's own status, or that of the error that stopped it, which is shown in one line."""
     try:
         status: int = parsed.run(parsed)
     except TfperfError as error:
@@ -100,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
 def _version() -> str:
     try:
         return version("pytest-tfperf")
-    except PackageNotFoundError:  # the sources are on the path, and not installed
+    except PackageNotFoundError:  # run from a checkout that is not installed
         return "(not installed)"
 
 
@@ -156,7 +159,7 @@ def _topology(arguments: argparse.Namespace) -> int:
 
 
 def _make(data: str, folder: Path, *counts: int) -> int:
-    # A process of its own, because TensorFlow writes the records.
+    # In a separate process, because it imports TensorFlow to write the records.
     command = [sys.executable, "-P", "-m", f"pytest_tfperf.training.make_{data}", str(folder), *map(str, counts)]
     status = subprocess.run(command, check=False).returncode
     return status if status in (EXIT_GREEN, EXIT_USAGE) else EXIT_NOT_MEASURED

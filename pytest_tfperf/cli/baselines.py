@@ -128,7 +128,11 @@ def _diff(arguments: argparse.Namespace) -> int:
 
 
 def _sides(arguments: argparse.Namespace) -> tuple[str, str]:
-    """ "A..B" or two arguments; as git has it, an empty side of A..B is HEAD, and one argument is against the files."""
+    """Both sides of a comparison.
+
+    They are given as two arguments or as "A..B", in which an empty side is HEAD, as in git. One argument alone is
+    compared with the files.
+    """
     if arguments.new is not None:
         return arguments.old, arguments.new
     old, dots, new = arguments.old.partition("..")
@@ -163,7 +167,7 @@ def _stale(arguments: argparse.Namespace) -> int:
 
 
 def _measured_lately(arguments: argparse.Namespace, machines: Iterable[str]) -> dict[str, set[Key]]:
-    """What the latest sessions of each machine measured; nothing where the history knows none, or there is none yet."""
+    """What the latest sessions of each machine measured; empty without such sessions, and without a history."""
     try:
         results = open_history(arguments).results()
     except TfperfError as error:

@@ -30,7 +30,7 @@ def add_to(commands: Commands) -> None:
         ),
         parents=[history_place(is_action=True)],
     )
-    # `tfperf history` has the next three, too: what it was given stays.
+    # `tfperf history` has the next three options, too; their values there must not be overwritten.
     changes.add_argument("--machine", default=argparse.SUPPRESS, metavar="NAME", help="only this machine")
     changes.add_argument("--test", default=argparse.SUPPRESS, metavar="NODEID", help="only this test")
     changes.add_argument(
@@ -50,7 +50,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise TfperfError(
             "changes are found in whole histories: give --machine, --test or --since, and no other filter"
         )
-    # All of a machine's tests are read, whatever is asked for: what they have in common is the machine's.
+    # All tests of a machine are read, even if one is asked for: together they show changes of the machine itself.
     history = open_history(arguments)
     if error := nothing_left(history, {"machine": arguments.machine, "test": arguments.test}):
         raise error

@@ -78,7 +78,7 @@ def _sides(arguments: argparse.Namespace) -> tuple[str, str]:
 
 
 def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure]]:
-    """What the side is called, and its figures."""
+    """The name of a side, and its figures."""
     path = Path(side)
     if path.is_dir() or (path.exists() and path.suffix == ".csv"):
         found = figures_of_rows(rows_of_path(path).values())
@@ -86,7 +86,7 @@ def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure
         found = figures_of_measurements(measurement_file.read(path))
     else:
         side, found = _of_session_or_revision(side, arguments)
-    # A single CSV does not say whose rows it has.
+    # A single CSV does not name its machine.
     found = [figure for figure in found if not figure.machine or arguments.machine in (None, figure.machine)]
     if not found:
         of = f" of {arguments.machine}" if arguments.machine else ""

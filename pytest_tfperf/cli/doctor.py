@@ -58,6 +58,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _free_bytes(folder: Path) -> int:
-    """Free space where the folder is, or will be."""
+    """Free space on the disk of the folder, which may not exist yet."""
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
     return shutil.disk_usage(there).free

@@ -52,7 +52,7 @@ def _run(arguments: argparse.Namespace) -> int:
     calls = list(history.measurements(session=session, test=test))
     found = [(one, explain(one)) for one in _matching(calls, arguments.test)]
     if arguments.json:
-        # Runs and pairs have every window; `tfperf history --export` gives them.
+        # Runs and pairs are left out, because of their many windows; `tfperf history --export` has them.
         show_json([_summary(one) | {"explanation": plain(why)} for one, why in found])
     else:
         show("\n\n\n".join(wrapped(explained(one, why), width()) for one, why in found))
@@ -60,10 +60,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _wanted(results: Sequence[PastResult], text: str, session: str | None) -> tuple[str, str]:
-    """The one test that the text means, and the last session that measured it.
+    """The test that the text means, and the last session that measured it.
 
     Raises:
-        TfperfError: none, or more than one; names them.
+        TfperfError: no test, or more than one; the message lists them.
     """
     measured = [one for one in results if session in (None, one.session)]
     if session is not None and not measured:
@@ -98,16 +98,17 @@ def _is_part(text: str, workload: str, name: str) -> bool:
 
 
 def _nearest(text: str, measured: Sequence[PastResult]) -> str:
-    """ " Did you mean 'test_resnet50[8]'?"; "" where nothing is near."""
-    functions = {one.test.rpartition("::")[2] for one in measured}
-    known = functions | {function.partition("[")[0] for function in functions}
-    known |= {each for one in measured for each in (one.test, *_names(one.workload, one.name)) if each}
+    """ " Did you mean 'test_resnet50[8]'?"; "" if no name is similar."""
+    known = set[str]()
+    for one in measured:
+        function = one.test.rpartition("::")[2]
+        known |= {one.test, function, function.partition("[")[0], *_names(one.workload, one.name)}
     near = get_close_matches(text, sorted(known), n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _matching(measurements: Sequence[Measurement], text: str) -> Sequence[Measurement]:
-    """The test's calls; only those of a workload where the text names one, or a part of one and none of the test."""
+    """The test's calls; only those of a workload if the text names it, but not if it is a part of the test's id."""
     named = [one for one in measurements if text in _names(one.workload.id, one.name)]
     if not named and not any(text in one.test for one in measurements):
         named = [one for one in measurements if _is_part(text, one.workload.id, one.name)]

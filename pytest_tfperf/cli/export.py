@@ -1,4 +1,4 @@
-"""`tfperf export`: the history in the formats of others."""
+"""`tfperf export`: the history in other programs' formats."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def _new_files(root: Path, tests: str, ci: str) -> Iterator[str]:
 
 
 def _written(root: Path, name: Path, text: str) -> str:
-    """What was done with a file, which is left as it is where it exists."""
+    """Write a file that does not exist yet, and say what was done."""
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

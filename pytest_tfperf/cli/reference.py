@@ -81,7 +81,7 @@ def _create(arguments: argparse.Namespace) -> int:
             if any(isinstance(parse_subject(one.key.workload), Workload) for one in rows if one.lock == row.lock):
                 tensorflow, _ = check(environment, [], Path.cwd())
                 show(f"{environment.name}: ready at {row.commit}, TensorFlow {tensorflow}")
-            else:  # programs may train with anything
+            else:  # a user's program need not use TensorFlow
                 require_python(environment.python)
                 show(f"{environment.name}: ready at {row.commit}")
         except TfperfError as error:

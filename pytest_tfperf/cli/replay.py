@@ -93,7 +93,7 @@ def _request(arguments: argparse.Namespace) -> Request:
         raise TfperfError(
             f"--baselines={folder}: there is no such folder. Name one that holds MACHINE.csv, or leave --baselines out"
         )
-    # Without a folder or a machine, exported measurements are judged against the rows that they hold.
+    # With neither, exported measurements are judged against the baselines that they were recorded with.
     named = folder or arguments.machine
     return Request(
         machine=arguments.machine or "",

@@ -101,7 +101,7 @@ def _selected(history: History, arguments: argparse.Namespace) -> list[PastResul
 
 
 def _whole(history: History, selected: Iterable[PastResult]) -> list[Measurement]:
-    """The measurements behind these results, read session by session; their texts as the columns have them."""
+    """The whole measurements of these results, read session by session."""
     wanted = {(one.session, key_of(one)) for one in selected}
     return [
         one

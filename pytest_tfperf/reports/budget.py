@@ -9,12 +9,12 @@ from pytest_tfperf.reports.numbers import duration
 
 
 def before(left_out: Mapping[str, float], budget: float) -> str:
-    """How much there is no time for; `left_out` has the seconds that each test would take."""
+    """How many tests there is no time for; `left_out` has the seconds that each would take."""
     return f"{_how_many(left_out, budget)}; the end of the session names them"
 
 
 def after(left_out: Mapping[str, float], budget: float) -> str:
-    """The same with the tests' names, in one line; a test that no such session can measure says so."""
+    """The same with the tests' names, in one line. A test that is longer than the whole budget is marked."""
     names = (
         f"{test} (alone about {duration(seconds)}, longer than the budget)" if seconds > budget else test
         for test, seconds in left_out.items()

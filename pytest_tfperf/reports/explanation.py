@@ -1,4 +1,4 @@
-"""A verdict explained for readers who do not know how it is made: what was measured, why, and what would tell more."""
+"""A verdict explained for readers who do not know the statistics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WORTH_SHOWING = 0.0005
 
 
 def explained(m: Measurement, explanation: Explanation | None) -> str:
-    """A measurement's verdict in paragraphs with headings; without an explanation, what is known of it."""
+    """A measurement's verdict in paragraphs with headings; `explanation` is None for one without a threshold."""
     verdict = m.verdict
     paragraphs = [f"{headline(m)}\n{m.test}, session {m.session or 'unknown'}, {m.time or 'at an unknown time'}"]
     if verdict is None:
@@ -41,7 +41,7 @@ def _section(heading: str, lines: Iterator[str]) -> str:
 
 
 def _kind(e: Explanation) -> str:
-    """What confirms a suspicion."""
+    """What is repeated to confirm a suspicion: "run" or "pair"."""
     return "pair" if e.rule is Rule.REFERENCE_ENVIRONMENT else "run"
 
 
@@ -167,7 +167,7 @@ def _threshold(verdict: Verdict, row: Baseline, e: Explanation) -> Iterator[str]
 
 
 def _deviation(fraction: float | None) -> str:
-    """With two decimals, as small ones matter; "?" where it isn't known."""
+    """With two decimals, because small ones matter; "?" if unknown."""
     return "?" if fraction is None else f"{fraction * 100:.2f} %"
 
 

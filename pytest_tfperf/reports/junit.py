@@ -1,4 +1,4 @@
-"""What JUnit XML says of a test's measurements, as properties of its test case."""
+"""A test's measurements as properties of its test case in JUnit XML."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.reports import comparisons
 from pytest_tfperf.reports.measurement_table import outcome
 
 PREFIX = "tfperf_"
-"""What the name of each property begins with."""
+"""The beginning of each property's name."""
 
 Property = tuple[str, str | float]
 
 
 def properties(results: Sequence[Measurement | Comparison]) -> list[Property]:
-    """The properties of a test, in the order of its calls: `tfperf_outcome`, of its second call `tfperf_2_outcome`.
+    """The properties of a test: `tfperf_outcome` is of its first call, `tfperf_2_outcome` of its second.
 
-    Fractions are signed: a change of -0.13 is 13 % slower. What is not known is left out.
+    Fractions are signed: a change of -0.13 is 13 % slower. Unknown values are left out.
     """
     found: list[Property] = []
     for number, result in enumerate(results, 1):
@@ -49,7 +48,7 @@ def _measured(m: Measurement) -> dict[str, str | float | None]:
 
 def _compared(c: Comparison) -> dict[str, str | float | None]:
     return {
-        "outcome": comparisons.outcome(c),
+        "outcome": outcome(c),
         "a": c.a.workload.id,
         "b": c.b.workload.id,
         "topology": c.topology,

@@ -23,10 +23,10 @@ _COLUMNS = ("time", "examples_per_sec", "commit", "session", "test")
 
 
 def otava_files(results: Iterable[PastResult]) -> dict[str, str]:
-    """File name -> text; nothing where no result can be shown.
+    """File name -> text; empty if no result can be used.
 
     A series is one workload on one topology of one machine, oldest first. INVALID results, and those with an injected
-    slowdown, are left out: neither tells how fast the software is.
+    slowdown, are left out: they do not show how fast the software is.
     """
     series: dict[str, list[PastResult]] = {}
     for one in results:
@@ -40,7 +40,7 @@ def otava_files(results: Iterable[PastResult]) -> dict[str, str]:
 
 
 def _configuration(series: Sequence[str]) -> str:
-    """As JSON, which is YAML too."""
+    """The configuration as JSON, which is valid YAML."""
     tests = {
         name: {
             "type": "csv",
@@ -63,5 +63,5 @@ def _csv(results: Iterable[PastResult]) -> str:
 
 
 def _file(series: str) -> str:
-    """Readable, and different for each series, whatever characters a workload's name has."""
+    """A readable file name that is unique even if only special characters of two series differ."""
     return f"{re.sub(r'[^A-Za-z0-9.-]+', '-', series)[:100]}-{hashlib.sha256(series.encode()).hexdigest()[:8]}.csv"

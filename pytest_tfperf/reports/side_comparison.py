@@ -20,7 +20,7 @@ _MOST_NAMED = 10
 
 
 def render(compared: SideComparison, a: str, b: str, width: int | None = None) -> str:
-    """Both sides' names, the table, what all have in common, what is missing, and one line that sums it up."""
+    """Both sides' names, the table, the common change, what is missing, and a conclusion."""
     blocks = [[f"a: {a}", f"b: {b}"], [*table(_rows(compared), _COLUMNS, width)]]
     blocks.append([*_facts(compared)])
     blocks.append([conclusion(compared)])
@@ -89,7 +89,7 @@ def _named(label: str, figures: Sequence[Figure]) -> Iterator[str]:
 
 
 def _changed(ratios: Iterable[Ratio]) -> list[str]:
-    """What differs between the environments of both sides, each once: "tensorflow 2.16.2 -> 2.21.0"."""
+    """The differences between the environments of both sides, each once: "tensorflow 2.16.2 -> 2.21.0"."""
     return list(
         dict.fromkeys(text for one in ratios for text in environment_changes(one.a.environment, one.b.environment))
     )

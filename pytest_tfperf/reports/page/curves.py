@@ -17,7 +17,7 @@ from pytest_tfperf.reports.page.figures import figure
 def scaling_facts(measurements: Iterable[Measurement], published: Sequence[Baseline]) -> list[dict[str, Any]]:
     """Workloads that were measured on several numbers of devices, with the documents' curves of the same workload.
 
-    Efficiency is throughput per device against that of the smallest number of devices; linear is 1.
+    Efficiency is throughput per device, relative to that of the smallest number of devices; linear scaling is 1.
     """
     groups: dict[tuple[str, str, str], dict[str, Measurement]] = {}
     for one in measurements:
@@ -44,7 +44,7 @@ def scaling_facts(measurements: Iterable[Measurement], published: Sequence[Basel
 
 
 def document_facts(measurements: Sequence[Measurement], published: Iterable[Baseline]) -> list[dict[str, Any]]:
-    """Each published figure, with what was measured here of the same workload and topology; None where nothing was."""
+    """Each published figure, with what was measured here for the same workload and topology (None if nothing was)."""
     here: dict[tuple[str, str, str], list[Measurement]] = {}
     for one in measurements:
         if outcome_of(one) is not Outcome.INVALID:
@@ -87,7 +87,7 @@ def _documents_curves(workload: str, unit: str, published: Sequence[Baseline]) -
 
 
 def _scales(points: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether they are of several numbers of devices."""
+    """Whether the points have different numbers of devices."""
     return len({point["devices"] for point in points}) > 1
 
 
@@ -107,6 +107,6 @@ def _curve(rates: Iterable[tuple[str, float]]) -> list[dict[str, Any]]:
 
 
 def _devices(topology: str) -> tuple[int, int]:
-    """Devices in all and nodes, of "2x4"."""
+    """The number of devices and of nodes in a topology such as "2x4"."""
     parts = [int(part) for part in topology.split("x") if part.isdecimal()]
     return math.prod(parts) or 1, parts[0] if parts else 1

@@ -84,9 +84,10 @@ def facts_of_test(
 
 
 def _judged(m: Measurement) -> dict[str, Any]:
-    """The change that decides, with its interval, against what it is held.
+    """The change that decided, with its interval and what it was judged against.
 
-    `change` is free of the drift common to all tests, or against the reference environment; `raw_change` is not.
+    `change` is without the drift common to all tests, or relative to the reference environment. `raw_change` is
+    relative to the baseline alone.
     """
     verdict = m.verdict
     baseline = verdict.baseline if verdict else None
@@ -118,7 +119,7 @@ def _kind(verdict: Verdict | None) -> str:
 
 
 def _story(m: Measurement, judged: Mapping[str, Any], began: Mapping[str, Any] | None) -> str:
-    """One sentence for a reader who knows nothing of it: how much, how sure, since when."""
+    """One sentence for a reader who does not know the test: how much slower or faster, and since when."""
     verdict = m.verdict
     if verdict is None:
         return "measured, not judged"

@@ -1,7 +1,7 @@
-"""The page: a template, the facts, the styles and the scripts in one file that needs no network.
+"""The page: the template, facts, styles and scripts in one file that needs no network.
 
-uPlot draws the curves, because it is 51 kB and draws a year of sessions in milliseconds. Plotly is 4.5 MB, and
-Vega-Lite with Vega 0.8 MB, of which a report of 300 tests would need nothing that uPlot lacks.
+uPlot draws the curves: it has 51 kB and draws a year of sessions in milliseconds. Plotly has 4.5 MB and Vega-Lite with
+Vega 0.8 MB, and the report would need none of their additional features.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _SCRIPTS: Final = ("uPlot.iife.min.js", "elements.js", "small_charts.js", "chart
 
 
 def page(facts: Mapping[str, Any]) -> bytes:
-    """The report as one HTML file; every text of the facts is shown as text, whatever is in it."""
+    """The report as one HTML file; all texts of the facts are escaped."""
     text = _template().render(
         facts=facts,
         styles=[_asset(name) for name in _STYLES],
-        # A page is a copy of uPlot, so its licence goes with it.
+        # The page contains uPlot, so it must contain its licence.
         scripts=[f"/* {_asset(_LICENCE)} */", *(_asset(name) for name in _SCRIPTS)],
     )
-    return text.encode(errors="backslashreplace")  # an environment variable may hold half of a character
+    return text.encode(errors="backslashreplace")  # an environment variable may hold a lone surrogate
 
 
 @cache
@@ -53,7 +53,7 @@ def _template() -> Template:
 
 
 def _commit(commit: str) -> str:
-    """Ten characters of its hash, and whether something had not been committed."""
+    """Ten characters of the hash, and "-dirty" if there were uncommitted changes."""
     hash, dirty, _ = commit.partition("-dirty")
     return hash[:10] + dirty
 

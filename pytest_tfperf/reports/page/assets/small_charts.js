@@ -112,7 +112,7 @@ function runsPlot(test, width) {
   if (fails !== null) mark(fails, "threshold", `${test.kind === "provisional" ? "warns" : "fails"} below ${rate(fails)}`, height - 20);
   runs.forEach((run, i) => {
     const y = top + i * row + row / 2;
-    const group = svg("g", { class: run.kind + (run.disturbance ? " disturbed" : "") },
+    const group = svg("g", { class: run.kind },
       svg("rect", { class: "hit", x: 0, y: y - row / 2, width, height: row }),
       svg("line", { class: "interval", x1: x(run.low ?? run.rate), x2: x(run.high ?? run.rate), y1: y, y2: y }),
       svg("circle", { class: "dot", cx: x(run.rate), cy: y, r: 5 }),
