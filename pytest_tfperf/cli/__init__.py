@@ -86,15 +86,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pytest-tfperf {_version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_topology(commands)
-    replay.add_to(commands)
-    history.add_to(commands)
-    explain.add_to(commands)
-    doctor.add_to(commands)
-    init.add_to(commands)
-    baselines.add_to(commands)
-    compare.add_to(commands)
-    export.add_to(commands)
-    report.add_to(commands)
+    for command in (replay, history, explain, doctor, init, baselines, compare, export, report):
+        command.add_to(commands)
     _add_makers(commands)
     reference.add_to(commands)
     return parser

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
-from pytest_tfperf.reports.numbers import duration
+from pytest_tfperf.reports.numbers import counted, duration
 
 
 def before(left_out: Mapping[str, float], budget: float) -> str:
@@ -23,5 +22,5 @@ def after(left_out: Mapping[str, float], budget: float) -> str:
 
 
 def _how_many(left_out: Mapping[str, float], budget: float) -> str:
-    tests = f"{len(left_out)} test{'' if len(left_out) == 1 else 's'}"
-    return f"--tfperf-budget of {duration(budget)} leaves out {tests} of about {duration(math.fsum(left_out.values()))}"
+    tests = counted(len(left_out), "test")
+    return f"--tfperf-budget of {duration(budget)} leaves out {tests} of about {duration(sum(left_out.values()))}"

@@ -14,6 +14,7 @@ from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.comparisons import message_of, sides
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome
+from pytest_tfperf.reports.numbers import counted
 
 Result = Measurement | Comparison
 Row = dict[str, str | None]
@@ -74,10 +75,10 @@ def in_one_sentence(results: Iterable[Result], not_measured: Collection[str] = (
         worst[result.test] = min(worst.get(result.test, found), found, key=ACT_FIRST.index)
     if not worst:
         return "No throughput test was measured."
-    counted = Counter(worst.values())
-    parts = [f"{counted[kind]} {_SAYS[kind]}" for kind in ACT_FIRST if counted[kind]]
+    numbers = Counter(worst.values())
+    parts = [f"{numbers[kind]} {_SAYS[kind]}" for kind in ACT_FIRST if numbers[kind]]
     number, _, verb = parts[0].partition(" ")
-    parts[0] = f"{number} of {len(worst)} throughput test{'' if len(worst) == 1 else 's'} {verb}"
+    parts[0] = f"{number} of {counted(len(worst), 'throughput test')} {verb}"
     return "; ".join(parts) + "."
 
 

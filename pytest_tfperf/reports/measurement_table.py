@@ -71,8 +71,15 @@ def outcome(result: Measurement | Comparison) -> str:
     verdict = result.verdict
     if verdict is None:
         return "measured"
-    kind = " (provisional)" if verdict.is_provisional else " (floor)" if verdict.is_floor and verdict.baseline else ""
-    return verdict.outcome.value + kind
+    kind = reference_kind(verdict)
+    return f"{verdict.outcome.value} ({kind})" if kind else verdict.outcome.value
+
+
+def reference_kind(verdict: Verdict) -> str:
+    """What a verdict rests on if it is no recorded baseline: "provisional", or "floor"."""
+    if verdict.is_provisional:
+        return "provisional"
+    return "floor" if verdict.is_floor and verdict.baseline else ""
 
 
 def urgency(word: str) -> int:

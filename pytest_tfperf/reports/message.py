@@ -17,7 +17,7 @@ from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import breakdown_lines
 from pytest_tfperf.reports.names import with_id
-from pytest_tfperf.reports.numbers import change, compared, percent, rate
+from pytest_tfperf.reports.numbers import change, compared, counted, percent, rate
 from pytest_tfperf.reports.profile import profile_lines
 from pytest_tfperf.reports.telemetry import telemetry_lines
 
@@ -80,9 +80,7 @@ def headline(measurement: Measurement) -> str:
     where = f"{measurement.file}: " if measurement.file else ""
     workload = with_id(measurement.workload.id, measurement.name)
     where += f"{workload} on {measurement.devices} ({measurement.machine})"
-    if (
-        verdict is not None and verdict.outcome is Outcome.INVALID
-    ):  # without the throughput, which a reader would take for a result
+    if verdict is not None and verdict.outcome is Outcome.INVALID:  # a reader would take its throughput for a result
         return f"{where}: INVALID: {why_invalid(measurement, verdict)}"
     text = f"{where}: {rate(t.examples_per_sec)} {t.unit}/s"
     if t.low > 0 and t.high < math.inf:
@@ -216,7 +214,7 @@ def _threshold(verdict: Verdict, row: Baseline, expected: float) -> str:
 def _baseline(verdict: Verdict, row: Baseline) -> str:
     text = row.provenance.value + (f", {row.source}" if row.source else "") + (f" ({row.date})" if row.date else "")
     if row.provenance is not Provenance.PUBLISHED:
-        text += f", {row.runs} run{'s' if row.runs > 1 else ''}"
+        text += f", {counted(row.runs, 'run')}"
     return f"{text}; a floor: measured on the weaker {row.gpu or row.machine}" if verdict.is_floor else text
 
 
@@ -245,7 +243,7 @@ def _discarded(m: Measurement) -> Iterator[Line]:
 
 
 def _detectable(slowdown: float, noise: Noise) -> str:
-    source = f"{noise.rows} row{'s' if noise.rows > 1 else ''} of this machine" if noise.rows else "assumed"
+    source = f"{counted(noise.rows, 'row')} of this machine" if noise.rows else "assumed"
     text = f"slowdowns from {percent(slowdown)} (95 % power); "
     text += f"between-run standard deviation {percent(noise.between_runs)} ({source})"
     if noise.between_sessions >= _WORTH_SHOWING / 2:

@@ -11,7 +11,7 @@ from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.comparisons import comparison_table
 from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
-from pytest_tfperf.reports.numbers import change, compared, duration, percent, rate
+from pytest_tfperf.reports.numbers import change, compared, counted, duration, percent, rate
 from pytest_tfperf.reports.table import Columns, table
 from pytest_tfperf.reports.wrapping import first_sentence
 
@@ -42,7 +42,7 @@ def before(
     the tests whose time the history does not know. The others are the options of the same names.
     """
     unknown = f" ({never_timed} never timed here)" if never_timed else ""
-    lines = [f"{machine}, {_count(tests)}, about {duration(seconds)}{unknown}"]
+    lines = [f"{machine}, {counted(tests, 'throughput test')}, about {duration(seconds)}{unknown}"]
     if recording:
         lines.append(f"recording baselines, {recording} fresh runs of each test, into {baselines}")
     if smoke:
@@ -68,7 +68,8 @@ def refused(faults: Mapping[str, Sequence[str]], tests: int, *, in_brief: bool =
     for test, found in faults.items():
         for fault in found:
             grouped.setdefault(fault, []).append(test)
-    lines = [f"tfperf: {len(faults)} of {_count(tests)} have invalid parameters; each of them is an error:"]
+    all_tests = counted(tests, "throughput test")
+    lines = [f"tfperf: {len(faults)} of {all_tests} have invalid parameters; each of them is an error:"]
     for fault, (first, *others) in grouped.items():
         text = first_sentence(fault) if in_brief else fault
         lines.append(f"  {first}{f' and {len(others)} more' if others else ''}: {text}")
@@ -112,9 +113,7 @@ def summary(
             "Each test's report says why; `tfperf topology` shows the devices"
         )
     elif measurements:
-        spent = duration(sum(m.seconds for m in measurements))
-        counted = f"{_machines(measurements)}: {counts(map(outcome, measurements))} in {spent}"
-        lines += [*measurement_table(measurements, width), "", counted, *filter(None, machine)]
+        lines += [*measurement_table(measurements, width), "", _counts_line(measurements), *filter(None, machine)]
         lines += [*_next_steps(measurements, changes, baselines, width), *unrecorded]
     if not_measured:
         lines.append(f"{not_measured} not measured: the error of each test says why, and what to do")
@@ -125,14 +124,13 @@ def comparison_summary(comparisons: Sequence[Comparison], width: int | None = No
     """The table of comparisons and their counts; nothing without comparisons."""
     if not comparisons:
         return []
-    words = counts(map(outcome, comparisons))
-    spent = duration(sum(c.seconds for c in comparisons))
-    return [*comparison_table(comparisons, width), "", f"{_machines(comparisons)}: {words} in {spent}"]
+    return [*comparison_table(comparisons, width), "", _counts_line(comparisons)]
 
 
-def _machines(results: Iterable[Measurement | Comparison]) -> str:
-    """The machines' names: a host's CPUs, its GPUs, and several hosts together are different machines."""
-    return ", ".join(dict.fromkeys(result.machine for result in results))
+def _counts_line(results: Sequence[Measurement | Comparison]) -> str:
+    """All machines (a host's CPUs and its GPUs are two of them), how many results have each outcome, and the time."""
+    machines = ", ".join(dict.fromkeys(result.machine for result in results))
+    return f"{machines}: {counts(map(outcome, results))} in {duration(sum(result.seconds for result in results))}"
 
 
 def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable[Measurement]) -> str:
@@ -207,7 +205,3 @@ def _recorded(changed: Change) -> dict[str, str | None]:
         "change": change(new.reference / old.reference - 1) if old else None,
         "between runs": None if new.between_runs is None else percent(new.between_runs),
     }
-
-
-def _count(tests: int) -> str:
-    return f"{tests} throughput test{'' if tests == 1 else 's'}"

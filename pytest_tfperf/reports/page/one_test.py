@@ -10,8 +10,9 @@ from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.rerun_command import RerunCommand
-from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
+from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
+from pytest_tfperf.reports.measurement_table import reference_kind
 from pytest_tfperf.reports.message import expected_rate, headline, message, why_invalid
 from pytest_tfperf.reports.numbers import percent
 from pytest_tfperf.reports.page.changes import since
@@ -64,7 +65,7 @@ def facts_of_test(
         "time": m.time,
         "seconds": figure(m.seconds, 4),
         "outcome": verdict.outcome.value if verdict else "measured",
-        "kind": _kind(verdict),
+        "kind": reference_kind(verdict) if verdict else "",
         "reason": verdict.reason.value if verdict else "",
         "story": _story(m, judged, began),
         "rate": figure(t.examples_per_sec) if is_valid else None,
@@ -110,12 +111,6 @@ def _judged(m: Measurement) -> dict[str, Any]:
         "drift": figure(math.expm1(verdict.common_drift)),
         "between_runs": figure(verdict.noise.between_runs) if verdict.noise else None,
     }
-
-
-def _kind(verdict: Verdict | None) -> str:
-    if verdict is None:
-        return ""
-    return "provisional" if verdict.is_provisional else "floor" if verdict.is_floor and verdict.baseline else ""
 
 
 def _story(m: Measurement, judged: Mapping[str, Any], began: Mapping[str, Any] | None) -> str:
