@@ -60,81 +60,94 @@ function options(width, height, more) {
     cursor: { y: false, drag: { x: true, y: false }, points: { size: 7 }, ...more.cursor } };
 }
 
-const byDate = { tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "UTC") };
-
-function historyChart(box, test, facts) {
-  const past = test.history;
-  const times = past.session.map((index) => seconds(facts.sessions[index].time));
-  const limit = threshold(test);
-  const paint = painter((u, ctx, area, ratio) => {
+// The accepted band, the reference and the threshold, and a mark at each change.
+function paintExpected(test) {
+  return painter((u, ctx, area, ratio) => {
     const y = (value) => u.valToPos(value, "y", true);
+    const right = area.left + area.width, bottom = area.top + area.height;
     if (test.reference !== null && test.tolerance_low !== null) {
       const top = test.tolerance_high === null ? area.top : y(test.reference * (1 + test.tolerance_high));
       ctx.fillStyle = colour("accepted");
       ctx.fillRect(area.left, top, area.width, y(test.reference * (1 + test.tolerance_low)) - top);
     }
-    const horizontal = (value, stroke, dash) => {
-      ctx.strokeStyle = stroke;
-      ctx.lineWidth = ratio;
-      ctx.setLineDash(dash.map((length) => length * ratio));
-      line(ctx, area.left, y(value), area.left + area.width, y(value));
-    };
-    if (test.reference !== null) horizontal(test.reference, colour("quiet"), []);
-    if (limit !== null) horizontal(limit, colour("bad"), [5, 4]);
+    ctx.lineWidth = ratio;
+    if (test.reference !== null) {
+      ctx.strokeStyle = colour("quiet");
+      line(ctx, area.left, y(test.reference), right, y(test.reference));
+    }
+    const limit = threshold(test);
+    if (limit !== null) {
+      ctx.strokeStyle = colour("bad");
+      ctx.setLineDash([5 * ratio, 4 * ratio]);
+      line(ctx, area.left, y(limit), right, y(limit));
+    }
     ctx.setLineDash([3 * ratio, 3 * ratio]);
+    ctx.strokeStyle = ctx.fillStyle = colour("ink");
+    ctx.font = `${11 * ratio}px system-ui, sans-serif`;
     for (const point of test.changes.length ? test.changes : test.since ? [test.since] : []) {
       const x = u.valToPos(seconds(point.time), "x", true) - 6 * ratio;
-      ctx.strokeStyle = ctx.fillStyle = colour("ink");
-      line(ctx, x, area.top, x, area.top + area.height);
-      ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+      line(ctx, x, area.top, x, bottom);
       const onTheRight = x > area.left + area.width * 0.7;
+      const words = point.size === undefined ? `since ${day(point.time)}` : `${day(point.time)}: ${change(point.size)}`;
       ctx.textAlign = onTheRight ? "right" : "left";
-      ctx.fillText(point.size === undefined ? `since ${day(point.time)}` : `${day(point.time)}: ${change(point.size)}`, x + (onTheRight ? -5 : 5) * ratio, area.top + area.height - 6 * ratio);
+      ctx.fillText(words, x + (onTheRight ? -5 : 5) * ratio, bottom - 6 * ratio);
     }
   });
-  const dots = (u) => {
+}
+
+const MOST_INTERVALS = 200; // of a longer history only the dots are shown
+
+function paintResults(past, times) {
+  return (u) => {
     const { ctx } = u;
     const ratio = devicePixelRatio || 1;
+    const y = (value) => u.valToPos(value, "y", true);
     ctx.save();
+    ctx.lineWidth = ratio;
     past.rate.forEach((value, i) => {
       if (value === null || times[i] < u.scales.x.min || times[i] > u.scales.x.max) return;
       const x = u.valToPos(times[i], "x", true);
-      const ink = colour(outcomeColour(past.outcome[i]));
-      ctx.strokeStyle = ctx.fillStyle = ink;
-      if (past.low[i] !== null && past.high[i] !== null && times.length < 200) {
-        ctx.lineWidth = ratio;
-        line(ctx, x, u.valToPos(past.low[i], "y", true), x, u.valToPos(past.high[i], "y", true));
-      }
+      ctx.strokeStyle = ctx.fillStyle = colour(outcomeColour(past.outcome[i]));
+      if (past.low[i] !== null && past.high[i] !== null && times.length < MOST_INTERVALS) line(ctx, x, y(past.low[i]), x, y(past.high[i]));
       ctx.beginPath();
-      ctx.arc(x, u.valToPos(value, "y", true), (times.length > 120 ? 2 : 3.2) * ratio, 0, 2 * Math.PI);
+      ctx.arc(x, y(value), (times.length > 120 ? 2 : 3.2) * ratio, 0, 2 * Math.PI);
       ctx.fill();
     });
     ctx.restore();
   };
-  const range = (u, low, high) => {
+}
+
+// The range that shows the results, their intervals, the reference and the threshold.
+function rangeOfHistory(test, times) {
+  const past = test.history;
+  return (u, low, high) => {
     const { min, max } = u.scales.x;
-    const shown = (i) => min === null || min === undefined || (times[i] >= min && times[i] <= max);
-    const intervals = times.length < 200 ? [...past.low, ...past.high].filter((value, i) => value !== null && shown(i % times.length)) : [];
-    const ends = [low, high, ...intervals, test.reference * 0.99 || null, test.reference * 1.01 || null, limit].filter((v) => v !== null);
+    const isShown = (i) => (min ?? null) === null || (times[i] >= min && times[i] <= max);
+    const intervals = times.length < MOST_INTERVALS ? [past.low, past.high].flatMap((ends) => ends.filter((value, i) => isShown(i))) : [];
+    const reference = test.reference === null ? [] : [test.reference * 0.99, test.reference * 1.01];
+    const ends = [low, high, ...intervals, ...reference, threshold(test)].filter((value) => value !== null);
     const least = Math.min(...ends), most = Math.max(...ends), margin = (most - least || most * 0.02) * 0.08;
     return [least - margin, most + margin];
   };
+}
+
+function historyChart(box, test, facts) {
+  const past = test.history;
+  const times = past.session.map((index) => seconds(facts.sessions[index].time));
+  const words = (u, i) => {
+    const session = facts.sessions[past.session[i]];
+    const interval = past.low[i] === null ? "" : ` (95 % CI ${rate(past.low[i])} to ${rate(past.high[i])})`;
+    const commit = session.commit ? `\ncommit ${session.commit.slice(0, 12)}` : "";
+    return `${day(session.time, true)} · ${past.outcome[i] || "not judged"}\n${rate(past.rate[i])} ${test.unit}/s${interval}\nsession ${session.id}${commit}`;
+  };
+  const writeTimes = (u, splits, index, space, step) => splits.map((s, i) => (step < DAY ? clock(s) : label(s, i, splits)));
   return chart(box, (target, width) =>
     new uPlot(options(width, 260, {
-      ...byDate,
-      scales: { y: { range }, x: { range: (u, a, b) => rangeOfTime(times, a, b) } },
-      axes: [axis({ values: (u, splits, index, space, step) => splits.map((s, i) => (step < DAY ? clock(s) : label(s, i, splits))), space: 70, size: 30 }), axis({ size: 58, values: (u, splits) => splits.map(rate) })],
+      tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "UTC"),
+      scales: { y: { range: rangeOfHistory(test, times) }, x: { range: (u, a, b) => rangeOfTime(times, a, b) } },
+      axes: [axis({ values: writeTimes, space: 70, size: 30 }), axis({ size: 58, values: (u, splits) => splits.map(rate) })],
       series: [{}, { stroke: colour("line"), width: 1.5, points: { show: false } }],
-      hooks: {
-        drawAxes: [paint],
-        draw: [dots],
-        setCursor: [tipOf((u, i) => {
-          const session = facts.sessions[past.session[i]];
-          return `${day(session.time, true)} · ${past.outcome[i] || "not judged"}\n${rate(past.rate[i])} ${test.unit}/s` +
-            (past.low[i] === null ? "" : ` (95 % CI ${rate(past.low[i])} to ${rate(past.high[i])})`) +
-            `\nsession ${session.id}` + (session.commit ? `\ncommit ${session.commit.slice(0, 12)}` : "");
-        })],
-      },
+      hooks: { drawAxes: [paintExpected(test)], draw: [paintResults(past, times)], setCursor: [tipOf(words)] },
     }), [times, past.rate], target));
 }
 
