@@ -109,9 +109,10 @@ def document_tables(document: str, results: Iterable[PastResult]) -> str:
     for one in results:
         if one.outcome != Outcome.INVALID and not one.is_slowed_on_purpose:
             figures.setdefault(one.machine, {})[one.key] = one.examples_per_sec
-    nothing = {machine: render({machine: {}}) for machine in figures}
     known = {
-        machine: measured for machine, measured in figures.items() if render({machine: measured}) != nothing[machine]
+        machine: measured
+        for machine, measured in figures.items()
+        if render({machine: measured}) != render({machine: {}})
     }
     return render(known) if known else ""
 

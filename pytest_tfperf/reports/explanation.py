@@ -83,17 +83,22 @@ def _steps(verdict: Verdict, e: Explanation) -> Iterator[str]:
     if verdict.waits_for_drift:
         yield f"{first} It was not judged, because the session ended before its other tests ran."
         return
-    what = _kind(e)
+    further = len(e.changes) if _kind(e) == "pair" else len(e.changes) - 1
     wanted = verdict.runs_wanted or verdict.pairs_wanted
-    if not wanted and len(e.changes) == (what == "run"):
-        if verdict.reason is Reason.SINGLE_RUN:
-            yield f"{first} The test fails from {percent(e.threshold)}, and no further run could be taken."
-        else:
-            yield f"{first} {_suspicion(e)} So one run was enough."
-        if verdict.outcome is Outcome.IMPROVED:
-            yield "It is faster by more than the tolerance and noise explain. Record it, if it is to stay."
+    if further or wanted:
+        yield f"{first} {_suspicion(e)} So it had to be confirmed."
+        yield from _confirmation(verdict, e, wanted)
         return
-    yield f"{first} {_suspicion(e)} So it had to be confirmed."
+    if verdict.reason is Reason.SINGLE_RUN:
+        yield f"{first} The test fails from {percent(e.threshold)}, and no further run could be taken."
+    else:
+        yield f"{first} {_suspicion(e)} So one run was enough."
+    if verdict.outcome is Outcome.IMPROVED:
+        yield "It is faster by more than the tolerance and noise explain. Record it, if it is to stay."
+
+
+def _confirmation(verdict: Verdict, e: Explanation, wanted: int) -> Iterator[str]:
+    what = _kind(e)
     if wanted:
         yield f"It takes {counted(wanted, what)} in all, and the session ended after {len(e.changes)}."
         return

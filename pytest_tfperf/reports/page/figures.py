@@ -11,11 +11,11 @@ _DIGITS = 5
 
 def figure(value: float | None, digits: int = _DIGITS) -> float | None:
     """The value with this many significant digits; None for infinity and NaN, which JSON can't hold."""
-    if value is None or not math.isfinite(value):
+    if value is None:
         return None
     rounded = float(f"{value:.{digits}g}")
-    if math.isinf(rounded):  # rounding up the largest floats overflows
-        return value
+    if not math.isfinite(rounded):
+        return None
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 
 
