@@ -1,15 +1,17 @@
-"""The command `tfperf`: the machine, replayed measurements, the history, and a small data set; it needs no pytest."""
+"""The command `tfperf`. It needs no pytest.
+
+Modules that take noticeable time to import (SQLAlchemy, pandas, NumPy, NVML) are imported when a command runs.
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
+import subprocess
 import sys
 import traceback
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_tfperf.cli import (
     baselines,
@@ -24,7 +26,7 @@ from pytest_tfperf.cli import (
     replay,
     report,
 )
-from pytest_tfperf.cli.arguments import add_command
+from pytest_tfperf.cli.arguments import Commands, add_command
 from pytest_tfperf.core.consequence import (
     EXIT_GREEN,
     EXIT_INTERNAL,
@@ -33,17 +35,15 @@ from pytest_tfperf.core.consequence import (
     EXIT_USAGE,
 )
 from pytest_tfperf.errors import TfperfError
-
-if TYPE_CHECKING:
-    from pytest_tfperf.cli.arguments import Commands
+from pytest_tfperf.reports.topology import render
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status, which is 1 for a regression only."""
+    """Run a command and return its exit status; 1 means a regression and nothing else."""
     output.prepare()
     try:
         parsed, unknown = _parser().parse_known_args(arguments)
-        if unknown:  # argparse itself would print the usage of `tfperf`, which has none of the command's options
+        if unknown:  # parse_args would print the usage of `tfperf` itself, without the options of the command
             parsed.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as ended:  # argparse has printed why, or the help
         return EXIT_USAGE if ended.code else EXIT_GREEN
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _guarded(parsed: argparse.Namespace) -> int:
-    """The command's own status; whatever stops it has another one than a regression, and says so in one line."""
+    """The command's own status, or that of the error that stopped it, which is shown in one line."""
     try:
         status: int = parsed.run(parsed)
     except TfperfError as error:
@@ -86,15 +86,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pytest-tfperf {_version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_topology(commands)
-    replay.add_to(commands)
-    history.add_to(commands)
-    explain.add_to(commands)
-    doctor.add_to(commands)
-    init.add_to(commands)
-    baselines.add_to(commands)
-    compare.add_to(commands)
-    export.add_to(commands)
-    report.add_to(commands)
+    for command in (replay, history, explain, doctor, init, baselines, compare, export, report):
+        command.add_to(commands)
     _add_makers(commands)
     reference.add_to(commands)
     return parser
@@ -103,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
 def _version() -> str:
     try:
         return version("pytest-tfperf")
-    except PackageNotFoundError:  # the sources are on the path, and not installed
+    except PackageNotFoundError:  # run from a checkout that is not installed
         return "(not installed)"
 
 
@@ -149,17 +142,17 @@ def _add_count(command: argparse.ArgumentParser, option: str, default: int, what
 
 def _topology(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.hardware.discovery import discover
-    from pytest_tfperf.reports.topology import render
 
     found = discover()
-    output.show(json.dumps(found.to_json(), indent=2) if arguments.json else render(found))
+    if arguments.json:
+        output.show_json(found.to_json())
+    else:
+        output.show(render(found))
     return EXIT_GREEN
 
 
 def _make(data: str, folder: Path, *counts: int) -> int:
-    import subprocess
-
-    # A process of its own, because TensorFlow writes the records.
+    # In a separate process, because it imports TensorFlow to write the records.
     command = [sys.executable, "-P", "-m", f"pytest_tfperf.training.make_{data}", str(folder), *map(str, counts)]
     status = subprocess.run(command, check=False).returncode
     return status if status in (EXIT_GREEN, EXIT_USAGE) else EXIT_NOT_MEASURED

@@ -1,4 +1,4 @@
-"""What the commands' parsers have in common: help with examples and exit statuses, folders, and histories."""
+"""What the commands' parsers share: help with examples and exit statuses, and options for folders and histories."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_INTERNAL, EXIT_NOT_MEASURED, EXIT_USAGE
 from pytest_tfperf.core.history_url import HistoryUrl, is_url
@@ -15,7 +15,8 @@ from pytest_tfperf.core.history_url import HistoryUrl, is_url
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+"""What `add_subparsers` gives; commands are added to it."""
 
 STATUSES: Final = {
     EXIT_GREEN: "done",
@@ -23,7 +24,7 @@ STATUSES: Final = {
     EXIT_USAGE: "an option, a file or a name is wrong",
     EXIT_NOT_MEASURED: "no memory, no space or no permission",
 }
-"""What every command can exit with."""
+"""The exit statuses of every command."""
 
 
 def add_command(
@@ -36,7 +37,7 @@ def add_command(
     statuses: Mapping[int, str] = STATUSES,
     parents: Sequence[argparse.ArgumentParser] = (),
 ) -> argparse.ArgumentParser:
-    """Add a command with its help; without `run` it has commands of its own."""
+    """Add a command with its help; `run` is None for a command that only has subcommands."""
     lines = ["examples:", *(f"  {example}" for example in examples)]
     lines += ["", "exit status:", *(f"  {status}  {text}" for status, text in sorted(statuses.items()))]
     parser = commands.add_parser(
@@ -53,17 +54,17 @@ def add_command(
 
 
 def folder(option: str, default: str, what: str) -> argparse.ArgumentParser:
-    """A parent of commands that take such a folder."""
+    """A parent parser with an option that takes a folder."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(option, type=Path, default=Path(default), metavar="DIR", help=f"{what} (default: {default}/)")
     return parser
 
 
 def history_place(*, is_action: bool = False) -> argparse.ArgumentParser:
-    """A parent of commands that read a history, which `open_history` opens.
+    """A parent parser with the option that `open_history` reads.
 
     Args:
-        is_action: the command belongs to another one that has the option, too: what that was given stays.
+        is_action: for a subcommand of a command that has the same option, whose value must not be overwritten.
     """
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(
@@ -77,10 +78,10 @@ def history_place(*, is_action: bool = False) -> argparse.ArgumentParser:
 
 
 def open_history(arguments: argparse.Namespace) -> History:
-    """The history that `history_place` was given.
+    """The history that the option of `history_place` names.
 
     Raises:
-        TfperfError: a URL that is none.
+        TfperfError: the URL is not valid.
     """
     from pytest_tfperf.stores.history import History
 
@@ -89,10 +90,10 @@ def open_history(arguments: argparse.Namespace) -> History:
 
 
 def moment(text: str) -> datetime:
-    """A date, a time, or an age in days, hours or weeks; without a zone it is this machine's.
+    """Parse a date, a time, or an age in hours, days or weeks. Without a zone it is in local time.
 
     Raises:
-        argparse.ArgumentTypeError: it is none.
+        argparse.ArgumentTypeError: the text is none of these.
     """
     try:
         if age := re.fullmatch(r"(\d+)([hdw])", text):
@@ -105,7 +106,7 @@ def moment(text: str) -> datetime:
 
 
 def end(text: str) -> datetime:
-    """As `moment`; of a date the end of its day."""
+    """Like `moment`, but a date stands for the end of its day."""
     is_date = re.fullmatch(r"\d{4}-\d{2}-\d{2}", text)
     return moment(text) + (timedelta(days=1) if is_date else timedelta())
 

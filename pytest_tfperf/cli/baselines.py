@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli.arguments import add_command, folder, history_place, moment, open_history
-from pytest_tfperf.cli.output import show, warn, width
+from pytest_tfperf.cli.arguments import Commands, add_command, folder, history_place, moment, open_history
+from pytest_tfperf.cli.output import show, show_json, warn, width
+from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError, one_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from pytest_tfperf.cli.arguments import Commands
-    from pytest_tfperf.core.baseline import Baseline, Key
-    from pytest_tfperf.stores.baseline_revisions import Rows
+from pytest_tfperf.reports.baselines import change_table, machine_table, note_lines, row_changes, row_table, stale_table
+from pytest_tfperf.reports.wrapping import wrapped
+from pytest_tfperf.stores.baseline_revisions import Rows, rows_of_path, rows_of_revision
+from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.workers.reference_environment import unrepeatable
 
 
 def add_to(commands: Commands) -> None:
@@ -91,13 +90,10 @@ def _add(
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.reports.baselines import machine_table
-    from pytest_tfperf.stores.baselines import BaselineStore
-
     store = BaselineStore(arguments.baselines)
     machines = {name: list(store.load(name).values()) for name in store.machines()}
     if arguments.json:
-        _print({name: _facts(rows) for name, rows in machines.items()})
+        show_json(plain(machines))
     else:
         show("\n".join(machine_table(machines, width())) or f"no baselines in {arguments.baselines}/")
     return EXIT_GREEN
@@ -105,32 +101,26 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.hardware.discovery import discover
-    from pytest_tfperf.reports.baselines import note_lines, row_table
-    from pytest_tfperf.reports.wrapping import wrapped
-    from pytest_tfperf.stores.baselines import BaselineStore
 
     store, machine = BaselineStore(arguments.baselines), arguments.machine or discover().machine
     rows = list(store.load(machine).values())
     if not rows:
         raise TfperfError(f"{one_of('machine', machine, store.machines())} Record rows with pytest --update-baselines")
     if arguments.json:
-        _print(_facts(rows))
+        show_json(plain(rows))
     else:
-        notes = [wrapped(line, width()) for line in note_lines(rows)]
-        show(
-            "\n".join([f"{machine}: {len(rows)} rows", "", *row_table(rows, width()), *(["", *notes] if notes else [])])
-        )
+        lines = [f"{machine}: {len(rows)} rows", "", *row_table(rows, width())]
+        if notes := note_lines(rows):
+            lines += ["", *(wrapped(note, width()) for note in notes)]
+        show("\n".join(lines))
     return EXIT_GREEN
 
 
 def _diff(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.core.plain_json import plain
-    from pytest_tfperf.reports.baselines import change_table, row_changes
-
     first, second = _sides(arguments)
     changes = row_changes(_rows(first, arguments.baselines), _rows(second, arguments.baselines))
     if arguments.json:
-        _print([plain(one) | {"row": one.what, "change": one.fraction} for one in changes])
+        show_json([plain(one) | {"row": one.what, "change": one.fraction} for one in changes])
     else:
         same = f"no row differs between {first} and {second}"
         show("\n".join(change_table(changes, width())) or same)
@@ -138,7 +128,11 @@ def _diff(arguments: argparse.Namespace) -> int:
 
 
 def _sides(arguments: argparse.Namespace) -> tuple[str, str]:
-    """ "A..B" or two arguments; as git has it, an empty side of A..B is HEAD, and one argument is against the files."""
+    """Both sides of a comparison.
+
+    They are given as two arguments or as "A..B", in which an empty side is HEAD, as in git. One argument alone is
+    compared with the files.
+    """
     if arguments.new is not None:
         return arguments.old, arguments.new
     old, dots, new = arguments.old.partition("..")
@@ -149,15 +143,10 @@ def _sides(arguments: argparse.Namespace) -> tuple[str, str]:
 
 
 def _rows(side: str, folder: Path) -> Rows:
-    from pytest_tfperf.stores.baseline_revisions import rows_of_path, rows_of_revision
-
     return rows_of_path(Path(side)) if Path(side).exists() else rows_of_revision(side, folder)
 
 
 def _stale(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.reports.baselines import stale_table
-    from pytest_tfperf.stores.baselines import BaselineStore
-
     if arguments.sessions < 1:
         raise TfperfError(f"--sessions={arguments.sessions}: give the number of sessions to look at, from 1")
     store = BaselineStore(arguments.baselines, published=None)
@@ -169,16 +158,16 @@ def _stale(arguments: argparse.Namespace) -> int:
     measured = _measured_lately(arguments, {row.machine for row in wanted})
     found = [(row, why) for row in wanted if (why := _reasons(row, measured.get(row.machine), arguments))]
     if arguments.json:
-        _print([fact | {"reasons": why} for fact, (_, why) in zip(_facts(row for row, _ in found), found, strict=True)])
+        show_json([plain(row) | {"reasons": why} for row, why in found])
     else:
         unknown = [f"{name}: the history has no session of this machine" for name, keys in measured.items() if not keys]
         lines = stale_table(found, width()) or [f"none of {len(wanted)} measured rows is out of date"]
-        show("\n".join([*lines, *(["", *unknown] if unknown else [])]))
+        show("\n".join([*lines, "", *unknown] if unknown else lines))
     return EXIT_GREEN
 
 
 def _measured_lately(arguments: argparse.Namespace, machines: Iterable[str]) -> dict[str, set[Key]]:
-    """What the latest sessions of each machine measured; nothing where the history knows none, or there is none yet."""
+    """What the latest sessions of each machine measured; empty without such sessions, and without a history."""
     try:
         results = open_history(arguments).results()
     except TfperfError as error:
@@ -193,33 +182,15 @@ def _measured_lately(arguments: argparse.Namespace, machines: Iterable[str]) -> 
 
 
 def _reasons(row: Baseline, measured: set[Key] | None, arguments: argparse.Namespace) -> list[str]:
-    from datetime import datetime
-
-    from pytest_tfperf.workers.reference_environment import unrepeatable
-
     reasons = []
     if measured and row.key not in measured:
         last = "session" if arguments.sessions == 1 else f"{arguments.sessions} sessions"
         reasons.append(f"no test of the last {last} measured it")
-    try:
-        is_old = (
-            arguments.older_than is not None and datetime.fromisoformat(row.date).astimezone() < arguments.older_than
-        )
-    except ValueError:
-        is_old = True  # nobody knows its age
-    reasons += [f"recorded before {arguments.older_than:%Y-%m-%d}"] if is_old else []
+    oldest = f"{arguments.older_than:%Y-%m-%d}" if arguments.older_than else ""
+    if row.date < oldest:  # a row without a date is older than any
+        reasons.append(f"recorded before {oldest}")
     if row.lock and not (arguments.baselines / row.lock).exists():
         reasons.append(f"its lock {row.lock} is missing")
     elif unrepeatable(row):
         reasons.append("no reference environment can be built")
     return reasons
-
-
-def _facts(rows: Iterable[Baseline]) -> list[dict[str, object]]:
-    from pytest_tfperf.core.plain_json import plain
-
-    return [plain(row) for row in rows]
-
-
-def _print(facts: object) -> None:
-    show(json.dumps(facts, indent=2))

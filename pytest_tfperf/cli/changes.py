@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from datetime import datetime
 
-from pytest_tfperf.cli.arguments import add_command, history_place, moment, open_history
+from pytest_tfperf.cli.arguments import Commands, add_command, history_place, moment, open_history
 from pytest_tfperf.cli.filters import nothing_left
-from pytest_tfperf.cli.output import show, width
+from pytest_tfperf.cli.output import show, show_json, width
+from pytest_tfperf.core.change import Change
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.iso_time import moment as parsed
 from pytest_tfperf.errors import TfperfError
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from pytest_tfperf.cli.arguments import Commands
-    from pytest_tfperf.core.change import Change
+from pytest_tfperf.reports.changes import change_table
 
 
 def add_to(commands: Commands) -> None:
@@ -35,7 +30,7 @@ def add_to(commands: Commands) -> None:
         ),
         parents=[history_place(is_action=True)],
     )
-    # `tfperf history` has the next three, too: what it was given stays.
+    # `tfperf history` has the next three options, too; their values there must not be overwritten.
     changes.add_argument("--machine", default=argparse.SUPPRESS, metavar="NAME", help="only this machine")
     changes.add_argument("--test", default=argparse.SUPPRESS, metavar="NODEID", help="only this test")
     changes.add_argument(
@@ -50,20 +45,19 @@ def add_to(commands: Commands) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.judging.changes import changes_of
-    from pytest_tfperf.reports.changes import change_table
 
     if arguments.session or arguments.until or arguments.commit:
         raise TfperfError(
             "changes are found in whole histories: give --machine, --test or --since, and no other filter"
         )
-    # All of a machine's tests are read, whatever is asked for: what they have in common is the machine's.
+    # All tests of a machine are read, even if one is asked for: together they show changes of the machine itself.
     history = open_history(arguments)
     if error := nothing_left(history, {"machine": arguments.machine, "test": arguments.test}):
         raise error
     results = history.results(machine=arguments.machine)
     found = [change for change in changes_of(results) if _is_wanted(change, arguments.test, arguments.since)]
     if arguments.json:
-        show(json.dumps([asdict(change) for change in found], indent=2))
+        show_json([asdict(change) for change in found])
     else:
         show("\n".join(change_table(found, width())) or "no lasting change was found")
     return EXIT_GREEN

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli.arguments import STATUSES, add_command, folder, history_place, open_history
+from pytest_tfperf.cli.arguments import STATUSES, Commands, add_command, folder, history_place, open_history
 from pytest_tfperf.cli.filters import LATEST, session_id
-from pytest_tfperf.cli.output import show, width
+from pytest_tfperf.cli.output import show, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.side_comparison import Figure
 from pytest_tfperf.errors import TfperfError
-
-if TYPE_CHECKING:
-    from pytest_tfperf.cli.arguments import Commands
-    from pytest_tfperf.core.side_comparison import Figure
+from pytest_tfperf.judging.side_comparison import compare_sides, figures_of_measurements, figures_of_rows
+from pytest_tfperf.reports.side_comparison import render
+from pytest_tfperf.stores import measurement_file
+from pytest_tfperf.stores.baseline_revisions import rows_of_path, rows_of_revision
 
 _STATUSES = STATUSES | {
     EXIT_GREEN: "compared, whatever moved; with --tolerance: none is slower by more",
@@ -53,10 +53,6 @@ def add_to(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.core.plain_json import plain
-    from pytest_tfperf.judging.side_comparison import compare_sides
-    from pytest_tfperf.reports.side_comparison import render
-
     tolerance: float | None = arguments.tolerance
     if tolerance is not None and not 0 < tolerance < 1:
         raise TfperfError(f"--tolerance={tolerance:g}: give a fraction between 0 and 1, 0.02 for 2 %")
@@ -64,7 +60,7 @@ def _run(arguments: argparse.Namespace) -> int:
     (a_name, a), (b_name, b) = (_figures(name, arguments) for name in names)
     compared = compare_sides(a, b)
     if arguments.json:
-        show(json.dumps({"a": a_name, "b": b_name} | plain(compared), indent=2))
+        show_json({"a": a_name, "b": b_name} | plain(compared))
     else:
         show(render(compared, a_name, b_name, width()))
     if not compared.ratios:
@@ -82,19 +78,15 @@ def _sides(arguments: argparse.Namespace) -> tuple[str, str]:
 
 
 def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure]]:
-    """What the side is called, and its figures."""
-    from pytest_tfperf.judging.side_comparison import figures_of_measurements, figures_of_rows
-    from pytest_tfperf.stores.baseline_revisions import rows_of_path
-    from pytest_tfperf.stores.measurement_file import read
-
+    """The name of a side, and its figures."""
     path = Path(side)
     if path.is_dir() or (path.exists() and path.suffix == ".csv"):
         found = figures_of_rows(rows_of_path(path).values())
     elif path.exists():
-        found = figures_of_measurements(read(path))
+        found = figures_of_measurements(measurement_file.read(path))
     else:
         side, found = _of_session_or_revision(side, arguments)
-    # A single CSV does not say whose rows it has.
+    # A single CSV does not name its machine.
     found = [figure for figure in found if not figure.machine or arguments.machine in (None, figure.machine)]
     if not found:
         of = f" of {arguments.machine}" if arguments.machine else ""
@@ -103,9 +95,6 @@ def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure
 
 
 def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure]]:
-    from pytest_tfperf.judging.side_comparison import figures_of_measurements, figures_of_rows
-    from pytest_tfperf.stores.baseline_revisions import rows_of_revision
-
     history = open_history(arguments)
     try:
         results, why = history.results(machine=arguments.machine), ""

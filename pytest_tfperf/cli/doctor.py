@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli.arguments import STATUSES, add_command, folder
-from pytest_tfperf.cli.output import show
+from pytest_tfperf.cli.arguments import STATUSES, Commands, add_command, folder
+from pytest_tfperf.cli.output import show, show_json
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_UNFIT
+from pytest_tfperf.core.finding import Level
+from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError
-
-if TYPE_CHECKING:
-    from pytest_tfperf.cli.arguments import Commands
+from pytest_tfperf.reports.doctor import WHY, render
 
 _STATUSES = STATUSES | {
     EXIT_GREEN: "fit to measure; there may be warnings",
@@ -41,12 +39,9 @@ def add_to(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.core.finding import Level
-    from pytest_tfperf.core.plain_json import plain
     from pytest_tfperf.hardware.fitness import host_findings, observe
     from pytest_tfperf.hardware.gpu_fitness import gpu_findings
     from pytest_tfperf.hardware.host import read_host
-    from pytest_tfperf.reports.doctor import WHY, render
 
     if not 0.1 <= arguments.seconds <= 3600:
         raise TfperfError(f"--seconds={arguments.seconds:g}: give 0.1 to 3600, as the kernel counts ticks of 10 ms")
@@ -55,7 +50,7 @@ def _run(arguments: argparse.Namespace) -> int:
     is_fit = all(finding.level is not Level.UNFIT for finding in findings)
     if arguments.json:
         facts = [plain(finding) | {"why": WHY[finding.subject]} for finding in findings]
-        show(json.dumps({"hostname": host.hostname, "fit": is_fit, "findings": facts}, indent=2))
+        show_json({"hostname": host.hostname, "fit": is_fit, "findings": facts})
     else:
         cores = f"{host.usable_cores} of {host.total_cores} cores usable"
         show(render(f"{host.hostname}: {host.cpu_model}, {cores}", findings))
@@ -63,6 +58,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _free_bytes(folder: Path) -> int:
-    """Free space where the folder is, or will be."""
+    """Free space on the disk of the folder, which may not exist yet."""
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
     return shutil.disk_usage(there).free

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import json
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Final
 
-from pytest_tfperf.cli.arguments import add_command, history_place, open_history
+from pytest_tfperf.cli.arguments import Commands, add_command, history_place, open_history
 from pytest_tfperf.cli.filters import session_id
-from pytest_tfperf.cli.output import show, width
+from pytest_tfperf.cli.output import show, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pytest_tfperf.cli.arguments import Commands
-    from pytest_tfperf.core.measurement import Measurement
-    from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.judging.explanation import explain
+from pytest_tfperf.reports.explanation import explained
+from pytest_tfperf.reports.names import shown_names
+from pytest_tfperf.reports.wrapping import wrapped
 
 _MOST_NAMED: Final = 10
 
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    explain = add_command(
+    command = add_command(
         commands,
         "explain",
         _run,
@@ -36,40 +37,33 @@ def add_to(commands: Commands) -> None:
         ),
         parents=[history_place()],
     )
-    explain.add_argument("test", metavar="TEST", help="pytest's node id or the workload's name, or a part of them")
-    explain.add_argument(
+    command.add_argument("test", metavar="TEST", help="pytest's node id or the workload's name, or a part of them")
+    command.add_argument(
         "--session",
         metavar="ID",
         help="session to explain: its id, latest or previous (default: the last that measured the test)",
     )
-    explain.add_argument("--json", action="store_true", help="print the figures as JSON")
+    command.add_argument("--json", action="store_true", help="print the figures as JSON")
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.core.plain_json import plain
-    from pytest_tfperf.judging.explanation import explain
-    from pytest_tfperf.reports.explanation import explained
-    from pytest_tfperf.reports.wrapping import wrapped
-
     history = open_history(arguments)
     test, session = _wanted(history.results(), arguments.test, session_id(history, arguments.session))
-    found = [
-        (one, explain(one)) for one in _matching(list(history.measurements(session=session, test=test)), arguments.test)
-    ]
+    calls = list(history.measurements(session=session, test=test))
+    found = [(one, explain(one)) for one in _matching(calls, arguments.test)]
     if arguments.json:
-        # Runs and pairs have every window; `tfperf history --export` gives them.
-        facts = [_summary(one) | {"explanation": plain(why) if why else None} for one, why in found]
-        show(json.dumps(facts, indent=2))
+        # Runs and pairs are left out, because of their many windows; `tfperf history --export` has them.
+        show_json([_summary(one) | {"explanation": plain(why)} for one, why in found])
     else:
         show("\n\n\n".join(wrapped(explained(one, why), width()) for one, why in found))
     return EXIT_GREEN
 
 
 def _wanted(results: Sequence[PastResult], text: str, session: str | None) -> tuple[str, str]:
-    """The one test that the text means, and the last session that measured it.
+    """The test that the text means, and the last session that measured it.
 
     Raises:
-        TfperfError: none, or more than one; names them.
+        TfperfError: no test, or more than one; the message lists them.
     """
     measured = [one for one in results if session in (None, one.session)]
     if session is not None and not measured:
@@ -96,8 +90,6 @@ def _wanted(results: Sequence[PastResult], text: str, session: str | None) -> tu
 
 def _names(workload: str, name: str) -> tuple[str, str, str]:
     """A workload's names: its id, what its test calls it, and what tables show."""
-    from pytest_tfperf.reports.names import shown_names
-
     return workload, name, shown_names([(workload, name)])[workload, name]
 
 
@@ -106,18 +98,17 @@ def _is_part(text: str, workload: str, name: str) -> bool:
 
 
 def _nearest(text: str, measured: Sequence[PastResult]) -> str:
-    """ " Did you mean 'test_resnet50[8]'?"; "" where nothing is near."""
-    from difflib import get_close_matches
-
-    functions = {one.test.rpartition("::")[2] for one in measured}
-    known = functions | {function.partition("[")[0] for function in functions}
-    known |= {each for one in measured for each in (one.test, *_names(one.workload, one.name)) if each}
+    """ " Did you mean 'test_resnet50[8]'?"; "" if no name is similar."""
+    known = set[str]()
+    for one in measured:
+        function = one.test.rpartition("::")[2]
+        known |= {one.test, function, function.partition("[")[0], *_names(one.workload, one.name)}
     near = get_close_matches(text, sorted(known), n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _matching(measurements: Sequence[Measurement], text: str) -> Sequence[Measurement]:
-    """The test's calls; only those of a workload where the text names one, or a part of one and none of the test."""
+    """The test's calls; only those of a workload if the text names it, but not if it is a part of the test's id."""
     named = [one for one in measurements if text in _names(one.workload.id, one.name)]
     if not named and not any(text in one.test for one in measurements):
         named = [one for one in measurements if _is_part(text, one.workload.id, one.name)]
@@ -125,8 +116,6 @@ def _matching(measurements: Sequence[Measurement], text: str) -> Sequence[Measur
 
 
 def _summary(m: Measurement) -> dict[str, object]:
-    from pytest_tfperf.core.plain_json import plain
-
     t = m.throughput
     return {
         "test": m.test,
@@ -140,5 +129,5 @@ def _summary(m: Measurement) -> dict[str, object]:
         "examples_per_sec": t.examples_per_sec,
         "low": plain(t.low),
         "high": plain(t.high),
-        "verdict": plain(m.verdict) if m.verdict else None,
+        "verdict": plain(m.verdict),
     }

@@ -1,22 +1,18 @@
-"""`tfperf export`: the history in the formats of others."""
+"""`tfperf export`: the history in other programs' formats."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli.arguments import add_command, history_place, open_history
+from pytest_tfperf.cli.arguments import Commands, add_command, history_place, open_history
 from pytest_tfperf.cli.filters import history_filters, nothing_left, wanted
 from pytest_tfperf.cli.output import show
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.errors import TfperfError
-
-if TYPE_CHECKING:
-    from pytest_tfperf.cli.arguments import Commands
-    from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.reports.document_tables import document_tables
+from pytest_tfperf.reports.otava import CONFIGURATION, GROUP, otava_files
 
 _DOCUMENTS = {
     "dgx1": ("tensorpack's DGX-1 tables: ResNet-50 on one to eight GPUs", "perf_tests/test_multigpu.py"),
@@ -59,8 +55,6 @@ def add_to(commands: Commands) -> None:
 
 
 def _otava(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.reports.otava import CONFIGURATION, GROUP, otava_files
-
     if arguments.output.is_file():
         raise TfperfError(f"-o: {arguments.output} is a file; name a folder")
     history = open_history(arguments)
@@ -78,15 +72,13 @@ def _otava(arguments: argparse.Namespace) -> int:
 
 
 def _document(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.reports.document_tables import document_tables
-
     history = open_history(arguments)
     part = wanted(arguments, history)
     results = history.results(**part)
     if not results and (error := nothing_left(history, part)):
         raise error
     if all(value is None for value in part.values()):
-        results = _of_the_last_session(results)
+        results = [one for one in results if one.session == results[-1].session]
     text = document_tables(arguments.document, results)
     if not text:
         _, tests = _DOCUMENTS[arguments.document]
@@ -97,7 +89,3 @@ def _document(arguments: argparse.Namespace) -> int:
         )
     show(text)
     return EXIT_GREEN
-
-
-def _of_the_last_session(results: Sequence[PastResult]) -> list[PastResult]:
-    return [one for one in results if one.session == results[-1].session]

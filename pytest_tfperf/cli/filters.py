@@ -1,29 +1,28 @@
-"""Parts of a history: the options that name one, and which of them leaves nothing."""
+"""The options that select a part of a history, and the error for a selection that is empty."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, cast
 
 from pytest_tfperf.cli.arguments import end, moment
+from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.reports.numbers import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pytest_tfperf.core.past_result import PastResult
     from pytest_tfperf.stores.history import History
     from pytest_tfperf.stores.history_queries import Wanted
 
 _MOST_NAMED: Final = 10
-LATEST: Final = ("latest", "previous")  # sessions, the last first
+LATEST: Final = ("latest", "previous")  # names of sessions, the last one first
 
 
 def history_filters() -> argparse.ArgumentParser:
-    """A parent of commands that take a part of a history, which `wanted` tells."""
+    """A parent parser with the options that `wanted` reads."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--session", metavar="ID", help="only this session: its id, latest or previous")
     parser.add_argument("--test", metavar="NODEID", help="only this test")
@@ -37,10 +36,10 @@ def history_filters() -> argparse.ArgumentParser:
 
 
 def wanted(arguments: argparse.Namespace, history: History) -> Wanted:
-    """What `history_filters` was given, as the methods of History take it.
+    """The values of the options, as the methods of History take them.
 
     Raises:
-        TfperfError: `latest` or `previous`, and there are not so many sessions, or there is no history.
+        TfperfError: there is no `latest` or `previous` session, or no history.
     """
     return {
         "machine": arguments.machine,
@@ -53,17 +52,17 @@ def wanted(arguments: argparse.Namespace, history: History) -> Wanted:
 
 
 def session_id(history: History, name: str | None, machine: str | None = None) -> str | None:
-    """The id of the session that a name means: `latest`, `previous`, or the id itself.
+    """The id of the session that is called `latest` or `previous`; any other name is an id.
 
-    `latest` is the last one, of one machine if it is named; `previous` is the one before it of the same machines.
+    `latest` is the last session, or that of the given machine. `previous` is the one before it on the same machines.
 
     Raises:
-        TfperfError: there are not so many sessions, or there is no history.
+        TfperfError: there is no such session, or no history.
     """
     if name not in LATEST:
         return name
     results = history.results(machine=machine)
-    # As in `tfperf compare`: a team's server has other machines' sessions, too.
+    # A team's server has sessions of other machines, too.
     machines = {one.machine for one in results if one.session == results[-1].session}
     sessions = list(dict.fromkeys(one.session for one in reversed(results) if one.machine in machines))
     if len(sessions) <= LATEST.index(name):
@@ -73,7 +72,7 @@ def session_id(history: History, name: str | None, machine: str | None = None) -
 
 
 def nothing_left(history: History, wanted: Wanted) -> TfperfError | None:
-    """The error that names the first filter with which no measurement is left; None where some is, and without any."""
+    """The error that names the first filter that leaves no measurement; None if some are left, or without filters."""
     met: Wanted = {}
     before = history.results() if any(value is not None for value in wanted.values()) else []
     for name, value in wanted.items():
@@ -89,7 +88,7 @@ def nothing_left(history: History, wanted: Wanted) -> TfperfError | None:
 
 
 def _why(name: str, value: object, before: Sequence[PastResult]) -> str:
-    """Why this filter leaves none of the measurements, of which there is one at least."""
+    """Why this filter leaves none of the measurements `before` it."""
     if isinstance(value, datetime):
         times = sorted(one.time for one in before)
         which, other = (

@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.cli import changes
-from pytest_tfperf.cli.arguments import add_command, history_place, moment, open_history
+from pytest_tfperf.cli.arguments import Commands, add_command, history_place, moment, open_history
 from pytest_tfperf.cli.filters import history_filters, nothing_left, wanted
 from pytest_tfperf.cli.output import show, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.reports.comparisons import latest_comparisons
+from pytest_tfperf.reports.history import by_workload
+from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.stores import measurement_file
 
 if TYPE_CHECKING:
-    from pytest_tfperf.cli.arguments import Commands
     from pytest_tfperf.stores.history import History
 
 
@@ -76,9 +79,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _show(history: History, arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.reports.comparisons import latest_comparisons
-    from pytest_tfperf.reports.history import by_workload
-
     part = wanted(arguments, history)
     measured, columns = history.frame(**part), width()
     if arguments.csv:
@@ -96,8 +96,6 @@ def _show(history: History, arguments: argparse.Namespace) -> int:
 
 
 def _export(history: History, arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.stores import measurement_file
-
     part = wanted(arguments, history)
     measurements = list(history.measurements(**part))
     if not measurements:
@@ -110,7 +108,6 @@ def _export(history: History, arguments: argparse.Namespace) -> int:
 
 
 def _push(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.reports.numbers import counted
     from pytest_tfperf.stores.history_database import Database
     from pytest_tfperf.stores.history_push import push
 
@@ -126,8 +123,6 @@ def _push(arguments: argparse.Namespace) -> int:
 
 
 def _prune(history: History, arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.reports.numbers import counted
-
     if any(value is not None for value in wanted(arguments, history).values()):
         raise TfperfError("--prune deletes by age only: leave --session, --test, --machine and the like out")
     measured, compared = history.prune(arguments.older_than)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from pytest_tfperf.cli.arguments import add_command
+from pytest_tfperf.cli.arguments import Commands, add_command
 from pytest_tfperf.cli.output import show
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.errors import TfperfError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pytest_tfperf.cli.arguments import Commands
+from pytest_tfperf.hardware.host import text_of
+from pytest_tfperf.reports import starter_files as files
+from pytest_tfperf.stores import atomic, ini_section
 
 _SETTINGS: Final = {"tfperf_baselines": "baselines", "tfperf_tolerance": "0.02"}
 _GITHUB: Final = Path(".github/workflows/throughput.yml")
@@ -42,33 +41,27 @@ def add_to(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.reports.starter_files import next_steps
-
     root: Path = arguments.folder
     if not root.is_dir():
         raise TfperfError(f"{root}: there is no such folder. Make it, or name another one")
     if not re.fullmatch(r"\w[\w.-]*", arguments.tests, re.ASCII):
         raise TfperfError(f"--tests={arguments.tests}: give the name of a folder, as in perf_tests")
     ci = arguments.ci or _ci_of(root)
-    # Both before anything is written: a file may be damaged.
-    settings, text = _settings(root)
-    ignored = _git_ignores(root)
-    lines = [*_new_files(root, arguments.tests, ci), _edited(root, settings, text), _edited_git_ignores(root, ignored)]
-    steps = next_steps(arguments.tests, with_ci=ci != "none")
+    # A configuration that can't be edited stops the command before anything is written.
+    configuration = ini_section.configuration(root)
+    text = ini_section.with_settings(configuration, _SETTINGS)
+    lines = [*_new_files(root, arguments.tests, ci), _edited(root, configuration, text), _git_ignores_history(root)]
+    steps = files.next_steps(arguments.tests, with_ci=ci != "none")
     show("\n".join([*filter(None, lines), "", "Next:", *(f"  {step}" for step in steps)]))
     return EXIT_GREEN
 
 
 def _ci_of(root: Path) -> str:
-    from pytest_tfperf.hardware.host import text_of
-
     remote = text_of(root / ".git" / "config")
     return "github" if "github.com" in remote else "gitlab" if "gitlab" in remote else "none"
 
 
 def _new_files(root: Path, tests: str, ci: str) -> Iterator[str]:
-    from pytest_tfperf.reports import starter_files as files
-
     yield _written(root, Path(tests) / "test_speed.py", files.TEST.format(tests=tests))
     yield _written(root, Path("baselines") / "README.md", files.BASELINES.format(tests=tests))
     if ci == "github":
@@ -81,7 +74,7 @@ def _new_files(root: Path, tests: str, ci: str) -> Iterator[str]:
 
 
 def _written(root: Path, name: Path, text: str) -> str:
-    """What was done with a file, which is left as it is where it exists."""
+    """Write a file that does not exist yet, and say what was done."""
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -92,16 +85,7 @@ def _written(root: Path, name: Path, text: str) -> str:
     return f"wrote   {name}"
 
 
-def _settings(root: Path) -> tuple[Path, str]:
-    from pytest_tfperf.stores import ini_section
-
-    path = ini_section.configuration(root)
-    return path, ini_section.with_settings(path, _SETTINGS)
-
-
 def _edited(root: Path, path: Path, text: str) -> str:
-    from pytest_tfperf.stores import atomic
-
     name = path.relative_to(root)
     data = text.encode("utf-8")
     if path.exists() and path.read_bytes() == data:
@@ -111,18 +95,12 @@ def _edited(root: Path, path: Path, text: str) -> str:
     return f"{done}  {name}: {', '.join(_SETTINGS)}"
 
 
-def _git_ignores(root: Path) -> str:
-    """The text of .gitignore, whose names may be in any encoding; "" where it is missing."""
+def _git_ignores_history(root: Path) -> str:
+    """Keep the history from being committed; outside of a git repository nothing is done."""
     path = root / ".gitignore"
-    return path.read_text("utf-8", "surrogateescape") if path.exists() else ""
-
-
-def _edited_git_ignores(root: Path, text: str) -> str:
-    """The history must not be committed; outside of a git repository nothing is done."""
-    from pytest_tfperf.reports.starter_files import GITIGNORE
-
-    if not (root / ".git").exists() or GITIGNORE in text.split():
+    text = path.read_text("utf-8", "surrogateescape") if path.exists() else ""  # names may be in any encoding
+    if not (root / ".git").exists() or files.GITIGNORE in text.split():
         return ""
-    with (root / ".gitignore").open("a", encoding="utf-8") as file:
-        file.write(("" if not text or text.endswith("\n") else "\n") + GITIGNORE + "\n")
-    return f"edited  .gitignore: {GITIGNORE}"
+    with path.open("a", encoding="utf-8") as file:
+        file.write(("" if not text or text.endswith("\n") else "\n") + files.GITIGNORE + "\n")
+    return f"edited  .gitignore: {files.GITIGNORE}"

@@ -1,8 +1,9 @@
-"""Printing that never changes what a command found: readers that leave early, and terminals with few characters."""
+"""Printing that does not fail a command: a reader may leave early, and a terminal may lack characters."""
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import sys
@@ -10,7 +11,7 @@ from typing import TextIO
 
 
 def prepare() -> None:
-    """Write what the terminal's encoding lacks as an escape; a file's name must not end the command."""
+    """Let characters that the terminal's encoding lacks be written as escapes, so that no file name ends a command."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -20,7 +21,7 @@ def show(text: str) -> None:
     """Print and flush; a reader that leaves early (`tfperf replay ... | head -1`) does not change the exit status.
 
     Raises:
-        OSError: the text can't be written, because a disk is full, say.
+        OSError: the text can't be written, for example because the disk is full.
     """
     try:
         print(text, flush=True)
@@ -28,13 +29,18 @@ def show(text: str) -> None:
         discard()
 
 
+def show_json(facts: object) -> None:
+    """Print facts as indented JSON."""
+    show(json.dumps(facts, indent=2))
+
+
 def width() -> int | None:
-    """The most characters of a line on a terminal; None for a file or a pipe, where a line may be of any length."""
+    """The width of the terminal; None for a file or a pipe, where a line may have any length."""
     return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
 
 
 def warn(text: str) -> None:
-    """Print to stderr, after "tfperf: "; nobody may be there to read it."""
+    """Print to stderr, after "tfperf: "; a closed stderr is no error."""
     try:
         print(f"tfperf: {text}", file=sys.stderr, flush=True)
     except OSError:
@@ -42,7 +48,7 @@ def warn(text: str) -> None:
 
 
 def discard() -> None:
-    """Send the rest of stdout nowhere: Python flushes it once more when it exits, and would fail then."""
+    """Redirect stdout to /dev/null: Python flushes it once more at exit, and that must not fail."""
     _to_nowhere(sys.stdout)
 
 

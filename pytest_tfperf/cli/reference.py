@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli.arguments import add_command, folder
+from pytest_tfperf.cli.arguments import Commands, add_command, folder
 from pytest_tfperf.cli.output import show, warn
+from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_USAGE
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
-
-if TYPE_CHECKING:
-    from pytest_tfperf.cli.arguments import Commands
+from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.workers.interpreters import require_python
+from pytest_tfperf.workers.reference_environment import check
+from pytest_tfperf.workers.reference_store import ReferenceStore
 
 
 def add_to(commands: Commands) -> None:
@@ -62,13 +64,7 @@ def add_to(commands: Commands) -> None:
 
 
 def _create(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.core.command import parse_subject
-    from pytest_tfperf.core.workload import Workload
     from pytest_tfperf.hardware.discovery import discover
-    from pytest_tfperf.stores.baselines import BaselineStore
-    from pytest_tfperf.workers.interpreters import require_python
-    from pytest_tfperf.workers.reference_environment import check
-    from pytest_tfperf.workers.reference_store import ReferenceStore
 
     machine = arguments.machine or discover().machine
     rows = [row for row in BaselineStore(arguments.baselines).load(machine).values() if row.is_measured]
@@ -85,7 +81,7 @@ def _create(arguments: argparse.Namespace) -> int:
             if any(isinstance(parse_subject(one.key.workload), Workload) for one in rows if one.lock == row.lock):
                 tensorflow, _ = check(environment, [], Path.cwd())
                 show(f"{environment.name}: ready at {row.commit}, TensorFlow {tensorflow}")
-            else:  # programs may train with anything
+            else:  # a user's program need not use TensorFlow
                 require_python(environment.python)
                 show(f"{environment.name}: ready at {row.commit}")
         except TfperfError as error:
@@ -95,9 +91,6 @@ def _create(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.stores.baselines import BaselineStore
-    from pytest_tfperf.workers.reference_store import ReferenceStore
-
     baselines = BaselineStore(arguments.baselines)
     rows = [row for machine in baselines.machines() for row in baselines.load(machine).values()]
     entries = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd()).entries(rows)
@@ -114,8 +107,6 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _remove(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.workers.reference_store import ReferenceStore
-
     store = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd())
     for name in [entry.name for entry in store.entries([])] if arguments.all else [arguments.name]:
         store.remove(name, show)

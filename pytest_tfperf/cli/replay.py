@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli.arguments import STATUSES, add_command
+from pytest_tfperf.bench.replay import Replay, Request, replay
+from pytest_tfperf.cli.arguments import STATUSES, Commands, add_command
 from pytest_tfperf.cli.output import show, warn, width
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
+from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import NoBaseline, TfperfError
-
-if TYPE_CHECKING:
-    from pytest_tfperf.bench.replay import Replay, Request
-    from pytest_tfperf.cli.arguments import Commands
+from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
+from pytest_tfperf.reports.message import message
+from pytest_tfperf.reports.wrapping import wrapped
+from pytest_tfperf.stores.baselines import BaselineStore
 
 _STATUSES = STATUSES | {
     EXIT_GREEN: "all are PASS, IMPROVED or INCONCLUSIVE",
@@ -26,7 +28,7 @@ _STATUSES = STATUSES | {
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    replay = add_command(
+    command = add_command(
         commands,
         "replay",
         _run,
@@ -39,28 +41,30 @@ def add_to(commands: Commands) -> None:
         ),
         statuses=_STATUSES,
     )
-    replay.add_argument(
+    command.add_argument(
         "files",
         nargs="+",
         type=Path,
         metavar="FILE",
         help="logs as text or JSON lines, or files of `tfperf history --export`, also gzipped; - for standard input",
     )
-    replay.add_argument("--machine", metavar="NAME", help="judge against this machine's baselines (required for logs)")
-    replay.add_argument(
+    command.add_argument("--machine", metavar="NAME", help="judge against this machine's baselines (required for logs)")
+    command.add_argument(
         "--workload",
         metavar="ID",
         help="workload of the logs, as in resnet50-b64-horovod-device (default: the machine's only row that fits the "
         "log's header)",
     )
-    replay.add_argument(
+    command.add_argument(
         "--topology",
         metavar="NxM",
         help="nodes x devices per node of the logs, as in 2x4 (default: as the log's header says)",
     )
-    replay.add_argument("--only", choices=["training"], help="leave out evaluations that are in the logs, too")
-    replay.add_argument("--tolerance", type=float, metavar="FRACTION", help="accepted change (default: the baseline's)")
-    replay.add_argument(
+    command.add_argument("--only", choices=["training"], help="leave out evaluations that are in the logs, too")
+    command.add_argument(
+        "--tolerance", type=float, metavar="FRACTION", help="accepted change (default: the baseline's)"
+    )
+    command.add_argument(
         "--baselines",
         type=Path,
         metavar="DIR",
@@ -69,8 +73,6 @@ def add_to(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.bench.replay import replay
-
     done = replay(arguments.files, _request(arguments))
     for error in done.refused:
         warn(str(error))
@@ -86,17 +88,12 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _request(arguments: argparse.Namespace) -> Request:
-    from pytest_tfperf.bench.replay import Request
-    from pytest_tfperf.core.verdict import Tolerance
-    from pytest_tfperf.core.workload import Workload
-    from pytest_tfperf.stores.baselines import BaselineStore
-
     folder: Path | None = arguments.baselines
     if folder is not None and not folder.is_dir():
         raise TfperfError(
             f"--baselines={folder}: there is no such folder. Name one that holds MACHINE.csv, or leave --baselines out"
         )
-    # Without a folder or a machine, exported measurements are judged against the rows that they hold.
+    # With neither, exported measurements are judged against the baselines that they were recorded with.
     named = folder or arguments.machine
     return Request(
         machine=arguments.machine or "",
@@ -109,10 +106,6 @@ def _request(arguments: argparse.Namespace) -> Request:
 
 
 def _report(done: Replay) -> str:
-    from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
-    from pytest_tfperf.reports.message import message
-    from pytest_tfperf.reports.wrapping import wrapped
-
     measurements = [judged.measurement for judged in done.judged]
     columns = width()
     judged = [one for one in done.judged if one.measurement.verdict]
@@ -122,8 +115,6 @@ def _report(done: Replay) -> str:
 
 
 def _status(done: Replay) -> int:
-    from pytest_tfperf.core.verdict import Outcome
-
     verdicts = [one.measurement.verdict for one in done.judged if one.measurement.verdict]
     outcomes = {verdict.outcome for verdict in verdicts if not verdict.is_provisional}
     if Outcome.REGRESSED in outcomes:

@@ -12,9 +12,9 @@ def annotation(level: str, text: str, *, title: str, file: str = "", line: int =
     Args:
         level: "error", "warning" or "notice".
         text: the message; it may have several lines.
-        title: what stands above it.
-        file: path from the repository's root, "" for no place.
-        line: in the file, from 1; 0 for none.
+        title: the heading above it.
+        file: path from the repository's root, "" if unknown.
+        line: in the file, from 1; 0 if unknown.
 
     >>> annotation("error", "13.0 % slower", title="REGRESSED: a", file="test_a.py", line=3)
     '::error file=test_a.py,line=3,title=REGRESSED%3A a::13.0 %25 slower'

@@ -16,7 +16,7 @@ _COLUMNS = tuple(field.name for field in fields(Baseline) if field.name not in (
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """One row on both sides; None where a side lacks it."""
+    """One row on both sides; None on a side that lacks it."""
 
     old: Baseline | None
     new: Baseline | None
@@ -30,21 +30,21 @@ class RowChange:
 
     @property
     def fraction(self) -> float | None:
-        """The change of the reference; None where only one side has the row, or the units differ."""
+        """The change of the reference; None if only one side has the row, or if the units differ."""
         if self.old is None or self.new is None or self.old.unit != self.new.unit:
             return None
         return self.new.reference / self.old.reference - 1
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """What differs besides machine and key."""
+        """The columns that differ, besides machine and key."""
         if self.old is None or self.new is None:
             return ()
         return tuple(name for name in _COLUMNS if getattr(self.old, name) != getattr(self.new, name))
 
     @property
     def what(self) -> str:
-        """ "added", "removed", "changed" for a new figure, "same figure" where only other columns differ."""
+        """ "added", "removed", "changed" for a new figure, "same figure" if only other columns differ."""
         if self.old is None:
             return "added"
         if self.new is None:
@@ -62,7 +62,7 @@ def row_changes(
 
 
 def machine_table(machines: Mapping[str, Sequence[Baseline]], width: int | None = None) -> list[str]:
-    """One line for each machine: how many rows, of which kind, and their dates."""
+    """One line for each machine: the number of rows of each kind, and their dates."""
     return table(
         [_machine(name, rows) for name, rows in machines.items()],
         Columns(right={"rows", "measured", "published", "with lock"}, optional=("last", "first", "with lock")),
@@ -95,7 +95,7 @@ def row_table(rows: Iterable[Baseline], width: int | None = None) -> list[str]:
 
 
 def note_lines(rows: Collection[Baseline]) -> list[str]:
-    """What a reader must know of the figures: each note once, with its rows; nothing where no row has one."""
+    """The rows' notes, each once, with the rows that have it."""
     noted: dict[str, list[Baseline]] = {}
     for row in rows:
         noted.setdefault(row.note, []).append(row)
@@ -128,7 +128,7 @@ def _row(row: Baseline) -> dict[str, str | None]:
 
 
 def _tolerance(row: Baseline) -> str | None:
-    """ "-5.0 % to +5.0 %"; None where the row gives none."""
+    """ "-5.0 % to +5.0 %"; None if the row has no tolerance."""
     if row.lower is None and row.upper is None:
         return None
     lower, upper = (("default" if bound is None else change(bound)) for bound in (row.lower, row.upper))
@@ -136,7 +136,7 @@ def _tolerance(row: Baseline) -> str | None:
 
 
 def change_table(changes: Iterable[RowChange], width: int | None = None) -> list[str]:
-    """What changed between two sets of rows."""
+    """The changes between two sets of rows."""
     columns = Columns(right={"old", "new", "change"}, optional=("date", "columns", "machine"), ids=("workload",))
     return table([_change(one) for one in changes], columns, width)
 

@@ -11,7 +11,7 @@ from pytest_tfperf.reports.numbers import percent, rate, whole_percent
 
 
 def bound_by(breakdown: Breakdown | None) -> str | None:
-    """For a table: "input", or "compute 87 %" of the rate of matrix products; None where it is not known."""
+    """What limits a step, for a table: "input", or "compute 87 %" of the rate of matrix products; None if unknown."""
     if breakdown is None or breakdown.bound is None:
         return None
     word, share = breakdown.bound.value.removesuffix("-bound"), breakdown.products_fraction
@@ -23,7 +23,7 @@ def bound_by(breakdown: Breakdown | None) -> str | None:
 def breakdown_lines(
     breakdown: Breakdown | None, throughput: Throughput, slower_than: float | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Labelled lines about a throughput's breakdown; `slower_than` is the rate that a regressed one fell below."""
+    """Labelled lines about a breakdown; `slower_than` is the rate that was expected of a regressed throughput."""
     if breakdown is None:
         return
     unit = f"{throughput.unit}/s"
@@ -55,9 +55,7 @@ def _input(breakdown: Breakdown, unit: str) -> str:
         return "not the limit: one batch stays on the devices"
     if breakdown.input is Input.ALONE:
         return "measured alone: nothing is trained"
-    if breakdown.input is Input.OWN:
-        return ""
-    if breakdown.pipeline_examples_per_sec is None or breakdown.bound is None:
+    if breakdown.input is Input.OWN or breakdown.pipeline_examples_per_sec is None or breakdown.bound is None:
         return ""
     word = "the limit" if breakdown.bound is Bound.INPUT else "not the limit"
     return f"{word}: the pipeline alone gives {rate(breakdown.pipeline_examples_per_sec)} {unit}"

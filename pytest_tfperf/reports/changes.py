@@ -10,7 +10,7 @@ from pytest_tfperf.reports.numbers import percent
 from pytest_tfperf.reports.table import Columns, table
 
 ALL_TESTS = "(all tests together)"
-"""What stands in place of a test where the whole machine changed."""
+"""Shown in place of a test if the whole machine changed."""
 
 _COLUMNS = Columns(
     right={"change", "sessions since"},
@@ -22,7 +22,7 @@ _COMMIT = 10  # characters
 
 
 def change_table(changes: Iterable[Change], width: int | None = None) -> list[str]:
-    """One line for each change; `width` is the most characters of a line, None for any number."""
+    """One line for each change; `width` is the terminal's, None for no limit."""
     rows = [
         {
             "since": _date(change),
@@ -78,6 +78,6 @@ def _date(change: Change) -> str:
 
 
 def _commits(change: Change) -> str:
-    """The commits between which it changed; "" where neither is known."""
+    """The commits between which it changed; "" if neither is known."""
     before, after = change.commit_before[:_COMMIT], change.commit_after[:_COMMIT]
     return f"{before or '?'}..{after or '?'}" if before or after else ""

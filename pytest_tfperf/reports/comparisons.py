@@ -11,7 +11,7 @@ from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
-from pytest_tfperf.reports.measurement_table import ACT_FIRST, rate_cell, rate_heading
+from pytest_tfperf.reports.measurement_table import ACT_FIRST, outcome, rate_cell, rate_heading
 from pytest_tfperf.reports.message import Line, with_lines
 from pytest_tfperf.reports.message import message as of_a_measurement
 from pytest_tfperf.reports.names import Named, shown_names, with_id
@@ -24,22 +24,22 @@ _RIGHT = {"b / a", "pairs"}
 
 
 def comparison_table(comparisons: Iterable[Comparison], width: int | None = None) -> list[str]:
-    """Those that need action first, else in the order given; the ratio of an INVALID one means nothing: left out.
+    """A row for each comparison, those that need action first; an INVALID one has no ratio.
 
-    `width` is the most characters of a line, None for any number.
+    `width` is the terminal's, None for no limit.
     """
     in_order = sorted(comparisons, key=lambda c: ACT_FIRST.index(c.outcome))
     return _table([(c, {}) for c in in_order], width)
 
 
 def latest_comparisons(comparisons: Iterable[Comparison], width: int | None = None) -> list[str]:
-    """The latest of the comparisons of the same two sides, and when it was made."""
+    """A row for the latest comparison of each two sides, with its machine and time."""
     latest = {(c.machine, c.topology, c.a.workload, *sides(c)): c for c in comparisons}
     return _table([(c, {"machine": c.machine, "when": c.time}) for c in latest.values()], width)
 
 
 def _table(comparisons: Sequence[tuple[Comparison, dict[str, str | None]]], width: int | None) -> list[str]:
-    """A row for each comparison, and what else to say of it."""
+    """A row for each comparison, with its further columns."""
     both = [side for c, _ in comparisons for side in (c.a, c.b)]
     heading = rate_heading(side.throughput for side in both)
     names = shown_names((side.workload.id, side.name) for side in both)
@@ -72,13 +72,8 @@ def _row(c: Comparison, heading: str, names: Mapping[Named, str]) -> dict[str, s
     }
 
 
-def outcome(comparison: Comparison) -> str:
-    """The word for the outcome; "compared" where nothing was judged."""
-    return comparison.outcome.value if comparison.outcome else "compared"
-
-
 def sides(comparison: Comparison) -> tuple[str, str]:
-    """Names for a and b: their workloads, or else the software that differs between them."""
+    """Names for a and b: their workloads, or the software that differs between them."""
     a, b = comparison.a, comparison.b
     if a.workload != b.workload:
         return with_id(a.workload.id, a.name), with_id(b.workload.id, b.name)
@@ -103,7 +98,7 @@ def headline(comparison: Comparison) -> str:
     c = comparison
     a, b = sides(c)
     what = "" if c.a.workload != c.b.workload else f"{with_id(c.a.workload.id, c.a.name)}, "
-    if c.outcome is Outcome.INVALID:  # its ratio would be taken for a result
+    if c.outcome is Outcome.INVALID:  # a reader would take its ratio for a result
         return f"{what}{b} against {a} on {c.devices} ({c.machine}): {c.reason}"
     ratio = f"ratio {c.ratio:.3f}, 95 % CI {_interval(c)}"
     return f"{what}{b} is {compared(c.ratio - 1)} {a} on {c.devices} ({c.machine}): {ratio}"

@@ -8,7 +8,7 @@ from pytest_tfperf.core.finding import Finding, Level, Subject
 from pytest_tfperf.reports.numbers import counted
 
 WHY = {
-    Subject.OTHER_PROCESSES: "they take CPU time from a run, which then is discarded as disturbed",
+    Subject.OTHER_PROCESSES: "they take CPU time from a run, which then is slower, or discarded as disturbed",
     Subject.LOAD: "other work ran a moment ago and may come back",
     Subject.STEAL: "the time that other virtual machines get is missing, and changes from run to run",
     Subject.SWAP: "a step that waits for swap takes many times as long",
@@ -28,35 +28,30 @@ WHY = {
 }
 """Why each subject matters to a measurement."""
 
-_WHY_WARNED = {Subject.OTHER_PROCESSES: "they may take CPU time from a run, which then is slower or discarded"}
-"""Why a mere warning matters, where that is less than what WHY says of a fault."""
-
-_ORDER = tuple(Level)
 _LABEL = 8
 _SUBJECT = max(map(len, Subject)) + 2
 
 
 def render(machine: str, findings: Sequence[Finding]) -> str:
     """All findings, then one line that says whether the machine is fit."""
-    in_order = sorted(findings, key=lambda finding: _ORDER.index(finding.level))
+    in_order = sorted(findings, key=lambda finding: tuple(Level).index(finding.level))
     lines = [machine, "", *(line for finding in in_order for line in _lines(finding)), "", conclusion(findings)]
     return "\n".join(lines)
 
 
 def conclusion(findings: Sequence[Finding]) -> str:
     """ "Not fit to measure: 1 fault, 2 warnings."."""
-    faults, warnings = (sum(one.level is level for one in findings) for level in (Level.UNFIT, Level.WARNING))
-    parts = [counted(faults, "fault")] if faults else []
-    parts += [counted(warnings, "warning")] if warnings else []
+    levels = [finding.level for finding in findings]
+    faults, warnings = levels.count(Level.UNFIT), levels.count(Level.WARNING)
+    parts = [counted(number, what) for number, what in ((faults, "fault"), (warnings, "warning")) if number]
     fit = "Not fit to measure" if faults else "Fit to measure"
-    return f"{fit}{': ' if parts else ''}{', '.join(parts)}."
+    return f"{fit}: {', '.join(parts)}." if parts else f"{fit}."
 
 
 def _lines(finding: Finding) -> Iterator[str]:
     yield f"{finding.level:<{_LABEL}} {finding.subject:<{_SUBJECT}}{finding.fact}"
     if finding.level in (Level.UNFIT, Level.WARNING):
         indent = " " * (_LABEL + 1)
-        warned = _WHY_WARNED if finding.level is Level.WARNING else {}
-        yield f"{indent}{'why':<{_SUBJECT}}{warned.get(finding.subject, WHY[finding.subject])}"
+        yield f"{indent}{'why':<{_SUBJECT}}{WHY[finding.subject]}"
         if finding.mend:
             yield f"{indent}{'mend':<{_SUBJECT}}{finding.mend}"

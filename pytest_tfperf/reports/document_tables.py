@@ -13,7 +13,7 @@ from pytest_tfperf.core.workload import AllReduce, ParameterDevice, Trainer, Var
 NOT_MEASURED: Final = "not measured"
 
 Figures = Mapping[str, Mapping[Key, float]]
-"""Of each machine the throughputs."""
+"""The throughputs of each machine."""
 
 _GPUS_OF_DGX1 = (1, 2, 4, 8)
 _PIPELINES_OF_DGX1 = ("device", "host", "python")
@@ -47,9 +47,9 @@ _TOPOLOGIES_OF_AZURE = ((1, 1), (1, 2), (2, 1), (2, 2))
 
 
 def dgx1(figures: Figures) -> str:
-    """tensorpack's page: ResNet-50 on one to eight GPUs, a table for each variable update; one pair for each machine.
+    """tensorpack's page: ResNet-50 on one to eight GPUs. Each machine has two tables, one for each variable update.
 
-    Its three columns in one are Keras' `fit` here, and tensorflow/benchmarks is our own loop.
+    The column tensorpack shows Keras' `fit` on three pipelines, the column tensorflow/benchmarks our own loop.
     """
     blocks = []
     for machine, measured in figures.items():
@@ -101,17 +101,18 @@ DOCUMENTS: Final[Mapping[str, Callable[[Figures], str]]] = {"dgx1": dgx1, "lambd
 
 
 def document_tables(document: str, results: Iterable[PastResult]) -> str:
-    """The tables of one of `DOCUMENTS` from these results; "" where they hold none of its figures.
+    """The tables of one of `DOCUMENTS` from these results; "" if they have none of its figures.
 
-    The last result of a workload counts, and an INVALID one not at all. Machines without any figure have no column.
+    The last valid result of a workload counts. Machines without any figure are left out.
     """
     render, figures = DOCUMENTS[document], dict[str, dict[Key, float]]()
     for one in results:
         if one.outcome != Outcome.INVALID and not one.is_slowed_on_purpose:
             figures.setdefault(one.machine, {})[one.key] = one.examples_per_sec
-    nothing = {machine: render({machine: {}}) for machine in figures}
     known = {
-        machine: measured for machine, measured in figures.items() if render({machine: measured}) != nothing[machine]
+        machine: measured
+        for machine, measured in figures.items()
+        if render({machine: measured}) != render({machine: {}})
     }
     return render(known) if known else ""
 

@@ -1,4 +1,4 @@
-"""A verdict explained for readers who do not know how it is made: what was measured, why, and what would tell more."""
+"""A verdict explained for readers who do not know the statistics."""
 
 from __future__ import annotations
 
@@ -18,30 +18,31 @@ _WORTH_SHOWING = 0.0005
 
 
 def explained(m: Measurement, explanation: Explanation | None) -> str:
-    """A measurement's verdict in paragraphs with headings; without an explanation, what is known of it."""
-    blocks = [[headline(m), f"{m.test}, session {m.session or 'unknown'}, {m.time or 'at an unknown time'}"]]
-    blocks.append([f"{outcome(m)}: {m.verdict.reason}." if m.verdict else "It was measured and not judged."])
-    if m.verdict is None:
-        return _joined(blocks)
-    if explanation is None or m.verdict.baseline is None:
-        return _joined([*blocks, [_without_figures(m.verdict)]])
-    return _joined(
-        [
-            *blocks,
-            ["What was it held against?", *_indented(_reference(m, m.verdict, m.verdict.baseline, explanation))],
-            ["Why this outcome?", *_indented(_steps(m.verdict, explanation))],
-            ["Where does the threshold come from?", *_indented(_threshold(m.verdict, m.verdict.baseline, explanation))],
-            [_powers_heading(explanation), *_indented(_powers(m.verdict, explanation))],
-        ]
-    )
+    """A measurement's verdict in paragraphs with headings; `explanation` is None for one without a threshold."""
+    verdict = m.verdict
+    paragraphs = [f"{headline(m)}\n{m.test}, session {m.session or 'unknown'}, {m.time or 'at an unknown time'}"]
+    if verdict is None:
+        return "\n\n".join([*paragraphs, "It was measured and not judged."])
+    paragraphs.append(f"{outcome(m)}: {verdict.reason}.")
+    row = verdict.baseline
+    if explanation is None or row is None:
+        return "\n\n".join([*paragraphs, _without_figures(verdict)])
+    paragraphs += [
+        _section("What was it held against?", _reference(m, verdict, row, explanation)),
+        _section("Why this outcome?", _steps(verdict, explanation)),
+        _section("Where does the threshold come from?", _threshold(verdict, row, explanation)),
+        _section(f"What would other numbers of {_kind(explanation)}s tell?", _powers(verdict, explanation)),
+    ]
+    return "\n\n".join(paragraphs)
 
 
-def _joined(blocks: list[list[str]]) -> str:
-    return "\n\n".join("\n".join(lines) for lines in blocks)
+def _section(heading: str, lines: Iterator[str]) -> str:
+    return "\n".join([heading, *(f"  {line}" for line in lines)])
 
 
-def _indented(lines: Iterator[str]) -> list[str]:
-    return [f"  {line}" for line in lines]
+def _kind(e: Explanation) -> str:
+    """What is repeated to confirm a suspicion: "run" or "pair"."""
+    return "pair" if e.rule is Rule.REFERENCE_ENVIRONMENT else "run"
 
 
 def _without_figures(verdict: Verdict) -> str:
@@ -82,17 +83,22 @@ def _steps(verdict: Verdict, e: Explanation) -> Iterator[str]:
     if verdict.waits_for_drift:
         yield f"{first} It was not judged, because the session ended before its other tests ran."
         return
-    what = "pair" if e.rule is Rule.REFERENCE_ENVIRONMENT else "run"
+    further = len(e.changes) if _kind(e) == "pair" else len(e.changes) - 1
     wanted = verdict.runs_wanted or verdict.pairs_wanted
-    if not wanted and len(e.changes) == (what == "run"):
-        if verdict.reason is Reason.SINGLE_RUN:
-            yield f"{first} The test fails from {percent(e.threshold)}, and no further run could be taken."
-        else:
-            yield f"{first} {_suspicion(e)} So one run was enough."
-        if verdict.outcome is Outcome.IMPROVED:
-            yield "It is faster by more than the tolerance and noise explain. Record it, if it is to stay."
+    if further or wanted:
+        yield f"{first} {_suspicion(e)} So it had to be confirmed."
+        yield from _confirmation(verdict, e, wanted)
         return
-    yield f"{first} {_suspicion(e)} So it had to be confirmed."
+    if verdict.reason is Reason.SINGLE_RUN:
+        yield f"{first} The test fails from {percent(e.threshold)}, and no further run could be taken."
+    else:
+        yield f"{first} {_suspicion(e)} So one run was enough."
+    if verdict.outcome is Outcome.IMPROVED:
+        yield "It is faster by more than the tolerance and noise explain. Record it, if it is to stay."
+
+
+def _confirmation(verdict: Verdict, e: Explanation, wanted: int) -> Iterator[str]:
+    what = _kind(e)
     if wanted:
         yield f"It takes {counted(wanted, what)} in all, and the session ended after {len(e.changes)}."
         return
@@ -166,17 +172,12 @@ def _threshold(verdict: Verdict, row: Baseline, e: Explanation) -> Iterator[str]
 
 
 def _deviation(fraction: float | None) -> str:
-    """With two decimals, as small ones matter; "?" where it isn't known."""
+    """With two decimals, because small ones matter; "?" if unknown."""
     return "?" if fraction is None else f"{fraction * 100:.2f} %"
 
 
-def _powers_heading(e: Explanation) -> str:
-    what = "pairs" if e.rule is Rule.REFERENCE_ENVIRONMENT else "runs"
-    return f"What would other numbers of {what} tell?"
-
-
 def _powers(verdict: Verdict, e: Explanation) -> Iterator[str]:
-    what = "pair" if e.rule is Rule.REFERENCE_ENVIRONMENT else "run"
+    what = _kind(e)
     rows = [
         {
             f"{what}s": str(power.count) + (" (decides)" if power.count == e.last else ""),

@@ -24,9 +24,8 @@ def by_workload(
 ) -> list[str]:
     """One line for each machine, workload and topology of `History.frame()`.
 
-    `change` is the last measurement against the median of all; `session` and `when` are the last measurement's. `names`
-    has what the tests call a workload, and `units` what it counts, both by its id. `width` is the most characters of a
-    line, None for any number.
+    `change` is the last measurement against the median of all; `session` and `when` are those of the last one. `names`
+    and `units` are by the workload's id. `width` is the terminal's, None for no limit.
     """
     rows = []
     known = history.fillna({"outcome": "measured"})

@@ -12,15 +12,12 @@ from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.reports import comparisons as interleaved
-from pytest_tfperf.reports.comparisons import message_of
+from pytest_tfperf.reports.comparisons import message_of, sides
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome
+from pytest_tfperf.reports.numbers import counted
 
 Result = Measurement | Comparison
 Row = dict[str, str | None]
-
-_SHOWN = ("outcome", "test", "workload", "topology", "*", "baseline", "change", "confirmed", "fails at")
-"""The table's columns; * is the throughput, whose heading says what was counted."""
 
 _SAYS = {
     Outcome.REGRESSED: "regressed",
@@ -33,8 +30,8 @@ _SAYS = {
 }
 _NEEDS_ACTION = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE)
 
-_MOST_CHARACTERS = 300  # of a table's cell: a test's id may have ten thousand
-_MOST_BYTES = 500_000  # of all messages; GitHub drops a summary of more than 1 MiB
+_MOST_CHARACTERS = 300  # in a table's cell: a test's id may have ten thousand
+_MOST_BYTES = 500_000  # in all messages; GitHub drops a summary of more than 1 MiB
 
 _SPECIAL = re.compile(r"[\\`*_\[\]~#]")
 
@@ -46,12 +43,12 @@ def markdown(
     remarks: Iterable[str] = (),
     rerun: RerunCommand = FROM_ROOTDIR,
 ) -> str:
-    """The summary, worst first; every name in it is shown as text, whatever characters it has.
+    """The summary, worst first. Special characters in names are escaped.
 
     Args:
         results: what the session's calls gave.
-        not_measured: of each test that ended in an error because it could not be measured, the message.
-        remarks: the verdicts on software and machine, and what else concerns the whole session; one paragraph each.
+        not_measured: test -> message, for tests that could not be measured.
+        remarks: paragraphs about the whole session, such as the verdicts on software and machine.
         rerun: measures one test again.
     """
     failed = not_measured or {}
@@ -61,16 +58,16 @@ def markdown(
     compared = [one for one in ordered if isinstance(one, Comparison)]
     blocks += [_table(rows) for rows in (_measured(measured), _compared(compared)) if rows]
     needed = [one for one in ordered if outcome_of(one) in _NEEDS_ACTION and one.test not in failed]
-    messages = [(_word(one), one.test, message_of(one, rerun)) for one in needed]
+    messages = [(outcome(one), one.test, message_of(one, rerun)) for one in needed]
     messages += [("NOT MEASURED", test, text) for test, text in failed.items()]
     blocks += _folded(messages)
     return "\n\n".join(blocks) + "\n"
 
 
 def in_one_sentence(results: Iterable[Result], not_measured: Collection[str] = ()) -> str:
-    """How many of the tests regressed, and what became of the others: "2 of 49 throughput tests regressed; 47 passed".
+    """How many tests have each outcome: "2 of 49 throughput tests regressed; 47 passed".
 
-    A test counts with the worst of what its calls gave.
+    A test counts with the worst outcome of its calls.
     """
     worst: dict[str, Outcome | None] = dict.fromkeys(not_measured, Outcome.INVALID)
     for result in results:
@@ -78,10 +75,10 @@ def in_one_sentence(results: Iterable[Result], not_measured: Collection[str] = (
         worst[result.test] = min(worst.get(result.test, found), found, key=ACT_FIRST.index)
     if not worst:
         return "No throughput test was measured."
-    counted = Counter(worst.values())
-    parts = [f"{counted[kind]} {_SAYS[kind]}" for kind in ACT_FIRST if counted[kind]]
+    numbers = Counter(worst.values())
+    parts = [f"{numbers[kind]} {_SAYS[kind]}" for kind in ACT_FIRST if numbers[kind]]
     number, _, verb = parts[0].partition(" ")
-    parts[0] = f"{number} of {len(worst)} throughput test{'' if len(worst) == 1 else 's'} {verb}"
+    parts[0] = f"{number} of {counted(len(worst), 'throughput test')} {verb}"
     return "; ".join(parts) + "."
 
 
@@ -90,7 +87,7 @@ def _one_line(text: str) -> str:
 
 
 def as_text(text: str) -> str:
-    """The text as one line of Markdown that shows its characters and means nothing: no table, link or HTML.
+    """The text as one line of Markdown, escaped so that it makes no table, link or HTML.
 
     >>> as_text("a|b <script>")
     'a&#124;b &lt;script&gt;'
@@ -110,17 +107,17 @@ def _urgency(result: Result) -> tuple[int, float]:
 
 def _measured(measurements: Sequence[Measurement]) -> list[Row]:
     heading, rows = measurement_rows(measurements)
-    names = [heading if name == "*" else name for name in _SHOWN]
-    tests = [{"test": m.test} for m in measurements]
-    return [{name: (test | row).get(name) for name in names} for test, row in zip(tests, rows, strict=True)]
+    columns = ("outcome", "test", "workload", "topology", heading, "baseline", "change", "confirmed", "fails at")
+    with_tests = [row | {"test": m.test} for m, row in zip(measurements, rows, strict=True)]
+    return [{column: row[column] for column in columns} for row in with_tests]
 
 
 def _compared(comparisons: Sequence[Comparison]) -> list[Row]:
     rows: list[Row] = []
     for one in comparisons:
-        a, b = interleaved.sides(one)
+        a, b = sides(one)
         ratio = None if one.outcome is Outcome.INVALID else f"{one.ratio:.3f}"
-        rows.append({"outcome": interleaved.outcome(one), "test": one.test, "a": a, "b": b, "b / a": ratio})
+        rows.append({"outcome": outcome(one), "test": one.test, "a": a, "b": b, "b / a": ratio})
     return rows
 
 
@@ -139,12 +136,8 @@ def _short(text: str) -> str:
     return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 2]}.."
 
 
-def _word(result: Result) -> str:
-    return outcome(result) if isinstance(result, Measurement) else interleaved.outcome(result)
-
-
 def _folded(messages: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    """Each message below its outcome and its test's name, until there is no room for more."""
+    """Each message below its outcome and test, as long as there is room."""
     room, left_out = _MOST_BYTES, 0
     for message in messages:
         block = _details(*message)
@@ -158,7 +151,7 @@ def _folded(messages: Iterable[tuple[str, str, str]]) -> Iterator[str]:
 
 
 def _details(word: str, test: str, text: str) -> str:
-    """A text that a click opens, in a fence that no line of it can close."""
+    """A text that a click opens, in a fence with more backticks than the text has."""
     ticks = max(map(len, re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, ticks + 1)
     summary = f"<summary>{word} {html.escape(_short(_one_line(test)))}</summary>"

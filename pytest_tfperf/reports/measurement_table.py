@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import Outcome, Verdict
@@ -27,58 +29,73 @@ ACT_FIRST = (
     Outcome.PASS,
     None,
 )
-"""The outcomes in the order of a table's rows: those that need action first, what was not judged last."""
+"""The outcomes in the order of a table's rows: those that need action first, no judgement last."""
+
+_RANKS = {str(outcome): rank for rank, outcome in enumerate(ACT_FIRST)}
 
 
 def measurement_table(measurements: Iterable[Measurement], width: int | None = None) -> list[str]:
-    """Those that need action first, else in the order given; the throughput of an INVALID one means nothing: left out.
+    """A row for each measurement, those that need action first; an INVALID one has no throughput.
 
-    `width` is the most characters of a line, None for any number.
+    `width` is the terminal's, None for no limit.
     """
-    measurements = sorted(measurements, key=lambda m: ACT_FIRST.index(m.verdict.outcome if m.verdict else None))
+    measurements = sorted(measurements, key=lambda m: ACT_FIRST.index(outcome_of(m)))
     heading, rows = measurement_rows(measurements)
     columns = Columns(right=_RIGHT | {heading}, optional=_OPTIONAL, ids=("workload", "file"))
     return table(rows, columns, width)
 
 
 def measurement_rows(measurements: Sequence[Measurement]) -> tuple[str, list[dict[str, str | None]]]:
-    """The heading of the throughputs' column, and of each measurement its texts by column."""
+    """The heading of the throughputs' column, and the cells of each measurement by column."""
     heading = rate_heading(m.throughput for m in measurements)
     names = shown_names((m.workload.id, m.name) for m in measurements)
     return heading, [_row(m, heading, names[m.workload.id, m.name]) for m in measurements]
 
 
 def rate_heading(throughputs: Iterable[Throughput]) -> str:
-    """The heading of their column: "images/s", or "rate" where they count different things."""
+    """The heading of the throughputs' column: "images/s", or "rate" if their units differ."""
     units = {throughput.unit for throughput in throughputs}
     return f"{units.pop()}/s" if len(units) == 1 else "rate"
 
 
 def rate_cell(throughput: Throughput, heading: str) -> str:
-    """A throughput in the column of this heading; with its unit where the heading does not say it."""
+    """A throughput in the column of this heading, with its unit unless the heading has it."""
     text = rate(throughput.examples_per_sec)
     return text if heading == f"{throughput.unit}/s" else f"{text} {throughput.unit}/s"
 
 
-def outcome(measurement: Measurement) -> str:
-    """The word for the outcome: "PASS (floor)", "PASS (provisional)", or "measured" where nothing was judged."""
-    verdict = measurement.verdict
+def outcome(result: Measurement | Comparison) -> str:
+    """The word for the outcome: "PASS (floor)"; "measured" or "compared" if nothing was judged."""
+    if isinstance(result, Comparison):
+        return result.outcome.value if result.outcome else "compared"
+    verdict = result.verdict
     if verdict is None:
         return "measured"
-    kind = " (provisional)" if verdict.is_provisional else " (floor)" if verdict.is_floor and verdict.baseline else ""
-    return verdict.outcome.value + kind
+    kind = reference_kind(verdict)
+    return f"{verdict.outcome.value} ({kind})" if kind else verdict.outcome.value
+
+
+def reference_kind(verdict: Verdict) -> str:
+    """What a verdict rests on if it is no recorded baseline: "provisional", or "floor"."""
+    if verdict.is_provisional:
+        return "provisional"
+    return "floor" if verdict.is_floor and verdict.baseline else ""
+
+
+def urgency(word: str) -> int:
+    """The rank in `ACT_FIRST` of an outcome's word such as "PASS (floor)"; any other word comes last."""
+    return _RANKS.get(word.partition(" (")[0], len(_RANKS))
 
 
 def counts(words: Iterable[str]) -> str:
-    """ "1 REGRESSED, 3 PASS": those that need action first, else in the order in which the words first occur."""
-    rank = {str(outcome): index for index, outcome in enumerate(ACT_FIRST)}
-    counted = sorted(Counter(words).items(), key=lambda item: rank.get(item[0].partition(" (")[0], len(rank)))
+    """ "1 REGRESSED, 3 PASS": words that need action first, others in the order of their first occurrence."""
+    counted = sorted(Counter(words).items(), key=lambda item: urgency(item[0]))
     return ", ".join(f"{count} {word}" for word, count in counted)
 
 
 def _row(m: Measurement, heading: str, name: str) -> dict[str, str | None]:
     verdict, t = m.verdict, m.throughput
-    is_valid = verdict is None or verdict.outcome is not Outcome.INVALID
+    is_valid = outcome_of(m) is not Outcome.INVALID
     baseline = verdict.baseline if verdict else None
     return {
         "outcome": outcome(m),
@@ -102,7 +119,7 @@ def _written(figure: float | None, form: Callable[[float], str]) -> str | None:
 
 
 def _fails_at(verdict: Verdict | None) -> str | None:
-    """The confirmed slowdown that fails the test, or warns; the tolerance in brackets where noise widens it."""
+    """The confirmed slowdown that fails the test or warns, with the tolerance in brackets if noise widens it."""
     if verdict is None or verdict.threshold is None or verdict.tolerance is None or verdict.tolerance.lower is None:
         return None
     tolerance, threshold = percent(verdict.tolerance.lower), percent(verdict.threshold)
@@ -112,5 +129,5 @@ def _fails_at(verdict: Verdict | None) -> str | None:
 
 
 def _document(row: Baseline, here: str) -> str:
-    """A document's figure; one of another machine names the machine, so that it is not taken for this one's."""
+    """A document's figure, with its machine in brackets if that is another one."""
     return rate(row.reference) + ("" if row.machine == here else f" ({row.machine})")

@@ -1,4 +1,4 @@
-"""The message about one measurement: fact, location, next step; each message stands alone."""
+"""The message about one measurement: fact, location, next step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import breakdown_lines
 from pytest_tfperf.reports.names import with_id
-from pytest_tfperf.reports.numbers import change, compared, percent, rate
+from pytest_tfperf.reports.numbers import change, compared, counted, percent, rate
 from pytest_tfperf.reports.profile import profile_lines
 from pytest_tfperf.reports.telemetry import telemetry_lines
 
@@ -30,16 +30,16 @@ Line = tuple[str, str]
 """A label and its text."""
 
 TEXT_COLUMN = 14
-"""Where the texts beside labels begin."""
+"""The column in which the texts beside labels begin."""
 
 COMMANDS = ("record", "rerun", "accept")
 """The labels of lines that hold a command to copy."""
 
 
 def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: str = "") -> str:
-    """A judged measurement in a few lines, the first of which stands alone.
+    """A judged measurement in a few lines; the first one is enough to understand the outcome.
 
-    `rerun` measures it again; `hint` is a next step that only the caller knows.
+    `rerun` measures it again; `hint` is a further next step.
     """
     verdict = measurement.verdict
     assert verdict is not None, "only a judged measurement has a message"
@@ -58,8 +58,8 @@ def not_measured(
 ) -> str:
     """Why a test could not be measured, what is known, and the next step.
 
-    `disturbance` and `runs` are of disturbed runs, whose telemetry is shown; `earlier` is what the test measured before
-    the error, in the same session.
+    `disturbance` and `runs` belong to disturbed runs, whose telemetry is shown. `earlier` is what the test measured
+    before the error, in the same session.
     """
     lines = list(telemetry_lines(runs))
     if earlier is not None:
@@ -70,18 +70,18 @@ def not_measured(
 
 
 def with_lines(first: str, lines: Iterable[Line]) -> str:
-    """A headline and the labelled lines below it, their texts in one column."""
+    """A headline and the labelled lines below it, with their texts in one column."""
     return "\n".join([first, *(f"  {label:<{TEXT_COLUMN - 3}} {text}" for label, text in lines)])
 
 
 def headline(measurement: Measurement) -> str:
-    """Workload, devices, machine, throughput and how it compares, in one line; a replayed file's name comes first."""
+    """Workload, devices, machine, throughput and change in one line, after the file's name if it was replayed."""
     verdict, t = measurement.verdict, measurement.throughput
     where = f"{measurement.file}: " if measurement.file else ""
     workload = with_id(measurement.workload.id, measurement.name)
     where += f"{workload} on {measurement.devices} ({measurement.machine})"
-    if verdict is not None and verdict.outcome is Outcome.INVALID:  # its throughput would be taken for a result
-        return f"{where}: INVALID: {_why_invalid(measurement, verdict)}"
+    if verdict is not None and verdict.outcome is Outcome.INVALID:  # a reader would take its throughput for a result
+        return f"{where}: INVALID: {why_invalid(measurement, verdict)}"
     text = f"{where}: {rate(t.examples_per_sec)} {t.unit}/s"
     if t.low > 0 and t.high < math.inf:
         text += f" (95 % CI {rate(t.low)} to {rate(t.high)})"
@@ -101,7 +101,7 @@ def in_brief(measurement: Measurement) -> str:
     verdict, t = measurement.verdict, measurement.throughput
     assert verdict is not None, "only a judged measurement has an outcome"
     if verdict.outcome is Outcome.INVALID:
-        return f"INVALID: {_why_invalid(measurement, verdict)}"
+        return f"INVALID: {why_invalid(measurement, verdict)}"
     if verdict.baseline is None or verdict.change is None:
         return f"{verdict.outcome}: {rate(t.examples_per_sec)} {t.unit}/s"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
@@ -113,7 +113,7 @@ def in_brief(measurement: Measurement) -> str:
 def loss_fact(throughput: Throughput, subject: Subject) -> str:
     """When the loss stopped being a finite number: "loss became NaN by step 45, in window 3 of run 2".
 
-    The windows of a command that prints rates count examples, and none has the steps before its first line.
+    A command's steps are not named: it may print rates only, and the steps before its first line are unknown.
     """
     loss, since = throughput.loss, throughput.diverged
     text = "loss became " + ("NaN" if loss is None or math.isnan(loss) else "infinite")
@@ -125,7 +125,8 @@ def loss_fact(throughput: Throughput, subject: Subject) -> str:
     return f"{text}{step} in {window}{run}"
 
 
-def _why_invalid(m: Measurement, verdict: Verdict) -> str:
+def why_invalid(m: Measurement, verdict: Verdict) -> str:
+    """Why a measurement is INVALID: its loss, or its last disturbance."""
     if verdict.reason is Reason.DIVERGED:
         return f"{loss_fact(m.throughput, m.workload)}; the throughput of a diverged run is not reported"
     disturbance = _last_disturbance(m)
@@ -144,7 +145,7 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
     elif row is None:
         yield from breakdown_lines(m.breakdown, m.throughput)
     else:
-        expected = _expected(m, verdict, row)
+        expected = expected_rate(m, verdict, row)
         yield "threshold", _threshold(verdict, row, expected)
         yield "baseline", _baseline(verdict, row)
         yield _runs(m, verdict, expected)
@@ -186,8 +187,8 @@ def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str
         yield "accept", f"{record}    (if the slowdown is intended; commit the row)"
 
 
-def _expected(m: Measurement, verdict: Verdict, row: Baseline) -> float:
-    """The throughput that the runs were held against: the reference environment's, or what the baseline leads to."""
+def expected_rate(m: Measurement, verdict: Verdict, row: Baseline) -> float:
+    """The expected throughput: that of the reference environment, or the baseline with the common drift."""
     if verdict.confirmed_change is not None:
         return m.throughput.examples_per_sec / (1 + verdict.confirmed_change)
     return row.reference * math.exp(verdict.common_drift)
@@ -213,12 +214,12 @@ def _threshold(verdict: Verdict, row: Baseline, expected: float) -> str:
 def _baseline(verdict: Verdict, row: Baseline) -> str:
     text = row.provenance.value + (f", {row.source}" if row.source else "") + (f" ({row.date})" if row.date else "")
     if row.provenance is not Provenance.PUBLISHED:
-        text += f", {row.runs} run{'s' if row.runs > 1 else ''}"
+        text += f", {counted(row.runs, 'run')}"
     return f"{text}; a floor: measured on the weaker {row.gpu or row.machine}" if verdict.is_floor else text
 
 
 def _runs(m: Measurement, verdict: Verdict, expected: float) -> Line:
-    """The figures that decided, and which rule did; or why nothing is confirmed."""
+    """The runs or pairs, and how many of them confirm a regression or why nothing is confirmed."""
     if m.pairs:
         label, what = "pairs", "interleaved pairs with the reference environment"
         logs = [pair.log_ratio for pair in m.pairs]
@@ -242,7 +243,7 @@ def _discarded(m: Measurement) -> Iterator[Line]:
 
 
 def _detectable(slowdown: float, noise: Noise) -> str:
-    source = f"{noise.rows} row{'s' if noise.rows > 1 else ''} of this machine" if noise.rows else "assumed"
+    source = f"{counted(noise.rows, 'row')} of this machine" if noise.rows else "assumed"
     text = f"slowdowns from {percent(slowdown)} (95 % power); "
     text += f"between-run standard deviation {percent(noise.between_runs)} ({source})"
     if noise.between_sessions >= _WORTH_SHOWING / 2:

@@ -12,7 +12,9 @@ Named = tuple[str, str]
 
 
 def shown_names(workloads: Iterable[Named]) -> dict[Named, str]:
-    """What to show of each: its name, or its id without the modules of own functions; the id where two would be alike.
+    """Short names for tables: the test's name, or the id without the modules of users' functions.
+
+    Workloads whose short names would be equal are shown by their ids.
 
     >>> shown_names([("acme.nets:small_cnn-b32-replicated-device", "")])
     {('acme.nets:small_cnn-b32-replicated-device', ''): 'small_cnn-b32-replicated-device'}

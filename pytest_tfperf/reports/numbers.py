@@ -1,11 +1,11 @@
-"""How figures are written, everywhere the same."""
+"""How all reports write figures."""
 
 from __future__ import annotations
 
 
 def rate(examples_per_sec: float) -> str:
     """Examples per second: "1,612", "640.3", "7.25"."""
-    if examples_per_sec >= 999.95:  # what would be written as 1000.0
+    if examples_per_sec >= 999.95:  # rounds to 1000.0
         return f"{examples_per_sec:,.0f}"
     return f"{examples_per_sec:.1f}" if examples_per_sec >= 99.995 else f"{examples_per_sec:.2f}"
 
@@ -45,5 +45,5 @@ def duration(seconds: float) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things: "1 run", "3 runs"."""
+    """A number with its noun: "1 run", "3 runs"."""
     return f"{number} {what}{'' if number == 1 else 's'}"

@@ -9,9 +9,9 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
+from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.verdict import Outcome
 
@@ -20,14 +20,13 @@ GROUP: Final = "all"
 """Otava's name for all series together."""
 
 _COLUMNS = ("time", "examples_per_sec", "commit", "session", "test")
-_ATTRIBUTES = ("commit", "session")
 
 
 def otava_files(results: Iterable[PastResult]) -> dict[str, str]:
-    """File name -> text; nothing where no result can be shown.
+    """File name -> text; empty if no result can be used.
 
     A series is one workload on one topology of one machine, oldest first. INVALID results, and those with an injected
-    slowdown, are left out: neither tells how fast the software is.
+    slowdown, are left out: they do not show how fast the software is.
     """
     series: dict[str, list[PastResult]] = {}
     for one in results:
@@ -36,18 +35,18 @@ def otava_files(results: Iterable[PastResult]) -> dict[str, str]:
             series.setdefault(f"{one.machine}/{one.workload}/{one.topology}", []).append(one)
     if not series:
         return {}
-    files = {_file(name): _csv(sorted(found, key=_time)) for name, found in series.items()}
+    files = {_file(name): _csv(sorted(found, key=lambda one: moment(one.time))) for name, found in series.items()}
     return files | {CONFIGURATION: _configuration(sorted(series))}
 
 
 def _configuration(series: Sequence[str]) -> str:
-    """As JSON, which is YAML too."""
+    """The configuration as JSON, which is valid YAML."""
     tests = {
         name: {
             "type": "csv",
             "file": _file(name),
             "time_column": "time",
-            "attributes": _ATTRIBUTES,
+            "attributes": ["commit", "session"],
             "metrics": {"examples_per_sec": {"column": "examples_per_sec", "direction": 1}},
         }
         for name in series
@@ -64,13 +63,5 @@ def _csv(results: Iterable[PastResult]) -> str:
 
 
 def _file(series: str) -> str:
-    """Readable, and different for each series, whatever characters a workload's name has."""
+    """A readable file name that is unique even if only special characters of two series differ."""
     return f"{re.sub(r'[^A-Za-z0-9.-]+', '-', series)[:100]}-{hashlib.sha256(series.encode()).hexdigest()[:8]}.csv"
-
-
-def _time(result: PastResult) -> datetime:
-    """Machines in several time zones write their own."""
-    try:
-        return datetime.fromisoformat(result.time).astimezone(UTC)
-    except ValueError:
-        return datetime.min.replace(tzinfo=UTC)

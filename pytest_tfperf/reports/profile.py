@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pytest_tfperf.core.op_times import Growth
 from pytest_tfperf.core.profile import Profile
 
-_NOTHING = 0.01  # of what the operation takes now
+_NOTHING = 0.01  # as a fraction of the operation's present time
 
 
 def profile_lines(profile: Profile | None) -> Iterator[tuple[str, str]]:
-    """Labelled lines about a profile; none where none was asked for."""
+    """Labelled lines about a profile; none without a profile."""
     if profile is None:
         return
     if profile.folder:
@@ -23,7 +23,7 @@ def profile_lines(profile: Profile | None) -> Iterator[tuple[str, str]]:
 
 
 def _growth(growth: Growth) -> str:
-    """As in "Conv2D block3/conv 1.2 -> 3.4 ms a step"."""
+    """For example "Conv2D block3/conv 1.2 -> 3.4 ms a step"."""
     name = growth.name if growth.name == growth.type else f"{growth.type} {growth.name}"
     before = _milliseconds(growth.before_seconds)
     if growth.is_at_most:
@@ -32,7 +32,7 @@ def _growth(growth: Growth) -> str:
 
 
 def _milliseconds(seconds: float) -> str:
-    """With two digits at least: "1.2", "0.034", "123"; "0" for less than half a microsecond."""
+    """At least two digits: "1.2", "0.034", "123"; "0" for less than half a microsecond."""
     value = seconds * 1e3
     if value < 0.0005:
         return "0"

@@ -1,4 +1,4 @@
-"""What a terminal shows while runs are made: one progress line, and with `-v` also lines that stay."""
+"""The progress line that a terminal shows during runs, and the lines that `-v` prints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_tfperf.reports.numbers import duration, rate
 from pytest_tfperf.reports.tf_cnn_lines import crosses_display_step, footer, header, step_line, steps
 
 OWN_RUN = "run"
-"""The last word of the labels of a test's own runs, which are counted: "run 1", "confirmation run 2"."""
+"""Labels that end in this word belong to a test's own runs and are numbered: "run 1", "confirmation run 2"."""
 
 _SAVE, _RESTORE, _CLEAR_TO_END = "\x1b7", "\x1b8", "\x1b[K"
 
@@ -27,7 +27,7 @@ class ProgressLine:
         write_line: writes a line that stays; None unless tf_cnn_benchmarks' lines are wanted (-v).
         room: columns between the cursor and the right edge.
         test: the node id of the test that is measured.
-        clock: seconds that pass.
+        clock: the present time in seconds.
     """
 
     write: Callable[[str], None] | None = None
@@ -45,11 +45,11 @@ class ProgressLine:
     _printed_steps: int = field(default=0, init=False)
 
     def expect(self, tests: int, left: Callable[[], float]) -> None:
-        """The session begins: it has so many tests; `left` gives the seconds that it will probably still take."""
+        """The session begins; `left` estimates the seconds that it will still take."""
         self._tests, self._left = tests, left
 
     def begin(self, label: str) -> None:
-        """A run begins; `label` says what it is, and is numbered where it ends in `OWN_RUN`."""
+        """A run begins; a label that ends in `OWN_RUN` gets a number."""
         self._begun.add(self.test)
         self._ends = self.clock() + self._left()
         if label.endswith(OWN_RUN):
@@ -78,12 +78,12 @@ class ProgressLine:
             self._print(footer(self._timed, run))
 
     def done(self) -> None:
-        """Take the progress line away."""
+        """Remove the progress line."""
         if self.write is not None:
             self.write(_CLEAR_TO_END)
 
     def _show(self, state: str, speed: str = "", left: str = "") -> None:
-        """Show the run's state beside the session's; where room is short, the least important parts go."""
+        """Show the states of session and run; the least important parts are left out if room is short."""
         if self.write is None:
             return
         session, session_left = self._session()
@@ -95,7 +95,7 @@ class ProgressLine:
             "speed": speed,
             "left": "" if session_left else left,  # two times left would confuse
         }
-        room = self.room() - 3  # a line that wraps can't be taken back
+        room = self.room() - 3  # a line that wraps can't be removed
         for least_important in ("left", "test", "run", "session", "speed", "state"):
             if len(_joined(parts)) <= room:
                 break
@@ -103,11 +103,11 @@ class ProgressLine:
         self.write(f"{_SAVE}  {_joined(parts)}{_CLEAR_TO_END}{_RESTORE}")
 
     def _session(self) -> tuple[str, str]:
-        """ "3/15" and "1 min 20 s left"; "" for what is not known."""
+        """ "3/15" and "1 min 20 s left"; "" if unknown."""
         if not self._tests:
             return "", ""
         left = self._ends - self.clock()
-        number = min(len(self._begun), self._tests)  # the session's own verdicts take runs too
+        number = min(len(self._begun), self._tests)  # the session's own verdicts need runs, too
         return f"{number}/{self._tests}", f"{duration(left)} left" if left >= 1 else ""
 
     def _print_step(self, run: Run) -> None:
@@ -127,7 +127,7 @@ def progress(run: Run, plan: Plan) -> tuple[str, str, str]:
     seconds = sum(w.seconds for w in run.windows)
     what, done = ("readings", len(run.windows)) if plan.counts_readings else ("steps", steps(run))
     speed = f"{rate(run.examples_per_step * steps(run) / seconds)} {run.unit}/s"
-    if plan.until_end:  # nobody knows how many there will be
+    if plan.until_end:  # their number is not known in advance
         return f"{what} {done}", speed, ""
     left = seconds / done * max(plan.steps - done, 0)
     return f"{what} {done}/{plan.steps}", speed, f"{duration(left)} left"

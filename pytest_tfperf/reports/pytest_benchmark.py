@@ -14,7 +14,7 @@ _seconds = 0.0
 
 
 def window_clock() -> float:
-    """The timer that pytest-benchmark is given: the sum of seconds per step over all windows so far."""
+    """The timer for pytest-benchmark: the sum of seconds per step over all windows so far."""
     return _seconds
 
 
@@ -25,7 +25,7 @@ def feed(benchmark: Any, measurement: Measurement) -> None:
 
     def advance() -> None:
         global _seconds
-        if (window := next(upcoming, None)) is not None:  # --benchmark-cprofile calls once more
+        if (window := next(upcoming, None)) is not None:  # --benchmark-cprofile makes one more call
             _seconds += window.seconds / window.steps
 
     benchmark.extra_info |= {
@@ -42,7 +42,7 @@ def feed(benchmark: Any, measurement: Measurement) -> None:
 
 
 def forget_clock_readings(machine_info: dict[str, Any]) -> None:
-    """Remove the CPU's momentary clock: pytest-benchmark warns of another machine where its facts differ."""
+    """Remove the CPU's momentary clock: pytest-benchmark takes a machine whose facts differ for another one."""
     cpu = machine_info.get("cpu")
     if isinstance(cpu, dict):
         for name in [name for name in cpu if name.startswith("hz_actual")]:

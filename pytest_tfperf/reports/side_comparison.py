@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_tfperf.core.measurement import environment_changes
-from pytest_tfperf.core.side_comparison import Figure, Movement, Ratio, SideComparison
+from pytest_tfperf.core.side_comparison import Figure, Ratio, SideComparison
 from pytest_tfperf.reports.names import shown_names
-from pytest_tfperf.reports.numbers import change, percent, rate
+from pytest_tfperf.reports.numbers import change, counted, percent, rate
 from pytest_tfperf.reports.table import Columns, table
 
 _COLUMNS = Columns(
@@ -20,26 +21,22 @@ _MOST_NAMED = 10
 
 
 def render(compared: SideComparison, a: str, b: str, width: int | None = None) -> str:
-    """Both sides' names, the table, what all have in common, what is missing, and one line that sums it up."""
-    blocks = [[f"a: {a}", f"b: {b}"], [*table(_rows(compared), _COLUMNS, width)]]
-    blocks.append([*_facts(compared)])
-    blocks.append([conclusion(compared)])
+    """Both sides' names, the table, the common change, what is missing, and a conclusion."""
+    names = [f"a: {a}", f"b: {b}"]
+    blocks = [names, table(_rows(compared), _COLUMNS, width), list(_facts(compared)), [conclusion(compared)]]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
 
 def conclusion(compared: SideComparison) -> str:
     """ "2 of 12 workloads moved by more than noise explains: 1 slower, 1 faster."."""
-    moved, total = compared.moved, len(compared.ratios)
-    workloads = f"workload{'' if total == 1 else 's'}"
-    if not total:
+    if not compared.ratios:
         return "No workload is on both sides."
+    moved, workloads = compared.moved, counted(len(compared.ratios), "workload")
     if not moved:
-        return f"None of {total} {workloads} moved by more than noise explains."
-    counts = [(word, sum(one.movement is word for one in moved)) for word in (Movement.SLOWER, Movement.FASTER)]
-    return (
-        f"{len(moved)} of {total} {workloads} moved by more than noise explains: "
-        f"{', '.join(f'{count} {word}' for word, count in counts if count)}."
-    )
+        return f"None of {workloads} moved by more than noise explains."
+    movements = Counter(one.movement for one in moved)  # slower ones come first
+    counts = ", ".join(f"{count} {word}" for word, count in movements.items())
+    return f"{len(moved)} of {workloads} moved by more than noise explains: {counts}."
 
 
 def _rows(compared: SideComparison) -> Iterator[Mapping[str, str | None]]:
@@ -89,7 +86,7 @@ def _named(label: str, figures: Sequence[Figure]) -> Iterator[str]:
 
 
 def _changed(ratios: Iterable[Ratio]) -> list[str]:
-    """What differs between the environments of both sides, each once: "tensorflow 2.16.2 -> 2.21.0"."""
+    """The differences between the environments of both sides, each once: "tensorflow 2.16.2 -> 2.21.0"."""
     return list(
         dict.fromkeys(text for one in ratios for text in environment_changes(one.a.environment, one.b.environment))
     )

@@ -9,9 +9,9 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import OUTSIDE, Measurement, changed_since
 from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.reports import comparisons as interleaved
+from pytest_tfperf.reports.comparisons import comparison_table
 from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
-from pytest_tfperf.reports.numbers import change, compared, duration, percent, rate
+from pytest_tfperf.reports.numbers import change, compared, counted, duration, percent, rate
 from pytest_tfperf.reports.table import Columns, table
 from pytest_tfperf.reports.wrapping import first_sentence
 
@@ -39,10 +39,10 @@ def before(
     """The machine, the number of tests, the expected time, and what is special about this session.
 
     `recording` is the number of fresh runs of each test under --update-baselines, 0 without it; `never_timed` counts
-    the tests of which the history has no time. The others are options by their own names.
+    the tests whose time the history does not know. The others are the options of the same names.
     """
     unknown = f" ({never_timed} never timed here)" if never_timed else ""
-    lines = [f"{machine}, {_count(tests)}, about {duration(seconds)}{unknown}"]
+    lines = [f"{machine}, {counted(tests, 'throughput test')}, about {duration(seconds)}{unknown}"]
     if recording:
         lines.append(f"recording baselines, {recording} fresh runs of each test, into {baselines}")
     if smoke:
@@ -57,10 +57,10 @@ def before(
 
 
 def refused(faults: Mapping[str, Sequence[str]], tests: int, *, in_brief: bool = False) -> list[str]:
-    """The tests whose parameters are invalid, each fault once with the first test that has it.
+    """The tests whose parameters are invalid: each fault once, with the first test that has it.
 
-    `faults` has what is wrong for each test; `tests` is the number of throughput tests. `in_brief` leaves the next step
-    to the tests' errors.
+    `faults` has the faults of each test; `tests` is the number of throughput tests. `in_brief` shows only the first
+    sentence of a fault.
     """
     if not faults:
         return []
@@ -68,7 +68,8 @@ def refused(faults: Mapping[str, Sequence[str]], tests: int, *, in_brief: bool =
     for test, found in faults.items():
         for fault in found:
             grouped.setdefault(fault, []).append(test)
-    lines = [f"tfperf: {len(faults)} of {_count(tests)} have invalid parameters; each of them is an error:"]
+    all_tests = counted(tests, "throughput test")
+    lines = [f"tfperf: {len(faults)} of {all_tests} have invalid parameters; each of them is an error:"]
     for fault, (first, *others) in grouped.items():
         text = first_sentence(fault) if in_brief else fault
         lines.append(f"  {first}{f' and {len(others)} more' if others else ''}: {text}")
@@ -76,7 +77,7 @@ def refused(faults: Mapping[str, Sequence[str]], tests: int, *, in_brief: bool =
 
 
 def skips(reasons: Mapping[str, int]) -> list[str]:
-    """Why tests were skipped: one line for each reason, the most frequent first."""
+    """One line for each reason to skip tests, the most frequent first."""
     return [f"{count} skipped: {reason}" for reason, count in sorted(reasons.items(), key=lambda item: -item[1])]
 
 
@@ -92,17 +93,17 @@ def summary(
     width: int | None = None,
     unrecorded: Sequence[str] = (),
 ) -> list[str]:
-    """The table, its counts, the machine, what was recorded, what to do next, what failed.
+    """The table, its counts, the machine, the recorded rows, next steps and failures.
 
     Args:
-        measurements: all of the session's.
-        baselines: the folder of the baselines, as it is shown.
+        measurements: all measurements of the session.
+        baselines: the folder of the baselines, as shown to the user.
         changes: rows that were recorded.
-        machine: what `machine_line` and `software_line` say.
+        machine: the texts of `machine_line` and `software_line`.
         not_measured: tests that ended in an error because they could not be measured.
         measured_nothing: --tfperf-require-baseline was given and no test was measured.
-        history_error: why the history lacks some of this session; "" where it is complete.
-        width: the most characters of a table's line; None for any number.
+        history_error: why the history lacks a part of this session; "" if it is complete.
+        width: the terminal's; None for no limit.
         unrecorded: the paragraph about tests without a recorded baseline.
     """
     lines = []
@@ -112,9 +113,7 @@ def summary(
             "Each test's report says why; `tfperf topology` shows the devices"
         )
     elif measurements:
-        spent = duration(sum(m.seconds for m in measurements))
-        counted = f"{_machines(measurements)}: {counts(map(outcome, measurements))} in {spent}"
-        lines += [*measurement_table(measurements, width), "", counted, *filter(None, machine)]
+        lines += [*measurement_table(measurements, width), "", _counts_line(measurements), *filter(None, machine)]
         lines += [*_next_steps(measurements, changes, baselines, width), *unrecorded]
     if not_measured:
         lines.append(f"{not_measured} not measured: the error of each test says why, and what to do")
@@ -122,17 +121,16 @@ def summary(
 
 
 def comparison_summary(comparisons: Sequence[Comparison], width: int | None = None) -> list[str]:
-    """The table of comparisons and their counts; nothing where nothing was compared."""
+    """The table of comparisons and their counts; nothing without comparisons."""
     if not comparisons:
         return []
-    words = counts(map(interleaved.outcome, comparisons))
-    spent = duration(sum(c.seconds for c in comparisons))
-    return [*interleaved.comparison_table(comparisons, width), "", f"{_machines(comparisons)}: {words} in {spent}"]
+    return [*comparison_table(comparisons, width), "", _counts_line(comparisons)]
 
 
-def _machines(results: Iterable[Measurement | Comparison]) -> str:
-    """Their names: a host's CPUs, its GPUs, and several hosts together are different machines."""
-    return ", ".join(dict.fromkeys(result.machine for result in results))
+def _counts_line(results: Sequence[Measurement | Comparison]) -> str:
+    """All machines (a host's CPUs and its GPUs are two of them), how many results have each outcome, and the time."""
+    machines = ", ".join(dict.fromkeys(result.machine for result in results))
+    return f"{machines}: {counts(map(outcome, results))} in {duration(sum(result.seconds for result in results))}"
 
 
 def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable[Measurement]) -> str:
@@ -152,7 +150,7 @@ def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable
 def machine_line(machine: str, verdict: MachineVerdict, measurements: Iterable[Measurement]) -> str:
     """The verdict about the machine: its reference environment in this session against the committed baselines.
 
-    Without a reference environment it is about machine and software together, and "" where they passed and are within
+    Without a reference environment it is about machine and software together; it is "" if they passed and are within
     1 % of the baselines. `measurements` show what changed.
     """
     change = f"{compared(verdict.change)} the baselines{_interval(verdict)}"
@@ -176,7 +174,7 @@ def _interval(verdict: MachineVerdict | SoftwareVerdict) -> str:
 
 
 def _changed(measurements: Iterable[Measurement], names: Collection[str] = ()) -> str:
-    """What changed since the baselines; only facts of these names where some are given."""
+    """What changed since the baselines; only facts of these names if some are given."""
     judged = [(m, m.verdict.baseline) for m in measurements if m.verdict]
     recorded = [(m, row) for m, row in judged if row and not row.is_provisional]
     changed = dict.fromkeys(text for m, row in recorded for text in changed_since(row, m.environment))
@@ -207,7 +205,3 @@ def _recorded(changed: Change) -> dict[str, str | None]:
         "change": change(new.reference / old.reference - 1) if old else None,
         "between runs": None if new.between_runs is None else percent(new.between_runs),
     }
-
-
-def _count(tests: int) -> str:
-    return f"{tests} throughput test{'' if tests == 1 else 's'}"

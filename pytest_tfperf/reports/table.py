@@ -1,4 +1,4 @@
-"""The one renderer of all tables: aligned columns under a heading, as wide as the terminal at most."""
+"""Tables in text: aligned columns under a heading, at most as wide as the terminal."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _LEAST_ID = 8  # characters of a shortened id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """What a reader needs of a table's columns, for terminals that are too narrow for all of them.
+    """How a table's columns are aligned, and which may be left out of a narrow terminal.
 
     Args:
         right: the columns to align to the right, as numbers are.
-        optional: those that may be left out, the most important first; the others stay.
-        ids: those whose texts may be shortened, once no optional column is left.
+        optional: the columns that may be left out, the most important first.
+        ids: the columns whose texts may be shortened, if the others still do not fit.
     """
 
     right: Collection[str] = ()
@@ -29,14 +29,14 @@ _ALL = Columns()
 
 
 def table(rows: Iterable[Mapping[str, str | None]], columns: Columns = _ALL, width: int | None = None) -> list[str]:
-    """The heading and one line for each row, nothing without rows; a column without any value is left out.
+    """The heading and one line for each row; nothing without rows. Columns without any value are left out.
 
-    Where `width` is too narrow, a last line says what is missing. A number is shown whole or not at all.
+    If `width` is too narrow, a last line says what is missing. Numbers are never shortened.
 
     Args:
-        rows: a column's name -> its text, None or "" for no value; the same names in each row.
-        columns: how to align them, and what may be left out.
-        width: the most characters of a line; None for any number.
+        rows: column -> text, None or "" for no value; all rows have the same columns.
+        columns: their alignment, and which may be left out.
+        width: the most characters of a line; None for no limit.
     """
     if not (rows := list(rows)):
         return []
@@ -54,7 +54,7 @@ def table(rows: Iterable[Mapping[str, str | None]], columns: Columns = _ALL, wid
 
 
 def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Lines of cells with each column as wide as its widest cell; `right` has the columns to align to the right."""
+    """Lines of cells, each column as wide as its widest cell; `right` has the columns to align to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     sides = [">" if i in right else "<" for i in range(len(widths))]
     gap = " " * _GAP
@@ -62,7 +62,7 @@ def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = ()) -> list
 
 
 def shortened(texts: Sequence[str], length: int) -> list[str]:
-    """The texts with dots in their middles where they are too long; cut where most of them still differ."""
+    """Long texts with dots in their middles, at the position that leaves most of the texts different."""
     kept = length - len(_DOTS)
 
     def cut(head: int) -> list[str]:
@@ -73,7 +73,7 @@ def shortened(texts: Sequence[str], length: int) -> list[str]:
 
 
 def _fitting(cells: dict[str, list[str]], columns: Columns, width: int) -> dict[str, list[str]]:
-    """The columns that fit: the optional ones by their importance, then shorter ids, at last fewer of the others."""
+    """The columns that fit: without less important optional ones, then with shorter ids, then without further ones."""
     chosen = [name for name in cells if name not in columns.optional]
 
     def fits(names: Sequence[str]) -> bool:

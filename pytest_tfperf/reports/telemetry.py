@@ -1,4 +1,4 @@
-"""The machine's state while runs were made, in one line for the host and one for each GPU."""
+"""The machine's state during runs: one line for the host and one for each GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MIB = 2**20
 
 
 def telemetry_lines(runs: Iterable[Run]) -> Iterator[tuple[str, str]]:
-    """Labelled lines about the host and each GPU, over all of the runs; none where nothing was sampled."""
+    """Labelled lines about the host and each GPU over all runs; none without telemetry."""
     telemetry = merged(run.telemetry for run in runs)
     if telemetry is None:
         return
@@ -46,7 +46,7 @@ def _gpu(gpu: GpuTelemetry) -> Iterator[str]:
     if gpu.power_watts_mean is not None:
         yield f"{gpu.power_watts_mean:.0f} W"
     for reason, fraction in (gpu.throttled_fractions or {}).items():
-        if reason != Throttle.IDLE:  # a GPU that waits for its input
+        if reason != Throttle.IDLE:  # the GPU waited for its input
             yield f"{reason.replace('_', ' ')} {whole_percent(fraction)} of the time"
     if gpu.other_processes:
         yield f"shared with {', '.join(gpu.other_processes)}"

@@ -1,4 +1,4 @@
-"""A run in tf_cnn_benchmarks' own lines, which `-v` prints; `tfperf replay` reads those of images."""
+"""A run in the lines of tf_cnn_benchmarks, which `-v` prints and, for images, `tfperf replay` reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def step_line(run: Run) -> str:
 
 
 def footer(timed: Run, result: Run) -> list[str]:
-    """The total over all timed windows, and what of them `result` leaves out."""
+    """The total over all timed windows, and how many of their steps `result` leaves out."""
     mean, _, _ = window_statistics(timed.windows, timed.examples_per_step)
     lines = [_RULE, f"total {timed.unit}/sec: {mean:.2f}", _RULE]
     if (counted := steps(result)) < (timed_steps := steps(timed)):
@@ -36,11 +36,11 @@ def footer(timed: Run, result: Run) -> list[str]:
 
 
 def crosses_display_step(run: Run) -> bool:
-    """Whether the latest window is the first, or reached one of the 10th steps, which tf_cnn_benchmarks prints."""
+    """Whether the latest window is the first or passed a multiple of 10 steps; tf_cnn_benchmarks prints these."""
     before = steps(run) - run.windows[-1].steps
     return before == 0 or steps(run) // _DISPLAY_EVERY > before // _DISPLAY_EVERY
 
 
 def steps(run: Run) -> int:
-    """Timed steps so far."""
+    """The number of timed steps so far."""
     return sum(window.steps for window in run.windows)

@@ -23,7 +23,7 @@ _LEGEND = (
 
 
 def render(topology: Topology) -> str:
-    """Machine and host, GPUs, matrix with CPU and NUMA affinity, legend; without GPUs, the reason for it."""
+    """Machine and host, GPUs, the matrix with CPU and NUMA affinity, and a legend; without GPUs, the reason."""
     blocks = [_head(topology)]
     if topology.gpus:
         legend = ["Legend", *(f"  {word:<4} = {meaning}" for word, meaning in _LEGEND)]
@@ -71,7 +71,7 @@ def _matrix(topology: Topology) -> str:
 
 
 def _labels(gpus: Sequence[Gpu]) -> list[str]:
-    """ "GPU0" with NVML's index; MIG devices of one GPU are numbered, "GPU0.1"."""
+    """ "GPU0", with NVML's index; "GPU0.1" for a MIG device of a GPU."""
     counts: Counter[int] = Counter()
     labels = []
     for gpu in gpus:

@@ -1,4 +1,4 @@
-"""Long lines of messages, wrapped at a terminal's width."""
+"""Messages wrapped at the terminal's width."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _UNBROKEN = "\u00a0"
 
 
 def wrapped(text: str, width: int | None) -> str:
-    """The text in lines of at most `width` characters; None leaves it as it is.
+    """The text in lines of at most `width` characters; None for no limit.
 
-    What stands beside a label stays beside it. Commands and the lines of a log stay whole, so that they can be copied.
+    Texts stay beside their labels. Commands and lines of a log are not wrapped, so that they can be copied.
     """
     if width is None or width < _LEAST:
         return text
@@ -24,7 +24,7 @@ def wrapped(text: str, width: int | None) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """What stands before the first full stop, or the first line."""
+    """The text before the first full stop, or the first line."""
     return text.partition("\n")[0].partition(". ")[0].removesuffix(".")
 
 
@@ -47,7 +47,7 @@ def _wrapped_line(line: str, width: int) -> list[str]:
 
 
 def _label(line: str) -> str:
-    """The label of a message's line; "" where it has none."""
+    """The label of a message's line; "" without one."""
     starts = line[:2].isspace() and not line[2:3].isspace()
     is_labelled = starts and line[TEXT_COLUMN - 1 : TEXT_COLUMN] == " " and line[TEXT_COLUMN:].strip()
     return line[:TEXT_COLUMN].strip() if is_labelled else ""

@@ -15,30 +15,20 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from measurements import measurement
 
 from pytest_tfperf.cli import main
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.reports.otava import CONFIGURATION, otava_files
+from pytest_tfperf.reports.page.past import as_result
 
 ROOT = Path(__file__).parents[2]
 OTAVA = shutil.which("otava", path=str(ROOT / ".venv-otava" / "bin")) or shutil.which("otava")
 BEGAN = datetime(2026, 1, 1, 3, tzinfo=UTC)
-ONE = PastResult(
-    id="1",
-    session="s1",
-    time=BEGAN.isoformat(),
-    test="t.py::a",
-    machine="box",
+ONE = replace(
+    as_result(measurement(session="s1", time=BEGAN.isoformat(), test="t.py::a", topology="1x1", commit="abc")),
     workload="w",
-    topology="1x1",
-    unit="images",
     examples_per_sec=1000.0,
-    low=995.0,
-    high=1005.0,
-    outcome="PASS",
-    runs=1,
-    seconds=1.0,
-    commit="abc",
 )
 
 

@@ -284,11 +284,6 @@ def test_the_worst_comes_first_with_its_reason_and_command() -> None:
     assert lines[-1] == "Not fit to measure: 1 fault, 1 warning."
 
 
-def test_a_warning_about_other_processes_does_not_say_that_runs_are_discarded() -> None:
-    texts = [render("box", [Finding(Subject.OTHER_PROCESSES, level, "")]) for level in (Level.UNFIT, Level.WARNING)]
-    assert ["which then is discarded" in text for text in texts] == [True, False]
-
-
 def test_each_subject_has_a_reason() -> None:
     assert set(WHY) == set(Subject)
 

@@ -215,19 +215,16 @@ def run(folder: Path, *arguments: str) -> int:
     return cli.main(["explain", f"--dir={folder}", *arguments])
 
 
-def test_the_last_session_is_explained(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(folder, TEST) == GREEN
-    assert f"{TEST}, session two" in capsys.readouterr().out
-
-
-def test_another_session_can_be_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(folder, "test_b[1]", "--session=one") == GREEN
-    assert f"{TEST}, session one" in capsys.readouterr().out
-
-
-def test_the_session_before_the_last_needs_no_id(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(folder, "test_b[1]", "--session=previous") == GREEN
-    assert f"{TEST}, session one" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("arguments", "session"),
+    [([TEST], "two"), (["test_b[1]", "--session=one"], "one"), (["test_b[1]", "--session=previous"], "one")],
+    ids=["last session", "id", "previous"],
+)
+def test_the_last_session_or_a_named_one_is_explained(
+    arguments: list[str], session: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(folder, *arguments) == GREEN
+    assert f"{TEST}, session {session}" in capsys.readouterr().out
 
 
 def test_a_workloads_name_is_enough(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

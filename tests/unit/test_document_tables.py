@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.reports.document_tables import DOCUMENTS, NOT_MEASURED, document_tables
+from pytest_tfperf.reports.page.past import as_result
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 
@@ -24,23 +26,10 @@ def published(*machines: str) -> list[PastResult]:
     return [measured(row) for machine in machines for row in store.load(machine).values()]
 
 
-def measured(row: Baseline, **more: str) -> PastResult:
-    return PastResult(
-        id="1",
-        session="s",
-        time="2026-01-02T03:04:05+00:00",
-        test="t.py::a",
-        machine=row.machine,
-        workload=row.key.workload,
-        topology=row.key.topology,
-        unit="images",
-        examples_per_sec=row.reference,
-        low=row.reference,
-        high=row.reference,
-        outcome=more.get("outcome", "PASS"),
-        runs=1,
-        seconds=1.0,
-    )
+def measured(row: Baseline, outcome: str = "PASS") -> PastResult:
+    workload, topology = row.key
+    given = {"machine": row.machine, "workload": workload, "topology": topology, "outcome": outcome}
+    return replace(as_result(measurement()), examples_per_sec=row.reference, **given)
 
 
 def lines(text: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -145,35 +146,28 @@ def test_a_judged_test_that_then_ended_in_an_error_counts_once(one: Measurement,
     assert facts_of(one, not_measured=[one.test])["headline"] == headline
 
 
+def drifted(*changes: float, outcome: Outcome = Outcome.PASS, past_rate: float = 1000.0, word: str = "PASS") -> Any:
+    """The facts of a session whose tests changed so since four earlier sessions."""
+    time = "2025-12-05T03:00:00+00:00"
+    now = [judged(outcome, change, test=f"t.py::test_{number}", time=time) for number, change in enumerate(changes)]
+    past = [earlier(day, past_rate, word, test=one.test) for day in range(1, 5) for one in now]
+    return facts_of(*now, past=past)
+
+
 def test_a_machine_that_drifted_is_named_in_the_headline() -> None:
-    now = [judged(Outcome.PASS, -0.02, test=f"t.py::test_{n}", time="2025-12-05T03:00:00+00:00") for n in range(8)]
-    past = [earlier(day, 1000.0, test=one.test) for day in range(1, 5) for one in now]
-    facts = facts_of(*now, past=past)
-    assert facts["headline"] == "All 8 tests passed; the machine itself is 2 % slower than last week"
+    headline = "All 8 tests passed; the machine itself is 2 % slower than last week"
+    assert drifted(*[-0.02] * 8)["headline"] == headline
 
 
 def test_one_slow_test_is_no_drift_of_the_machine() -> None:
-    now = [
-        judged(Outcome.PASS, -0.3 * (n == 0), test=f"t.py::test_{n}", time="2025-12-05T03:00:00+00:00")
-        for n in range(8)
-    ]
-    past = [earlier(day, 1000.0, test=one.test) for day in range(1, 5) for one in now]
-    assert "machine" not in facts_of(*now, past=past)["headline"]
+    assert "machine" not in drifted(-0.3, *[0.0] * 7)["headline"]
 
 
-@pytest.mark.parametrize("invalid", ["now", "past"])
-def test_invalid_results_are_no_drift_of_the_machine(invalid: str) -> None:
-    outcome = Outcome.INVALID if invalid == "now" else Outcome.PASS
-    now = [judged(outcome, -0.5, test=f"t.py::test_{n}", time="2025-12-05T03:00:00+00:00") for n in range(8)]
-    word = "INVALID" if invalid == "past" else "PASS"
-    past = [earlier(day, 1000.0, word, test=one.test) for day in range(1, 5) for one in now]
-    assert facts_of(*now, past=past)["drifts"] == []
-
-
-def test_a_rate_of_zero_is_no_drift_of_the_machine() -> None:
-    now = [judged(Outcome.PASS, 0.0, test=f"t.py::test_{n}", time="2025-12-05T03:00:00+00:00") for n in range(8)]
-    past = [earlier(4, 0.0, test=one.test) for one in now]
-    assert facts_of(*now, past=past)["drifts"] == []
+@pytest.mark.parametrize(
+    "invalid", [{"outcome": Outcome.INVALID}, {"word": "INVALID"}, {"past_rate": 0.0}], ids=["now", "past", "zero"]
+)
+def test_invalid_results_are_no_drift_of_the_machine(invalid: dict[str, Any]) -> None:
+    assert drifted(*[-0.5] * 8, **invalid)["drifts"] == []
 
 
 def test_the_judged_change_is_free_of_the_common_drift() -> None:
@@ -218,25 +212,22 @@ def test_a_change_point_says_since_when() -> None:
     assert [(one["before"], one["after"]) for one in test["changes"]] == [(1000, 900)]
 
 
-def test_a_change_point_in_the_other_direction_is_not_its_date() -> None:
+@pytest.mark.parametrize(
+    ("slow_days", "changes", "since"),
+    [
+        (range(4, 9), [(2, 0.1)], ("s4", 6)),
+        ((2, 3, 4), [(2, -0.1), (5, 0.1)], ("now", 1)),
+        ((2, 3, 4), [(2, -0.1)], ("now", 1)),
+    ],
+    ids=["other direction", "over in between", "over without a lasting change"],
+)
+def test_other_change_points_are_not_the_date_of_a_slowdown(
+    slow_days: Sequence[int], changes: Sequence[tuple[int, float]], since: tuple[str, int]
+) -> None:
     slow = judged(Outcome.REGRESSED, -0.1, time="2025-12-09T03:00:00+00:00")
-    past = [earlier(day, 1000.0 if day < 4 else 900.0) for day in range(1, 9)]
-    (test,) = facts_of(slow, past=past, changes=[step(slow, 2, 0.1)])["tests"]
-    assert test["since"]["session"] == "s4"
-
-
-def test_a_slowdown_that_was_over_in_between_is_not_its_date() -> None:
-    slow = judged(Outcome.REGRESSED, -0.1, time="2025-12-09T03:00:00+00:00")
-    past = [earlier(day, 900.0 if day in (2, 3, 4) else 1000.0) for day in range(1, 9)]
-    (test,) = facts_of(slow, past=past, changes=[step(slow, 2, -0.1), step(slow, 5, 0.1)])["tests"]
-    assert (test["since"]["session"], test["since"]["sessions"]) == ("now", 1)
-
-
-def test_a_slowdown_whose_end_was_no_lasting_change_is_not_its_date_either() -> None:
-    slow = judged(Outcome.REGRESSED, -0.1, time="2025-12-09T03:00:00+00:00")
-    past = [earlier(day, 900.0 if day in (2, 3, 4) else 1000.0) for day in range(1, 9)]
-    (test,) = facts_of(slow, past=past, changes=[step(slow, 2, -0.1)])["tests"]
-    assert (test["since"]["session"], test["since"]["sessions"]) == ("now", 1)
+    past = [earlier(day, 900.0 if day in slow_days else 1000.0) for day in range(1, 9)]
+    (test,) = facts_of(slow, past=past, changes=[step(slow, *change) for change in changes])["tests"]
+    assert (test["since"]["session"], test["since"]["sessions"]) == since
 
 
 def test_what_was_slowed_on_purpose_is_not_history() -> None:

@@ -14,7 +14,7 @@ from measurements import measurement, throughput, verdict
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.page.facts import ReportSource, report_facts
 from pytest_tfperf.reports.page.figures import figure, moment
-from pytest_tfperf.reports.page.render import json_for_script, page
+from pytest_tfperf.reports.page.render import page
 
 HOSTILE = st.text(st.sampled_from("<>&'\"/!-\u2028\u2029\\ scriptSCRIPT"), max_size=40)
 
@@ -70,13 +70,6 @@ def test_a_regression_whose_interval_is_open_above_has_a_page() -> None:
 
 def test_the_licence_of_the_plotting_library_is_in_the_page() -> None:
     assert "Permission is hereby granted" in page(report_facts(ReportSource(measurements=[measurement()]))).decode()
-
-
-@given(st.text())
-def test_json_in_a_script_reads_back(text: str) -> None:
-    written = json_for_script({"text": text})
-    assert json.loads(written) == {"text": text}
-    assert not set("<>&\u2028\u2029") & set(written)
 
 
 @given(st.floats(allow_nan=True, allow_infinity=True))

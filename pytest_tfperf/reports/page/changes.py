@@ -1,4 +1,4 @@
-"""Lasting changes of tests and machines as facts, and since when a test is as it is now."""
+"""Lasting changes of tests and machines as facts, and since when a test is slower or faster."""
 
 from __future__ import annotations
 
@@ -10,32 +10,31 @@ from pytest_tfperf.core.change import Change
 from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.reports.page.figures import figure
-from pytest_tfperf.reports.page.past import is_valid, key_of, spell
+from pytest_tfperf.reports.page.past import is_valid, spell
 
 _LEVEL = 10  # results whose median is the level before a change
 
 
 def change_facts(changes: Sequence[Change], series: Sequence[PastResult]) -> list[dict[str, Any]]:
-    """Those of one series, oldest first, with the levels on either side in units per second."""
-    own = key_of(series[-1])
-    key = series[-1].key
-    found = (one for one in changes if (one.machine, one.test, one.key) == (own.machine, own.test, key))
+    """The changes of one series, oldest first, with the throughput before and after each."""
+    last = series[-1]
+    found = (one for one in changes if (one.machine, one.test, one.key) == (last.machine, last.test, last.key))
     return [_facts(one) | _levels(one, series) for one in found]
 
 
 def machine_changes(changes: Sequence[Change], machines: Collection[str]) -> list[dict[str, Any]]:
-    """What all tests of one of these machines did together, oldest first."""
+    """The changes that all tests of one of these machines have in common, oldest first."""
     return [{"machine": one.machine, **_facts(one)} for one in changes if one.test is None and one.machine in machines]
 
 
 def since(
     changes: Sequence[Mapping[str, Any]], series: Sequence[PastResult], reference: float
 ) -> dict[str, Any] | None:
-    """Since when the last result of a series is on its side of `reference`: its last change, or else its spell.
+    """Since when a series is slower or faster than `reference`: since its last change, or since its spell began.
 
-    The change counts where it went that way and lies in the spell. One before the spell was over in between.
+    A change counts only if it has the same direction and lies in the spell; the effect of an earlier one had ended.
     """
-    valid = _valid(series)
+    valid = [one for one in series if is_valid(one)]
     if not valid:
         return None
     is_slower = valid[-1].examples_per_sec < reference
@@ -69,13 +68,9 @@ def _facts(one: Change) -> dict[str, Any]:
 
 
 def _levels(one: Change, series: Sequence[PastResult]) -> dict[str, Any]:
-    before = _level([result for result in _valid(series) if moment(result.time) < moment(one.time)])
+    before = _level([past for past in series if is_valid(past) and moment(past.time) < moment(one.time)])
     return {"before": before, "after": None if before is None else figure(before * (1 + one.size))}
 
 
 def _level(results: Sequence[PastResult]) -> float | None:
     return figure(statistics.median(one.examples_per_sec for one in results[-_LEVEL:])) if results else None
-
-
-def _valid(series: Sequence[PastResult]) -> list[PastResult]:
-    return [one for one in series if is_valid(one)]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
+from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.names import shown_names
@@ -16,18 +17,18 @@ from pytest_tfperf.reports.page.figures import figure
 def scaling_facts(measurements: Iterable[Measurement], published: Sequence[Baseline]) -> list[dict[str, Any]]:
     """Workloads that were measured on several numbers of devices, with the documents' curves of the same workload.
 
-    Efficiency is throughput per device against that of the smallest number of devices; linear is 1.
+    Efficiency is throughput per device, relative to that of the smallest number of devices; linear scaling is 1.
     """
     groups: dict[tuple[str, str, str], dict[str, Measurement]] = {}
     for one in measurements:
-        if _is_valid(one):
+        if outcome_of(one) is not Outcome.INVALID:
             key = one.machine, one.workload.id, one.throughput.unit
             groups.setdefault(key, {})[one.topology] = one
     names = shown_names((one.workload.id, one.name) for group in groups.values() for one in group.values())
     found = []
     for (machine, workload, unit), by_topology in groups.items():
         points = _curve((t, one.throughput.examples_per_sec) for t, one in by_topology.items())
-        if len({point["devices"] for point in points}) > 1:
+        if _scales(points):
             one = next(iter(by_topology.values()))
             found.append(
                 {
@@ -43,10 +44,10 @@ def scaling_facts(measurements: Iterable[Measurement], published: Sequence[Basel
 
 
 def document_facts(measurements: Sequence[Measurement], published: Iterable[Baseline]) -> list[dict[str, Any]]:
-    """Each published figure, with what was measured here of the same workload and topology; None where nothing was."""
+    """Each published figure, with what was measured here for the same workload and topology (None if nothing was)."""
     here: dict[tuple[str, str, str], list[Measurement]] = {}
     for one in measurements:
-        if _is_valid(one):
+        if outcome_of(one) is not Outcome.INVALID:
             here.setdefault((one.workload.id, one.topology, one.throughput.unit), []).append(one)
     facts: list[dict[str, Any]] = []
     for row in sorted(published, key=lambda row: (row.machine, row.key.workload, *_devices(row.key.topology))):
@@ -79,34 +80,33 @@ def _documents_curves(workload: str, unit: str, published: Sequence[Baseline]) -
     for row in published:
         if row.provenance is Provenance.PUBLISHED and (row.key.workload, row.unit) == (workload, unit):
             rows_of.setdefault(row.machine, []).append((row.key.topology, row.reference))
-    curves = [(machine, _curve(rows)) for machine, rows in sorted(rows_of.items())]
-    several = [(machine, points) for machine, points in curves if len({point["devices"] for point in points}) > 1]
-    return [{"machine": machine, "points": points} for machine, points in several]
+    curves: list[dict[str, Any]] = [
+        {"machine": machine, "points": _curve(rows)} for machine, rows in sorted(rows_of.items())
+    ]
+    return [curve for curve in curves if _scales(curve["points"])]
+
+
+def _scales(points: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the points have different numbers of devices."""
+    return len({point["devices"] for point in points}) > 1
 
 
 def _curve(rates: Iterable[tuple[str, float]]) -> list[dict[str, Any]]:
     known = sorted((*_devices(topology), topology, rate) for topology, rate in rates)
-    if not known:
-        return []
-    devices, _nodes, _topology, rate = known[0]
-    each = rate / devices
+    fewest, _nodes, _topology, least = known[0]
     return [
         {
             "topology": topology,
             "nodes": nodes,
             "devices": devices,
             "rate": figure(rate),
-            "efficiency": figure(rate / devices / each, 4),
+            "efficiency": figure(rate / devices / (least / fewest), 4),
         }
         for devices, nodes, topology, rate in known
     ]
 
 
 def _devices(topology: str) -> tuple[int, int]:
-    """Devices in all and nodes, of "2x4"."""
+    """The number of devices and of nodes in a topology such as "2x4"."""
     parts = [int(part) for part in topology.split("x") if part.isdecimal()]
     return math.prod(parts) or 1, parts[0] if parts else 1
-
-
-def _is_valid(one: Measurement) -> bool:
-    return one.verdict is None or one.verdict.outcome is not Outcome.INVALID

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pytest_tfperf.core.baseline import Baseline
@@ -14,17 +14,18 @@ from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
+from pytest_tfperf.reports.measurement_table import urgency
 from pytest_tfperf.reports.names import shown_names
 from pytest_tfperf.reports.page.changes import change_facts, machine_changes
 from pytest_tfperf.reports.page.curves import document_facts, scaling_facts
 from pytest_tfperf.reports.page.figures import figure
 from pytest_tfperf.reports.page.headline import sentence
-from pytest_tfperf.reports.page.one_test import TestContext, facts_of_test
-from pytest_tfperf.reports.page.past import RANK, Past, drift_since_last_week, key_of, worst_of_each
+from pytest_tfperf.reports.page.one_test import facts_of_test
+from pytest_tfperf.reports.page.past import Past, drift_facts, key_of, worst_of_each
 from pytest_tfperf.reports.page.since_last import previous_facts
 
 SCHEMA: Final = 1
-"""The version of the document's form; a field that is added doesn't change it."""
+"""The version of the document's format; added fields do not change it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +33,9 @@ class ReportSource:
     """All that a report is made of.
 
     Args:
-        measurements: of the session that is reported, whole.
-        past: what the history has, in any order.
-        previous: a measurement of the session before for each machine, for what its environment was.
+        measurements: those of the reported session.
+        past: all results in the history, in any order.
+        previous: one measurement of each machine's session before, for its environment.
         published: the documents' figures.
         comparisons: interleaved comparisons of the session.
         verdicts: on software and machine as a whole, one sentence each.
@@ -42,7 +43,7 @@ class ReportSource:
         left_out: tests that `--tfperf-budget` had no time for.
         changes: lasting changes of tests and machines, oldest first.
         rerun: how to measure a test again.
-        scope: what was asked for, in words, where it is not one session: "since 2026-11-01".
+        scope: "since 2026-11-01" if the report is not about one session.
     """
 
     measurements: Sequence[Measurement]
@@ -65,34 +66,24 @@ def report_facts(source: ReportSource) -> dict[str, Any]:
     named = {result.session for one in now for result in past.series[key_of(one)]}
     sessions = {id: index for index, id in enumerate(id for id in past.sessions if id in named)}
     names = shown_names((one.workload.id, one.name) for one in now)
-    tests = sorted(
-        (
-            facts_of_test(
-                one,
-                TestContext(
-                    name=names[one.workload.id, one.name],
-                    series=past.series[key_of(one)],
-                    sessions=sessions,
-                    changes=change_facts(source.changes, past.series[key_of(one)]),
-                    rerun=source.rerun,
-                ),
-            )
-            for one in now
-        ),
-        key=_worst_first,
-    )
+    tests = []
+    for one in now:
+        series = past.series[key_of(one)]
+        changes = change_facts(source.changes, series)
+        name = names[one.workload.id, one.name]
+        tests.append(
+            facts_of_test(one, name=name, series=series, sessions=sessions, changes=changes, rerun=source.rerun)
+        )
+    tests.sort(key=_worst_first)
     comparisons = [_comparison(one) for one in source.comparisons]
-    drifts = sorted(drift_since_last_week(past, now), key=lambda drift: drift.machine)
+    drifts = drift_facts(past, now)
     return {
         "schema": SCHEMA,
         "headline": sentence(tests, drifts, source.not_measured, [one["outcome"] for one in comparisons]),
         "scope": source.scope,
-        "counts": _counts(tests),
+        "counts": Counter(test["outcome"] for test in tests),  # those that need action first, as the tests are
         "session": _session(now),
-        "drifts": [
-            {name: figure(value) if isinstance(value, float) else value for name, value in asdict(drift).items()}
-            for drift in drifts
-        ],
+        "drifts": drifts,
         "machine_changes": machine_changes(source.changes, {one.machine for one in now}),
         "verdicts": list(source.verdicts),
         "not_measured": sorted(source.not_measured),
@@ -108,16 +99,11 @@ def report_facts(source: ReportSource) -> dict[str, Any]:
 
 def _worst_first(test: Mapping[str, Any]) -> tuple[Any, ...]:
     change = test["change"]
-    return RANK.get(test["outcome"], len(RANK)), 1.0 if change is None else change, test["machine"], test["test"]
-
-
-def _counts(tests: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Outcome -> tests, those that need action first."""
-    return dict(Counter(test["outcome"] for test in tests))
+    return urgency(test["outcome"]), 1.0 if change is None else change, test["machine"], test["test"]
 
 
 def _session(now: Sequence[Measurement]) -> dict[str, Any]:
-    """Facts of all measurements together; where they are of several sessions or commits, all are named."""
+    """Facts about all measurements together, with the ids of all sessions and commits."""
     last = max(now, key=lambda one: moment(one.time), default=None)
     machines: dict[str, dict[str, Any]] = {}
     for one in now:

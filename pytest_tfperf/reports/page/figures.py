@@ -10,16 +10,16 @@ _DIGITS = 5
 
 
 def figure(value: float | None, digits: int = _DIGITS) -> float | None:
-    """With so many significant digits; None for what JSON can't hold."""
-    if value is None or not math.isfinite(value):
+    """The value with this many significant digits; None for infinity and NaN, which JSON can't hold."""
+    if value is None:
         return None
     rounded = float(f"{value:.{digits}g}")
-    if math.isinf(rounded):  # the last digits of the largest numbers round up
-        return value
+    if not math.isfinite(rounded):
+        return None
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 
 
 def day(time: str) -> str:
-    """A date as people write it: "17 Nov 2026"; the text itself where it is no time."""
+    """A date as people write it: "17 Nov 2026"; a text that is no time stays as it is."""
     parsed = moment(time)
     return time if parsed.year == 1 else f"{parsed.day} {parsed:%b %Y}"

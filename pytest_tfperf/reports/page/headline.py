@@ -6,21 +6,20 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.reports.numbers import percent
-from pytest_tfperf.reports.page.past import Drift
+from pytest_tfperf.reports.numbers import compared, counted
 
 
 def sentence(
     tests: Sequence[Mapping[str, Any]],
-    drifts: Sequence[Drift],
-    not_measured: Collection[str] = (),
-    comparisons: Sequence[str] = (),
+    drifts: Sequence[Mapping[str, Any]],
+    not_measured: Collection[str],
+    comparisons: Sequence[str],
 ) -> str:
     """ "2 of 49 tests regressed; the machine itself is 1.0 % slower than last week".
 
-    `not_measured` has the tests that ended in an error, some of them after a result: those have not passed.
-    `comparisons` has the outcomes of interleaved comparisons, which count where nothing was measured by itself. What is
-    slower than earlier sessions, but has no baseline, has not regressed.
+    `not_measured` has the tests that ended in an error; a test with an earlier result among them has not passed.
+    `comparisons` has the outcomes of interleaved comparisons, which are counted if nothing else was measured. A test
+    that is slower than earlier sessions but has no baseline has not regressed.
     """
     if not tests:
         return _compared(comparisons) if comparisons else _nothing(len(not_measured))
@@ -38,16 +37,15 @@ def sentence(
     if failed:
         parts.append(f"{failed} could not be measured")
     for drift in drifts:
-        if drift.is_sure:
-            which = "the machine itself" if len({test["machine"] for test in tests}) == 1 else drift.machine
-            word = "slower" if drift.change < 0 else "faster"
-            parts.append(f"{which} is {percent(drift.change)} {word} than last week")
+        if drift["is_sure"]:
+            which = "the machine itself" if len({test["machine"] for test in tests}) == 1 else drift["machine"]
+            parts.append(f"{which} is {compared(drift['change'])} last week")
     return "; ".join(parts)
 
 
 def _regressed(tests: Sequence[Mapping[str, Any]], regressed: int, total: int, not_measured: Collection[str]) -> str:
     if regressed:
-        return f"{regressed} of {total} test{'' if total == 1 else 's'} regressed"
+        return f"{regressed} of {counted(total, 'test')} regressed"
     if all(test["reference"] is None for test in tests):
         return "1 test measured, not judged" if len(tests) == 1 else f"{len(tests)} tests measured, none of them judged"
     good = [test for test in tests if test["outcome"] in (Outcome.PASS, Outcome.IMPROVED)]
@@ -59,7 +57,7 @@ def _regressed(tests: Sequence[Mapping[str, Any]], regressed: int, total: int, n
 
 def _compared(outcomes: Sequence[str]) -> str:
     regressed = sum(word == Outcome.REGRESSED for word in outcomes)
-    count = f"{len(outcomes)} comparison{'' if len(outcomes) == 1 else 's'}"
+    count = counted(len(outcomes), "comparison")
     return f"{regressed} of {count} regressed" if regressed else f"{count}, none of them regressed"
 
 

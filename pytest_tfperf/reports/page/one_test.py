@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_tfperf.core.breakdown import Breakdown
+from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.past_result import PastResult
-from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
-from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
+from pytest_tfperf.core.rerun_command import RerunCommand
+from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
-from pytest_tfperf.reports.message import headline, message
+from pytest_tfperf.reports.measurement_table import reference_kind
+from pytest_tfperf.reports.message import expected_rate, headline, message, why_invalid
 from pytest_tfperf.reports.numbers import percent
 from pytest_tfperf.reports.page.changes import since
 from pytest_tfperf.reports.page.figures import day, figure
@@ -24,39 +24,38 @@ _JUDGED = (
     *("reference", "expected", "change", "change_low", "change_high", "raw_change"),
     *("tolerance_low", "tolerance_high", "threshold", "detectable", "drift", "between_runs"),
 )
+_MOVED = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.INCONCLUSIVE)
+"""The outcomes of a test that is not as fast as its baseline; the page says since when."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TestContext:
-    """What a test's facts need besides its measurement.
+def facts_of_test(
+    m: Measurement,
+    *,
+    name: str,
+    series: Sequence[PastResult],
+    sessions: Mapping[str, int],
+    changes: Sequence[Mapping[str, Any]],
+    rerun: RerunCommand,
+) -> dict[str, Any]:
+    """All that the page shows of one test.
 
     Args:
-        name: what to call it.
-        series: its results, oldest first, the measurement itself last.
+        m: its measurement.
+        name: what to call the workload.
+        series: the test's results, oldest first, the measurement itself last.
         sessions: session id -> its index among the report's sessions.
-        changes: its lasting changes, oldest first.
+        changes: the test's lasting changes, oldest first.
         rerun: how to measure it again.
     """
-
-    __test__ = False  # no test of pytest's
-
-    name: str
-    series: Sequence[PastResult]
-    sessions: Mapping[str, int]
-    changes: Sequence[Mapping[str, Any]] = ()
-    rerun: RerunCommand = field(default=FROM_ROOTDIR)
-
-
-def facts_of_test(m: Measurement, context: TestContext) -> dict[str, Any]:
-    """All that the page shows of one test."""
-    verdict = m.verdict
-    is_valid = verdict is None or verdict.outcome is not Outcome.INVALID
-    t = m.throughput
-    began = _since(m, context)
+    verdict, t = m.verdict, m.throughput
+    is_valid = outcome_of(m) is not Outcome.INVALID
+    began = None
+    if verdict is not None and verdict.baseline is not None and verdict.outcome in _MOVED:
+        began = since(changes, series, verdict.baseline.reference)
     judged = _judged(m)
     return {
         "test": m.test,
-        "name": context.name,
+        "name": name,
         "workload": m.workload.id,
         "topology": m.topology,
         "machine": m.machine,
@@ -66,7 +65,7 @@ def facts_of_test(m: Measurement, context: TestContext) -> dict[str, Any]:
         "time": m.time,
         "seconds": figure(m.seconds, 4),
         "outcome": verdict.outcome.value if verdict else "measured",
-        "kind": _kind(verdict),
+        "kind": reference_kind(verdict) if verdict else "",
         "reason": verdict.reason.value if verdict else "",
         "story": _story(m, judged, began),
         "rate": figure(t.examples_per_sec) if is_valid else None,
@@ -75,31 +74,29 @@ def facts_of_test(m: Measurement, context: TestContext) -> dict[str, Any]:
         **judged,
         "since": began,
         "bound": bound_by(m.breakdown),
-        "history": series_facts(context.series, context.sessions),
-        "changes": list(context.changes),
+        "history": series_facts(series, sessions),
+        "changes": list(changes),
         "runs": run_facts(m),
         "breakdown": _breakdown(m),
         "environment_changes": changed_since(verdict.baseline, m.environment) if verdict and verdict.baseline else [],
-        "message": message(m, context.rerun) if verdict else headline(m),
-        "commands": _commands(m, context.rerun),
+        "message": message(m, rerun) if verdict else headline(m),
+        "commands": _commands(m, rerun),
     }
 
 
 def _judged(m: Measurement) -> dict[str, Any]:
-    """The change that decides, with its interval, against what it is held.
+    """The change that decided, with its interval and what it was judged against.
 
-    `change` is free of the drift common to all tests, or against the reference environment; `raw_change` is not.
+    `change` is without the drift common to all tests, or relative to the reference environment. `raw_change` is
+    relative to the baseline alone.
     """
     verdict = m.verdict
     baseline = verdict.baseline if verdict else None
     facts: dict[str, Any] = dict.fromkeys(_JUDGED)
     if verdict is None or baseline is None or verdict.change is None:
         return facts
-    rate = m.throughput.examples_per_sec
-    expected = baseline.reference * math.exp(verdict.common_drift)
-    if verdict.confirmed_change is not None:
-        expected = rate / (1 + verdict.confirmed_change)
-    tolerance = verdict.tolerance
+    rate, tolerance = m.throughput.examples_per_sec, verdict.tolerance
+    expected = expected_rate(m, verdict, baseline)
     return {
         "reference": figure(baseline.reference),
         "expected": figure(expected),
@@ -116,28 +113,13 @@ def _judged(m: Measurement) -> dict[str, Any]:
     }
 
 
-def _kind(verdict: Verdict | None) -> str:
-    if verdict is None:
-        return ""
-    return "provisional" if verdict.is_provisional else "floor" if verdict.is_floor and verdict.baseline else ""
-
-
-def _since(m: Measurement, context: TestContext) -> dict[str, Any] | None:
-    """Since when a test is as slow or as fast as now; None where it is as it should be."""
-    verdict = m.verdict
-    moved = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.INCONCLUSIVE)
-    if verdict is None or verdict.outcome not in moved or verdict.baseline is None:
-        return None
-    return since(context.changes, context.series, verdict.baseline.reference)
-
-
 def _story(m: Measurement, judged: Mapping[str, Any], began: Mapping[str, Any] | None) -> str:
-    """One sentence for a reader who knows nothing of it: how much, how sure, since when."""
+    """One sentence for a reader who does not know the test: how much slower or faster, and since when."""
     verdict = m.verdict
     if verdict is None:
         return "measured, not judged"
     if verdict.outcome is Outcome.INVALID:
-        return message(m).partition("\n")[0].partition("INVALID: ")[2] or verdict.reason.value
+        return why_invalid(m, verdict)
     change = judged["change"]
     if change is None or verdict.outcome in (Outcome.PASS, Outcome.NO_BASELINE):
         return verdict.reason.value
@@ -153,36 +135,34 @@ def _story(m: Measurement, judged: Mapping[str, Any], began: Mapping[str, Any] |
 
 
 def _breakdown(m: Measurement) -> dict[str, Any] | None:
-    found: Breakdown | None = m.breakdown
+    found, verdict = m.breakdown, m.verdict
     if found is None:
         return None
-    verdict = m.verdict
-    slower = verdict.baseline.reference if verdict and verdict.baseline and _regressed(verdict) else None
+    slower_than = None
+    if verdict and verdict.baseline and verdict.outcome is Outcome.REGRESSED:
+        slower_than = verdict.baseline.reference
     return {
         "bound": found.bound.value if found.bound else None,
         "pipeline_rate": figure(found.pipeline_examples_per_sec),
         "device_data_rate": figure(found.device_data_examples_per_sec),
         "products_fraction": figure(found.products_fraction, 3),
         "exchange_fraction": figure(found.exchange_fraction, 3),
-        "lines": [[label, text] for label, text in breakdown_lines(found, m.throughput, slower)],
+        "lines": [[label, text] for label, text in breakdown_lines(found, m.throughput, slower_than)],
     }
 
 
 def _commands(m: Measurement, rerun: RerunCommand) -> list[dict[str, str]]:
     if not m.is_test:
         return []
-    record = f"{rerun.of(m.test)} --update-baselines"
     commands = [{"label": "Rerun this test", "command": rerun.of(m.test)}]
     if m.profile is not None and m.profile.folder:
         commands.append({"label": f"Open its trace, {m.profile.folder}", "command": m.profile.command})
-    if m.verdict is not None and _regressed(m.verdict) and not m.verdict.is_provisional:
-        return [*commands, {"label": "Accept the slowdown: record a new baseline", "command": record}]
-    if m.verdict is not None and (m.verdict.outcome is Outcome.NO_BASELINE or m.verdict.is_provisional):
-        return [*commands, {"label": "Record a baseline", "command": record}]
-    if m.verdict is not None and m.verdict.outcome is Outcome.IMPROVED:
-        return [*commands, {"label": "Keep the gain: record a new baseline", "command": record}]
+    labels = {
+        Outcome.REGRESSED: "Accept the slowdown: record a new baseline",
+        Outcome.IMPROVED: "Keep the gain: record a new baseline",
+        Outcome.NO_BASELINE: "Record a baseline",
+    }
+    if m.verdict is not None and (m.verdict.is_provisional or m.verdict.outcome in labels):
+        label = "Record a baseline" if m.verdict.is_provisional else labels[m.verdict.outcome]
+        commands.append({"label": label, "command": f"{rerun.of(m.test)} --update-baselines"})
     return commands
-
-
-def _regressed(verdict: Verdict) -> bool:
-    return verdict.outcome is Outcome.REGRESSED

@@ -1,12 +1,13 @@
-"""What earlier sessions tell: the sessions in order, each test's series, since when a test is slower, and the drift."""
+"""Results of earlier sessions: the sessions in order, each test's series, spells, and the drift of each machine."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,16 +15,13 @@ from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.reports.measurement_table import ACT_FIRST, outcome
+from pytest_tfperf.reports.measurement_table import outcome, urgency
 from pytest_tfperf.reports.page.figures import figure
 
 _Result = TypeVar("_Result", PastResult, Measurement)
 
-RANK = {outcome.value: rank for rank, outcome in enumerate(filter(None, ACT_FIRST))}
-"""Of each outcome; those that need action have the least."""
-
 _WEEK = timedelta(days=7)
-_LEAST_TESTS = 4  # whose median tells the machine from the tests themselves
+_LEAST_TESTS = 4  # fewer do not show whether the machine or the tests changed
 _LEAST_DRIFT = 0.003
 _SURE = 2.0  # standard errors
 
@@ -37,43 +35,23 @@ class SeriesKey(NamedTuple):
     topology: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
-    """How far a machine moved, as its tests together show it.
-
-    Args:
-        machine: its key.
-        change: the median over the tests, as a fraction; -0.01 for 1 % slower.
-        low, high: about two standard errors to either side.
-        tests: over how many.
-        is_sure: whether the change is more than the tests' scatter explains.
-    """
-
-    machine: str
-    change: float
-    low: float
-    high: float
-    tests: int
-    is_sure: bool
-
-
 @dataclass(frozen=True, slots=True)
 class Past:
-    """All results in the order of time, those of the session that is reported among them.
+    """All results in the order of time, including those of the reported session.
 
     Args:
         sessions: id -> its latest result's time, oldest first.
         series: each test's results, one for each session, oldest first.
     """
 
-    sessions: Mapping[str, PastResult] = field(default_factory=dict)
-    series: Mapping[SeriesKey, Sequence[PastResult]] = field(default_factory=dict)
+    sessions: Mapping[str, PastResult]
+    series: Mapping[SeriesKey, Sequence[PastResult]]
 
     @classmethod
     def of(cls, past: Iterable[PastResult], now: Sequence[Measurement]) -> Past:
-        """`now` replaces what the history has of the same measurements.
+        """The history's results with those of `now`, which replace the history's own of the same session.
 
-        Left out are other machines, what was slowed on purpose, and all that is later than `now`.
+        Results of other machines, with an injected slowdown, or later than `now` are left out.
         """
         current = {(one.session, key_of(one)): as_result(one) for one in now}
         machines = {one.machine for one in now}
@@ -92,26 +70,23 @@ class Past:
         return cls(sessions, series)
 
     def before(self, measurements: Sequence[Measurement]) -> dict[str, PastResult]:
-        """The last result of the session before these, for each machine that has one.
+        """For each machine the last result of the session before these measurements, if there is one.
 
-        That session has at least half of the machine's tests of now, so that a rerun by hand doesn't count.
+        A session counts if it has at least half of the machine's tests, so that a rerun by hand does not count.
         """
-        current, here = {one.session for one in measurements}, {(one.machine, one.test) for one in measurements}
-        tests: dict[tuple[str, str], set[str]] = {}
-        latest: dict[tuple[str, str], PastResult] = {}
-        for key, series in self.series.items():
-            for one in series if key[:2] in here else ():
-                place = one.machine, one.session
-                tests.setdefault(place, set()).add(one.test)
-                if place not in latest or moment(latest[place].time) < moment(one.time):
-                    latest[place] = one
-        wanted = Counter(machine for machine, _ in here)
-        found = [
-            latest[place]
-            for place, measured in tests.items()
-            if place[1] not in current and 2 * len(measured) >= wanted[place[0]]
+        current = {one.session for one in measurements}
+        tests_of_now = {(one.machine, one.test) for one in measurements}
+        number_of_now = Counter(machine for machine, _ in tests_of_now)
+        sessions: dict[tuple[str, str], list[PastResult]] = {}
+        for one in itertools.chain.from_iterable(self.series.values()):
+            if one.session not in current and (one.machine, one.test) in tests_of_now:
+                sessions.setdefault((one.machine, one.session), []).append(one)
+        last_results = [
+            max(results, key=lambda one: moment(one.time))
+            for (machine, _), results in sessions.items()
+            if 2 * len({one.test for one in results}) >= number_of_now[machine]
         ]
-        return {one.machine: one for one in sorted(found, key=lambda one: moment(one.time))}
+        return {one.machine: one for one in sorted(last_results, key=lambda one: moment(one.time))}
 
 
 def key_of(one: PastResult | Measurement) -> SeriesKey:
@@ -121,7 +96,7 @@ def key_of(one: PastResult | Measurement) -> SeriesKey:
 
 
 def worst_of_each(results: Iterable[_Result]) -> dict[tuple[str, SeriesKey], _Result]:
-    """By session and series: the worst decided result, so that no regression is lost; of undecided ones the last."""
+    """The worst decided result of each session and series, so that no regression is lost; else the last result."""
     found: dict[tuple[str, SeriesKey], _Result] = {}
     for one in results:
         place = one.session, key_of(one)
@@ -131,14 +106,13 @@ def worst_of_each(results: Iterable[_Result]) -> dict[tuple[str, SeriesKey], _Re
 
 
 def _badness(one: PastResult | Measurement) -> tuple[int, float]:
-    """The worst has the least: by its outcome, then by its throughput; all that are undecided have the same."""
+    """A sort key: the worst outcome first, then the lowest throughput; all undecided results are equal."""
     result = one if isinstance(one, PastResult) else as_result(one)
-    rank = RANK.get(result.outcome.partition(" (")[0], len(RANK))
-    return rank, result.examples_per_sec if rank < len(RANK) else 0.0
+    return urgency(result.outcome), result.examples_per_sec if result.outcome else 0.0
 
 
 def is_valid(one: PastResult) -> bool:
-    """Whether its throughput means something."""
+    """Whether its throughput can be used."""
     return not one.outcome.startswith(Outcome.INVALID) and one.examples_per_sec > 0
 
 
@@ -164,8 +138,8 @@ def spell(series: Sequence[PastResult], reference: float) -> Sequence[PastResult
     return series[start:]
 
 
-def drift_since_last_week(past: Past, now: Sequence[Measurement]) -> list[Drift]:
-    """Each machine's drift against the seven days before, of tests that were measured in both."""
+def drift_facts(past: Past, now: Sequence[Measurement]) -> list[dict[str, Any]]:
+    """How far each machine moved against the seven days before, by the tests that were measured in both."""
     changes: dict[str, list[float]] = {}
     for one in now:
         end = moment(one.time)
@@ -177,25 +151,26 @@ def drift_since_last_week(past: Past, now: Sequence[Measurement]) -> list[Drift]
         if week and is_valid(as_result(one)):
             change = math.log(one.throughput.examples_per_sec) - statistics.median(week)
             changes.setdefault(one.machine, []).append(change)
-    return [_drift(machine, known) for machine, known in changes.items() if len(known) >= _LEAST_TESTS]
+    return [_drift(machine, known) for machine, known in sorted(changes.items()) if len(known) >= _LEAST_TESTS]
 
 
-def _drift(machine: str, changes: Sequence[float]) -> Drift:
+def _drift(machine: str, changes: Sequence[float]) -> dict[str, Any]:
+    """The median over the tests, with about two standard errors to either side."""
     middle = statistics.median(changes)
     scatter = 1.4826 * statistics.median(abs(change - middle) for change in changes)
     error = scatter * math.sqrt(math.pi / 2 / len(changes))
-    return Drift(
-        machine=machine,
-        change=math.expm1(middle),
-        low=math.expm1(middle - _SURE * error),
-        high=math.expm1(middle + _SURE * error),
-        tests=len(changes),
-        is_sure=abs(middle) > max(_SURE * error, _LEAST_DRIFT),
-    )
+    return {
+        "machine": machine,
+        "change": figure(math.expm1(middle)),
+        "low": figure(math.expm1(middle - _SURE * error)),
+        "high": figure(math.expm1(middle + _SURE * error)),
+        "tests": len(changes),
+        "is_sure": abs(middle) > max(_SURE * error, _LEAST_DRIFT),
+    }
 
 
 def as_result(one: Measurement) -> PastResult:
-    """As the history would tell of it."""
+    """The measurement as `History.results` would give it."""
     word = outcome(one) if one.verdict is not None and one.verdict.is_decided else ""
     baseline = one.verdict.baseline if one.verdict else None
     return PastResult(

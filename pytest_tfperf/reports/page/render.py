@@ -1,12 +1,11 @@
-"""The page: a template, the facts, the styles and the scripts in one file that needs no network.
+"""The page: the template, facts, styles and scripts in one file that needs no network.
 
-uPlot draws the curves, because it is 51 kB and draws a year of sessions in milliseconds. Plotly is 4.5 MB, and
-Vega-Lite with Vega 0.8 MB, of which a report of 300 tests would need nothing that uPlot lacks.
+uPlot draws the curves: it has 51 kB and draws a year of sessions in milliseconds. Plotly has 4.5 MB and Vega-Lite with
+Vega 0.8 MB, and the report would need none of their additional features.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -17,42 +16,27 @@ from pytest_tfperf.reports.numbers import change, duration, rate
 from pytest_tfperf.reports.page.figures import day
 
 if TYPE_CHECKING:
-    from jinja2 import Environment, Template
+    from jinja2 import Template
 
 _ASSETS: Final = resources.files(__package__) / "assets"
 _LICENCE: Final = "uPlot.LICENSE"
 _STYLES: Final = ("uPlot.min.css", "page.css", "table.css", "test.css")
 _SCRIPTS: Final = ("uPlot.iife.min.js", "elements.js", "small_charts.js", "charts.js", "test.js", "table.js", "page.js")
 
-_ESCAPES: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-"""Of characters in a JSON text that HTML or JavaScript would read as something else; JSON reads them back."""
-
 
 def page(facts: Mapping[str, Any]) -> bytes:
-    """The report as one HTML file; every text of the facts is shown as text, whatever is in it."""
+    """The report as one HTML file; all texts of the facts are escaped."""
     text = _template().render(
         facts=facts,
-        facts_json=json_for_script(facts),
         styles=[_asset(name) for name in _STYLES],
-        # A page is a copy of uPlot, so its licence goes with it.
+        # The page contains uPlot, so it must contain its licence.
         scripts=[f"/* {_asset(_LICENCE)} */", *(_asset(name) for name in _SCRIPTS)],
     )
-    return text.encode(errors="backslashreplace")  # an environment variable may hold half of a character
-
-
-def json_for_script(facts: Mapping[str, Any]) -> str:
-    """The facts as JSON that a `<script>` element can hold."""
-    text = json.dumps(facts, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.translate({ord(character): escape for character, escape in _ESCAPES.items()})
+    return text.encode(errors="backslashreplace")  # an environment variable may hold a lone surrogate
 
 
 @cache
 def _template() -> Template:
-    environment = _environment()
-    return environment.from_string(_asset("page.html.j2"))
-
-
-def _environment() -> Environment:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
@@ -64,11 +48,12 @@ def _environment() -> Environment:
         "rate": rate,
         "commit": _commit,
     }
-    return environment
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return environment.from_string(_asset("page.html.j2"))
 
 
 def _commit(commit: str) -> str:
-    """Ten characters of its hash, and whether something had not been committed."""
+    """Ten characters of the hash, and "-dirty" if there were uncommitted changes."""
     hash, dirty, _ = commit.partition("-dirty")
     return hash[:10] + dirty
 

@@ -15,7 +15,7 @@ from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.reports.page.figures import figure
 
 _MOST_POINTS = 300
-"""Of one run's windows, or of one series of its telemetry: a plot is hardly wider."""
+"""The most windows of one run, or values of one series of its telemetry, that a plot can show."""
 
 _CONFIDENCE = 1.96
 
@@ -34,7 +34,7 @@ _OF_A_GPU = {
 
 
 def run_facts(measurement: Measurement) -> list[dict[str, Any]]:
-    """All runs that the session took, also those that don't count; in the order in which they were made per kind."""
+    """All runs of the session, including discarded ones, in order within each kind."""
     kinds = [
         *((run, "run") for run in measurement.runs),
         *(one for pair in measurement.pairs for one in ((pair.a, "reference"), (pair.b, "now"))),
@@ -64,16 +64,16 @@ def _run(run: Run, kind: str, is_training: bool) -> dict[str, Any]:
 
 
 def _merged(windows: Sequence[Window]) -> list[Window]:
-    """Neighbours together where there are more windows than a plot can show."""
+    """The windows; neighbours are merged if there are more than a plot can show."""
     each = math.ceil(len(windows) / _MOST_POINTS) or 1
     groups = [windows[i : i + each] for i in range(0, len(windows), each)]
     return [Window(sum(w.steps for w in group), sum(w.seconds for w in group)) for group in groups]
 
 
 def _telemetry(run: Run, start: float) -> dict[str, Any] | None:
-    """Series over the seconds from `start` after the run's first window, as far as something was reported.
+    """Series over time, from `start` seconds after the beginning of the run's first window; None without telemetry.
 
-    The telemetry of a command's run starts after its warm-up. A run of an earlier release has one figure in all.
+    The telemetry of a command's run starts after its warm-up. Runs of earlier releases have a single value.
     """
     polls = run.polls or ((run.telemetry,) if run.telemetry else ())
     if not polls:

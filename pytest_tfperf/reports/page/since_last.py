@@ -11,10 +11,10 @@ from pytest_tfperf.reports.page.past import Past, key_of
 
 
 def previous_facts(before: Sequence[Measurement], now: Sequence[Measurement], past: Past) -> list[dict[str, Any]]:
-    """One entry for each earlier session, of all machines that it measured.
+    """One entry for each session before, with all machines that it measured.
 
-    `before` has one measurement of each machine, whose environment stands for the whole session. Where `now` spans
-    several sessions of a machine there is no session before it.
+    `before` has one measurement of each machine, whose environment stands for the whole session. If `now` has several
+    sessions of one machine, the result is empty.
     """
     if len({(one.machine, one.session) for one in now}) > len({one.machine for one in now}):
         return []
@@ -49,7 +49,7 @@ def _since(before: Sequence[Measurement], now: Sequence[Measurement], past: Past
 
 
 def _environment_changes(before: Sequence[Measurement], now: Sequence[Measurement]) -> Iterator[dict[str, Any]]:
-    """Each change once, with the machines that it concerns; None for what was not set."""
+    """Each change once, with its machines; None for a value that was not set."""
     changes: dict[tuple[str, str | None, str | None], list[str]] = {}
     for old in before:
         new = next((one.environment for one in now if one.machine == old.machine), {})

@@ -37,6 +37,13 @@ function painter(paint) {
   };
 }
 
+function line(ctx, fromX, fromY, toX, toY) {
+  ctx.beginPath();
+  ctx.moveTo(fromX, fromY);
+  ctx.lineTo(toX, toY);
+  ctx.stroke();
+}
+
 function tipOf(text) {
   return (u) => {
     const { idx, left, top } = u.cursor;
@@ -53,90 +60,94 @@ function options(width, height, more) {
     cursor: { y: false, drag: { x: true, y: false }, points: { size: 7 }, ...more.cursor } };
 }
 
-const byDate = { tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "UTC") };
-
-function historyChart(box, test, facts) {
-  const past = test.history;
-  const times = past.session.map((index) => seconds(facts.sessions[index].time));
-  const limit = test.expected !== null && test.threshold !== null ? test.expected * (1 - test.threshold) : null;
-  const paint = painter((u, ctx, area, ratio) => {
+// The accepted band, the reference and the threshold, and a mark at each change.
+function paintExpected(test) {
+  return painter((u, ctx, area, ratio) => {
     const y = (value) => u.valToPos(value, "y", true);
+    const right = area.left + area.width, bottom = area.top + area.height;
     if (test.reference !== null && test.tolerance_low !== null) {
       const top = test.tolerance_high === null ? area.top : y(test.reference * (1 + test.tolerance_high));
       ctx.fillStyle = colour("accepted");
       ctx.fillRect(area.left, top, area.width, y(test.reference * (1 + test.tolerance_low)) - top);
     }
-    const horizontal = (value, stroke, dash) => {
-      ctx.strokeStyle = stroke;
-      ctx.lineWidth = ratio;
-      ctx.setLineDash(dash.map((length) => length * ratio));
-      ctx.beginPath();
-      ctx.moveTo(area.left, y(value));
-      ctx.lineTo(area.left + area.width, y(value));
-      ctx.stroke();
-    };
-    if (test.reference !== null) horizontal(test.reference, colour("quiet"), []);
-    if (limit !== null) horizontal(limit, colour("bad"), [5, 4]);
+    ctx.lineWidth = ratio;
+    if (test.reference !== null) {
+      ctx.strokeStyle = colour("quiet");
+      line(ctx, area.left, y(test.reference), right, y(test.reference));
+    }
+    const limit = threshold(test);
+    if (limit !== null) {
+      ctx.strokeStyle = colour("bad");
+      ctx.setLineDash([5 * ratio, 4 * ratio]);
+      line(ctx, area.left, y(limit), right, y(limit));
+    }
     ctx.setLineDash([3 * ratio, 3 * ratio]);
+    ctx.strokeStyle = ctx.fillStyle = colour("ink");
+    ctx.font = `${11 * ratio}px system-ui, sans-serif`;
     for (const point of test.changes.length ? test.changes : test.since ? [test.since] : []) {
       const x = u.valToPos(seconds(point.time), "x", true) - 6 * ratio;
-      ctx.strokeStyle = ctx.fillStyle = colour("ink");
-      ctx.beginPath();
-      ctx.moveTo(x, area.top);
-      ctx.lineTo(x, area.top + area.height);
-      ctx.stroke();
-      ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+      line(ctx, x, area.top, x, bottom);
       const onTheRight = x > area.left + area.width * 0.7;
+      const words = point.size === undefined ? `since ${day(point.time)}` : `${day(point.time)}: ${change(point.size)}`;
       ctx.textAlign = onTheRight ? "right" : "left";
-      ctx.fillText(point.size === undefined ? `since ${day(point.time)}` : `${day(point.time)}: ${change(point.size)}`, x + (onTheRight ? -5 : 5) * ratio, area.top + area.height - 6 * ratio);
+      ctx.fillText(words, x + (onTheRight ? -5 : 5) * ratio, bottom - 6 * ratio);
     }
   });
-  const dots = (u) => {
+}
+
+const MOST_INTERVALS = 200; // of a longer history only the dots are shown
+
+function paintResults(past, times) {
+  return (u) => {
     const { ctx } = u;
     const ratio = devicePixelRatio || 1;
+    const y = (value) => u.valToPos(value, "y", true);
     ctx.save();
+    ctx.lineWidth = ratio;
     past.rate.forEach((value, i) => {
       if (value === null || times[i] < u.scales.x.min || times[i] > u.scales.x.max) return;
       const x = u.valToPos(times[i], "x", true);
-      const ink = colour(outcomeColour(past.outcome[i]));
-      ctx.strokeStyle = ctx.fillStyle = ink;
-      if (past.low[i] !== null && past.high[i] !== null && times.length < 200) {
-        ctx.lineWidth = ratio;
-        ctx.beginPath();
-        ctx.moveTo(x, u.valToPos(past.low[i], "y", true));
-        ctx.lineTo(x, u.valToPos(past.high[i], "y", true));
-        ctx.stroke();
-      }
+      ctx.strokeStyle = ctx.fillStyle = colour(outcomeColour(past.outcome[i]));
+      if (past.low[i] !== null && past.high[i] !== null && times.length < MOST_INTERVALS) line(ctx, x, y(past.low[i]), x, y(past.high[i]));
       ctx.beginPath();
-      ctx.arc(x, u.valToPos(value, "y", true), (times.length > 120 ? 2 : 3.2) * ratio, 0, 2 * Math.PI);
+      ctx.arc(x, y(value), (times.length > 120 ? 2 : 3.2) * ratio, 0, 2 * Math.PI);
       ctx.fill();
     });
     ctx.restore();
   };
-  const range = (u, low, high) => {
+}
+
+// The range that shows the results, their intervals, the reference and the threshold.
+function rangeOfHistory(test, times) {
+  const past = test.history;
+  return (u, low, high) => {
     const { min, max } = u.scales.x;
-    const shown = (i) => min === null || min === undefined || (times[i] >= min && times[i] <= max);
-    const intervals = times.length < 200 ? [...past.low, ...past.high].filter((value, i) => value !== null && shown(i % times.length)) : [];
-    const ends = [low, high, ...intervals, test.reference * 0.99 || null, test.reference * 1.01 || null, limit].filter((v) => v !== null);
+    const isShown = (i) => (min ?? null) === null || (times[i] >= min && times[i] <= max);
+    const intervals = times.length < MOST_INTERVALS ? [past.low, past.high].flatMap((ends) => ends.filter((value, i) => isShown(i))) : [];
+    const reference = test.reference === null ? [] : [test.reference * 0.99, test.reference * 1.01];
+    const ends = [low, high, ...intervals, ...reference, threshold(test)].filter((value) => value !== null);
     const least = Math.min(...ends), most = Math.max(...ends), margin = (most - least || most * 0.02) * 0.08;
     return [least - margin, most + margin];
   };
+}
+
+function historyChart(box, test, facts) {
+  const past = test.history;
+  const times = past.session.map((index) => seconds(facts.sessions[index].time));
+  const words = (u, i) => {
+    const session = facts.sessions[past.session[i]];
+    const interval = past.low[i] === null ? "" : ` (95 % CI ${rate(past.low[i])} to ${rate(past.high[i])})`;
+    const commit = session.commit ? `\ncommit ${session.commit.slice(0, 12)}` : "";
+    return `${day(session.time, true)} · ${past.outcome[i] || "not judged"}\n${rate(past.rate[i])} ${test.unit}/s${interval}\nsession ${session.id}${commit}`;
+  };
+  const writeTimes = (u, splits, index, space, step) => splits.map((s, i) => (step < DAY ? clock(s) : label(s, i, splits)));
   return chart(box, (target, width) =>
     new uPlot(options(width, 260, {
-      ...byDate,
-      scales: { y: { range }, x: { range: (u, a, b) => rangeOfTime(times, a, b) } },
-      axes: [axis({ values: (u, splits, index, space, step) => splits.map((s, i) => (step < DAY ? clock(s) : label(s, i, splits))), space: 70, size: 30 }), axis({ size: 58, values: (u, splits) => splits.map(rate) })],
+      tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "UTC"),
+      scales: { y: { range: rangeOfHistory(test, times) }, x: { range: (u, a, b) => rangeOfTime(times, a, b) } },
+      axes: [axis({ values: writeTimes, space: 70, size: 30 }), axis({ size: 58, values: (u, splits) => splits.map(rate) })],
       series: [{}, { stroke: colour("line"), width: 1.5, points: { show: false } }],
-      hooks: {
-        drawAxes: [paint],
-        draw: [dots],
-        setCursor: [tipOf((u, i) => {
-          const session = facts.sessions[past.session[i]];
-          return `${day(session.time, true)} · ${past.outcome[i] || "not judged"}\n${rate(past.rate[i])} ${test.unit}/s` +
-            (past.low[i] === null ? "" : ` (95 % CI ${rate(past.low[i])} to ${rate(past.high[i])})`) +
-            `\nsession ${session.id}` + (session.commit ? `\ncommit ${session.commit.slice(0, 12)}` : "");
-        })],
-      },
+      hooks: { drawAxes: [paintExpected(test)], draw: [paintResults(past, times)], setCursor: [tipOf(words)] },
     }), [times, past.rate], target));
 }
 
@@ -144,7 +155,7 @@ const DAY = 86400;
 
 // One session alone lies in the middle of its day; uPlot would show years around it.
 function rangeOfTime(times, least, most) {
-  if (times[0] === times[times.length - 1]) return [times[0] - DAY / 2, times[0] + DAY / 2];
+  if (times[0] === times.at(-1)) return [times[0] - DAY / 2, times[0] + DAY / 2];
   const margin = (most - least) * 0.02;
   return [least - margin, most + margin];
 }
@@ -167,14 +178,18 @@ function outcomeColour(word) {
   return word.startsWith("IMPROVED") ? "good" : "line";
 }
 
+// Seconds until the end of a run's last window.
+function runSeconds(run) {
+  return run.end_seconds.at(-1) ?? 0;
+}
+
 // The runs of a session one after the other on one axis of seconds; returns where each starts.
 function runStarts(runs) {
-  const ends = runs.map((run) => run.end_seconds[run.end_seconds.length - 1] || 0);
-  const gap = Math.max(...ends, 1) * 0.06;
+  const gap = Math.max(...runs.map(runSeconds), 1) * 0.06;
   let at = 0;
-  return runs.map((run, i) => {
+  return runs.map((run) => {
     const start = at;
-    at += ends[i] + gap;
+    at += runSeconds(run) + gap;
     return start;
   });
 }
@@ -191,7 +206,7 @@ function shadeWarmup(runs, starts) {
       ctx.textAlign = "left";
       ctx.font = `${11 * ratio}px system-ui, sans-serif`;
       const text = run.kind === "run" ? `run ${i + 1}` : run.kind;
-      const room = x(starts[i] + (run.end_seconds[run.end_seconds.length - 1] || 0)) - x(starts[i]);
+      const room = x(starts[i] + runSeconds(run)) - x(starts[i]);
       if (room > ctx.measureText(text).width) ctx.fillText(text, x(starts[i]) + 4 * ratio, area.top + 12 * ratio);
     });
   });
@@ -206,7 +221,7 @@ function windowsChart(box, test, starts, total, sync) {
       rates.push(run.rates[j]);
       of.push([i, j]);
     });
-    times.push(starts[i] + (run.end_seconds[run.end_seconds.length - 1] || 0) + 1e-6);
+    times.push(starts[i] + runSeconds(run) + 1e-6);
     rates.push(null);
     of.push(null);
   });
@@ -264,7 +279,7 @@ function telemetryChart(box, what, test, starts, total, sync) {
         values[d].push(found ? found.values[j] : null);
       });
     });
-    times.push(times[times.length - 1] + 1e-6);
+    times.push(times.at(-1) + 1e-6);
     values.forEach((column) => column.push(null));
   });
   const hue = (d) => deviceColour(d, devices.length);
@@ -292,17 +307,14 @@ function scalingChart(box, group) {
   const stroke = (i) => (i === 0 ? colour("accent") : `hsl(${(32 + 70 * i) % 360} 42% 55%)`);
   return chart(box, (target, width) =>
     new uPlot(options(width, 220, {
-      scales: { x: { time: false, distr: 3, log: 2, range: [devices[0] * 0.9, devices[devices.length - 1] * 1.1] }, y: { range: (u, a, b) => [Math.max(0, Math.min(0.7, a - 0.05)), Math.max(1.05, b + 0.02)] } },
+      scales: { x: { time: false, distr: 3, log: 2, range: [devices[0] * 0.9, devices.at(-1) * 1.1] }, y: { range: (u, a, b) => [Math.max(0, Math.min(0.7, a - 0.05)), Math.max(1.05, b + 0.02)] } },
       axes: [axis({ size: 30, splits: () => devices, values: (u, splits) => splits.map((n) => (devices.includes(n) ? String(n) : "")) }), axis({ size: 46, values: (u, splits) => splits.map((v) => Math.round(v * 100) + " %") })],
       series: [{}, ...curves.map((curve, i) => ({ stroke: stroke(i), width: i ? 1.3 : 2.4, spanGaps: true, points: { show: true, size: i ? 5 : 8, fill: stroke(i) } }))],
       hooks: {
         drawAxes: [painter((u, ctx, area, ratio) => {
           ctx.strokeStyle = colour("quiet");
           ctx.setLineDash([5 * ratio, 4 * ratio]);
-          ctx.beginPath();
-          ctx.moveTo(area.left, u.valToPos(1, "y", true));
-          ctx.lineTo(area.left + area.width, u.valToPos(1, "y", true));
-          ctx.stroke();
+          line(ctx, area.left, u.valToPos(1, "y", true), area.left + area.width, u.valToPos(1, "y", true));
         })],
         setCursor: [tipOf((u, i) => {
           const known = curves.map((curve, c) => [curve.name, at[c][i]]).filter((pair) => pair[1]);

@@ -24,19 +24,19 @@ function svg(name, attributes, ...children) {
 
 // Figures are written as the terminal writes them (reports/numbers.py).
 function rate(value) {
-  if (value === null || value === undefined) return "–";
+  if (value === null) return "–";
   const digits = value >= 999.95 ? 0 : value >= 99.995 ? 1 : 2;
   return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
-function change(fraction, digits = 1) {
-  if (fraction === null || fraction === undefined) return "–";
-  const text = Math.abs(fraction * 100).toFixed(digits);
+function change(fraction) {
+  if (fraction === null) return "–";
+  const text = Math.abs(fraction * 100).toFixed(1);
   return (Number(text) === 0 ? "" : fraction < 0 ? "−" : "+") + text + " %";
 }
 
 function percent(fraction) {
-  if (fraction === null || fraction === undefined) return "–";
+  if (fraction === null) return "–";
   return Math.abs(fraction * 100).toFixed(1) + " %";
 }
 

@@ -24,42 +24,48 @@ function setTheme(theme, keep = false) {
 }
 
 function drawScaling(facts) {
-  const box = document.getElementById("curves");
   for (const group of facts.scaling) {
-    const target = el("div", { class: "plot" });
-    const legend = [group.machine, ...group.documents.map((one) => one.machine)];
+    const documents = group.documents.map((one) => one.machine).join(", ");
     const points = [...group.points].sort((a, b) => a.devices - b.devices);
-    box.append(el("section", { class: "panel" }, el("h3", {}, group.name),
-      el("p", { class: "note" }, legend.length > 1 ? `${legend[0]} (bold), documents: ${legend.slice(1).join(", ")}` : legend[0]), target,
-      el("table", { class: "plain" }, el("tr", {}, el("th", {}, "Devices"), el("th", { class: "number" }, group.unit + "/s"), el("th", { class: "number" }, "of linear")),
-        points.map((p) => el("tr", {}, el("td", {}, p.topology), el("td", { class: "number" }, rate(p.rate)), el("td", { class: "number" }, Math.round(p.efficiency * 100) + " %"))))));
+    const head = el("tr", {}, el("th", {}, "Devices"), [group.unit + "/s", "of linear"].map((text) => el("th", { class: "number" }, text)));
+    const lines = points.map((p) => el("tr", {}, el("td", {}, p.topology), [rate(p.rate), Math.round(p.efficiency * 100) + " %"].map((text) => el("td", { class: "number" }, text))));
+    const target = el("div", { class: "plot" });
+    const note = documents ? `${group.machine} (bold), documents: ${documents}` : group.machine;
+    document.getElementById("curves").append(panel(group.name, note, target, el("table", { class: "plain" }, head, lines)));
     scalingChart(target, group);
   }
 }
 
+function documentTable(rows) {
+  const number = (text) => el("td", { class: "number" }, text);
+  const head = el("tr", {}, ["Workload", "Topology", "Their machine"].map((text) => el("th", {}, text)),
+    ["Published", "Here", "Ratio"].map((text) => el("th", { class: "number" }, text)));
+  const lines = rows.map((row) => el("tr", { class: row.here === null ? "missing" : false },
+    el("td", { class: "break", title: row.note }, row.workload), el("td", {}, row.topology), el("td", { class: "break" }, row.machine),
+    number(rate(row.rate)), number(rate(row.here)), number(row.ratio === null ? "not measured" : row.ratio.toFixed(2) + " ×")));
+  return el("div", { class: "scroll" }, el("table", { class: "plain" }, head, lines));
+}
+
+// Filled when it is first opened: a document may have hundreds of rows.
+function folded(attributes, summary, fill) {
+  const box = el("details", attributes, el("summary", {}, summary));
+  const opened = () => box.open && box.children.length === 1 && box.append(...fill());
+  box.addEventListener("toggle", opened);
+  opened();
+  return box;
+}
+
 function drawDocuments(facts) {
-  const box = document.getElementById("published");
-  const documents = new Map();
-  for (const row of facts.documents) documents.set(row.document, [...(documents.get(row.document) || []), row]);
-  for (const [name, rows] of documents) {
+  for (const name of new Set(facts.documents.map((row) => row.document))) {
+    const rows = facts.documents.filter((row) => row.document === name);
     const known = rows.filter((row) => row.here !== null);
     const missing = rows.filter((row) => row.here === null);
-    const cells = (some) => some.map((row) => el("tr", { class: row.here === null ? "missing" : false },
-      el("td", { class: "break", title: row.note }, row.workload), el("td", {}, row.topology), el("td", { class: "break" }, row.machine),
-      el("td", { class: "number" }, rate(row.rate)), el("td", { class: "number" }, rate(row.here)),
-      el("td", { class: "number" }, row.ratio === null ? "not measured" : row.ratio.toFixed(2) + " ×")));
-    const details = el("details", { open: known.length > 0 && known.length < 12 },
-      el("summary", {}, name, " ", el("span", { class: "quiet" }, `${plural(rows.length, "figure")}, ${known.length} measured here`)));
-    // Hundreds of rows that nobody has asked for yet.
-    const fill = (target, some) => target.children.length > 1 || target.append(el("div", { class: "scroll" }, el("table", { class: "plain" },
-      el("tr", {}, ["Workload", "Topology", "Their machine"].map((t) => el("th", {}, t)), ["Published", "Here", "Ratio"].map((t) => el("th", { class: "number" }, t))), cells(some))));
-    const rest = el("details", { class: "rest" }, el("summary", {}, `${plural(missing.length, "figure")} not measured here`));
-    rest.addEventListener("toggle", () => rest.open && fill(rest, missing));
-    details.addEventListener("toggle", () => details.open && fill(details, known.length ? known : missing));
-    if (details.open) fill(details, known);
-    if (known.length && missing.length) details.addEventListener("toggle", () => details.append(rest));
-    if (details.open && missing.length) details.append(rest);
-    box.append(details);
+    const summary = [name, " ", el("span", { class: "quiet" }, `${plural(rows.length, "figure")}, ${known.length} measured here`)];
+    document.getElementById("published").append(folded({ open: known.length > 0 && known.length < 12 }, summary, () => {
+      if (!known.length || !missing.length) return [documentTable(rows)];
+      const rest = `${plural(missing.length, "figure")} not measured here`;
+      return [documentTable(known), folded({ class: "rest" }, rest, () => [documentTable(missing)])];
+    }));
   }
 }
 

@@ -15,18 +15,23 @@ function changeBar(test, span) {
   const middle = height / 2;
   const drawing = svg("svg", { class: "bar " + test.outcome, width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
   if (test.change === null) return drawing;
-  const low = x(test.tolerance_low === null ? -span : test.tolerance_low);
-  const high = x(test.tolerance_high === null ? span : test.tolerance_high);
+  const low = x(test.tolerance_low ?? -span);
+  const high = x(test.tolerance_high ?? span);
   drawing.append(svg("rect", { class: "accepted", x: low, y: 3, width: high - low, height: height - 6, rx: 3 }));
   drawing.append(svg("line", { class: "zero", x1: x(0), x2: x(0), y1: 3, y2: height - 3 }));
   if (test.threshold !== null) {
     drawing.append(svg("line", { class: "threshold", x1: x(-test.threshold), x2: x(-test.threshold), y1: 1, y2: height - 1 }));
   }
-  const from = x(test.change_low === null ? test.change : test.change_low);
-  const to = x(test.change_high === null ? test.change : test.change_high);
+  const from = x(test.change_low ?? test.change);
+  const to = x(test.change_high ?? test.change);
   drawing.append(svg("line", { class: "interval", x1: from, x2: Math.max(to, from + 1), y1: middle, y2: middle }));
   drawing.append(svg("circle", { class: "dot", cx: x(test.change), cy: middle, r: 4.5 }));
   return drawing;
+}
+
+// The throughput below which the test fails or warns; null where there is none.
+function threshold(test) {
+  return test.expected === null || test.threshold === null ? null : test.expected * (1 - test.threshold);
 }
 
 function changeText(test) {
@@ -89,7 +94,7 @@ function runsPlot(test, width) {
   const runs = test.runs.filter((run) => run.rate !== null);
   const height = top + runs.length * row + 36;
   const drawing = svg("svg", { class: "runs", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Throughput of each run" });
-  const fails = test.expected !== null && test.threshold !== null ? test.expected * (1 - test.threshold) : null;
+  const fails = threshold(test);
   const all = [...runs.flatMap((run) => [run.rate, run.low, run.high]), test.expected, fails].filter((v) => v !== null);
   if (!all.length) return drawing;
   let low = Math.min(...all), high = Math.max(...all);
@@ -107,7 +112,7 @@ function runsPlot(test, width) {
   if (fails !== null) mark(fails, "threshold", `${test.kind === "provisional" ? "warns" : "fails"} below ${rate(fails)}`, height - 20);
   runs.forEach((run, i) => {
     const y = top + i * row + row / 2;
-    const group = svg("g", { class: run.kind + (run.disturbance ? " disturbed" : "") },
+    const group = svg("g", { class: run.kind },
       svg("rect", { class: "hit", x: 0, y: y - row / 2, width, height: row }),
       svg("line", { class: "interval", x1: x(run.low ?? run.rate), x2: x(run.high ?? run.rate), y1: y, y2: y }),
       svg("circle", { class: "dot", cx: x(run.rate), cy: y, r: 5 }),

@@ -4,16 +4,15 @@
 const ORDER = ["REGRESSED", "INVALID", "INCONCLUSIVE", "NO_BASELINE", "IMPROVED", "PASS", "measured"];
 const WORDS = { REGRESSED: "regressed", INVALID: "invalid", INCONCLUSIVE: "inconclusive", NO_BASELINE: "no baseline", IMPROVED: "improved", PASS: "passed", measured: "measured" };
 
-const numberOr = (value, other) => (value === null || value === undefined ? other : value);
 const textOrder = (a, b) => a.localeCompare(b, "en", { numeric: true });
 
 const COLUMNS = [
   { name: "outcome", title: "Outcome", compare: (a, b) => a.index - b.index },
   { name: "test", title: "Test", compare: (a, b) => textOrder(a.name + a.topology + a.test, b.name + b.topology + b.test) },
-  { name: "rate", title: "Throughput", number: true, compare: (a, b) => numberOr(b.rate, -1) - numberOr(a.rate, -1) },
-  { name: "change", title: "Change", compare: (a, b) => numberOr(a.change, Infinity) - numberOr(b.change, Infinity) || a.index - b.index },
+  { name: "rate", title: "Throughput", number: true, compare: (a, b) => (b.rate ?? -1) - (a.rate ?? -1) },
+  { name: "change", title: "Change", compare: (a, b) => (a.change ?? Infinity) - (b.change ?? Infinity) || a.index - b.index },
   { name: "since", title: "Since", compare: (a, b) => textOrder(b.since ? b.since.time : "", a.since ? a.since.time : "") },
-  { name: "detectable", title: "Detects", number: true, hint: "The smallest slowdown that this test detects with 95 % power", compare: (a, b) => numberOr(b.detectable, -1) - numberOr(a.detectable, -1) },
+  { name: "detectable", title: "Detects", number: true, hint: "The smallest slowdown that this test detects with 95 % power", compare: (a, b) => (b.detectable ?? -1) - (a.detectable ?? -1) },
   { name: "history", title: "Last 30 sessions", compare: (a, b) => b.history.rate.length - a.history.rate.length },
 ];
 
@@ -108,7 +107,7 @@ class TestTable {
     return row;
   }
 
-  toggle(index, scroll = false) {
+  toggle(index) {
     const test = this.facts.tests[index];
     const row = this.row(test);
     const opened = this.open.get(index);
@@ -125,7 +124,6 @@ class TestTable {
     }
     row.classList.toggle("is-open", !opened);
     row.querySelector("button.name").setAttribute("aria-expanded", String(!opened));
-    if (scroll && !opened) row.scrollIntoView({ block: "start" });
   }
 
   clear() {

@@ -60,8 +60,7 @@ function openTest(box, test, facts) {
   if (drawn.length) {
     const shown = { ...test, runs: drawn };
     const starts = runStarts(drawn);
-    const last = drawn[drawn.length - 1];
-    const total = starts[starts.length - 1] + (last.end_seconds[last.end_seconds.length - 1] || 0);
+    const total = starts.at(-1) + runSeconds(drawn.at(-1));
     const sync = "runs-" + test.index;
     const time = panel("Over time", "Windows of each run, and below the machine at the same moments. Warm-up is shaded and not counted.");
     plot(time, (target) => windowsChart(target, shown, starts, total, sync));
@@ -104,7 +103,7 @@ function breakdownPanel(test) {
     ["Communication: share of a step", found.exchange_fraction],
   ];
   for (const [words, fraction] of bars) {
-    if (fraction === null || fraction === undefined) continue;
+    if (fraction === null) continue;
     box.append(el("div", { class: "share" }, el("span", {}, words), el("b", {}, Math.round(fraction * 100) + " %"),
       el("div", { class: "track" }, el("div", { class: "fill", style: `width:${Math.min(100, fraction * 100).toFixed(1)}%` }))));
   }
