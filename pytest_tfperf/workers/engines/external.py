@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pytest_tfperf.errors import TfperfError
 
@@ -29,10 +29,6 @@ class External:
     def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:
         """Nothing: the ranks come by themselves."""
         return []
-
-    def environment(self) -> Mapping[str, str]:
-        """See `Engine.environment`."""
-        return {}
 
     def cancel(self) -> None:
         """See `Engine.cancel`; a rank ends its job by itself when the driver closes the connection."""

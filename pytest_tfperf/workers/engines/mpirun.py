@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_tfperf.errors import TfperfError
@@ -39,11 +39,9 @@ class Mpirun:
         exported = [word for name in variables for word in ("-x", name)]
         # mpirun would pin each of two ranks to one core, and TensorFlow's threads with it.
         placed = ["--map-by", f"ppr:{ranks_per_node}:node", "--bind-to", "none"]
-        return ["mpirun", *self._options, "-np", str(nodes * ranks_per_node), *placed, *exported, *rank]
-
-    def environment(self) -> Mapping[str, str]:
-        """mpirun refuses to run as root unless two variables say that it may; containers run as root."""
-        return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}
+        as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []  # containers often run as root
+        ranks = ["-np", str(nodes * ranks_per_node)]
+        return ["mpirun", *as_root, *self._options, *ranks, *placed, *exported, *rank]
 
     def cancel(self) -> None:
         """See `Engine.cancel`; ranks end with mpirun's own processes."""

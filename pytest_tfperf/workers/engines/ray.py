@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pytest_tfperf.errors import TfperfError
 
@@ -34,10 +34,6 @@ class Ray:
         program = [sys.executable, "-m", "pytest_tfperf.workers.engines.ray_job", *self._options]
         named = [f"--variable={name}" for name in variables]
         return [*program, f"--nodes={nodes}", f"--ranks-per-node={ranks_per_node}", *named, "--", *rank]
-
-    def environment(self) -> Mapping[str, str]:
-        """See `Engine.environment`."""
-        return {}
 
     def cancel(self) -> None:
         """See `Engine.cancel`; Ray ends the tasks of a driver that is gone."""

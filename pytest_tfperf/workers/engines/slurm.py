@@ -7,7 +7,7 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from pytest_tfperf.errors import TfperfError
@@ -44,10 +44,6 @@ class Slurm:
         shared = ["--overlap"] if self._in_allocation else [f"--job-name={self._job}"]
         # A script with `#SBATCH --export=NONE` would keep the variables from its steps.
         return ["srun", *placed, *shared, "--export=ALL", "--kill-on-bad-exit=1", *self._options, *rank]
-
-    def environment(self) -> Mapping[str, str]:
-        """See `Engine.environment`."""
-        return {}
 
     def cancel(self) -> None:
         """Kill the job's processes, and wait until Slurm has forgotten it: only then are its nodes free."""
