@@ -20,7 +20,7 @@ from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.failures import Failures, read_end
 from pytest_tfperf.workers.interpreters import require_usable_import
 from pytest_tfperf.workers.launcher import Progress
-from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, Silence
 
 # A busy machine lets a worker write its stacks late; a worker that hangs in a driver writes none.
 _STACKS_SECONDS = 3.0
@@ -103,24 +103,8 @@ class WorkerRun:
             self._end.callback(shutil.rmtree, scratch, ignore_errors=True)
         self._end.callback(process.end)
 
-    def prepare(self, listener: Listener, number: int, message: Mapping[str, Any], progress: Progress) -> None:
-        """Wait until the worker of this number has called, send it the message, and wait for its compiled step.
-
-        Raises:
-            MeasurementError: as `TrainingRun.receive`.
-        """
-        caller = {"hello": "worker", "number": number}
-        try:
-            channel = listener.wait_for(caller, self.silence_seconds, self.has_ended)
-        except Silence:
-            raise self.silent() from None
-        except ConnectionLost:
-            raise self.lost() from None
-        self.adopt(channel, message, progress)
-        self.note_ready(self._answer("ready"))
-
     def adopt(self, channel: Channel, message: Mapping[str, Any], progress: Progress) -> None:
-        """The worker has called on this channel: send it the message."""
+        """Take over the channel on which the worker has called, and send it the message with its job."""
         self._channel = channel
         self._progress = progress
         self._end.callback(channel.close)
@@ -130,8 +114,16 @@ class WorkerRun:
         """Whether its process is gone."""
         return self._process.exit_status(0) is not None
 
+    def wait_until_ready(self) -> None:
+        """Wait until the worker has compiled its step.
+
+        Raises:
+            MeasurementError: as `TrainingRun.receive`.
+        """
+        self.note_ready(self._answer("ready"))
+
     def note_ready(self, ready: Mapping[str, Any]) -> None:
-        """Take over what it said of its compiled step."""
+        """Take over what the worker says about its compiled step."""
         self.examples_per_step: int = ready["examples_per_step"]
         self.unit: str = ready["unit"]
         self.replicas: int = ready["replicas"]

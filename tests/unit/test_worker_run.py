@@ -28,7 +28,7 @@ READY = {
     "fetches": True,
     "environment": {"tensorflow": "2.21.0"},
 }
-NUMBER, MESSAGE = 7, {"job": "to train"}
+MESSAGE = {"job": "to train"}
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Started:
         self.listener = end.enter_context(closing(Listener()))
         self.process = Process()
         self.worker = end.enter_context(closing(connect(self.listener.address)))
-        self.worker.send({"hello": "worker", "number": NUMBER})
+        self.worker.send({"hello": "worker"})
         self.phases: list[str] = []
         self.hangs: list[str] = []
 
@@ -84,7 +84,9 @@ class Started:
         return run
 
     def prepare(self, run: WorkerRun) -> None:
-        run.prepare(self.listener, NUMBER, MESSAGE, self.phases.append)
+        channel, _ = self.listener.greet(PATIENCE_SECONDS)
+        run.adopt(channel, MESSAGE, self.phases.append)
+        run.wait_until_ready()
 
 
 @pytest.fixture
@@ -141,12 +143,6 @@ def test_a_worker_whose_connection_closes_has_died(started: Started) -> None:
     run.request(1)
     with pytest.raises(MeasurementError, match=r"the worker \(pid 4711\) exited with status 3 in phase 'steps'"):
         run.receive()
-
-
-def test_a_worker_that_ends_before_it_calls_has_died(started: Started) -> None:
-    run = started.run()
-    with pytest.raises(MeasurementError, match="exited with status 3 in phase 'start'"):
-        run.prepare(started.listener, NUMBER + 1, MESSAGE, started.phases.append)
 
 
 def test_a_silent_worker_hangs(started: Started) -> None:
