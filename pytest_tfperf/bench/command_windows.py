@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Protocol
 
 from pytest_tfperf.bench.windows import MIN_WINDOWS_FOR_ERROR, WINDOW_SECONDS, Enough, Observer, in_steady_state
 from pytest_tfperf.core.command import SAY_HOW_MANY, Command
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.readings import Kind, LineSplitter, Reader, Reading, worst_loss
 from pytest_tfperf.core.run import Run, Window
-from pytest_tfperf.errors import Hung, MeasurementError
+from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.workers.command_run import CommandRun
 from pytest_tfperf.workers.failures import SHOWN_LINES
 
 WARMUP_READINGS = 1
@@ -24,38 +24,18 @@ _LEAST, _MOST = 1e-12, 1e15  # what is printed beyond these is no rate, and no t
 Clock = Callable[[], float]
 
 
-class Program(Protocol):
-    """A command that runs; `workers.command_run.CommandRun` is one."""
-
-    log: str
-    environment: Mapping[str, str]
-    silence_seconds: float
-
-    def read(self, seconds: float) -> bytes | None:
-        """What it prints next; empty when it has ended, None where nothing comes for so long."""
-
-    def ended_badly(self) -> str:
-        """How it ended, in words, where that is not status 0; "" where all is well."""
-
-    def failure(self, fact: str, next_step: str) -> MeasurementError:
-        """The error with the end of its log."""
-
-    def hung(self, fact: str) -> Hung:
-        """The error for a program that gave nothing for too long."""
-
-
 class CommandWindows:
     """The windows of one run of a command.
 
     Args:
-        program: it runs.
-        command: says how to read it.
-        slowdown: fraction of its throughput that is taken off on purpose.
-        clock: in seconds.
+        program: the running program.
+        command: says how to read what the program prints.
+        slowdown: fraction of the throughput to take off on purpose.
+        clock: returns the time in seconds.
     """
 
     def __init__(
-        self, program: Program, command: Command, slowdown: float = 0.0, clock: Clock = time.monotonic
+        self, program: CommandRun, command: Command, slowdown: float = 0.0, clock: Clock = time.monotonic
     ) -> None:
         self._program = program
         self._command = command
