@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from pytest_tfperf.bench.one_run import TRIES
-from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.bench.task import Call, Task
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.past_session import PastSession
@@ -35,6 +34,12 @@ class MachineSession:
         tests: tests with a baseline of this machine that the session will probably run.
         unrecorded: the same of tests without; those that are judged against earlier sessions share false alarms.
         hold: REGRESSED only where one of the two sessions before showed it.
+
+    Attributes:
+        suspects: the calls whose slowdown had to be confirmed.
+        reference_failures: the calls whose workload fails in the reference environment, and why.
+        all_ran_once: whether every test has run, so that the common drift is known.
+        seconds_disturbed: time spent on tests whose fresh workers were all disturbed.
     """
 
     def __init__(
@@ -47,12 +52,10 @@ class MachineSession:
         self._hold = hold
         self._first_changes: dict[Call, float] = {}
         self._with_reference: dict[Call, Task] = {}
-        self._suspects: set[Call] = set()
-        self._sources: dict[Call, PairSource] = {}
-        self._without_reference: dict[Call, str] = {}
+        self.suspects: set[Call] = set()
+        self.reference_failures: dict[Call, str] = {}
         self.all_ran_once = False
         self.seconds_disturbed = 0.0
-        """Spent on tests whose fresh workers were all disturbed."""
 
     def note_first_run(self, task: Task, run: Run) -> None:
         """Let a first run tell the common drift, where it has a measured baseline."""
@@ -65,7 +68,7 @@ class MachineSession:
     def suspect(self, task: Task) -> None:
         """Count a test among those that share the false alarms of confirmation; earlier sessions fail no test."""
         if not task.reference.is_provisional:
-            self._suspects.add(task.call)
+            self.suspects.add(task.call)
 
     @property
     def tries(self) -> int:
@@ -73,14 +76,9 @@ class MachineSession:
         return TRIES if self.seconds_disturbed < MAX_SECONDS_DISTURBED else 1
 
     @property
-    def suspects(self) -> frozenset[Call]:
-        """The calls that had to be confirmed."""
-        return frozenset(self._suspects)
-
-    @property
     def with_reference(self) -> Sequence[Task]:
         """The tasks that can be measured in the reference environment, as far as is known."""
-        return [task for call, task in self._with_reference.items() if call not in self._without_reference]
+        return [task for call, task in self._with_reference.items() if call not in self.reference_failures]
 
     @property
     def sessions_before(self) -> int:
@@ -106,26 +104,11 @@ class MachineSession:
             variance=self._variance,
             past=() if baseline is None else self._past.get(baseline.key, ()),
             tests=max(1, judged),
-            suspects=max(1, len(self._suspects)),
-            has_reference_environment=task.reference_side is not None and task.call not in self._without_reference,
+            suspects=max(1, len(self.suspects)),
+            has_reference_environment=task.reference_side is not None and task.call not in self.reference_failures,
             hold=self._hold,
             waits_for_drift=not self.all_ran_once and drift.tests < MIN_TESTS <= self._tests,
         )
-
-    def pair_source(self, task: Task, make: Callable[[], PairSource]) -> PairSource:
-        """The task's source of pairs, which stays the same while the test runs again and again."""
-        if task.call not in self._sources:
-            self._sources[task.call] = make()
-        return self._sources[task.call]
-
-    def give_up_reference(self, task: Task, why: str) -> None:
-        """Confirm this task by fresh runs, because its workload fails in the reference environment."""
-        self._without_reference[task.call] = why
-
-    @property
-    def reference_failures(self) -> Mapping[Call, str]:
-        """The calls whose workload fails in the reference environment, and why."""
-        return dict(self._without_reference)
 
     @cached_property
     def _variance(self) -> SessionVariance:
