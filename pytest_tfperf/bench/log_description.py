@@ -34,19 +34,13 @@ class LogDescription:
         machine: the machine's name, as its baselines' file has it.
         workload: what was trained.
         topology: nodes x devices per node, as in "2x4".
-        is_chosen: the workload is that of the only baseline that the log's header fits; nobody named it.
-
-    Raises:
-        TfperfError: the topology is not two numbers from 1.
+        is_chosen: nobody named the workload: it is that of the only baseline that fits the log's header.
     """
 
     machine: str
     workload: Workload
     topology: str
     is_chosen: bool = False
-
-    def __post_init__(self) -> None:
-        require_topology(self.topology)
 
     @property
     def examples_per_step(self) -> int:
