@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
 
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
@@ -21,6 +20,7 @@ from pytest_tfperf.workers.engine_process import EngineProcess
 from pytest_tfperf.workers.engines.engine import Engine
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher, Progress, TrainingRun
+from pytest_tfperf.workers.processes import RemoteProcess
 from pytest_tfperf.workers.rank_calls import RankCall, wait_for_ranks
 from pytest_tfperf.workers.ranks import RanksRun, rank_name
 from pytest_tfperf.workers.session_key import read_key, write_key
@@ -183,7 +183,7 @@ class ClusterLauncher:
         # A rank on another machine makes its own scratch folder, which stays there if the rank is killed.
         scratch = self._files.new_scratch_folder() if call.is_here else None
         run = WorkerRun(
-            _RemoteProcess(call.pid, engine.exit_status, call.is_here),
+            RemoteProcess(call.pid, engine.exit_status, call.is_here),
             log,
             scratch,
             python=self._interpreter.python,
@@ -204,14 +204,3 @@ class ClusterLauncher:
 def _settings() -> list[str]:
     """Names of this process's environment variables that ranks need because they change how TensorFlow works."""
     return sorted({name for name in os.environ if name.startswith(_SETTINGS)} - {"TF_CONFIG", *_VARIABLES})
-
-
-class _RemoteProcess(NamedTuple):
-    """A rank's process; its pid may belong to another machine."""
-
-    pid: int
-    exit_status: Callable[[float], int | None]
-    is_here: bool
-
-    def end(self) -> None:
-        """Do nothing: a rank ends when its connection closes, and the engine ends those that do not."""

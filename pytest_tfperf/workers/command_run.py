@@ -16,12 +16,11 @@ from pathlib import Path
 from pytest_tfperf.errors import Hung, MeasurementError
 from pytest_tfperf.workers.failures import describe_exit, kernel_oom_kills, last_lines
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.processes import kill_group
+from pytest_tfperf.workers.processes import KILL_SECONDS, kill_group
 
 GRACE_SECONDS = 3.0
 """From SIGTERM to SIGKILL: enough for a handler, and a program that ignores SIGTERM must not cost more."""
 
-_KILL_SECONDS = 60.0  # a killed process ends only after the driver has freed its GPU's memory
 _LOGGED_BYTES = 2**20
 _READ_BYTES = 2**16
 _POLL_SECONDS = 0.1
@@ -144,7 +143,7 @@ class CommandRun:
 
     def ended_badly(self) -> str:
         """How it ended, in words, where that is not status 0; "" where all is well."""
-        status = self._exit_status(_KILL_SECONDS)
+        status = self._exit_status(KILL_SECONDS)
         if status == -9 and kernel_oom_kills() > self._oom_kills:
             return "was ended by the kernel's out-of-memory killer"
         return "" if status == 0 else "still runs" if status is None else describe_exit(status)
@@ -164,7 +163,7 @@ class CommandRun:
                 self._process.terminate()
             self._exit_status(GRACE_SECONDS + 1.0)
         self._cancel()
-        if self._exit_status(_KILL_SECONDS) is None:
+        if self._exit_status(KILL_SECONDS) is None:
             kill_group(self._process.pid)
         self._log.close()
         assert self._process.stdout is not None, "it is a pipe"

@@ -51,8 +51,10 @@ for name in ("tensorflow", "tensorflow-cpu", "keras", "torch", "jax", "jaxlib", 
         pass
 print(json.dumps(found))
 """
-_IMPORT_SECONDS = 300  # a cold network disk
 _WITHOUT_GPUS = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+IMPORT_SECONDS = 300
+"""How long TensorFlow may take to import: from a cold network disk it takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ class Interpreter:
 def _packages(python: str) -> dict[str, str]:
     """The versions of the packages that a program may train with, as installed; none where this Python can't say."""
     with suppress(OSError, ValueError, subprocess.SubprocessError):
-        done = subprocess.run([python, "-c", _VERSIONS], capture_output=True, timeout=_IMPORT_SECONDS, check=False)
+        done = subprocess.run([python, "-c", _VERSIONS], capture_output=True, timeout=IMPORT_SECONDS, check=False)
         return {str(name): str(version) for name, version in json.loads(done.stdout).items()}
     return {}
 
@@ -192,7 +194,7 @@ def try_imports(
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_IMPORT_SECONDS,
+            timeout=IMPORT_SECONDS,
             check=False,
         )
         found = json.loads(done.stdout.splitlines()[-1])
@@ -200,7 +202,7 @@ def try_imports(
     except OSError as error:
         raise TfperfError(f"{python} can't be run: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise TfperfError(f"{python} did not import TensorFlow within {_IMPORT_SECONDS} s") from None
+        raise TfperfError(f"{python} did not import TensorFlow within {IMPORT_SECONDS} s") from None
     except (IndexError, ValueError, TypeError, KeyError):
         said = (done.stderr or done.stdout).strip()
         why = said.rpartition("\n")[2] or f"it ended with status {done.returncode}"

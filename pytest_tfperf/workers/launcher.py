@@ -1,17 +1,12 @@
 """How training starts: a `Launcher` turns a `Job` into a `TrainingRun`, which runs windows of steps on request.
 
-To add a launcher (mpirun, Slurm, Ray, ...), write one class that meets `Launcher`, in a file of its own here, and name
-it in `session.py`. It needs three parts, of which `local.py` is the example:
+To support another way of starting processes on several nodes, write an engine (`engines/engine.py`).
 
-1. Start the processes. Give each the listener's address and a number in its environment (see `training/process.py`).
-2. Wrap them in a class that meets `worker_run.WorkerProcess`: it waits for them, and kills all that they started.
-3. Pass it to `worker_run.WorkerRun`, which speaks the protocol below and explains how a worker failed.
-
-Protocol, as JSON over a `wire.Channel`. The worker calls, sends `{"hello": "worker", "number": ...}`, and gets one
-message with its job, log, environment and import paths. It sends one `{"phase": name}` for each phase of its start,
-and then `{"ready": {...}}`. It answers `{"steps": n}` by `{"window": {...}}`, `{"profile_step": {...}}` by
-`{"step_profile": {...}}`, and `{"trace": n}` by `{"trace": {...}}`. At any time it may send `{"error": {...}}` and
-end. It ends when the driver closes the channel.
+Driver and worker talk in JSON messages over a `wire.Channel`. The worker calls, sends
+`{"hello": "worker", "number": ...}`, and gets one message with its job, log, environment and import paths. It sends one
+`{"phase": name}` for each phase of its start, and then `{"ready": {...}}`. It answers `{"steps": n}` by
+`{"window": {...}}`, `{"profile_step": {...}}` by `{"step_profile": {...}}`, and `{"trace": n}` by `{"trace": {...}}`.
+At any time it may send `{"error": {...}}` and end. It ends when the driver closes the channel.
 """
 
 from __future__ import annotations
@@ -32,10 +27,10 @@ Progress = Callable[[str], None]
 
 
 class TrainingRun(Protocol):
-    """A training process that is compiled and ready.
+    """Training that is compiled and ready, in one process or in several ranks.
 
-    Keep one window requested ahead of the answers that you read. A worker that idles between windows lets its input
-    pipeline fill its buffers, and reads its next window too fast.
+    Always request the next window before you read an answer. While a worker is idle, its input pipeline fills its
+    buffers, and the next window would be too fast.
     """
 
     @property
@@ -44,7 +39,7 @@ class TrainingRun(Protocol):
 
     @property
     def unit(self) -> str:
-        """What is counted, as in `Run`."""
+        """What is counted: "images", "tokens", ..."""
 
     @property
     def compile_seconds(self) -> float:
@@ -80,7 +75,7 @@ class TrainingRun(Protocol):
     def profile_step(self, *, matrix_products: bool, multiply_adds: bool) -> StepProfile:
         """What one step spends its time on; None for what the worker cannot find out.
 
-        Call it after the last window that is read: a window that is still queued is dropped. It may be called again.
+        Call it after the last window was read: windows that are still queued are dropped. It may be called again.
 
         Args:
             matrix_products: also time matrix products, on the first device alone.
@@ -91,7 +86,7 @@ class TrainingRun(Protocol):
         """
 
     def trace(self, steps: int) -> tuple[Trace, ...]:
-        """So many steps under TensorFlow's profiler: what each process traced, rank 0 first.
+        """Run this many steps under TensorFlow's profiler; returns each process's trace, rank 0 first.
 
         Raises:
             MeasurementError: the worker raised, died, or said nothing for a minute.
@@ -102,26 +97,26 @@ class TrainingRun(Protocol):
 
 
 class Launcher(Protocol):
-    """Starts workers of one kind; one for a session."""
+    """Starts workers of one kind; a session has one for each Python."""
 
     def start(self, job: Job, progress: Progress) -> TrainingRun:
-        """A fresh worker that has compiled the job's step.
+        """Start a fresh worker; returns when it has compiled the job's step.
 
         Raises:
             MeasurementError: the worker could not start, or failed as `TrainingRun.receive` says.
         """
 
     def start_command(self, command: Command, devices: Devices, nodes: int) -> CommandRun:
-        """A user's command that has just been started.
+        """Start a user's command.
 
         Args:
             command: what to start.
-            devices: the GPUs that it sees, on one node.
-            nodes: on how many.
+            devices: the devices that it sees on each node.
+            nodes: on how many nodes it runs.
 
         Raises:
             MeasurementError: it could not be started.
-            TfperfError: nothing here starts it on several nodes.
+            TfperfError: this launcher can't start it on several nodes.
         """
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.profile import Trace
@@ -20,6 +20,7 @@ from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.failures import Failures, read_end
 from pytest_tfperf.workers.interpreters import require_usable_import
 from pytest_tfperf.workers.launcher import Progress
+from pytest_tfperf.workers.processes import LocalProcess, RemoteProcess
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Silence
 
 # A busy machine lets a worker write its stacks late; a worker that hangs in a driver writes none.
@@ -36,24 +37,6 @@ class Fault(IntEnum):
     LOST = 1
     SILENT = 2
     PEER = 3  # it raised because it missed another rank
-
-
-class WorkerProcess(Protocol):
-    """A worker's process, as its launcher handles it."""
-
-    @property
-    def pid(self) -> int:
-        """Its process id, for messages and signals."""
-
-    @property
-    def is_here(self) -> bool:
-        """Whether the process id is one of this machine's."""
-
-    def exit_status(self, timeout_seconds: float, /) -> int | None:
-        """Its exit status, negative for a signal; None if it still runs after the time-out."""
-
-    def end(self) -> None:
-        """Kill it unless it has ended, with all that it started, and wait until it is gone; never raises."""
 
 
 class WorkerRun:
@@ -77,7 +60,7 @@ class WorkerRun:
 
     def __init__(
         self,
-        process: WorkerProcess,
+        process: LocalProcess | RemoteProcess,
         log: Path,
         scratch: Path | None,
         *,
