@@ -164,9 +164,6 @@ class ClusterLauncher:
             cancel=self._engine.cancel,
         )
 
-    def close(self) -> None:
-        """See `Launcher.close`; closing a run ends its processes."""
-
     def _environment(self, job: int) -> dict[str, str]:
         environment = {
             **self._interpreter.environment(),

@@ -1,10 +1,11 @@
-"""A user's command as a process: what it prints as it comes, its log, and its end."""
+"""A user's command as a process: its output as it is printed, its log, and how it ends."""
 
 from __future__ import annotations
 
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.processes import KILL_SECONDS, kill_group
 
 GRACE_SECONDS = 3.0
-"""From SIGTERM to SIGKILL: enough for a handler, and a program that ignores SIGTERM must not cost more."""
+"""From SIGTERM to SIGKILL: enough for a signal handler, and short for a program that ignores SIGTERM."""
 
 _LOGGED_BYTES = 2**20
 _READ_BYTES = 2**16
@@ -30,8 +31,8 @@ class BoundedLog:
     """A log file that keeps the first and the last MiB of what a program prints.
 
     Args:
-        path: the file; written when something is printed, and its end when it is closed.
-        most_bytes: kept of the beginning, and of the end.
+        path: the file. The first bytes are written at once, the last ones when the log is closed.
+        most_bytes: how many first and how many last bytes are kept.
     """
 
     def __init__(self, path: Path, most_bytes: int = _LOGGED_BYTES) -> None:
@@ -44,7 +45,7 @@ class BoundedLog:
         self._end = b""
 
     def write(self, data: bytes) -> None:
-        """Add what was printed; a full disk costs the log and not the measurement."""
+        """Add what was printed; if the disk is full the log is incomplete, and the measurement goes on."""
         self._end = (self._end + data)[-_READ_BYTES:]
         room = self._most - self._first
         if room > 0:
@@ -77,17 +78,17 @@ class BoundedLog:
 
 
 class CommandRun:
-    """A command that runs, in a session of its own, under a supervisor that ends all that it starts.
+    """A running command, in a process session of its own, under a supervisor that ends all that it starts.
 
     Args:
-        argv: what is run.
+        argv: the program and its arguments.
         environment: its environment variables.
         folder: where it runs.
-        log: gets what it prints.
+        log: file for what it prints.
         silence_seconds: how long it may go without a reading.
-        facts: what it runs on, for the measurement's environment.
-        scratch: folder of its temporary files, removed at the end; None: it has none.
-        cancel: called when it has ended or is to be killed, for what an engine left behind.
+        facts: what it runs with, for the measurement's environment.
+        scratch: folder of its temporary files, removed at the end; None if it has none.
+        cancel: called when it is closed, to end what an engine left behind.
 
     Raises:
         MeasurementError: it could not be started.
@@ -129,22 +130,22 @@ class CommandRun:
             self._log.close()
             raise MeasurementError(f"{argv[0]} could not be started in {folder}: {error.strerror}") from error
         assert self._process.stdout is not None, "it is a pipe"
-        self._output = self._process.stdout.fileno()
+        self._output = self._process.stdout
         self._poll = select.poll()
         self._poll.register(self._output, select.POLLIN)
 
     def read(self, seconds: float) -> bytes | None:
-        """What it prints next; empty when it has ended, None where nothing comes for so long."""
+        """What it prints next; b"" when its output has ended, None if nothing comes for so many seconds."""
         if not self._poll.poll(max(0.0, seconds) * 1000):
             return None
-        data = os.read(self._output, _READ_BYTES)
+        data = os.read(self._output.fileno(), _READ_BYTES)
         self._log.write(data)
         return data
 
     def ended_badly(self) -> str:
-        """How it ended, in words, where that is not status 0; "" where all is well."""
+        """How it ended, in words; "" for exit status 0."""
         status = self._exit_status(KILL_SECONDS)
-        if status == -9 and kernel_oom_kills() > self._oom_kills:
+        if status == -signal.SIGKILL and kernel_oom_kills() > self._oom_kills:
             return "was ended by the kernel's out-of-memory killer"
         return "" if status == 0 else "still runs" if status is None else describe_exit(status)
 
@@ -153,11 +154,11 @@ class CommandRun:
         return MeasurementError(self._text(fact, next_step))
 
     def hung(self, fact: str) -> Hung:
-        """The error for a program that gave nothing for too long."""
+        """The error for a program that printed nothing useful for too long."""
         return Hung(self._text(fact, "ini value tfperf_timeout sets a longer limit"))
 
     def close(self) -> None:
-        """End it and all that it started: SIGTERM, then SIGKILL; never raises."""
+        """End it and all that it started by SIGTERM, then by SIGKILL; never raises."""
         if self._process.poll() is None:
             with suppress(ProcessLookupError):
                 self._process.terminate()
@@ -166,13 +167,12 @@ class CommandRun:
         if self._exit_status(KILL_SECONDS) is None:
             kill_group(self._process.pid)
         self._log.close()
-        assert self._process.stdout is not None, "it is a pipe"
-        self._process.stdout.close()
+        self._output.close()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _exit_status(self, seconds: float) -> int | None:
-        """Its exit status once it has ended, None after so many seconds; a full pipe must not keep it from ending."""
+        """Its exit status, or None if it still runs after so many seconds. Reads on, so that no full pipe blocks it."""
         deadline = time.monotonic() + seconds
         while self._process.poll() is None and time.monotonic() < deadline:
             if self.read(_POLL_SECONDS) == b"":
@@ -185,7 +185,7 @@ class CommandRun:
 
 
 def _require_program(program: str, folder: Path, path: str) -> None:
-    """Refuse what can't be run, before a process is made: its shell would say less."""
+    """Refuse a program that can't be run, with more advice than the operating system's error has."""
     name = program if "/" not in program else str(folder / program)
     if shutil.which(name, path=path) is not None:
         return

@@ -118,6 +118,3 @@ class Launcher(Protocol):
             MeasurementError: it could not be started.
             TfperfError: this launcher can't start it on several nodes.
         """
-
-    def close(self) -> None:
-        """End everything that was started; never raises."""

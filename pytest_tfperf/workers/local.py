@@ -107,7 +107,7 @@ class LocalLauncher:
             return run
 
     def close(self) -> None:
-        """End the fork server and its workers."""
+        """End the fork server and its workers; never raises."""
         if self._server is not None:
             self._server.close()
             self._server = None

@@ -1,11 +1,11 @@
-"""A training run in several processes, the ranks: they take the same windows, and the slowest one counts."""
+"""A training run in several processes, the ranks: all take the same windows, and the slowest rank counts."""
 
 from __future__ import annotations
 
 import math
 import select
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -19,18 +19,19 @@ from pytest_tfperf.core.workload import VariableUpdate
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.worker_run import Fault, WorkerRun, window_of
 
-# How long the other ranks have to say what they know when one has failed. Those that are well fail within a second.
+# When one rank has failed, how long the driver waits for errors of the others. Healthy ranks fail within a second.
 _BLAME_SECONDS = 3.0
 
-# An exchange that takes longer than this part of the time a rank may be silent fails: so the ranks that are well
-# report before the driver gives all of them up, and the one that is silent is known.
+# An exchange fails when it takes longer than this part of the time that a rank may be silent. So the healthy ranks
+# report an error before the driver gives up on all of them, and the silent rank is known.
 _EXCHANGE_FRACTION = 0.75
 
-# A rank that was heard later than this, or than this part of that time ago, may just be slow to notice that another is
-# gone. TensorFlow itself misses the heartbeats of a rank that is stopped after 10 s.
+# A rank is to blame if it has been silent for this long, or for this part of the time that it may be silent. One that
+# was heard later may just be slow to notice that another is gone. TensorFlow misses the heartbeats of a stopped rank
+# after 10 s.
 _SILENT_SECONDS, _SILENT_FRACTION = 7.0, 0.25
 
-# Of two ranks' losses. They are the same mean of the same numbers, yet two kinds of GPU may round differently.
+# How far two ranks' losses may differ. They are the same mean of the same numbers, but GPUs may round differently.
 _SAME_LOSS = 1e-3
 
 
@@ -38,14 +39,14 @@ class RanksRun:
     """A `TrainingRun` in several ranks.
 
     Args:
-        ranks: the processes, by rank; each has called, and has its job.
+        ranks: the processes, by rank; each has called and got its job.
         hosts: the name of each rank's host.
         job: what they train together.
-        silence_seconds: ranks that send nothing for so long hang.
+        silence_seconds: how long a rank may send nothing.
         end: called after all ranks have been closed.
 
     Raises:
-        MeasurementError: as `TrainingRun.receive`, for the rank to blame; names it and its host.
+        MeasurementError: as `TrainingRun.receive`; names the rank to blame and its host.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class RanksRun:
             one.send({"cluster": plain(cluster)})
         for one, ready in zip(ranks, self._answers("ready"), strict=True):
             one.note_ready(ready)
-        # A rank that lends its devices sees no batch, and so can't know its tokens.
+        # A rank that only lends its devices to rank 0 sees no batch, so it can't count the tokens.
         counting = ranks[:1] if self._lends else ranks
         self.examples_per_step = self._agreed("examples per step", [one.examples_per_step for one in counting])
         self.unit = ranks[0].unit
@@ -120,16 +121,16 @@ class RanksRun:
             rank.request_profile(matrix_products=matrix_products, multiply_adds=multiply_adds)
         profiles = [build(StepProfile, answer, "step profile") for answer in self._answers("step_profile")]
         first = profiles[0]
-        pipelines = [one.pipeline_examples_per_sec for one in profiles]
-        core_seconds = [one.pipeline_core_seconds_per_example for one in profiles]
-        products = [one.products_multiply_adds_per_sec for one in profiles]
+        pipelines = _known(one.pipeline_examples_per_sec for one in profiles)
+        core_seconds = _known(one.pipeline_core_seconds_per_example for one in profiles)
+        products = _known(one.products_multiply_adds_per_sec for one in profiles)
         return StepProfile(
             input=first.input,
-            # Each rank reports what all would fetch if they were like it.
-            pipeline_examples_per_sec=min(known) if (known := _known(pipelines)) else None,
-            pipeline_core_seconds_per_example=sum(known) if (known := _known(core_seconds)) else None,
+            # Each rank reports what all would fetch together if they were as fast as this one.
+            pipeline_examples_per_sec=min(pipelines, default=None),
+            pipeline_core_seconds_per_example=sum(core_seconds) if core_seconds else None,
             forward_multiply_adds=first.forward_multiply_adds,
-            products_multiply_adds_per_sec=sum(known) if (known := _known(products)) else None,
+            products_multiply_adds_per_sec=sum(products) if products else None,
             ranks=tuple(one.ranks[0] for one in profiles) if all(one.ranks for one in profiles) else (),
         )
 
@@ -167,9 +168,9 @@ class RanksRun:
         return [answers[rank] for rank in range(len(self._ranks))]
 
     def _silent(self, waiting: Sequence[int]) -> MeasurementError:
-        """The error where none of these ranks says anything any more: the one that was heard first may hold the others.
+        """The error when none of these ranks answers any more: the one that has been silent longest is to blame.
 
-        Only a rank that lends its devices to rank 0 can hold it although it answered: it is asked again.
+        A rank that lends its devices to rank 0 can block rank 0 although it has answered, so it is asked again.
         """
         lending = range(1, len(self._ranks)) if self._lends else ()
         gone = [rank for rank in lending if not self._answers_at_once(rank)]
@@ -180,18 +181,18 @@ class RanksRun:
 
     def _is_same(self, loss: float | None, first: float) -> bool:
         if loss is None:
-            return self._lends  # a rank that lends its devices has none
+            return self._lends  # a rank that lends its devices has no loss
         return math.isclose(loss, first, rel_tol=_SAME_LOSS)
 
     def _answers_at_once(self, rank: int) -> bool:
-        """Whether a rank that only lends its devices is well: it has nothing else to do than to answer."""
+        """Whether a rank that only lends its devices is healthy: then it answers at once, having nothing else to do."""
         while self._readable([rank], 0):
             self._ranks[rank].poll()
         self._ranks[rank].request(1)
         return bool(self._readable([rank], min(_BLAME_SECONDS, self._silence_seconds)))
 
     def _readable(self, ranks: Sequence[int], seconds: float) -> list[int]:
-        """Those that have said something, or are gone, after so many seconds at most."""
+        """Wait until some of these ranks have sent something or are gone, at most so many seconds; returns them."""
         if read := [rank for rank in ranks if self._ranks[rank].has_message]:
             return read
         by_file = {self._ranks[rank].fileno(): rank for rank in ranks}
@@ -201,10 +202,10 @@ class RanksRun:
         return [by_file[file] for file, _ in poll.poll(max(0.0, seconds) * 1000)]
 
     def _to_blame(self, first: int, error: MeasurementError) -> MeasurementError:
-        """The error of the rank to blame, when this one was the first to fail.
+        """The error of the rank to blame, when rank `first` was the first to fail.
 
-        First a rank that raised an error of its own, then the first whose connection broke, then one that has been
-        silent for long. A rank that is well fails too, because it misses the other.
+        The rank to blame raised an error of its own; else its connection broke first; else it has been silent for long.
+        Healthy ranks fail too, because they miss the failed one.
         """
         errors = {first: error}
         deadline = time.monotonic() + min(_BLAME_SECONDS, self._silence_seconds)
@@ -218,7 +219,7 @@ class RanksRun:
                     self._ranks[rank].poll()
                 except MeasurementError as another:
                     errors[rank] = another
-        blamed = min(errors, key=self._fault)  # of equal ones the first that was noted
+        blamed = min(errors, key=self._fault)  # among equal faults the first that was noted
         quiet = [rank for rank in range(len(self._ranks)) if rank not in errors]
         if not quiet or self._fault(blamed) is not Fault.PEER:
             return errors[blamed]
@@ -237,7 +238,7 @@ class RanksRun:
         return Fault.PEER if fault is None else fault
 
     def _agreed(self, what: str, values: Sequence[Any]) -> Any:
-        """What all ranks say."""
+        """The value that all ranks report."""
         if all(value == values[0] for value in values):
             return values[0]
         each = ", ".join(f"rank {rank}: {value}" for rank, value in enumerate(values))
@@ -248,15 +249,15 @@ class RanksRun:
 
 
 def _noted(error: MeasurementError, note: str) -> MeasurementError:
-    """The same error with a line more, below the first."""
+    """The same error with one more line, below the first."""
     first, *rest = str(error).splitlines()
     return type(error)("\n".join([first, note, *rest]))
 
 
-def _known(values: Sequence[float | None]) -> list[float]:
+def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
 def rank_name(rank: int, ranks: int, host: str) -> str:
-    """What messages call a rank."""
+    """How messages name a rank."""
     return f"rank {rank} of {ranks} on {host}"

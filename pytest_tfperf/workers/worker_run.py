@@ -26,12 +26,12 @@ from pytest_tfperf.workers.wire import Channel, ConnectionLost, Silence
 # A busy machine lets a worker write its stacks late; a worker that hangs in a driver writes none.
 _STACKS_SECONDS = 3.0
 
-# The windows are measured by then: a pipeline that ends or stalls in the profile must not delay the session.
+# A pipeline that ends or stalls during a profile must not delay the session: the windows are already measured.
 _PROFILE_SECONDS = 60.0
 
 
 class Fault(IntEnum):
-    """How a worker failed; of several ranks, the one with the lowest fault is to blame."""
+    """How a worker failed. If several ranks fail, the one with the lowest value is to blame."""
 
     RAISED = 0
     LOST = 1
@@ -45,17 +45,17 @@ class WorkerRun:
     Args:
         process: the worker; it may not have called yet.
         log: its log file.
-        scratch: folder of its temporary files, removed at the end. TensorFlow writes a file for each function that it
-            compiles and removes them in an exit handler, which a killed worker never runs. None: it has none.
+        scratch: folder of its temporary files, removed at the end; None if it has none here. TensorFlow writes a file
+            for each function that it compiles, and removes them in an exit handler, which a killed worker never runs.
         python: the interpreter that it runs under, for messages.
         on_cpus: it has no GPUs.
-        silence_seconds: if it sends nothing for so long it hangs, and is killed.
-        on_hang: called when it hung.
-        name: what messages call it, if it is one of several.
+        silence_seconds: a worker that sends nothing for this long is taken to hang, and is killed.
+        on_hang: called when the worker hung.
+        name: how messages name the worker, if it is one of several.
 
     Attributes:
-        fault: how it failed; None as long as it has not.
-        silence_seconds: for how long it may say nothing.
+        fault: how it failed; None if it has not.
+        silence_seconds: how long it may send nothing now.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class WorkerRun:
         return build(StepProfile, self._answer("step_profile"), "step profile")
 
     def request_profile(self, *, matrix_products: bool, multiply_adds: bool) -> None:
-        """Queue a profile of its step; it may stay silent for a minute at most from then on."""
+        """Queue a profile of its step; from now on it may be silent for at most a minute."""
         self._begin_profile("step profile")
         self.send({"profile_step": {"matrix_products": matrix_products, "multiply_adds": multiply_adds}})
 
@@ -144,7 +144,7 @@ class WorkerRun:
         return (build(Trace, self._answer("trace"), "trace"),)
 
     def request_trace(self, steps: int) -> None:
-        """Queue steps under TensorFlow's profiler; it may stay silent for a minute at most from then on."""
+        """Queue steps under TensorFlow's profiler; from now on it may be silent for at most a minute."""
         self._begin_profile("profile")
         self.send({"trace": steps})
 
@@ -153,13 +153,13 @@ class WorkerRun:
         self._end.close()
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send it a message; if it is gone, what is read next says why."""
+        """Send it a message. If the worker is gone, the next read raises the error that says why."""
         with suppress(ConnectionLost):
             self._channel.send(message)
 
     @property
     def has_message(self) -> bool:
-        """Whether `poll` has something to read, although `select` need not tell of it."""
+        """Whether a whole message is buffered, which `select` does not show."""
         return self._channel.has_message
 
     def fileno(self) -> int:
@@ -167,7 +167,7 @@ class WorkerRun:
         return self._channel.fileno()
 
     def poll(self) -> dict[str, Any] | None:
-        """The answer that has arrived; None for a part of one, and for a phase of the start.
+        """The answer that has arrived; None if only a part of one has, or a phase of the start.
 
         Raises:
             MeasurementError: as `TrainingRun.receive`, except that silence is no error.
@@ -178,7 +178,7 @@ class WorkerRun:
             return None
 
     def silent(self, seconds: float | None = None) -> MeasurementError:
-        """The error for a worker that has said nothing for too long: for so many seconds, or as long as it may."""
+        """The error for a worker that was silent for `seconds`, or for as long as it may be."""
         self.fault = Fault.SILENT
         stacks = self._stacks() if self._process.is_here and self._process.exit_status(0) is None else ""
         self._on_hang()
@@ -187,7 +187,7 @@ class WorkerRun:
         return self._failures.hung(silence, self._phase, stacks, by_setting=by_setting)
 
     def lost(self, seconds: float = 0) -> MeasurementError:
-        """The error for a worker that is gone; it has so many seconds left to end."""
+        """The error for a worker whose connection broke; waits up to `seconds` for its exit status."""
         self.fault = Fault.LOST
         return self._failures.died(self._process.exit_status(seconds), self._phase)
 
@@ -195,7 +195,7 @@ class WorkerRun:
         self._phase, self.silence_seconds = phase, min(self.silence_seconds, _PROFILE_SECONDS)
 
     def _answer(self, kind: str) -> Any:
-        """The next answer of this kind; others are of windows that nobody waits for any more."""
+        """The next answer of this kind; others belong to windows that nobody waits for any more."""
         while True:
             try:
                 message = self._read(self.silence_seconds)
@@ -224,7 +224,7 @@ class WorkerRun:
         return message
 
     def _stacks(self) -> str:
-        """Has faulthandler add every thread's stack to the log; returns what it added once no more comes."""
+        """Make faulthandler add every thread's stack to the log; returns what it added."""
         log = Path(self.log)
         begin = log.stat().st_size if log.exists() else 0
         with suppress(ProcessLookupError, PermissionError):
