@@ -1,4 +1,4 @@
-"""The Pythons that run workers: how one runs our modules and finds the user's, and whether its TensorFlow will do."""
+"""The Pythons that run workers: how they run our modules, find the user's, and whether their TensorFlow is usable."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from pytest_tfperf.workers.failures import last_lines
 
 _PACKAGE = str(Path(__file__).parents[1] / "__init__.py")
 
-# Runs a module of this very package, without what lies beside the package or in the working folder on the path. Any
-# Python can read it, also 2.7.
+# Runs a module of this copy of the package, without its folder or the working folder on the path. Any Python can parse
+# it, even 2.7.
 _BOOTSTRAP = """
 import sys
 sys.path[:] = [path for path in sys.path if path]
@@ -63,24 +63,24 @@ class Interpreter:
 
     Args:
         python: its path.
-        moved: folders of the user's code that workers take from elsewhere, old -> new: the project's folder -> its
-            checkout at the reference environment's commit.
+        moved: folders of the user's code that workers take from another place, old -> new: the project's folder ->
+            its checkout at the reference environment's commit.
     """
 
     python: str
     moved: Mapping[Path, Path] = field(default_factory=dict)
 
     def command(self, module: str) -> list[str]:
-        """Runs a module of this very package, which need not be installed there."""
+        """The command that runs a module of this copy of the package, which need not be installed for that Python."""
         return [self.python, "-c", _BOOTSTRAP, _PACKAGE, module]
 
     def folder(self) -> Path:
-        """Where workers run: in pytest's folder, or the same of the other checkout; its top where it has no such."""
+        """Where workers run: pytest's folder, or the same folder of the other checkout, or that checkout's top."""
         here = Path(self._move(str(Path.cwd())))
         return here if here.is_dir() else next(new for new in self.moved.values() if here.is_relative_to(new))
 
     def user_command(self, argv: Sequence[str]) -> list[str]:
-        """A user's command under this Python where it names pytest's own, and with the paths moved that exist there.
+        """A user's command with this Python instead of pytest's, and with paths to files of the other checkout.
 
         >>> Interpreter("/venv/bin/python").user_command([sys.executable, "train.py"])
         ['/venv/bin/python', 'train.py']
@@ -88,11 +88,11 @@ class Interpreter:
         return [self.python if word == sys.executable else self._move_argument(word) for word in argv]
 
     def user_folder(self, folder: str) -> Path:
-        """Where a user's command runs: in this folder, or in the other checkout's."""
+        """Where a user's command runs: this folder, or the same folder of the other checkout."""
         return Path(self._move(folder)) if folder else self.folder()
 
     def facts(self, command: Command) -> dict[str, str]:
-        """What a user's command runs on: versions of packages that train, where this Python runs it, and its digest."""
+        """What a user's command runs with: its digest and, if this Python runs it, versions of packages that train."""
         packages = _packages(self.python) if command.runs_this_python else {}
         return {"command": command.digest, **packages}
 
@@ -115,7 +115,7 @@ class Interpreter:
         return [self._move(path) for path in (str(Path.cwd()), *ours)]
 
     def _move_argument(self, word: str) -> str:
-        """An argument, maybe of the form --name=PATH; data that no checkout holds stays where it is."""
+        """An argument, perhaps of the form --name=PATH; paths that the other checkout lacks stay as they are."""
         name, equals, path = word.rpartition("=") if word.startswith("-") else ("", "", word)
         moved = self._move(path) if Path(path).is_absolute() else path
         # A program's text may be longer than a file's name can be, at which Path.exists raises.
@@ -130,7 +130,7 @@ class Interpreter:
 
 @cache
 def _packages(python: str) -> dict[str, str]:
-    """The versions of the packages that a program may train with, as installed; none where this Python can't say."""
+    """The installed versions of packages that a program may train with; empty if this Python can't be run."""
     with suppress(OSError, ValueError, subprocess.SubprocessError):
         done = subprocess.run([python, "-c", _VERSIONS], capture_output=True, timeout=IMPORT_SECONDS, check=False)
         return {str(name): str(version) for name, version in json.loads(done.stdout).items()}
@@ -138,7 +138,7 @@ def _packages(python: str) -> dict[str, str]:
 
 
 def require_python(python: Path) -> None:
-    """Return if this interpreter runs, which is all that a user's own command needs of it.
+    """Return if this interpreter can be run, which is all that a user's own command needs.
 
     Raises:
         TfperfError: it does not.
@@ -153,7 +153,7 @@ def find_python(text: str) -> Path:
     Links are not followed: a virtual environment's `bin/python` is one, and its target has other packages.
 
     Raises:
-        ValueError: there is none, or it cannot be executed.
+        ValueError: there is no such interpreter, or it cannot be executed.
     """
     try:
         path = Path(text).expanduser()
@@ -172,17 +172,17 @@ def find_python(text: str) -> Path:
 def try_imports(
     python: Path, functions: Collection[str] = (), moved: Mapping[Path, Path] | None = None
 ) -> tuple[str, dict[str, str]]:
-    """Have `python` import TensorFlow, and then the user's own functions; takes as long as the imports.
+    """Let `python` import TensorFlow and then the user's own functions, which may take minutes.
 
-    Returns TensorFlow's version, and for each function that can't be imported why.
+    Returns TensorFlow's version, and the reason for each function that can't be imported.
 
     Args:
         python: the interpreter.
-        functions: "package.module:function" each.
+        functions: names as "package.module:function".
         moved: as in `Interpreter`.
 
     Raises:
-        TfperfError: it is no Python, its TensorFlow cannot be imported, or one of the two is too old.
+        TfperfError: it can't be run, its TensorFlow can't be imported, or one of the two is too old.
     """
     interpreter = Interpreter(str(python), moved or {})
     try:
@@ -212,7 +212,7 @@ def try_imports(
 
 
 def require_usable_import(message: Mapping[str, Any], python: Path | str) -> None:
-    """Check what `training.process.import_tensorflow` found; other messages pass.
+    """Check a worker's message about its import of TensorFlow; other messages pass.
 
     Raises:
         MeasurementError: TensorFlow cannot be imported, or is too old.

@@ -66,7 +66,7 @@ class RemoteProcess:
 def start_process(
     interpreter: Interpreter, module: str, listener: Listener, log: Path, number: int = 0
 ) -> LocalProcess:
-    """A module of this package in a session of its own, so that Ctrl-C in the terminal is pytest's to handle.
+    """Start a module of this package in a session of its own, so that only pytest gets Ctrl-C of the terminal.
 
     Its environment says how to call the driver, and as which worker.
     """
@@ -95,7 +95,7 @@ class ForkServer:
     def __init__(self, interpreter: Interpreter, listener: Listener, log: Path) -> None:
         self._python = interpreter.python
         self._log = log
-        self._statuses: dict[int, int] = {}  # by the worker's number, because pids are used again
+        self._statuses: dict[int, int] = {}  # by the worker's number, because the system reuses pids
         self.process = start_process(interpreter, "pytest_tfperf.training.server", listener, log)
         with ExitStack() as undo:
             undo.callback(self.process.end)
@@ -112,7 +112,7 @@ class ForkServer:
         return self.process.exit_status(0) is not None
 
     def fork(self, number: int) -> LocalProcess:
-        """The worker of this number, within milliseconds.
+        """Fork the worker of this number, within milliseconds.
 
         When a worker ends, the server kills what is left in its group.
 
@@ -133,7 +133,7 @@ class ForkServer:
         self.process.end()
 
     def _exit_status(self, number: int, seconds: float) -> int | None:
-        """The exit status of the worker of this number; None too where the server is gone."""
+        """The exit status of the worker of this number; None if it still runs or the server is gone."""
         deadline = time.monotonic() + seconds
         with suppress(Silence, ConnectionLost):
             while number not in self._statuses:
@@ -147,7 +147,7 @@ class ForkServer:
             except ConnectionLost:
                 raise self._gone() from None
             except Silence:
-                # If it answered late, each later answer would be taken for that of the next request.
+                # A late answer would be taken for the answer to the next request.
                 error = self._gone()
                 self.process.end()
                 raise error from None
