@@ -22,7 +22,7 @@ class Mpirun:
         options: of mpirun, such as ["-H", "nodea:4,nodeb:4"] or ["--hostfile", "hosts"].
 
     Raises:
-        TfperfError: there is no mpirun, or a host file that can't be read; says what is wrong where.
+        TfperfError: mpirun is missing, or the hosts can't be read from the options or a host file.
     """
 
     starts_ranks = True
@@ -44,11 +44,11 @@ class Mpirun:
         return ["mpirun", *as_root, *self._options, *ranks, *placed, *exported, *rank]
 
     def cancel(self) -> None:
-        """See `Engine.cancel`; ranks end with mpirun's own processes."""
+        """Do nothing: ranks end with mpirun's own processes."""
 
 
 def _hosts(options: Sequence[str]) -> list[str]:
-    """The hosts that the options name, without their slots; none where they name none."""
+    """The hosts that the options name, without their slots."""
     found: list[str] = []
     for index, option in enumerate(options):
         name, given, value = option.partition("=")

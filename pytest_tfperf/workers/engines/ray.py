@@ -1,4 +1,4 @@
-"""Ranks in the tasks of a running Ray cluster, one node each."""
+"""Ranks that run as tasks of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Ray:
         options: the cluster's address, as in ["--address=auto"], its default.
 
     Raises:
-        TfperfError: Ray is not installed, or another option.
+        TfperfError: Ray is not installed, or there is another option.
     """
 
     most_nodes: int | None = None
@@ -36,4 +36,4 @@ class Ray:
         return [*program, f"--nodes={nodes}", f"--ranks-per-node={ranks_per_node}", *named, "--", *rank]
 
     def cancel(self) -> None:
-        """See `Engine.cancel`; Ray ends the tasks of a driver that is gone."""
+        """Do nothing: Ray ends the tasks of a driver that is gone."""

@@ -22,7 +22,7 @@ class Slurm:
         options: of srun, such as ["--partition=gpu", "--gpus-per-node=4", "--time=30"].
 
     Raises:
-        TfperfError: there is no srun.
+        TfperfError: srun is missing.
     """
 
     starts_ranks = True
@@ -48,7 +48,7 @@ class Slurm:
     def cancel(self) -> None:
         """Kill the job's processes, and wait until Slurm has forgotten it: only then are its nodes free."""
         if self._in_allocation:
-            return  # the step ends with srun
+            return  # the job step ends with srun
         with suppress(OSError, subprocess.SubprocessError):
             _run("scancel", "--signal=KILL", f"--name={self._job}")
             _run("scancel", f"--name={self._job}")
