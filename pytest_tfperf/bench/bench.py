@@ -1,4 +1,4 @@
-"""Measures one task: the first run of a check, another run of one in doubt, or the runs of a baseline."""
+"""Measures one task: the first run of a check, another run of an undecided check, or the runs of a baseline."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from pytest_tfperf.reports.message import loss_fact
 
 
 class Bench:
-    """Measures tasks and judges what they gave; one for a session.
+    """Measures and judges tasks; one for a session.
 
     Args:
         engine: takes the runs.
-        machine: the shared evidence of a topology's machine.
-        profiler: profiles regressions and new baselines; None: nothing does.
+        machine: returns what the tests on a topology's machine have in common.
+        profiler: profiles regressions and new baselines; None for no profiles.
         session: the session's id.
         commit: git commit of the tests' repository; "" outside of one.
     """
@@ -62,7 +62,7 @@ class Bench:
         """One undisturbed run of all of the plan's steps; nothing is judged.
 
         Raises:
-            WorkloadError: a name that nobody has.
+            WorkloadError: an unknown name.
             AlwaysDisturbed: each of several fresh runs was disturbed.
             MeasurementError: the worker died, hung or raised, or the loss is not finite.
         """
@@ -98,7 +98,7 @@ class Bench:
         return result
 
     def _first_run(self, task: Task) -> Measurement:
-        """A disturbed first run counts as long as it is good news; one that never settled counts for nothing."""
+        """A disturbed first run counts if it passes; a run that never reached a steady state does not count."""
         taken, machine = _Taken(), self._machine(task.topology)
 
         def enough(run: Run) -> bool:
@@ -145,7 +145,7 @@ class Bench:
         return self._judged(task, taken)
 
     def _in_doubt(self, task: Task, taken: _Taken, verdict: Verdict) -> Measurement:
-        """A slowdown against earlier sessions that a busy machine keeps from being confirmed: no error, but a doubt."""
+        """A slowdown against earlier sessions that can't be confirmed on a busy machine; it is no error."""
         doubt = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, runs_wanted=0)
         return replace(self._measurement(task, taken), verdict=doubt, document=task.reference.document)
 
@@ -203,8 +203,8 @@ class Bench:
         return True
 
     def _reference_fails(self, task: Task) -> bool:
-        """Whether it can't run by itself either: of two workers at once it is not known which one failed."""
-        assert task.reference_side is not None, "it has just been asked for a pair"
+        """Whether the reference environment also fails alone: with two workers it is not known which one failed."""
+        assert task.reference_side is not None, "a pair was just taken"
         try:
             self._engine.run(task.reference_side, task.topology, ONE_WINDOW, label="reference environment")
         except MeasurementError:

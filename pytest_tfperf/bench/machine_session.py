@@ -1,4 +1,4 @@
-"""What the tests of one machine share in one session: the common drift, earlier sessions, who is under suspicion."""
+"""What the tests of one machine share in one session: the common drift, earlier sessions, and the suspects."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
 
 MAX_SECONDS_DISTURBED = 600.0
-"""When a machine's tests have spent this on runs that were all disturbed, each further test gets one try.
+"""After a machine's tests have spent this long on disturbed runs, each further test gets only one try.
 
-A machine that stays busy must not take hours; the one try shows whether it has recovered.
+A busy machine must not cost hours. The one try shows whether it has recovered.
 """
 
 PastSessions = Mapping[Key, Sequence[PastSession]]
@@ -31,9 +31,9 @@ class MachineSession:
     Args:
         rows: the machine's baselines.
         past: the machine's earlier sessions.
-        tests: tests with a baseline of this machine that the session will probably run.
-        unrecorded: the same of tests without; those that are judged against earlier sessions share false alarms.
-        hold: REGRESSED only where one of the two sessions before showed it.
+        tests: how many tests with a baseline of this machine the session will probably run.
+        unrecorded: how many tests without a baseline; those share the false alarms of verdicts on earlier sessions.
+        hold: a test is REGRESSED only if one of the two sessions before showed it too.
 
     Attributes:
         suspects: the calls whose slowdown had to be confirmed.
@@ -58,7 +58,7 @@ class MachineSession:
         self.seconds_disturbed = 0.0
 
     def note_first_run(self, task: Task, run: Run) -> None:
-        """Let a first run tell the common drift, where it has a measured baseline."""
+        """Use a first run for the common drift, if its test has a measured baseline."""
         row = task.reference.baseline
         if row is not None and task.reference.is_own_row:
             self._first_changes[task.call] = first_windows_change(run, row)
@@ -66,28 +66,28 @@ class MachineSession:
                 self._with_reference[task.call] = task
 
     def suspect(self, task: Task) -> None:
-        """Count a test among those that share the false alarms of confirmation; earlier sessions fail no test."""
+        """Count a test among those that share the false alarms of confirmation, unless its verdict can't fail it."""
         if not task.reference.is_provisional:
             self.suspects.add(task.call)
 
     @property
     def tries(self) -> int:
-        """Fresh runs that a test gets until nothing disturbs one."""
+        """How many fresh runs a test gets until one is undisturbed."""
         return TRIES if self.seconds_disturbed < MAX_SECONDS_DISTURBED else 1
 
     @property
     def with_reference(self) -> Sequence[Task]:
-        """The tasks that can be measured in the reference environment, as far as is known."""
+        """The tasks that can be measured in the reference environment, as far as it is known."""
         return [task for call, task in self._with_reference.items() if call not in self.reference_failures]
 
     @property
     def sessions_before(self) -> int:
-        """Earlier sessions that the history knows of some test."""
+        """How many earlier sessions the history has of the test with the most."""
         return max((len(past) for past in self._past.values()), default=0)
 
     @property
     def drift(self) -> CommonDrift:
-        """What the first runs so far have in common."""
+        """The common drift of the first runs so far."""
         return common_drift(list(self._first_changes.values()))
 
     def evidence(self, task: Task, runs: Sequence[Run], pairs: Sequence[Pair] = ()) -> Evidence:
@@ -118,5 +118,5 @@ class MachineSession:
 
     @property
     def between_sessions(self) -> float:
-        """What a session does to one test by itself, as a standard deviation in log throughput."""
+        """How much a test varies between sessions, as a standard deviation in log throughput."""
         return self._variance.mean

@@ -19,13 +19,13 @@ class PairSource:
         engine: takes the runs.
         a, b: the two sides; the ratio is b / a.
         topology, plan: what both run on, and how many steps.
-        labels: what the observer is told of a's and b's runs.
+        labels: names of a's and b's runs for the observer.
 
     Attributes:
-        interleaving: by windows where the pipelines allow it; by runs otherwise, and from the first pair on that could
-            not be had with two workers at once.
-        fallback: why interleaving by windows was given up; "" where it was not.
-        failed_side: "a" or "b", the side whose worker failed last, where that is known; else "".
+        interleaving: by windows if the pipelines allow it, else by runs; also by runs after a first pair with two
+            workers at once has failed.
+        fallback: why interleaving by windows was given up; "" if it was not.
+        failed_side: "a" or "b", the side whose worker failed last; "" if that is not known.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class PairSource:
         except MeasurementError as error:
             if self._taken > 1:
                 raise
-            # Two workers need twice the memory, and running out of it has many faces. One at a time shows what it was.
+            # Two workers need twice the memory, and running out of it shows in many ways. So try one at a time.
             self.interleaving = Interleaving.RUNS
             self.fallback = f"both at once failed: {str(error).splitlines()[0]}"
             return self._runs(b_first)
