@@ -31,13 +31,13 @@ class LogDescription:
     """What a log is of.
 
     Args:
-        machine: the machine's name, as in its baselines' file.
+        log: the log.
         workload: what was trained.
         topology: nodes x devices per node, as in "2x4".
         is_chosen: nobody named the workload: it is that of the only baseline that fits the log's header.
     """
 
-    machine: str
+    log: Log
     workload: Workload
     topology: str
     is_chosen: bool = False
@@ -58,7 +58,7 @@ def require_topology(text: str) -> None:
         raise TfperfError(f"topology {text!r}: write nodes x devices per node, as in 2x4")
 
 
-def described(
+def describe(
     log: Log, rows: Collection[Key], *, machine: str, workload: Workload | None = None, topology: str | None = None
 ) -> LogDescription:
     """The description of a log. What the user does not give is taken from the only baseline that fits the log.
@@ -84,13 +84,13 @@ def described(
     if workload is not None and topology is None:
         topology = _on_one_node(log.header)
     if workload is not None and topology is not None:
-        return LogDescription(machine=machine, workload=workload, topology=topology)
+        return LogDescription(log=log, workload=workload, topology=topology)
     given = Key(workload.id if workload else "", topology or "")
     _require_header(log, given)
     fits = [row for row in rows if _fits(log.header, row, given)]
     if len(fits) == 1:
         chosen = Workload.parse(fits[0].workload)
-        return LogDescription(machine=machine, workload=chosen, topology=fits[0].topology, is_chosen=workload is None)
+        return LogDescription(log=log, workload=chosen, topology=fits[0].topology, is_chosen=workload is None)
     if fits:
         shown = ", ".join(f"{row.workload} on {row.topology}" for row in fits)
         raise TfperfError(f"{log.name} fits {len(fits)} baselines of {machine}: {shown}. {_give(given)}")

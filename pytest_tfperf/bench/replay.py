@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_tfperf.bench.log_description import LogDescription, described, nearest, require_topology
+from pytest_tfperf.bench.log_description import LogDescription, describe, nearest, require_topology
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import summarise
@@ -78,34 +78,28 @@ def replay(files: Iterable[Path], request: Request) -> Replay:
     Raises:
         TfperfError: nothing can be judged: a log without a machine, or baselines that can't be read.
     """
-    found: list[_DescribedLog | Measurement | TfperfError] = []
+    found: list[LogDescription | Measurement | TfperfError] = []
     for path in files:
         try:
             read = _read(path, request)
         except TfperfError as error:
             found.append(error)
             continue
-        found += [_described(read, _rows(read, request), request)] if isinstance(read, Log) else read
-    logs = sum(isinstance(one, _DescribedLog) for one in found)
+        found += [_described(read, request)] if isinstance(read, Log) else read
+    logs = sum(isinstance(one, LogDescription) for one in found)
     judged: list[Judged] = []
     refused: list[TfperfError] = []
     for one in found:
         try:
             if isinstance(one, TfperfError):
                 refused.append(one)
-            elif isinstance(one, _DescribedLog):
+            elif isinstance(one, LogDescription):
                 judged.append(_judged_log(one, request, tests=logs))
             else:
                 judged.append(_judged_measurement(one, request))
         except TfperfError as error:
             refused.append(error)
     return Replay(tuple(judged), tuple(refused))
-
-
-@dataclass(frozen=True, slots=True)
-class _DescribedLog:
-    log: Log
-    of: LogDescription
 
 
 def _read(path: Path, request: Request) -> Log | list[Measurement]:
@@ -115,51 +109,52 @@ def _read(path: Path, request: Request) -> Log | list[Measurement]:
     return tf_cnn_log.parse(text, name, only_training=request.only_training)
 
 
-def _rows(log: Log, request: Request) -> Collection[Key]:
+def _described(log: Log, request: Request) -> LogDescription | TfperfError:
+    """What a log is of, or why that can't be known.
+
+    Raises:
+        TfperfError: no machine was named, so no log can be judged.
+    """
     if not request.machine or request.store is None:
         raise TfperfError(f"{log.name} is a log, which does not name its machine: give --machine=NAME")
-    return request.store.load(request.machine)
-
-
-def _described(log: Log, rows: Collection[Key], request: Request) -> _DescribedLog | TfperfError:
-    if not rows and (request.workload is None or request.topology is None) and request.store is not None:
+    rows = request.store.load(request.machine)
+    if not rows and (request.workload is None or request.topology is None):
         return NoBaseline(f"{log.name}: {_no_rows(request.machine, request.store)}")
     try:
-        of = described(log, rows, machine=request.machine, workload=request.workload, topology=request.topology)
+        return describe(log, rows, machine=request.machine, workload=request.workload, topology=request.topology)
     except TfperfError as error:
         return error
-    return _DescribedLog(log, of)
 
 
-def _judged_log(item: _DescribedLog, request: Request, *, tests: int) -> Judged:
-    """Judge a log; it holds one run, so nothing can be measured again to confirm a slowdown.
+def _judged_log(described: LogDescription, request: Request, *, tests: int) -> Judged:
+    """Judge a log. It holds one run, and nothing can be measured again to confirm a slowdown.
 
-    `tests` are the logs that are judged together, among which false alarms are shared.
+    `tests` is the number of logs that are judged together, which share the false alarms.
     """
-    assert request.store is not None, "_rows has refused a log without baselines"
-    of, run = item.of, item.log.run(item.of.examples_per_step)
-    found = _reference(request.store, of.machine, Key(of.workload.id, of.topology), None)
+    assert request.store is not None, "_described has refused a log without baselines"
+    run = described.log.run(described.examples_per_step)
+    found = _reference(request.store, request.machine, Key(described.workload.id, described.topology), None)
     measurement = Measurement(
         test="",
-        file=item.log.name,
-        workload=of.workload,
-        topology=of.topology,
-        machine=of.machine,
-        devices=of.topology,
+        file=described.log.name,
+        workload=described.workload,
+        topology=described.topology,
+        machine=request.machine,
+        devices=described.topology,
         runs=(run,),
         throughput=summarise([run]),
         document=found.document,
     )
     accepted = found.tolerance(request.tolerance, Tolerance())
     measurement = replace(measurement, verdict=_judged(measurement, found, accepted, max_runs=1, tests=tests))
-    chosen = _CHOSEN if of.is_chosen and item.log.header.get(FP16) is None else ""
+    chosen = _CHOSEN if described.is_chosen and described.log.header.get(FP16) is None else ""
     return Judged(measurement, _next_step(measurement, request.store) or chosen)
 
 
 def _next_step(measurement: Measurement, store: BaselineStore | None) -> str:
-    """What to do where a replay found no baseline; "" where it found one.
+    """What to do if a replay found no baseline; "" if it found one.
 
-    `store` is None where a measurement was judged against the row that it holds.
+    `store` is None if the measurement was judged against the row that it holds.
     """
     if measurement.verdict is None or measurement.verdict.outcome is not Outcome.NO_BASELINE:
         return ""
@@ -213,7 +208,7 @@ def _reference(store: BaselineStore, machine: str, key: Key, gpu_fp32_tflops: fl
 def _judged(
     measurement: Measurement, found: Reference, tolerance: Tolerance, *, max_runs: int | None = None, tests: int = 1
 ) -> Verdict:
-    """The verdict on the measurement's runs; pairs and drift count only against the row that they were measured for."""
+    """The verdict on the measurement's runs; pairs and drift count only if it is judged against the same row again."""
     then = measurement.verdict
     if found.baseline is not None:
         require_same_unit(found.baseline, measurement.throughput)

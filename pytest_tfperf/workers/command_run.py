@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -38,43 +37,35 @@ class BoundedLog:
     def __init__(self, path: Path, most_bytes: int = _LOGGED_BYTES) -> None:
         self._file = path.open("wb", buffering=0)
         self._most = most_bytes
-        self._first = 0
-        self._later: deque[bytes] = deque()
-        self._kept = 0
-        self._left_out = 0
-        self._end = b""
+        self._printed = 0
+        self._last = bytearray()
 
     def write(self, data: bytes) -> None:
         """Add what was printed; if the disk is full the log is incomplete, and the measurement goes on."""
-        self._end = (self._end + data)[-_READ_BYTES:]
-        room = self._most - self._first
+        room = self._most - self._printed
         if room > 0:
             with suppress(OSError):
                 self._file.write(data[:room])
-            self._first += len(data[:room])
-            data = data[room:]
-        if data:
-            self._later.append(data)
-            self._kept += len(data)
-            while self._kept - len(self._later[0]) >= self._most:
-                self._kept -= len(self._later[0])
-                self._left_out += len(self._later.popleft())
+        self._printed += len(data)
+        self._last += data
+        del self._last[: -self._most]
 
     @property
     def end(self) -> str:
         """The last 64 KiB."""
-        return self._end.decode(errors="replace")
+        return self._last[-_READ_BYTES:].decode(errors="replace")
 
     def close(self) -> None:
         """Write the end, and how much is missing before it."""
         if self._file.closed:
             return
+        not_written = self._printed - self._most
+        left_out = not_written - self._most
         with suppress(OSError), self._file:
-            if self._left_out:
-                self._file.write(f"\n[tfperf: {self._left_out:,} bytes are left out here]\n".encode())
-            for data in self._later:
-                self._file.write(data)
-        self._later.clear()
+            if left_out > 0:
+                self._file.write(f"\n[tfperf: {left_out:,} bytes are left out here]\n".encode())
+            if not_written > 0:
+                self._file.write(self._last[-not_written:])
 
 
 class CommandRun:
