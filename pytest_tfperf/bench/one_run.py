@@ -101,10 +101,9 @@ class RunEngine:
         with self._named(topology, side.workload), closing(side.launcher.start(job, self._observer.phase)) as training:
             with self._watching(job.devices, training.pids) as seen:
                 run = time_windows(training, plan, self._observer, enough)
-            run = _observed(run, seen)
             if run.disturbance is None and self._sampled:
                 run = self._profiled(side, training, job, run)
-            return replace(run, disturbance=run.disturbance or seen.disturbance)
+            return _observed(run, seen)
 
     def _run_of_command(
         self, side: Side, command: Command, topology: Topology, plan: Plan, label: str, enough: Enough
@@ -112,21 +111,16 @@ class RunEngine:
         """One run of a user's command, read from its start."""
         assert topology.devices is not None, "the fixture has refused a topology without devices taken"
         self._observer.begin(label)
-        start = side.launcher.start_command
-        with (
-            self._named(topology, command),
-            closing(start(command, topology.devices, topology.node_count)) as program,
-        ):
+        start, nodes = side.launcher.start_command, topology.node_count
+        with self._named(topology, command), closing(start(command, topology.devices, nodes)) as program:
             self._observer.phase("first reading")
             windows = CommandWindows(program, command, side.slowdown)
             windows.warm_up(plan)
             self._observer.phase("readings")
             # Ranks that an engine starts on this node are not pytest's children, so they would count as a disturbance.
-            is_here = topology.node_count == 1
-            with self._watching(topology.devices) if is_here else nullcontext(Observation()) as seen:
+            with self._watching(topology.devices) if nodes == 1 else nullcontext(Observation()) as seen:
                 run = windows.time(plan, self._observer, enough)
-            run = _observed(run, seen)
-            return replace(run, disturbance=run.disturbance or seen.disturbance)
+            return _observed(run, seen)
 
     def pair(
         self,
@@ -262,5 +256,10 @@ def undisturbed(take: Callable[[], T], *, tries: int = TRIES) -> tuple[T | None,
 
 def _observed(run: Run, seen: Observation) -> Run:
     """The run with what was observed on the machine meanwhile."""
-    environment = {**run.environment, **seen.environment}
-    return replace(run, environment=environment, telemetry=seen.telemetry, polls=seen.polls)
+    return replace(
+        run,
+        environment={**run.environment, **seen.environment},
+        telemetry=seen.telemetry,
+        polls=seen.polls,
+        disturbance=run.disturbance or seen.disturbance,
+    )
