@@ -102,7 +102,12 @@ def candidates(
 
 def _rank(one: Candidate, now: datetime) -> tuple[int, float]:
     waited = float("inf") if one.measured is None else (now - one.measured).total_seconds()
-    group = 0 if one.in_doubt else 1 if waited > LONG.total_seconds() else 2 if one.is_important else 3
+    if one.in_doubt:
+        group = 0
+    elif waited > LONG.total_seconds():
+        group = 1
+    else:
+        group = 2 if one.is_important else 3
     return group, -waited
 
 

@@ -26,7 +26,9 @@ def run_seconds(
         spent: seconds of a run in this session.
     """
     both = known.keys() & spent.keys()
-    pace = math.fsum(spent[t] for t in both) / math.fsum(known[t] for t in both) if len(both) >= _LEAST_FOR_PACE else 1
+    pace = 1.0
+    if len(both) >= _LEAST_FOR_PACE:
+        pace = math.fsum(spent[test] for test in both) / math.fsum(known[test] for test in both)
     timed = {test: seconds * pace for test, seconds in known.items()} | dict(spent)
     return {test: timed.get(test) or _alike(test, timed) or guess for test, guess in guesses.items()}
 

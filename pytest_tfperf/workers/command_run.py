@@ -138,7 +138,9 @@ class CommandRun:
         status = self._exit_status(KILL_SECONDS)
         if status == -signal.SIGKILL and kernel_oom_kills() > self._oom_kills:
             return "was ended by the kernel's out-of-memory killer"
-        return "" if status == 0 else "still runs" if status is None else describe_exit(status)
+        if status is None:
+            return "still runs"
+        return describe_exit(status) if status else ""
 
     def failure(self, fact: str, next_step: str) -> MeasurementError:
         """The error with the end of its log."""

@@ -157,7 +157,9 @@ def find_python(text: str) -> Path:
     """
     try:
         path = Path(text).expanduser()
-        path = path / "bin" / "python" if (is_folder := path.is_dir()) else path
+        is_folder = path.is_dir()
+        if is_folder:
+            path = path / "bin" / "python"
         found, exists = shutil.which(path), path.exists()
     except (OSError, RuntimeError) as error:  # a name that is too long, an unreadable folder, no such user's home
         raise ValueError(f"must be a Python or a virtual environment: {error}") from None

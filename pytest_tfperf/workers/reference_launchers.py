@@ -71,15 +71,16 @@ class ReferenceLaunchers:
         workloads = [one for one in subjects.values() if isinstance(one, Workload)]
         commands = [one.id for one in subjects.values() if not isinstance(one, Workload)]
         faults: dict[str, str] = {}
-        try:
-            if commands:  # they may train with any package
+        if commands:  # they may train with any package
+            try:
                 require_python(environment.python)
-        except TfperfError as error:
-            faults |= dict.fromkeys(commands, str(error))
-        try:
-            _, unknown = check(environment, workloads, self._root) if workloads else ("", {})
-            faults |= {id: f"{id} is unknown to {environment.name}: {why}" for id, why in unknown.items()}
-        except TfperfError as error:
-            faults |= dict.fromkeys([one.id for one in workloads], str(error))
+            except TfperfError as error:
+                faults |= dict.fromkeys(commands, str(error))
+        if workloads:
+            try:
+                _, unknown = check(environment, workloads, self._root)
+                faults |= {id: f"{id} is unknown to {environment.name}: {why}" for id, why in unknown.items()}
+            except TfperfError as error:
+                faults |= dict.fromkeys([one.id for one in workloads], str(error))
         self._usable |= {(row.machine, row.key): environment for row in rows if row.key.workload not in faults}
         return Counter(faults[row.key.workload] for row in rows if row.key.workload in faults)
