@@ -10,7 +10,8 @@ from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.run import Pair, Run, Window
 from pytest_tfperf.core.throughput import robust_mean, run_value
 from pytest_tfperf.core.workload import DISTRIBUTED, Trainer, Workload
-from pytest_tfperf.workers.launcher import Progress, TrainingRun
+from pytest_tfperf.workers.training_run import TrainingRun
+from pytest_tfperf.workers.worker_run import Progress
 
 WINDOWS_PER_SIDE = MIN_WINDOWS
 """Two processes differ by more than their windows show, so another pair tells more than further windows."""

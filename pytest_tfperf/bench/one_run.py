@@ -27,7 +27,8 @@ from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.topology import Devices, Topology
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
-from pytest_tfperf.workers.launcher import Launcher, TrainingRun
+from pytest_tfperf.workers.launcher import Launcher
+from pytest_tfperf.workers.training_run import TrainingRun
 
 TRIES = 3
 """How many runs or pairs are tried until one is undisturbed."""

@@ -15,7 +15,7 @@ from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.workers.launcher import TrainingRun
+from pytest_tfperf.workers.training_run import TrainingRun
 
 
 class StepProfiler:

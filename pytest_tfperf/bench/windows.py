@@ -10,7 +10,7 @@ from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.judging.steady_state import settled_from, why_not_steady
-from pytest_tfperf.workers.launcher import TrainingRun
+from pytest_tfperf.workers.training_run import TrainingRun
 
 WINDOW_SECONDS = 0.15  # much longer than the overhead of a call, shorter than most disturbances
 MIN_WINDOWS = 20  # with few steps windows get shorter rather than fewer: three windows give no useful interval

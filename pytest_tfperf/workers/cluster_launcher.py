@@ -19,14 +19,14 @@ from pytest_tfperf.workers.command_run import CommandRun
 from pytest_tfperf.workers.engine_process import EngineProcess
 from pytest_tfperf.workers.engines.engine import Engine
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.launcher import Launcher, Progress, TrainingRun
+from pytest_tfperf.workers.launcher import Launcher
 from pytest_tfperf.workers.processes import RemoteProcess
 from pytest_tfperf.workers.rank_calls import RankCall, wait_for_ranks
-from pytest_tfperf.workers.ranks import RanksRun, rank_name
 from pytest_tfperf.workers.session_key import read_key, write_key
+from pytest_tfperf.workers.training_run import TrainingRun, rank_name
 from pytest_tfperf.workers.wire import Listener
 from pytest_tfperf.workers.worker_files import WorkerFiles
-from pytest_tfperf.workers.worker_run import WorkerRun
+from pytest_tfperf.workers.worker_run import Progress, WorkerRun
 
 _VARIABLES = ("TFPERF_ADDRESS", "TFPERF_KEY_FILE", "TFPERF_JOB", "PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL")
 
@@ -135,7 +135,7 @@ class ClusterLauncher:
                 run = self._run_of(call, job, log, engine, progress if call.rank == 0 else lambda _: None)
                 undo.callback(run.close)
                 runs.append(run)
-            together = RanksRun(runs, [call.host for call in calls], job, self._silence_seconds, end=engine.end)
+            together = TrainingRun(runs, [call.host for call in calls], job, self._silence_seconds, end=engine.end)
             undo.pop_all()
             return together
 

@@ -11,89 +11,14 @@ At any time it may send `{"error": {...}}` and end. It ends when the driver clos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
-from pytest_tfperf.core.profile import Trace
-from pytest_tfperf.core.run import Window
-from pytest_tfperf.core.step_profile import StepProfile
 from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.workers.command_run import CommandRun
-
-Progress = Callable[[str], None]
-"""Takes the name of each phase of a worker's start: "start", "devices", "model", "input pipeline", "compile"."""
-
-
-class TrainingRun(Protocol):
-    """Training that is compiled and ready, in one process or in several ranks.
-
-    Always request the next window before you read an answer. While a worker is idle, its input pipeline fills its
-    buffers, and the next window would be too fast.
-    """
-
-    @property
-    def examples_per_step(self) -> int:
-        """Batch size times replicas, over all nodes, in units."""
-
-    @property
-    def unit(self) -> str:
-        """What is counted: "images", "tokens", ..."""
-
-    @property
-    def compile_seconds(self) -> float:
-        """Duration of the first call: tracing, compiling and one step."""
-
-    @property
-    def fetches(self) -> bool:
-        """Whether each step fetches its batch from an input pipeline."""
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """Versions and settings that the worker runs with, by name."""
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """Process ids of those of its processes that run on this machine."""
-
-    @property
-    def log(self) -> str:
-        """Path of the worker's log file."""
-
-    def request(self, steps: int) -> None:
-        """Queue a window of `steps` steps; returns at once."""
-
-    def receive(self) -> Window:
-        """The result of the oldest requested window.
-
-        Raises:
-            MeasurementError: the worker raised, died or hung; names the phase and the cause, and shows the log's end.
-                `OutOfMemory` where memory was short.
-        """
-
-    def profile_step(self, *, matrix_products: bool, multiply_adds: bool) -> StepProfile:
-        """What one step spends its time on; None for what the worker cannot find out.
-
-        Call it after the last window was read: windows that are still queued are dropped. It may be called again.
-
-        Args:
-            matrix_products: also time matrix products, on the first device alone.
-            multiply_adds: also count the model's multiply-adds.
-
-        Raises:
-            MeasurementError: the worker raised, died or hung.
-        """
-
-    def trace(self, steps: int) -> tuple[Trace, ...]:
-        """Run this many steps under TensorFlow's profiler; returns each process's trace, rank 0 first.
-
-        Raises:
-            MeasurementError: the worker raised, died, or said nothing for a minute.
-        """
-
-    def close(self) -> None:
-        """End the worker and all that it started; never raises."""
+from pytest_tfperf.workers.training_run import TrainingRun
+from pytest_tfperf.workers.worker_run import Progress
 
 
 class Launcher(Protocol):

@@ -20,13 +20,12 @@ from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.workers.command_run import CommandRun
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.launcher import Progress, TrainingRun
 from pytest_tfperf.workers.processes import ForkServer, LocalProcess, start_process
-from pytest_tfperf.workers.ranks import RanksRun, rank_name
+from pytest_tfperf.workers.training_run import TrainingRun, rank_name
 from pytest_tfperf.workers.unresponsive import PROBE, UnresponsiveDevices
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
 from pytest_tfperf.workers.worker_files import WorkerFiles
-from pytest_tfperf.workers.worker_run import WorkerRun
+from pytest_tfperf.workers.worker_run import Progress, WorkerRun
 
 # TensorFlow, Keras and XLA read these once, at import. If one of them changes, a new fork server is needed.
 _READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "CUDA_", "LD_LIBRARY_PATH", "OMP_", "MKL_", "ONEDNN_", "PYTHON")
@@ -129,13 +128,8 @@ class LocalLauncher:
             workers = [self._worker(job, rank, undo) for rank in range(job.ranks)]
             for worker, channel in zip(workers, self._channels_of(workers), strict=True):
                 worker.run.adopt(channel, worker.message, progress if worker is workers[0] else lambda _: None)
-            run: TrainingRun
-            if job.is_distributed:
-                hosts = [platform.node()] * job.ranks
-                run = RanksRun([worker.run for worker in workers], hosts, job, self._silence_seconds)
-            else:
-                run = workers[0].run
-                run.wait_until_ready()
+            hosts = [platform.node()] * job.ranks
+            run = TrainingRun([worker.run for worker in workers], hosts, job, self._silence_seconds)
             undo.pop_all()
             return run
 

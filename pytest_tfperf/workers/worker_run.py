@@ -1,7 +1,8 @@
-"""A training run in one worker process that the driver talks to over a channel."""
+"""One worker process of a training run, which the driver talks to over a channel."""
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -12,22 +13,17 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.core.plain_json import build
-from pytest_tfperf.core.profile import Trace
-from pytest_tfperf.core.run import Window
-from pytest_tfperf.core.step_profile import StepProfile
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.failures import Failures, read_end
 from pytest_tfperf.workers.interpreters import require_usable_import
-from pytest_tfperf.workers.launcher import Progress
 from pytest_tfperf.workers.processes import LocalProcess, RemoteProcess
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Silence
 
+Progress = Callable[[str], None]
+"""Takes the name of each phase of a worker's start: "start", "devices", "model", "input pipeline", "compile"."""
+
 # A busy machine lets a worker write its stacks late; a worker that hangs in a driver writes none.
 _STACKS_SECONDS = 3.0
-
-# A pipeline that ends or stalls during a profile must not delay the session: the windows are already measured.
-_PROFILE_SECONDS = 60.0
 
 
 class Fault(IntEnum):
@@ -40,7 +36,7 @@ class Fault(IntEnum):
 
 
 class WorkerRun:
-    """A `TrainingRun` in one worker process.
+    """One worker process of a `TrainingRun`.
 
     Args:
         process: the worker; it may not have called yet.
@@ -97,59 +93,18 @@ class WorkerRun:
         """Whether its process is gone."""
         return self._process.exit_status(0) is not None
 
-    def wait_until_ready(self) -> None:
-        """Wait until the worker has compiled its step.
-
-        Raises:
-            MeasurementError: as `TrainingRun.receive`.
-        """
-        self.note_ready(self._answer("ready"))
-
-    def note_ready(self, ready: Mapping[str, Any]) -> None:
-        """Take over what the worker says about its compiled step."""
-        self.examples_per_step: int = ready["examples_per_step"]
-        self.unit: str = ready["unit"]
-        self.replicas: int = ready["replicas"]
-        self.compile_seconds: float = ready["compile_seconds"]
-        self.fetches: bool = ready["fetches"]
-        self.environment: Mapping[str, str] = ready["environment"]
-        self._phase = "steps"
+    def begin(self, phase: str, silence_seconds: float = math.inf) -> None:
+        """Note what the worker does from now on; it may then send nothing for at most this long."""
+        self._phase = phase
+        self.silence_seconds = min(self.silence_seconds, silence_seconds)
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """See `TrainingRun.pids`."""
+        """Its process id; nothing if it runs on another machine."""
         return (self._process.pid,) if self._process.is_here else ()
 
-    def request(self, steps: int) -> None:
-        """See `TrainingRun.request`."""
-        self.send({"steps": steps})
-
-    def receive(self) -> Window:
-        """See `TrainingRun.receive`."""
-        return window_of(self._answer("window"))
-
-    def profile_step(self, *, matrix_products: bool, multiply_adds: bool) -> StepProfile:
-        """See `TrainingRun.profile_step`."""
-        self.request_profile(matrix_products=matrix_products, multiply_adds=multiply_adds)
-        return build(StepProfile, self._answer("step_profile"), "step profile")
-
-    def request_profile(self, *, matrix_products: bool, multiply_adds: bool) -> None:
-        """Queue a profile of its step; from now on it may be silent for at most a minute."""
-        self._begin_profile("step profile")
-        self.send({"profile_step": {"matrix_products": matrix_products, "multiply_adds": multiply_adds}})
-
-    def trace(self, steps: int) -> tuple[Trace, ...]:
-        """See `TrainingRun.trace`."""
-        self.request_trace(steps)
-        return (build(Trace, self._answer("trace"), "trace"),)
-
-    def request_trace(self, steps: int) -> None:
-        """Queue steps under TensorFlow's profiler; from now on it may be silent for at most a minute."""
-        self._begin_profile("profile")
-        self.send({"trace": steps})
-
     def close(self) -> None:
-        """See `TrainingRun.close`."""
+        """End it and all that it started; never raises."""
         self._end.close()
 
     def send(self, message: Mapping[str, Any]) -> None:
@@ -191,19 +146,6 @@ class WorkerRun:
         self.fault = Fault.LOST
         return self._failures.died(self._process.exit_status(seconds), self._phase)
 
-    def _begin_profile(self, phase: str) -> None:
-        self._phase, self.silence_seconds = phase, min(self.silence_seconds, _PROFILE_SECONDS)
-
-    def _answer(self, kind: str) -> Any:
-        """The next answer of this kind; others belong to windows that nobody waits for any more."""
-        while True:
-            try:
-                message = self._read(self.silence_seconds)
-            except Silence:
-                raise self.silent() from None
-            if message is not None and kind in message:
-                return message[kind]
-
     def _read(self, timeout_seconds: float) -> dict[str, Any] | None:
         try:
             message = self._channel.receive(timeout_seconds)
@@ -236,8 +178,3 @@ class WorkerRun:
             if stacks and stacks == before:
                 break
         return stacks
-
-
-def window_of(answer: Mapping[str, Any]) -> Window:
-    """A worker's answer as a window."""
-    return Window(steps=answer["steps"], seconds=answer["seconds"], loss=answer["loss"])

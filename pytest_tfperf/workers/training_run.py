@@ -1,11 +1,11 @@
-"""A training run in several processes, the ranks: all take the same windows, and the slowest rank counts."""
+"""A training run in one worker process, or in several that train together: the ranks."""
 
 from __future__ import annotations
 
 import math
 import select
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,7 +17,7 @@ from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.step_profile import StepProfile
 from pytest_tfperf.core.workload import VariableUpdate
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.workers.worker_run import Fault, WorkerRun, window_of
+from pytest_tfperf.workers.worker_run import Fault, WorkerRun
 
 # When one rank has failed, how long the driver waits for errors of the others. Healthy ranks fail within a second.
 _BLAME_SECONDS = 3.0
@@ -31,94 +31,115 @@ _EXCHANGE_FRACTION = 0.75
 # after 10 s.
 _SILENT_SECONDS, _SILENT_FRACTION = 7.0, 0.25
 
+# A pipeline that ends or stalls during a profile must not delay the session: the windows are already measured.
+_PROFILE_SECONDS = 60.0
+
 # How far two ranks' losses may differ. They are the same mean of the same numbers, but GPUs may round differently.
 _SAME_LOSS = 1e-3
 
 
-class RanksRun:
-    """A `TrainingRun` in several ranks.
+class TrainingRun:
+    """Training that is compiled and ready, in one worker or in several ranks, and runs windows of steps on request.
+
+    All ranks take the same windows, and the slowest one counts. Always request the next window before you read an
+    answer. While a worker is idle, its input pipeline fills its buffers, and the next window would be too fast.
 
     Args:
-        ranks: the processes, by rank; each has called and got its job.
+        workers: the processes, by rank; each has called and got its job.
         hosts: the name of each rank's host.
         job: what they train together.
         silence_seconds: how long a rank may send nothing.
-        end: called after all ranks have been closed.
+        end: called after all workers have been closed.
+
+    Attributes:
+        examples_per_step: batch size times replicas, over all nodes, in units.
+        unit: what is counted: "images", "tokens", ...
+        compile_seconds: duration of the first call: tracing, compiling and one step.
+        fetches: whether each step fetches its batch from an input pipeline.
+        environment: versions and settings that the worker runs with, by name.
+        log: path of the log file, of rank 0 if there are several.
 
     Raises:
-        MeasurementError: as `TrainingRun.receive`; names the rank to blame and its host.
+        MeasurementError: as `receive`.
     """
 
     def __init__(
         self,
-        ranks: Sequence[WorkerRun],
+        workers: Sequence[WorkerRun],
         hosts: Sequence[str],
         job: Job,
         silence_seconds: float,
         end: Callable[[], None] = lambda: None,
     ) -> None:
-        self._ranks = ranks
+        self._ranks = workers
         self._lends = job.workload.variable_update is VariableUpdate.PARAMETER_SERVER
         self._end = end
         self._silence_seconds = silence_seconds
-        self._heard = dict.fromkeys(range(len(ranks)), time.monotonic())
-        self.log = ranks[0].log
-        addresses = self._answers("address")
-        for rank, one in enumerate(ranks):
-            cluster = Cluster(
-                rank=rank,
-                addresses=tuple(addresses),
-                hosts=tuple(hosts),
-                timeout_seconds=silence_seconds * _EXCHANGE_FRACTION,
-            )
-            one.send({"cluster": plain(cluster)})
-        for one, ready in zip(ranks, self._answers("ready"), strict=True):
-            one.note_ready(ready)
+        self._heard = dict.fromkeys(range(len(workers)), time.monotonic())
+        self.log = workers[0].log
+        if job.is_distributed:
+            self._send_addresses(hosts)
+        ready = self._answers("ready")
+        for worker in workers:
+            worker.begin("steps")
         # A rank that only lends its devices to rank 0 sees no batch, so it can't count the tokens.
-        counting = ranks[:1] if self._lends else ranks
-        self.examples_per_step = self._agreed("examples per step", [one.examples_per_step for one in counting])
-        self.unit = ranks[0].unit
-        replicas = self._agreed("replicas", [one.replicas for one in ranks])
-        if replicas != job.nodes * job.devices.count:
+        counting = ready[:1] if self._lends else ready
+        self.examples_per_step: int = self._agreed("examples per step", [one["examples_per_step"] for one in counting])
+        replicas = self._agreed("replicas", [one["replicas"] for one in ready])
+        if job.is_distributed and replicas != job.nodes * job.devices.count:
             raise MeasurementError(
                 f"{replicas} replicas train together, not one on each of {job.nodes} x {job.devices.count} devices: "
                 f"some did not join. The log of rank 0: {self.log}"
             )
-        self.compile_seconds = max(one.compile_seconds for one in ranks)
-        self.fetches = ranks[0].fetches
-        self.environment = ranks[0].environment
+        self.compile_seconds: float = max(one["compile_seconds"] for one in ready)
+        self.unit: str = ready[0]["unit"]
+        self.fetches: bool = ready[0]["fetches"]
+        self.environment: Mapping[str, str] = ready[0]["environment"]
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """See `TrainingRun.pids`."""
+        """Process ids of those of its processes that run on this machine."""
         return tuple(pid for rank in self._ranks for pid in rank.pids)
 
     def request(self, steps: int) -> None:
-        """See `TrainingRun.request`."""
+        """Queue a window of `steps` steps; returns at once."""
         for rank in self._ranks:
-            rank.request(steps)
+            rank.send({"steps": steps})
 
     def receive(self) -> Window:
-        """See `TrainingRun.receive`; the window lasts as long as that of its slowest rank.
+        """The result of the oldest requested window, which lasts as long as that of the slowest rank.
 
         Raises:
-            MeasurementError: also where the ranks' losses differ: they do not train one model.
+            MeasurementError: a worker raised, died or hung; names the rank to blame, the phase and the cause, and shows
+                the log's end. `OutOfMemory` if memory was short. Also if the ranks' losses differ: then they do not
+                train one model.
         """
-        windows = [window_of(answer) for answer in self._answers("window")]
-        losses = [window.loss for window in windows]
+        windows = self._answers("window")
+        losses = [window["loss"] for window in windows]
         first = losses[0]
         if first is not None and math.isfinite(first) and not all(self._is_same(loss, first) for loss in losses):
             self._agreed("loss", losses)
         return Window(
-            steps=self._agreed("steps", [window.steps for window in windows]),
-            seconds=max(window.seconds for window in windows),
+            steps=self._agreed("steps", [window["steps"] for window in windows]),
+            seconds=max(window["seconds"] for window in windows),
             loss=first,
         )
 
     def profile_step(self, *, matrix_products: bool, multiply_adds: bool) -> StepProfile:
-        """See `TrainingRun.profile_step`."""
+        """What one step spends its time on; None for what the workers cannot find out.
+
+        Call it after the last window was read: windows that are still queued are dropped. It may be called again.
+
+        Args:
+            matrix_products: also time matrix products, on the first device alone.
+            multiply_adds: also count the model's multiply-adds.
+
+        Raises:
+            MeasurementError: a worker raised, died, or was silent for a minute.
+        """
         for rank in self._ranks:
-            rank.request_profile(matrix_products=matrix_products, multiply_adds=multiply_adds)
+            rank.begin("step profile", _PROFILE_SECONDS)
+            rank.send({"profile_step": {"matrix_products": matrix_products, "multiply_adds": multiply_adds}})
         profiles = [build(StepProfile, answer, "step profile") for answer in self._answers("step_profile")]
         first = profiles[0]
         pipelines = _known(one.pipeline_examples_per_sec for one in profiles)
@@ -135,17 +156,34 @@ class RanksRun:
         )
 
     def trace(self, steps: int) -> tuple[Trace, ...]:
-        """See `TrainingRun.trace`."""
+        """Run this many steps under TensorFlow's profiler; returns each process's trace, rank 0 first.
+
+        Raises:
+            MeasurementError: a worker raised, died, or was silent for a minute.
+        """
         for rank in self._ranks:
-            rank.request_trace(steps)
+            rank.begin("profile", _PROFILE_SECONDS)
+            rank.send({"trace": steps})
         return tuple(build(Trace, answer, "trace") for answer in self._answers("trace"))
 
     def close(self) -> None:
-        """See `TrainingRun.close`."""
+        """End the workers and all that they started; never raises."""
         with ExitStack() as end:
             end.callback(self._end)
             for rank in self._ranks:
                 end.callback(rank.close)
+
+    def _send_addresses(self, hosts: Sequence[str]) -> None:
+        """Tell each rank where all ranks listen."""
+        addresses = self._answers("address")
+        for rank, worker in enumerate(self._ranks):
+            cluster = Cluster(
+                rank=rank,
+                addresses=tuple(addresses),
+                hosts=tuple(hosts),
+                timeout_seconds=self._silence_seconds * _EXCHANGE_FRACTION,
+            )
+            worker.send({"cluster": plain(cluster)})
 
     def _answers(self, kind: str) -> list[Any]:
         """The next answer of this kind from every rank, by rank."""
@@ -188,7 +226,7 @@ class RanksRun:
         """Whether a rank that only lends its devices is healthy: then it answers at once, having nothing else to do."""
         while self._readable([rank], 0):
             self._ranks[rank].poll()
-        self._ranks[rank].request(1)
+        self._ranks[rank].send({"steps": 1})
         return bool(self._readable([rank], min(_BLAME_SECONDS, self._silence_seconds)))
 
     def _readable(self, ranks: Sequence[int], seconds: float) -> list[int]:
