@@ -20,7 +20,7 @@ from pytest_tfperf.core.plan import ONE_WINDOW
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
+from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.judge import judge, may_stop
@@ -140,14 +140,11 @@ class Bench:
         except AlwaysDisturbed as error:
             if not task.reference.is_provisional:
                 raise
+            # A slowdown against earlier sessions that can't be confirmed on a busy machine is in doubt, and no error.
             taken.runs, taken.discarded = list(earlier.runs), [*earlier.discarded, *error.runs]
-            return self._in_doubt(task, taken, verdict)
+            doubt = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, runs_wanted=0)
+            return replace(self._measurement(task, taken), verdict=doubt, document=task.reference.document)
         return self._judged(task, taken)
-
-    def _in_doubt(self, task: Task, taken: _Taken, verdict: Verdict) -> Measurement:
-        """A slowdown against earlier sessions that can't be confirmed on a busy machine; it is no error."""
-        doubt = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, runs_wanted=0)
-        return replace(self._measurement(task, taken), verdict=doubt, document=task.reference.document)
 
     def _judged(self, task: Task, taken: _Taken) -> Measurement:
         if task.reference.baseline is not None:

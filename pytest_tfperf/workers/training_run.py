@@ -71,11 +71,11 @@ class TrainingRun:
         silence_seconds: float,
         end: Callable[[], None] = lambda: None,
     ) -> None:
-        self._ranks = workers
+        self._workers = workers
         self._lends = job.workload.variable_update is VariableUpdate.PARAMETER_SERVER
         self._end = end
         self._silence_seconds = silence_seconds
-        self._heard = dict.fromkeys(range(len(workers)), time.monotonic())
+        self._heard = dict.fromkeys(workers, time.monotonic())
         self.log = workers[0].log
         if job.is_distributed:
             self._send_addresses(hosts)
@@ -99,12 +99,12 @@ class TrainingRun:
     @property
     def pids(self) -> tuple[int, ...]:
         """Process ids of those of its processes that run on this machine."""
-        return tuple(pid for rank in self._ranks for pid in rank.pids)
+        return tuple(pid for worker in self._workers for pid in worker.pids)
 
     def request(self, steps: int) -> None:
         """Queue a window of `steps` steps; returns at once."""
-        for rank in self._ranks:
-            rank.send({"steps": steps})
+        for worker in self._workers:
+            worker.send({"steps": steps})
 
     def receive(self) -> Window:
         """The result of the oldest requested window, which lasts as long as that of the slowest rank.
@@ -137,9 +137,9 @@ class TrainingRun:
         Raises:
             MeasurementError: a worker raised, died, or was silent for a minute.
         """
-        for rank in self._ranks:
-            rank.begin("step profile", _PROFILE_SECONDS)
-            rank.send({"profile_step": {"matrix_products": matrix_products, "multiply_adds": multiply_adds}})
+        for worker in self._workers:
+            worker.begin("step profile", _PROFILE_SECONDS)
+            worker.send({"profile_step": {"matrix_products": matrix_products, "multiply_adds": multiply_adds}})
         profiles = [build(StepProfile, answer, "step profile") for answer in self._answers("step_profile")]
         first = profiles[0]
         pipelines = _known(one.pipeline_examples_per_sec for one in profiles)
@@ -161,22 +161,22 @@ class TrainingRun:
         Raises:
             MeasurementError: a worker raised, died, or was silent for a minute.
         """
-        for rank in self._ranks:
-            rank.begin("profile", _PROFILE_SECONDS)
-            rank.send({"trace": steps})
+        for worker in self._workers:
+            worker.begin("profile", _PROFILE_SECONDS)
+            worker.send({"trace": steps})
         return tuple(build(Trace, answer, "trace") for answer in self._answers("trace"))
 
     def close(self) -> None:
         """End the workers and all that they started; never raises."""
         with ExitStack() as end:
             end.callback(self._end)
-            for rank in self._ranks:
-                end.callback(rank.close)
+            for worker in self._workers:
+                end.callback(worker.close)
 
     def _send_addresses(self, hosts: Sequence[str]) -> None:
         """Tell each rank where all ranks listen."""
         addresses = self._answers("address")
-        for rank, worker in enumerate(self._ranks):
+        for rank, worker in enumerate(self._workers):
             cluster = Cluster(
                 rank=rank,
                 addresses=tuple(addresses),
@@ -187,93 +187,76 @@ class TrainingRun:
 
     def _answers(self, kind: str) -> list[Any]:
         """The next answer of this kind from every rank, by rank."""
-        answers: dict[int, Any] = {}
-        limit = min(rank.silence_seconds for rank in self._ranks)
+        answers: dict[WorkerRun, Any] = {}
+        limit = min(worker.silence_seconds for worker in self._workers)
         deadline = time.monotonic() + limit
-        while waiting := [rank for rank in range(len(self._ranks)) if rank not in answers]:
-            ready = self._readable(waiting, deadline - time.monotonic())
+        while waiting := [worker for worker in self._workers if worker not in answers]:
+            ready = _readable(waiting, deadline - time.monotonic())
             if not ready:
                 raise self._silent(waiting)
             deadline = time.monotonic() + limit
-            for rank in ready:
-                self._heard[rank] = time.monotonic()
+            for worker in ready:
+                self._heard[worker] = time.monotonic()
                 try:
-                    message = self._ranks[rank].poll()
+                    message = worker.poll()
                 except MeasurementError as error:
-                    raise self._to_blame(rank, error) from None
+                    raise self._to_blame(worker, error) from None
                 if message is not None and kind in message:
-                    answers[rank] = message[kind]
-        return [answers[rank] for rank in range(len(self._ranks))]
+                    answers[worker] = message[kind]
+        return [answers[worker] for worker in self._workers]
 
-    def _silent(self, waiting: Sequence[int]) -> MeasurementError:
+    def _silent(self, waiting: Sequence[WorkerRun]) -> MeasurementError:
         """The error when none of these ranks answers any more: the one that has been silent longest is to blame.
 
         A rank that lends its devices to rank 0 can block rank 0 although it has answered, so it is asked again.
         """
-        lending = range(1, len(self._ranks)) if self._lends else ()
-        gone = [rank for rank in lending if not self._answers_at_once(rank)]
+        lending = self._workers[1:] if self._lends else ()
+        gone = [worker for worker in lending if not self._answers_at_once(worker)]
         blamed = gone[0] if gone else min(waiting, key=self._heard.__getitem__)
-        others = [rank for rank in waiting if rank != blamed]
-        error = self._ranks[blamed].silent()
-        return _noted(error, f"nor did {self._named(others)}; it was heard last") if others else error
+        others = [worker for worker in waiting if worker is not blamed]
+        error = blamed.silent()
+        return _noted(error, f"nor did {_names(others)}; it was heard last") if others else error
 
     def _is_same(self, loss: float | None, first: float) -> bool:
         if loss is None:
             return self._lends  # a rank that lends its devices has no loss
         return math.isclose(loss, first, rel_tol=_SAME_LOSS)
 
-    def _answers_at_once(self, rank: int) -> bool:
+    def _answers_at_once(self, worker: WorkerRun) -> bool:
         """Whether a rank that only lends its devices is healthy: then it answers at once, having nothing else to do."""
-        while self._readable([rank], 0):
-            self._ranks[rank].poll()
-        self._ranks[rank].send({"steps": 1})
-        return bool(self._readable([rank], min(_BLAME_SECONDS, self._silence_seconds)))
+        while _readable([worker], 0):
+            worker.poll()
+        worker.send({"steps": 1})
+        return bool(_readable([worker], min(_BLAME_SECONDS, self._silence_seconds)))
 
-    def _readable(self, ranks: Sequence[int], seconds: float) -> list[int]:
-        """Wait until some of these ranks have sent something or are gone, at most so many seconds; returns them."""
-        if read := [rank for rank in ranks if self._ranks[rank].has_message]:
-            return read
-        by_file = {self._ranks[rank].fileno(): rank for rank in ranks}
-        poll = select.poll()  # `select.select` takes no file beyond the 1,024th
-        for file in by_file:
-            poll.register(file, select.POLLIN)
-        return [by_file[file] for file, _ in poll.poll(max(0.0, seconds) * 1000)]
-
-    def _to_blame(self, first: int, error: MeasurementError) -> MeasurementError:
-        """The error of the rank to blame, when rank `first` was the first to fail.
+    def _to_blame(self, first: WorkerRun, error: MeasurementError) -> MeasurementError:
+        """The error of the rank to blame, when `first` was the first to fail.
 
         The rank to blame raised an error of its own; else its connection broke first; else it has been silent for long.
         Healthy ranks fail too, because they miss the failed one.
         """
         errors = {first: error}
+        quiet = [worker for worker in self._workers if worker is not first]
         deadline = time.monotonic() + min(_BLAME_SECONDS, self._silence_seconds)
-        while all(self._ranks[rank].fault is not Fault.RAISED for rank in errors):
-            waiting = [rank for rank in range(len(self._ranks)) if rank not in errors]
-            ready = self._readable(waiting, deadline - time.monotonic()) if waiting else []
+        while quiet and all(worker.fault is not Fault.RAISED for worker in errors):
+            ready = _readable(quiet, deadline - time.monotonic())
             if not ready:
                 break
-            for rank in ready:
+            for worker in ready:
                 try:
-                    self._ranks[rank].poll()
+                    worker.poll()
                 except MeasurementError as another:
-                    errors[rank] = another
-        blamed = min(errors, key=self._fault)  # among equal faults the first that was noted
-        quiet = [rank for rank in range(len(self._ranks)) if rank not in errors]
-        if not quiet or self._fault(blamed) is not Fault.PEER:
+                    errors[worker] = another
+                    quiet.remove(worker)
+        blamed = min(errors, key=_fault)  # among equal faults the first that was noted
+        if not quiet or _fault(blamed) is not Fault.PEER:
             return errors[blamed]
         first_line = str(errors[blamed]).splitlines()[0]
         longest = min(quiet, key=self._heard.__getitem__)
         silence = time.monotonic() - self._heard[longest]
         if silence >= min(_SILENT_SECONDS, _SILENT_FRACTION * self._silence_seconds):
-            return _noted(self._ranks[longest].silent(round(silence, 1)), f"and so {first_line}")
-        return _noted(errors[blamed], f"nothing was heard of {self._named(quiet)} meanwhile")
-
-    def _named(self, ranks: Sequence[int]) -> str:
-        return ", ".join(self._ranks[rank].name for rank in ranks)
-
-    def _fault(self, rank: int) -> Fault:
-        fault = self._ranks[rank].fault
-        return Fault.PEER if fault is None else fault
+            return _noted(longest.silent(round(silence, 1)), f"and so {first_line}")
+        return _noted(errors[blamed], f"nothing was heard of {_names(quiet)} meanwhile")
 
     def _agreed(self, what: str, values: Sequence[Any]) -> Any:
         """The value that all ranks report."""
@@ -284,6 +267,25 @@ class TrainingRun:
             f"the ranks do not train one model: they differ in {what} ({each}). Do all of them have the same code, and "
             f"the same TensorFlow? The log of rank 0: {self.log}"
         )
+
+
+def _readable(workers: Sequence[WorkerRun], seconds: float) -> list[WorkerRun]:
+    """Wait until some of these have sent something or are gone, at most so many seconds; returns them."""
+    if read := [worker for worker in workers if worker.channel.has_message]:
+        return read
+    by_file = {worker.channel.fileno(): worker for worker in workers}
+    poll = select.poll()  # `select.select` takes no file beyond the 1,024th
+    for file in by_file:
+        poll.register(file, select.POLLIN)
+    return [by_file[file] for file, _ in poll.poll(max(0.0, seconds) * 1000)]
+
+
+def _fault(worker: WorkerRun) -> Fault:
+    return Fault.PEER if worker.fault is None else worker.fault
+
+
+def _names(workers: Sequence[WorkerRun]) -> str:
+    return ", ".join(worker.name for worker in workers)
 
 
 def _noted(error: MeasurementError, note: str) -> MeasurementError:

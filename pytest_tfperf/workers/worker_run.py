@@ -50,6 +50,7 @@ class WorkerRun:
         name: how messages name the worker, if it is one of several.
 
     Attributes:
+        channel: the connection to it, once it has called.
         fault: how it failed; None if it has not.
         silence_seconds: how long it may send nothing now.
     """
@@ -84,7 +85,7 @@ class WorkerRun:
 
     def adopt(self, channel: Channel, message: Mapping[str, Any], progress: Progress) -> None:
         """Take over the channel on which the worker has called, and send it the message with its job."""
-        self._channel = channel
+        self.channel = channel
         self._progress = progress
         self._end.callback(channel.close)
         self.send(message)
@@ -110,16 +111,7 @@ class WorkerRun:
     def send(self, message: Mapping[str, Any]) -> None:
         """Send it a message. If the worker is gone, the next read raises the error that says why."""
         with suppress(ConnectionLost):
-            self._channel.send(message)
-
-    @property
-    def has_message(self) -> bool:
-        """Whether a whole message is buffered, which `select` does not show."""
-        return self._channel.has_message
-
-    def fileno(self) -> int:
-        """For `select`."""
-        return self._channel.fileno()
+            self.channel.send(message)
 
     def poll(self) -> dict[str, Any] | None:
         """The answer that has arrived; None if only a part of one has, or a phase of the start.
@@ -128,27 +120,9 @@ class WorkerRun:
             MeasurementError: as `TrainingRun.receive`, except that silence is no error.
         """
         try:
-            return self._read(0)
+            message = self.channel.receive(0)
         except Silence:
             return None
-
-    def silent(self, seconds: float | None = None) -> MeasurementError:
-        """The error for a worker that was silent for `seconds`, or for as long as it may be."""
-        self.fault = Fault.SILENT
-        stacks = self._stacks() if self._process.is_here and self._process.exit_status(0) is None else ""
-        self._on_hang()
-        silence = self.silence_seconds if seconds is None else seconds
-        by_setting = self.silence_seconds == self._timeout_seconds
-        return self._failures.hung(silence, self._phase, stacks, by_setting=by_setting)
-
-    def lost(self, seconds: float = 0) -> MeasurementError:
-        """The error for a worker whose connection broke; waits up to `seconds` for its exit status."""
-        self.fault = Fault.LOST
-        return self._failures.died(self._process.exit_status(seconds), self._phase)
-
-    def _read(self, timeout_seconds: float) -> dict[str, Any] | None:
-        try:
-            message = self._channel.receive(timeout_seconds)
         except ConnectionLost:
             raise self.lost(5) from None
         try:
@@ -164,6 +138,20 @@ class WorkerRun:
             self._progress(self._phase)
             return None
         return message
+
+    def silent(self, seconds: float | None = None) -> MeasurementError:
+        """The error for a worker that was silent for `seconds`, or for as long as it may be."""
+        self.fault = Fault.SILENT
+        stacks = self._stacks() if self._process.is_here and self._process.exit_status(0) is None else ""
+        self._on_hang()
+        silence = self.silence_seconds if seconds is None else seconds
+        by_setting = self.silence_seconds == self._timeout_seconds
+        return self._failures.hung(silence, self._phase, stacks, by_setting=by_setting)
+
+    def lost(self, seconds: float = 0) -> MeasurementError:
+        """The error for a worker whose connection broke; waits up to `seconds` for its exit status."""
+        self.fault = Fault.LOST
+        return self._failures.died(self._process.exit_status(seconds), self._phase)
 
     def _stacks(self) -> str:
         """Make faulthandler add every thread's stack to the log; returns what it added."""

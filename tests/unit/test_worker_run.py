@@ -15,7 +15,6 @@ from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.op_times import OpTime
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.profile import Trace
-from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
@@ -108,14 +107,6 @@ def test_a_run_that_is_ready_says_what_it_is(started: Started, tmp_path: Path) -
     assert (run.examples_per_step, run.compile_seconds, run.fetches) == (4, 1.5, True)
     assert (run.environment, run.log) == ({"tensorflow": "2.21.0"}, str(tmp_path / "worker.log"))
     assert started.phases == ["model", "compile"]
-
-
-def test_windows_come_in_the_order_of_their_requests(started: Started) -> None:
-    run = started.ready(window(1), window(2))
-    for steps in (1, 2):
-        run.request(steps)
-    assert [run.receive() for _ in range(2)] == [Window(1, 0.1, 0.5), Window(2, 0.2, 0.5)]
-    assert [started.worker.receive(PATIENCE_SECONDS) for _ in range(3)] == [MESSAGE, {"steps": 1}, {"steps": 2}]
 
 
 def test_a_step_profile_drops_the_window_that_is_still_queued(started: Started) -> None:
