@@ -34,7 +34,7 @@ class LogDescription:
         log: the log.
         workload: what was trained.
         topology: nodes x devices per node, as in "2x4".
-        is_chosen: nobody named the workload: it is that of the only baseline that fits the log's header.
+        is_chosen: the user did not name the workload; it is that of the only baseline that fits the log's header.
     """
 
     log: Log

@@ -93,7 +93,7 @@ class RunEngine:
         Raises:
             WorkloadError: an unknown name, or a workload that these devices can't train.
             NoData, MeasurementError: the workload reads real images, and there are none.
-            MeasurementError: the worker died, hung or raised; OutOfMemory where memory was short.
+            MeasurementError: the worker died, hung or raised; OutOfMemory if memory was short.
         """
         if isinstance(side.workload, Command):
             return self._run_of_command(side, side.workload, topology, plan, label, enough)

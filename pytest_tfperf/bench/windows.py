@@ -73,7 +73,7 @@ def time_windows(training: TrainingRun, plan: Plan, observer: Observer, enough: 
 
 
 def in_steady_state(run: Run) -> Run:
-    """The run with the windows before its steady state counted as warm-up; disturbed where there is no steady state."""
+    """The run with the windows before its steady state counted as warm-up; disturbed if it never became steady."""
     cut = settled_from(run.windows, fetches=run.fetches)
     windows = run.windows[cut:]
     why = why_not_steady(windows, fetches=run.fetches)

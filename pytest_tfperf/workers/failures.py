@@ -32,7 +32,7 @@ _ABOUT_GPUS = re.compile(
 )
 
 # Lines with which TensorFlow and Keras surround the cause in an error's text. Frames of a traceback are indented, and
-# so are the root errors where there are several: the first, "(0)", is the cause.
+# so are the root errors if there are several: the first, "(0)", is the cause.
 _AROUND_THE_CAUSE = re.compile(
     r"\s(?! \(0\))|Graph execution error:|Detected at node|<stack traces unavailable>|in user code:|"
     r"Exception encountered when calling|\d+ (root error|successful operation|derived error)"

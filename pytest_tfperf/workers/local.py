@@ -44,7 +44,7 @@ class LocalLauncher:
 
     Args:
         logs: folder for the workers' log files; made where missing.
-        silence_seconds: a worker that sends nothing for so long is taken to hang, and is killed.
+        silence_seconds: a worker that sends nothing for this long is taken to hang, and is killed.
         fresh: start a new interpreter for each worker instead of forking.
         python: the interpreter to run.
         moved: as in `Interpreter`.
