@@ -42,7 +42,7 @@ class PairSource:
         self._sides = {"a": a, "b": b}
         self._topology = topology
         self._plan = plan
-        self._labels = dict(zip("ab", labels, strict=True))
+        self._labels = {"a": labels[0], "b": labels[1]}
         self._taken = 0
         by_windows = topology.node_count == 1 and can_interleave_windows(a.workload, b.workload)
         self.interleaving = Interleaving.WINDOWS if by_windows else Interleaving.RUNS
@@ -62,10 +62,15 @@ class PairSource:
         self._taken += 1
         if self.interleaving is Interleaving.RUNS:
             return self._runs(b_first)
-        a, b = self._sides.values()
         try:
             return self._engine.pair(
-                a, b, self._topology, self._plan, labels=self._labels, b_first=b_first, profiled=profiled
+                self._sides["a"],
+                self._sides["b"],
+                self._topology,
+                self._plan,
+                labels=self._labels,
+                b_first=b_first,
+                profiled=profiled,
             )
         except MeasurementError as error:
             if self._taken > 1:
