@@ -29,9 +29,9 @@ from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.workers.cluster_launcher import ClusterLauncher, Entrance
 from pytest_tfperf.workers.engines.slurm import Slurm
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.launcher import Launcher, TrainingRun
+from pytest_tfperf.workers.launcher import Launcher
 from pytest_tfperf.workers.local import LocalLauncher
-from pytest_tfperf.workers.ranks import RanksRun
+from pytest_tfperf.workers.training_run import TrainingRun
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, connect
 from pytest_tfperf.workers.worker_run import WorkerRun
 
@@ -143,7 +143,7 @@ def driver(windows: int) -> None:
                 run.adopt(channel, {}, lambda _: None)
                 runs.append(run)
             workload = Workload(model="trivial", batch_size=1, variable_update="collective")
-            together = end.enter_context(closing(RanksRun(runs, ["host"] * count, job(workload, count), 60)))
+            together = end.enter_context(closing(TrainingRun(runs, ["host"] * count, job(workload, count), 60)))
             together.request(1)
             spent = time.process_time()
             for _ in range(windows):

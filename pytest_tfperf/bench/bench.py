@@ -1,18 +1,18 @@
-"""Measures one task: the first run of a check, another run of one in doubt, or the runs of a baseline."""
+"""Measures one task: the first run of a check, another run of an undecided check, or the runs of a baseline."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from pytest_tfperf.bench.environment import environment
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.one_run import AlwaysDisturbed, RunEngine, T, undisturbed
-from pytest_tfperf.bench.pairs import reference_pairs
+from pytest_tfperf.bench.pairs import PairSource, reference_pairs
 from pytest_tfperf.bench.profiler import Profiler
-from pytest_tfperf.bench.task import Task
+from pytest_tfperf.bench.task import Call, Task
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
@@ -20,7 +20,7 @@ from pytest_tfperf.core.plan import ONE_WINDOW
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
+from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.judge import judge, may_stop
@@ -31,12 +31,12 @@ from pytest_tfperf.reports.message import loss_fact
 
 
 class Bench:
-    """Measures tasks and judges what they gave; one for a session.
+    """Measures and judges tasks; one for a session.
 
     Args:
         engine: takes the runs.
-        machine: the shared evidence of a topology's machine.
-        profiler: profiles regressions and new baselines; None: nothing does.
+        machine: returns what the tests on a topology's machine have in common.
+        profiler: profiles regressions and new baselines; None for no profiles.
         session: the session's id.
         commit: git commit of the tests' repository; "" outside of one.
     """
@@ -55,23 +55,25 @@ class Bench:
         self._machine = machine
         self._session = session
         self._commit = commit
+        # The source of a task's pairs stays the same when the test runs again.
+        self._pair_sources: dict[Call, PairSource] = {}
 
     def measure(self, task: Task) -> Measurement:
-        """One undisturbed run of all of the plan's steps, nothing judged.
+        """One undisturbed run of all of the plan's steps; nothing is judged.
 
         Raises:
-            WorkloadError: a name that nobody has.
+            WorkloadError: an unknown name.
             AlwaysDisturbed: each of several fresh runs was disturbed.
             MeasurementError: the worker died, hung or raised, or the loss is not finite.
         """
-        started = time.monotonic()
-        run, discarded = self._good_run(task, "run")
-        result = self._measurement(task, [run], discarded=discarded, seconds=time.monotonic() - started)
+        taken = _Taken()
+        taken.runs.append(self._good_run(task, "run", taken))
+        result = self._measurement(task, taken)
         _require_finite_loss(result)
         return result
 
     def check(self, task: Task, earlier: Measurement | None = None) -> Measurement:
-        """Measure once and judge. Where that decides nothing, call again with the result as `earlier`.
+        """Measure once and judge. If the result is undecided, call again with the result as `earlier`.
 
         Raises:
             as `measure`, and BaselineError: the row was measured on other devices.
@@ -86,165 +88,128 @@ class Bench:
         Raises:
             as `measure`.
         """
-        started = time.monotonic()
-        run, discarded = self._good_run(task, "baseline run")
-        done = [*(earlier.runs if earlier else ()), run]
-        result = self._measurement(
-            task,
-            done,
-            discarded=[*(earlier.discarded if earlier else ()), *discarded],
-            seconds=time.monotonic() - started + (earlier.seconds if earlier else 0.0),
-        )
+        taken = _Taken() if earlier is None else _Taken.of(earlier)
+        taken.runs.append(self._good_run(task, "baseline run", taken))
+        result = self._measurement(task, taken)
         _require_finite_loss(result)
-        result = replace(result, runs_wanted=runs_wanted([run_value(one) for one in done], runs))
-        # Of a program there is none to compare with later, and nothing to tell today.
-        return self._profiled(task, result) if result.is_decided and isinstance(task.workload, Workload) else result
+        result = replace(result, runs_wanted=runs_wanted([run_value(run) for run in taken.runs], runs))
+        if result.is_decided and isinstance(task.workload, Workload):  # programs of a user can't be profiled
+            result = self._profiled(task, result)
+        return result
 
     def _first_run(self, task: Task) -> Measurement:
-        """A disturbed first run counts as long as it is good news; one that never settled counts for nothing."""
-        started = time.monotonic()
-        machine = self._machine(task.topology)
+        """A disturbed first run counts if it passes; a run that never reached a steady state does not count."""
+        taken, machine = _Taken(), self._machine(task.topology)
 
         def enough(run: Run) -> bool:
             has_other = task.reference_side is not None
             return may_stop(run_value(run), task.reference, task.tolerance, has_reference_environment=has_other)
 
-        unsettled: list[Run] = []
         while True:
             run = self._engine.run(task.side, task.topology, task.plan, enough=enough)
             if run.disturbance is None or run.disturbance.kind is not DisturbanceKind.NOT_STEADY:
                 break
-            unsettled.append(run)
-            if len(unsettled) >= machine.tries:
-                machine.seconds_disturbed += time.monotonic() - started
-                raise _always_disturbed(task, unsettled)
+            taken.discarded.append(run)
+            if len(taken.discarded) >= machine.tries:
+                machine.seconds_disturbed += taken.seconds
+                raise _always_disturbed(task, taken.discarded)
         machine.note_first_run(task, run)
-        return self._judged(task, [run], unsettled, (), (), started)
+        taken.runs.append(run)
+        return self._judged(task, taken)
 
     def _another_run(self, task: Task, earlier: Measurement) -> Measurement:
-        """Judge again, now that the common drift is known; where that decides nothing, one more run or pair."""
-        started = time.monotonic() - earlier.seconds
-        machine = self._machine(task.topology)
+        """Judge again, because the common drift is known now; if that decides nothing, take one more run or pair."""
+        taken, machine = _Taken.of(earlier), self._machine(task.topology)
         machine.all_ran_once = True
-        verdict = judge(machine.evidence(task, earlier.runs, earlier.pairs))
-        runs, discarded = list(earlier.runs), list(earlier.discarded)
-        pairs, discarded_pairs = list(earlier.pairs), list(earlier.discarded_pairs)
-        if not verdict.is_decided:
-            machine.suspect(task)
-            disturbed = [run for run in runs if run.disturbance is not None]
-            pair = None
-            if verdict.pairs_wanted and not disturbed:
-                pair, bad_pairs = self._pair(task, machine)
-                discarded_pairs += bad_pairs
-            if pair is not None:
-                pairs.append(pair)
-            else:  # rule 2, a first run whose bad news is not believed, or a reference environment that fails
-                if task.call in machine.reference_failures:
-                    discarded_pairs, pairs = [*discarded_pairs, *pairs], []
-                try:
-                    tries = 1 if task.reference.is_provisional else None
-                    good, bad_runs = self._good_run(task, "confirmation run", tries)
-                except AlwaysDisturbed as error:
-                    if not task.reference.is_provisional:
-                        raise
-                    return self._in_doubt(task, earlier, verdict, [*discarded, *error.runs], started)
-                discarded += [*disturbed, *bad_runs]
-                runs = [run for run in runs if run.disturbance is None] + [good]
-        return self._judged(task, runs, discarded, pairs, discarded_pairs, started)
+        verdict = judge(machine.evidence(task, taken.runs, taken.pairs))
+        if verdict.is_decided:
+            return self._judged(task, taken)
+        machine.suspect(task)
+        disturbed = [run for run in taken.runs if run.disturbance is not None]
+        if verdict.pairs_wanted and not disturbed and self._take_pair(task, taken, machine):
+            return self._judged(task, taken)
+        # Take a fresh run: rule 2 wants one, the first run was disturbed, or the reference environment fails.
+        if task.call in machine.reference_failures:
+            taken.discarded_pairs += taken.pairs
+            taken.pairs = []
+        taken.runs = [run for run in taken.runs if run.disturbance is None]
+        taken.discarded += disturbed
+        try:
+            tries = 1 if task.reference.is_provisional else None
+            taken.runs.append(self._good_run(task, "confirmation run", taken, tries))
+        except AlwaysDisturbed as error:
+            if not task.reference.is_provisional:
+                raise
+            # A slowdown against earlier sessions that can't be confirmed on a busy machine is in doubt, and no error.
+            taken.runs, taken.discarded = list(earlier.runs), [*earlier.discarded, *error.runs]
+            doubt = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, runs_wanted=0)
+            return replace(self._measurement(task, taken), verdict=doubt, document=task.reference.document)
+        return self._judged(task, taken)
 
-    def _in_doubt(
-        self, task: Task, earlier: Measurement, verdict: Verdict, discarded: Sequence[Run], started: float
-    ) -> Measurement:
-        """A slowdown against earlier sessions that a busy machine keeps from being confirmed: no error, but a doubt."""
-        result = self._measurement(task, earlier.runs, discarded=discarded, seconds=time.monotonic() - started)
-        doubt = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, runs_wanted=0)
-        return replace(result, verdict=doubt, document=task.reference.document)
-
-    def _judged(
-        self,
-        task: Task,
-        runs: Sequence[Run],
-        discarded: Sequence[Run],
-        pairs: Sequence[Pair],
-        discarded_pairs: Sequence[Pair],
-        started: float,
-    ) -> Measurement:
+    def _judged(self, task: Task, taken: _Taken) -> Measurement:
         if task.reference.baseline is not None:
-            require_same_unit(task.reference.baseline, summarise(runs))
-        verdict = judge(self._machine(task.topology).evidence(task, runs, pairs))
-        result = self._measurement(
-            task,
-            runs,
-            discarded=discarded,
-            pairs=pairs,
-            discarded_pairs=discarded_pairs,
-            seconds=time.monotonic() - started,
-        )
+            require_same_unit(task.reference.baseline, summarise(taken.runs))
+        verdict = judge(self._machine(task.topology).evidence(task, taken.runs, taken.pairs))
+        result = self._measurement(task, taken)
         if verdict.is_decided and verdict.outcome is Outcome.REGRESSED:
-            rate = self._engine.rate_on_device_data(task.side, task.topology, task.plan, runs)
-            broken_down = breakdown(runs, result.throughput.examples_per_sec, task.workload, rate)
+            rate = self._engine.rate_on_device_data(task.side, task.topology, task.plan, taken.runs)
+            broken_down = breakdown(taken.runs, result.throughput.examples_per_sec, task.workload, rate)
             result = replace(result, breakdown=broken_down)
             if not verdict.is_provisional:  # its warning is one line
                 result = self._profiled(task, result)
-            result = replace(result, seconds=time.monotonic() - started)
+            result = replace(result, seconds=taken.seconds)
         return replace(result, verdict=verdict, document=task.reference.document)
 
     def _profiled(self, task: Task, result: Measurement) -> Measurement:
         return result if self._profiler is None else replace(result, profile=self._profiler.profile(task, result))
 
-    def _good_run(self, task: Task, label: str, tries: int | None = None) -> tuple[Run, tuple[Run, ...]]:
-        """A run that nothing disturbed, and those before it that were."""
+    def _good_run(self, task: Task, label: str, taken: _Taken, tries: int | None = None) -> Run:
+        """A run that nothing disturbed; adds those before it that were disturbed to `taken`."""
         run, discarded = self._undisturbed(
             task, lambda: self._engine.run(task.side, task.topology, task.plan, label=label), tries
         )
         if run is None:
             raise _always_disturbed(task, discarded)
-        return run, discarded
+        taken.discarded += discarded
+        return run
 
     def _undisturbed(
         self, task: Task, take: Callable[[], T], tries: int | None = None
     ) -> tuple[T | None, tuple[T, ...]]:
-        """As `undisturbed`, with fewer tries where the machine's tests have spent too long on disturbed runs."""
+        """As `undisturbed`, with fewer tries if the machine's tests have spent too long on disturbed runs."""
         machine, started = self._machine(task.topology), time.monotonic()
-        taken, discarded = undisturbed(take, tries=tries or machine.tries)
-        if taken is None:
+        good, discarded = undisturbed(take, tries=tries or machine.tries)
+        if good is None:
             machine.seconds_disturbed += time.monotonic() - started
-        return taken, discarded
+        return good, discarded
 
-    def _pair(self, task: Task, machine: MachineSession) -> tuple[Pair | None, tuple[Pair, ...]]:
-        """A pair with the reference environment; None where that fails, so that rule 2 takes over."""
-        source = machine.pair_source(task, lambda: reference_pairs(self._engine, task))
+    def _take_pair(self, task: Task, taken: _Taken, machine: MachineSession) -> bool:
+        """Add a pair with the reference environment; False if that environment fails, so that rule 2 takes over."""
+        source = self._pair_sources.setdefault(task.call, reference_pairs(self._engine, task))
         try:
             pair, discarded = self._undisturbed(task, source.take)
         except MeasurementError as error:
             if source.failed_side == "b" or (source.failed_side == "" and not self._reference_fails(task)):
                 raise
-            machine.give_up_reference(task, str(error).splitlines()[0])
-            return None, ()
+            machine.reference_failures[task.call] = str(error).splitlines()[0]
+            return False
         if pair is None:
             raise _always_disturbed(task, [run for bad in discarded for run in (bad.a, bad.b) if run.disturbance])
-        return pair, discarded
+        taken.discarded_pairs += discarded
+        taken.pairs.append(pair)
+        return True
 
     def _reference_fails(self, task: Task) -> bool:
-        """Whether it can't run by itself either: of two workers at once it is not known which one failed."""
-        assert task.reference_side is not None, "it has just been asked for a pair"
+        """Whether the reference environment also fails alone: with two workers it is not known which one failed."""
+        assert task.reference_side is not None, "a pair was just taken"
         try:
             self._engine.run(task.reference_side, task.topology, ONE_WINDOW, label="reference environment")
         except MeasurementError:
             return True
         return False
 
-    def _measurement(
-        self,
-        task: Task,
-        runs: Sequence[Run],
-        *,
-        discarded: Sequence[Run] = (),
-        pairs: Sequence[Pair] = (),
-        discarded_pairs: Sequence[Pair] = (),
-        seconds: float,
-    ) -> Measurement:
-        topology, throughput = task.topology, summarise(runs)
+    def _measurement(self, task: Task, taken: _Taken) -> Measurement:
+        topology, throughput = task.topology, summarise(taken.runs)
         return Measurement(
             test=task.test,
             session=self._session,
@@ -252,19 +217,45 @@ class Bench:
             topology=topology.shape,
             machine=topology.machine,
             devices=topology.describe(),
-            runs=tuple(runs),
+            runs=tuple(taken.runs),
             throughput=throughput,
-            discarded=tuple(discarded),
-            pairs=tuple(pairs),
-            discarded_pairs=tuple(discarded_pairs),
+            discarded=tuple(taken.discarded),
+            pairs=tuple(taken.pairs),
+            discarded_pairs=tuple(taken.discarded_pairs),
             gpu=topology.gpus[0].name if topology.gpus else "",
             gpu_fp32_tflops=floor_rate(topology),
-            breakdown=breakdown(runs, throughput.examples_per_sec, task.workload),
-            environment=environment(runs[-1].environment, topology, task.side.slowdown, self._commit),
+            breakdown=breakdown(taken.runs, throughput.examples_per_sec, task.workload),
+            environment=environment(taken.runs[-1].environment, topology, task.side.slowdown, self._commit),
             commit=self._commit,
             time=datetime.now(UTC).isoformat(timespec="seconds"),
-            seconds=seconds,
+            seconds=taken.seconds,
         )
+
+
+@dataclass
+class _Taken:
+    """The runs and pairs of a task so far, and those that were discarded because something disturbed them."""
+
+    runs: list[Run] = field(default_factory=list)
+    discarded: list[Run] = field(default_factory=list)
+    pairs: list[Pair] = field(default_factory=list)
+    discarded_pairs: list[Pair] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def of(cls, earlier: Measurement) -> _Taken:
+        return cls(
+            runs=list(earlier.runs),
+            discarded=list(earlier.discarded),
+            pairs=list(earlier.pairs),
+            discarded_pairs=list(earlier.discarded_pairs),
+            started=time.monotonic() - earlier.seconds,
+        )
+
+    @property
+    def seconds(self) -> float:
+        """What they took."""
+        return time.monotonic() - self.started
 
 
 def _always_disturbed(task: Task, runs: Sequence[Run]) -> AlwaysDisturbed:

@@ -1,4 +1,4 @@
-"""Which tests a session measures where its time does not suffice for all, and in which order."""
+"""Which tests a session measures, and in which order, if there is not enough time for all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.verdict import Outcome
 
 LONG: Final = timedelta(days=7)
-"""A test that was not measured for so long comes before important ones, so that none waits for ever."""
+"""A test that was not measured for this long comes before important ones, so that no test waits for ever."""
 
 _IN_DOUBT = tuple(outcome.value for outcome in (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE))
 
@@ -24,10 +24,10 @@ class Candidate:
 
     Args:
         test: pytest's node id.
-        seconds: that it will probably take, with its confirmation.
+        seconds: how long it will probably take, with its confirmation.
         is_important: it is marked `important`.
         in_doubt: it failed, regressed, stayed inconclusive or was INVALID last time.
-        measured: when that was; None for never.
+        measured: when it was last measured; None for never.
     """
 
     test: str
@@ -39,17 +39,17 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The tests to run, the most informative first, and those that are left out; together they are all."""
+    """The tests to run, the most informative first, and those that are left out."""
 
     run: tuple[Candidate, ...]
     left_out: tuple[Candidate, ...]
 
 
 def choose(candidates: Iterable[Candidate], budget_seconds: float, now: datetime) -> Choice:
-    """Take the tests in order of what their result tells, and leave out each that would exceed the budget.
+    """Take the tests in the order of how much their result tells, and leave out each that would exceed the budget.
 
-    The order: in doubt; never measured, or not for a week; important; the others. In each group the test that waits
-    longest is first. Where no test fits, the first one runs alone.
+    The order is: in doubt; never measured, or not for a week; important; the others. Within a group, the test that has
+    waited longest is first. If no test fits, the first one runs alone.
     """
     ordered = sorted(candidates, key=lambda one: _rank(one, now))
     run: list[Candidate] = []
@@ -73,13 +73,13 @@ def candidates(
     failed: Collection[str] = (),
     past: Iterable[PastResult | Comparison] = (),
 ) -> list[Candidate]:
-    """What is known of each test.
+    """A candidate for each test.
 
     Args:
-        seconds: of each test, that it will probably take.
-        important: the tests that are marked so.
-        failed: the tests that failed last time, whatever the reason.
-        past: what earlier sessions measured and compared, in any order; what was slowed on purpose tells nothing.
+        seconds: how long each test will probably take.
+        important: the tests that are marked `important`.
+        failed: the tests that failed last time, for whatever reason.
+        past: results of earlier sessions, in any order; those with an injected slowdown are ignored.
     """
     last: dict[str, list[PastResult | Comparison]] = {}
     for result in sorted(past, key=lambda one: moment(one.time)):
@@ -102,7 +102,12 @@ def candidates(
 
 def _rank(one: Candidate, now: datetime) -> tuple[int, float]:
     waited = float("inf") if one.measured is None else (now - one.measured).total_seconds()
-    group = 0 if one.in_doubt else 1 if waited > LONG.total_seconds() else 2 if one.is_important else 3
+    if one.in_doubt:
+        group = 0
+    elif waited > LONG.total_seconds():
+        group = 1
+    else:
+        group = 2 if one.is_important else 3
     return group, -waited
 
 
@@ -113,7 +118,7 @@ def _is_slowed_on_purpose(result: PastResult | Comparison) -> bool:
 
 
 def _time(result: PastResult | Comparison) -> datetime | None:
-    """When it was measured; None where the history has no such time, so that the test counts as never measured."""
+    """When it was measured; None if the time is not valid, so that the test counts as never measured."""
     try:
         return datetime.fromisoformat(result.time).astimezone()
     except ValueError:

@@ -1,61 +1,39 @@
-"""Makes windows of what a user's command prints, until enough is known of its throughput."""
+"""Makes windows from what a user's command prints, until its throughput is known well enough."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Protocol
 
 from pytest_tfperf.bench.windows import MIN_WINDOWS_FOR_ERROR, WINDOW_SECONDS, Enough, Observer, in_steady_state
 from pytest_tfperf.core.command import SAY_HOW_MANY, Command
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.readings import Kind, LineSplitter, Reader, Reading, worst_loss
 from pytest_tfperf.core.run import Run, Window
-from pytest_tfperf.errors import Hung, MeasurementError
+from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.workers.command_run import CommandRun
 from pytest_tfperf.workers.failures import SHOWN_LINES
 
 WARMUP_READINGS = 1
-"""The first reading holds the program's start and compilation."""
+"""The first reading contains the program's start and compilation."""
 
-_LEAST, _MOST = 1e-12, 1e15  # what is printed beyond these is no rate, and no time of a step
-
-Clock = Callable[[], float]
-
-
-class Program(Protocol):
-    """A command that runs; `workers.command_run.CommandRun` is one."""
-
-    log: str
-    environment: Mapping[str, str]
-    silence_seconds: float
-
-    def read(self, seconds: float) -> bytes | None:
-        """What it prints next; empty when it has ended, None where nothing comes for so long."""
-
-    def ended_badly(self) -> str:
-        """How it ended, in words, where that is not status 0; "" where all is well."""
-
-    def failure(self, fact: str, next_step: str) -> MeasurementError:
-        """The error with the end of its log."""
-
-    def hung(self, fact: str) -> Hung:
-        """The error for a program that gave nothing for too long."""
+_LEAST, _MOST = 1e-12, 1e15  # a printed number outside this range is no rate, and no time of a step
 
 
 class CommandWindows:
     """The windows of one run of a command.
 
     Args:
-        program: it runs.
-        command: says how to read it.
-        slowdown: fraction of its throughput that is taken off on purpose.
-        clock: in seconds.
+        program: the running program.
+        command: says how to read what the program prints.
+        slowdown: fraction of the throughput to take off on purpose.
+        clock: returns the time in seconds.
     """
 
     def __init__(
-        self, program: Program, command: Command, slowdown: float = 0.0, clock: Clock = time.monotonic
+        self, program: CommandRun, command: Command, slowdown: float = 0.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._program = program
         self._command = command
@@ -65,13 +43,13 @@ class CommandWindows:
         self._meter = Meter(clock(), command.counted_per_step or 1)
         self._windows = self._read()
         self._warmup: list[Window] = []
-        self._moved = clock()  # when a reading last advanced
+        self._advanced_at = clock()  # the time of the last reading that told something new
 
     def warm_up(self, plan: Plan) -> None:
         """Wait for the readings that are not timed.
 
         Raises:
-            MeasurementError: nothing usable is printed, or it ended in an error, or hangs.
+            MeasurementError: the program prints nothing usable, ended in an error, or hangs.
         """
         self._warmup += islice(self._windows, plan.warmup_steps)
 
@@ -79,7 +57,7 @@ class CommandWindows:
         """Read until the plan's readings are spent, `enough` says so, or the program ends.
 
         Raises:
-            as `warm_up`, and where it ended before its throughput could be known.
+            as `warm_up`, and if it ended before its throughput could be known.
         """
         windows: list[Window] = []
         started = self._clock()
@@ -97,7 +75,7 @@ class CommandWindows:
         warmup = self._warmup
         if len(windows) < min(MIN_WINDOWS_FOR_ERROR, plan.steps):
             self._require_until_end(len(warmup) + len(windows))
-            if not windows:  # start and compilation are in it, but there is no other
+            if not windows:  # the only window there is, although it contains start and compilation
                 warmup, windows = [], warmup
         run = in_steady_state(self._run(warmup, windows))
         observer.ended(run)
@@ -110,7 +88,7 @@ class CommandWindows:
             warmup=tuple(warmup),
             environment=self._program.environment,
             log=self._program.log,
-            fetches=True,  # a program may wait for its data, so what counts is all examples over all seconds
+            fetches=True,  # the program may wait for its data, so all examples are divided by all seconds
             unit=self._command.unit,
         )
 
@@ -123,8 +101,8 @@ class CommandWindows:
                     continue  # printed before the first step
                 self._require_possible(reading)
                 if meter.take(now, reading):
-                    self._moved = now
-                # What came in one chunk weighs evenly, but for the warm-up, which may be the first of many.
+                    self._advanced_at = now
+                # Readings of one chunk form one window, except the warm-up, which may be the first of many.
                 if (meter.readings == WARMUP_READINGS or reading is readings[-1]) and (window := meter.window(now)):
                     yield self._slowed(window)
         if window := meter.rest(self._clock()):
@@ -139,27 +117,34 @@ class CommandWindows:
             raise self._nothing("it printed nothing usable before it ended")
 
     def _chunks(self) -> Iterator[tuple[float, list[Reading]]]:
-        """When something was printed, and the readings in it; a program without progress for too long is ended."""
+        """The readings of each piece of output, and when it was printed.
+
+        Raises:
+            Hung: no reading told anything new for too long.
+        """
         program, splitter = self._program, LineSplitter()
-        printed = stood = -math.inf
-        while (data := program.read(self._moved + program.silence_seconds - self._clock())) != b"":
+        printed_at = read_at = -math.inf
+        while (data := program.read(self._advanced_at + program.silence_seconds - self._clock())) != b"":
             now = self._clock()
-            if data is None or now - self._moved > program.silence_seconds:
-                raise self._silent(printed=printed > self._moved, stood=stood > self._moved)
+            if data is None or now - self._advanced_at > program.silence_seconds:
+                printed, read = printed_at > self._advanced_at, read_at > self._advanced_at
+                raise self._silent(printed=printed, read=read)
             found = [self._reader.read(line) for line in splitter.feed(data)]
             found.append(self._reader.read_unfinished(splitter.unfinished))
             readings = [reading for reading in found if reading is not None]
-            printed, stood = now, now if readings else stood
+            printed_at = now
+            read_at = now if readings else read_at
             yield now, readings
         if last := self._reader.read(splitter.unfinished):
             yield self._clock(), [last]
 
-    def _silent(self, *, printed: bool, stood: bool) -> MeasurementError:
+    def _silent(self, *, printed: bool, read: bool) -> MeasurementError:
+        """The error for a program that hangs: did it print anything meanwhile, and was anything read from it?"""
         what = "printed nothing that can be read" if printed else "printed nothing"
-        if stood:
+        if read:
             what = "printed only readings that did not advance"
         fact = f"the program {what} for {self._program.silence_seconds:g} s and was ended"
-        if self._reader.first_lines and not self._meter.readings and not stood:
+        if self._reader.first_lines and not self._meter.readings and not read:
             fact += f"; {self._reader.nothing_read()}{self._first_lines()}"
         return self._program.hung(fact)
 
@@ -172,7 +157,7 @@ class CommandWindows:
         return self._program.failure(fact, "docs/own-scripts.md lists what can be read")
 
     def _first_lines(self) -> str:
-        """Of a program that printed more than the end of its log shows."""
+        """The first lines of a program that printed more than an error shows of its log."""
         if self._reader.lines <= SHOWN_LINES:
             return ""
         return "\nits first lines:\n" + "\n".join(f"  | {line}" for line in self._reader.first_lines)
@@ -203,18 +188,18 @@ class CommandWindows:
 
 
 class Meter:
-    """Makes windows of about `WINDOW_SECONDS` or longer out of readings.
+    """Makes windows of at least about `WINDOW_SECONDS` from readings.
 
-    Rates that came within one window are averaged as if each stood for the same work, because a program that buffers
-    its output prints many at once. The window itself counts by the time that it took: all windows together give all
-    examples over all seconds, whether the program prints every ten steps or every ten seconds.
+    Rates within one window are averaged as if each stood for the same work, because a program that buffers its output
+    prints many at once. Windows are weighted by the time that they took. So all windows together give all examples over
+    all seconds, whether the program prints every ten steps or every ten seconds.
 
     Args:
         now: when the program was started.
         examples_per_step: units in a step.
 
     Attributes:
-        readings: how many there were.
+        readings: how many readings there were.
     """
 
     def __init__(self, now: float, examples_per_step: int) -> None:
@@ -229,7 +214,7 @@ class Meter:
         self.readings = 0
 
     def take(self, now: float, reading: Reading) -> bool:
-        """Add a reading; whether it says more than those before it."""
+        """Add a reading; returns whether it tells something new."""
         self._losses.append(reading.loss)
         self._counts = reading.kind is Kind.STEP
         match reading.kind:
@@ -241,19 +226,22 @@ class Meter:
                 self._undo_mean(reading)
             case Kind.STEP:
                 if self._counter is not None and reading.value == self._counter[0]:
-                    return False  # the same line, written again
+                    return False  # the same line, printed again
                 self.readings += 1
                 return self._count(now, reading.value)
         self.readings += 1
         return True
 
     def window(self, now: float) -> Window | None:
-        """What was taken since the last window, where that is long enough for one."""
+        """The window of the readings since the last one; None if they are too short for a window."""
         seconds = self._seconds if self._counts else now - self._begin
         return self._window(now) if seconds >= WINDOW_SECONDS else None
 
     def rest(self, now: float) -> Window | None:
-        """What came after the last window, when the program has ended; its counted steps may have come all at once."""
+        """The window of the readings after the last one, when the program has ended.
+
+        Counted steps are left out: the last lines may have been printed all at once.
+        """
         return self._window(now) if self._rates else None
 
     def _window(self, now: float) -> Window | None:
@@ -272,7 +260,7 @@ class Meter:
         return window
 
     def _undo_mean(self, reading: Reading) -> None:
-        """tf_cnn_benchmarks' rates are means since the first step: take out what came before this line."""
+        """Add a rate of tf_cnn_benchmarks, which is the mean since the first step: subtract the lines before."""
         before, self._mean = self._mean, (reading.step, reading.value)
         if before is None or reading.step <= before[0]:  # a new measurement begins
             steps, each = reading.step, reading.step / reading.value
@@ -282,11 +270,11 @@ class Meter:
         if each > 0:
             self._steps += steps
             self._seconds += each * self._examples_per_step
-        else:  # lost in the rounding: the next line covers it, too
+        else:  # lost in the rounding; the next line covers these steps too
             self._mean = before
 
     def _count(self, now: float, step: float) -> bool:
-        """Steps since the last line, and the time between; a counter that falls begins anew, as Keras' epochs do."""
+        """Add the steps since the last line, and the time. A counter that falls starts again, as in Keras' epochs."""
         before, self._counter = self._counter, (step, now)
         if before is None:
             return True

@@ -1,4 +1,4 @@
-"""Compares two sides: fresh pairs of workers until the confidence interval of their ratio decides."""
+"""Compares two sides in fresh pairs of workers, until the confidence interval of their ratio decides."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ MAX_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """Where a comparison ends undecided.
+    """When a comparison ends although it is undecided.
 
     Args:
-        max_pairs: more pairs find smaller slowdowns and cost time. Each look at the interval is stricter for it.
+        max_pairs: the most pairs. More pairs find smaller slowdowns, take longer, and make each look at the interval
+            stricter.
         max_seconds: no pair is begun that would probably end later.
 
     Raises:
-        TfperfError: fewer pairs than a decision takes.
+        TfperfError: a decision needs more pairs or time.
     """
 
     max_pairs: int = MAX_PAIRS
@@ -50,7 +51,7 @@ class Effort:
             raise TfperfError(f"max_seconds={self.max_seconds!r} must be above 0")
 
     def pairs_that_fit(self, pairs: int, seconds: float) -> int:
-        """The most pairs that there will be, by what the first ones took: each look is stricter for each to come."""
+        """How many pairs there can be at most, judging by how long the first ones took."""
         return max(pairs, int(min(self.max_pairs, self.max_seconds * pairs / seconds)))
 
 
@@ -69,8 +70,7 @@ def compare(
 ) -> Comparison:
     """Compare b with a in fresh pairs of workers, until their ratio decides or the effort is spent.
 
-    A disturbed pair is discarded and measured again; where that happens to three pairs in a row, the comparison is
-    INVALID.
+    A disturbed pair is discarded and measured again. If three pairs in a row are disturbed, the comparison is INVALID.
 
     Args:
         engine: takes the pairs.
@@ -78,14 +78,14 @@ def compare(
         topology: what both run on.
         plan: the steps of each worker.
         tolerance: the accepted change of b.
-        effort: where to give up.
-        judged: False: one pair and no outcome, for a smoke run.
+        effort: when to give up.
+        judged: False for one pair and no outcome, as in a smoke run.
         test: pytest's node id.
         session: the session's id.
 
     Raises:
-        WorkloadError: a name that nobody has, or what these devices can't train.
-        NoData, MeasurementError: real images are to be read, and there are none.
+        WorkloadError: an unknown name, or a workload that these devices can't train.
+        NoData, MeasurementError: a workload reads real images, and there are none.
         MeasurementError: a worker died, hung or raised.
     """
     effort = effort or Effort()
@@ -95,7 +95,7 @@ def compare(
     discarded: list[Pair] = []
     most = effort.max_pairs
     while True:
-        # The third pair is the first that can decide, and mostly the last: its workers profile their steps.
+        # The third pair is the first that can decide, and usually the last, so its workers profile their steps.
         profiled = len(pairs) == MIN_PAIRS - 1
         pair, bad = undisturbed(partial(source.take, profiled=profiled))
         discarded += bad
@@ -151,7 +151,7 @@ def _decision(pairs: Sequence[Pair], a: Subject, b: Subject, tolerance: Toleranc
 
 
 def _end(pairs: int, discarded: int, seconds: float, effort: Effort, most: int) -> str:
-    """Why no further pair is begun; "" where one is."""
+    """Why no further pair is begun; "" if one is."""
     if pairs >= effort.max_pairs:
         return f"max_pairs={effort.max_pairs} is reached"
     if seconds * (1 + 1 / (pairs + discarded)) > effort.max_seconds:

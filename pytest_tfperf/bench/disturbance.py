@@ -1,6 +1,6 @@
 """Watches the machine during a run and judges whether something disturbed it.
 
-The guard is for what no statistics can repair. Below the limits, the windows' spread and repeated runs cover it.
+Only disturbances above the limits count. Smaller ones show in the spread of windows and of repeated runs.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _SLOWDOWNS = {
 
 @dataclass(slots=True)
 class Observation:
-    """What happened on the machine beside a run; filled when the `watching` block ends.
+    """What happened on the machine during a run; filled when the `watching` block ends.
 
     Args:
-        disturbance: the first disturbance above its limit; None where there was none.
-        environment: power limit facts of the GPUs, see `power_facts`.
-        telemetry: what was sampled; None where the run was too short.
-        polls: the same second by second.
+        disturbance: the first disturbance above its limit; None if there was none.
+        environment: facts about the GPUs' power limits, see `power_facts`.
+        telemetry: what was sampled; None if the run was too short.
+        polls: the samples, second by second.
     """
 
     disturbance: Disturbance | None = None
@@ -41,11 +41,11 @@ class Observation:
 
 
 class DisturbanceGuard:
-    """Watches runs; pytest and all processes that it started count as ours.
+    """Watches runs; pytest and all processes that it started count as our own.
 
     Args:
         limits: above which a disturbance counts.
-        sampler: makes the sampler for these GPU UUIDs, and the pids of processes of ours that pytest did not start.
+        sampler: makes a sampler for GPU UUIDs and the pids of our processes that pytest did not start.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class DisturbanceGuard:
 
     @contextmanager
     def watching(self, gpu_uuids: Iterable[str] = (), pids: Collection[int] = ()) -> Iterator[Observation]:
-        """Watch the host and these GPUs until the block ends; processes with these pids are ours, too."""
+        """Watch the host and these GPUs until the block ends; processes with these pids are our own too."""
         observation, uuids = Observation(), tuple(gpu_uuids)
         sampler = self._sampler(uuids, pids)
         sampler.start()
@@ -75,7 +75,7 @@ class DisturbanceGuard:
 
 
 def disturbance_in(telemetry: Telemetry, limits: DisturbanceLimits) -> Disturbance | None:
-    """The first disturbance above its limit: of a GPU, then of the host; None where there is none."""
+    """The first disturbance above its limit, of a GPU or else of the host; None if there is none."""
     on_gpus = [_gpu_disturbance(gpu, limits) for gpu in telemetry.gpus]
     return next(filter(None, on_gpus), None) or _host_disturbance(telemetry, limits)
 
@@ -83,7 +83,7 @@ def disturbance_in(telemetry: Telemetry, limits: DisturbanceLimits) -> Disturban
 def power_facts(telemetry: Telemetry, limits: DisturbanceLimits) -> dict[str, str]:
     """`gpu_power_limit` ("300W") and `gpu_power_capped` ("yes" or "no"), as far as the driver reports them.
 
-    A power cap is part of the machine's setup and no disturbance. It is recorded, so that a change of it shows.
+    A power cap belongs to the machine's setup and is no disturbance. It is recorded, so that a change of it shows.
     """
     facts = {}
     watts = {gpu.power_limit_watts_max for gpu in telemetry.gpus if gpu.power_limit_watts_max is not None}
@@ -114,7 +114,7 @@ def _gpu_disturbance(gpu: GpuTelemetry, limits: DisturbanceLimits) -> Disturbanc
 def _host_disturbance(host: Telemetry, limits: DisturbanceLimits) -> Disturbance | None:
     cores = "1 core" if host.usable_cores == 1 else f"{host.usable_cores} cores"
     others, idle = host.other_cpu_fraction_mean or 0.0, host.idle_fraction_mean or 0.0
-    # Other processes that only take idle cores take nothing from us.
+    # Other processes that only use idle cores do not slow us down.
     if others > limits.other_cpu_fraction and idle <= limits.idle_fraction:
         process, _ = _busiest(host.other_processes)
         culprit = f", the busiest was {process}" if process else ""

@@ -13,6 +13,6 @@ def environment(worker: Mapping[str, str], topology: Topology, inject_slowdown: 
     facts = host_facts() | {
         "driver": topology.driver_version,
         "commit": commit,
-        "injected_slowdown": str(inject_slowdown or ""),  # so that nobody takes it for a real slowdown
+        "injected_slowdown": str(inject_slowdown or ""),  # so that it is not taken for a real slowdown
     }
     return dict(worker) | {name: value.replace(" ", "_") for name, value in facts.items() if value}

@@ -17,27 +17,29 @@ def run_seconds(
 ) -> dict[str, float]:
     """Seconds that one run of each test will probably take.
 
-    What this session measured counts most. What earlier sessions measured is scaled by how fast this one is. A test
-    that was never timed takes as long as those of the same function, of the same file, or of any.
+    Times of this session count most. Times of earlier sessions are scaled by how fast this session is. A test that was
+    never timed is expected to take as long as tests of the same function, of the same file, or as any test.
 
     Args:
-        guesses: of each test, for the case that nothing at all is known.
+        guesses: a guess for each test, used if nothing is known.
         known: seconds of a run in earlier sessions.
         spent: seconds of a run in this session.
     """
     both = known.keys() & spent.keys()
-    pace = math.fsum(spent[t] for t in both) / math.fsum(known[t] for t in both) if len(both) >= _LEAST_FOR_PACE else 1
+    pace = 1.0
+    if len(both) >= _LEAST_FOR_PACE:
+        pace = math.fsum(spent[test] for test in both) / math.fsum(known[test] for test in both)
     timed = {test: seconds * pace for test, seconds in known.items()} | dict(spent)
     return {test: timed.get(test) or _alike(test, timed) or guess for test, guess in guesses.items()}
 
 
 def seconds_of_a_run(result: Measurement | Comparison) -> float:
-    """Of one worker, with its start and compilation; a comparison's pairs are all made at once."""
+    """Seconds of one worker, with its start and compilation; a comparison takes all of its pairs in one run."""
     return result.seconds / result.workers if isinstance(result, Measurement) else result.seconds
 
 
 def runs_missing(result: Measurement | Comparison) -> int:
-    """Runs that a result still wants before it is decided."""
+    """How many further runs a result needs before it is decided."""
     if isinstance(result, Comparison) or result.is_decided:
         return 0
     verdict = result.verdict
@@ -47,7 +49,7 @@ def runs_missing(result: Measurement | Comparison) -> int:
 
 
 def _alike(test: str, timed: Mapping[str, float]) -> float | None:
-    """The mean of the timed tests that resemble it most."""
+    """The mean time of the tests that resemble this one most; None if no test was timed."""
     function, file = test.partition("[")[0], test.partition("::")[0]
     for prefix in (f"{function}[", f"{file}::", ""):
         if found := [seconds for other, seconds in timed.items() if other.startswith(prefix)]:

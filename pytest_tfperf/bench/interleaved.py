@@ -1,9 +1,8 @@
-"""Drives two workers alternately: one computes while the other waits, so that what the machine does hits both alike."""
+"""Drives two workers alternately, so that what happens on the machine affects both alike."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from pytest_tfperf.bench.windows import MIN_WINDOWS, run_of, window_steps
 from pytest_tfperf.core.command import Subject
@@ -11,18 +10,19 @@ from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.run import Pair, Run, Window
 from pytest_tfperf.core.throughput import robust_mean, run_value
 from pytest_tfperf.core.workload import DISTRIBUTED, Trainer, Workload
-from pytest_tfperf.workers.launcher import Progress, TrainingRun
+from pytest_tfperf.workers.training_run import TrainingRun
+from pytest_tfperf.workers.worker_run import Progress
 
 WINDOWS_PER_SIDE = MIN_WINDOWS
-"""Two processes differ by more than their windows show, so more windows are worth less than the next pair."""
+"""Two processes differ by more than their windows show, so another pair tells more than further windows."""
 
 
 def can_interleave_windows(*workloads: Subject) -> bool:
     """Whether a worker that waits computes nothing.
 
-    A pipeline on the host fills its buffers while it waits, and its next window would read too fast. A user's own
-    training may do so, too, and a user's command never waits. Of two jobs of several ranks, the second may wait for the
-    nodes of the first until that has ended, as under Slurm.
+    A pipeline on the host fills its buffers while it waits, and its next window would be too fast. A user's own
+    training may do that too, and a user's command never waits. If two jobs have several ranks each, the second may not
+    get nodes until the first has ended, as under Slurm.
     """
     return all(
         isinstance(one, Workload)
@@ -36,13 +36,13 @@ def can_interleave_windows(*workloads: Subject) -> bool:
 def interleave(a: TrainingRun, b: TrainingRun, plan: Plan, progress: Progress, *, b_first: bool = False) -> Pair:
     """Warm both up, then time windows A B, B A, A B, ...: the order is swapped each time, so that drift cancels.
 
-    No window is queued ahead, as `time_windows` does: it would run beside the other side's window. So this is only
-    for workloads that `can_interleave_windows`.
+    Unlike in `time_windows`, no window is queued ahead: it would run at the same time as the other side's window. So
+    the workloads must satisfy `can_interleave_windows`.
 
     Args:
         a, b: two ready workers, which share the devices.
         plan: the steps of each worker.
-        progress: is told each round.
+        progress: called with a line of text for each round.
         b_first: b takes the first window.
 
     Raises:
@@ -60,13 +60,10 @@ def interleave(a: TrainingRun, b: TrainingRun, plan: Plan, progress: Progress, *
             side.windows.append(side.window(side.steps))
         if any(side.seconds >= plan.max_seconds for side in order):
             break
-    return pair_of_windows(side_a.run(), side_b.run())
-
-
-def pair_of_windows(a: Run, b: Run) -> Pair:
-    """A pair whose windows were interleaved: each round has a ratio of its own, and theirs are averaged robustly."""
-    log_ratio, error = robust_mean([y - x for x, y in zip(_log_rates(a), _log_rates(b), strict=True)])
-    return Pair(a=a, b=b, log_ratio=log_ratio, error=error)
+    run_a, run_b = side_a.run(), side_b.run()
+    # Each round has a ratio of its own.
+    log_ratio, error = robust_mean([y - x for x, y in zip(_log_rates(run_a), _log_rates(run_b), strict=True)])
+    return Pair(a=run_a, b=run_b, log_ratio=log_ratio, error=error)
 
 
 def pair_of_runs(a: Run, b: Run) -> Pair:
@@ -84,12 +81,12 @@ class _Side:
 
     @property
     def steps(self) -> int:
-        """Of each timed window."""
+        """How many steps each timed window has."""
         return window_steps(self._warmup, self._plan)
 
     @property
     def seconds(self) -> float:
-        """Timed so far."""
+        """How long the timed windows took so far."""
         return sum(w.seconds for w in self.windows)
 
     def warm_up(self) -> None:
@@ -105,5 +102,5 @@ class _Side:
         return run_of(self._training, self._warmup, self.windows)
 
 
-def _log_rates(run: Run) -> Sequence[float]:
+def _log_rates(run: Run) -> list[float]:
     return [math.log(run.examples_per_step * w.steps / w.seconds) for w in run.windows]

@@ -1,4 +1,4 @@
-"""What a log is of: its header, the command line, and the machine's baselines, which must agree."""
+"""Finds out what a log is of: its header, the command line and the machine's baselines must agree."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UPDATES = {update.value: update for update in VariableUpdate} | {
     "collective_all_reduce": VariableUpdate.COLLECTIVE,
     "distributed_all_reduce": VariableUpdate.COLLECTIVE,
 }
-"""Ours for tf_cnn_benchmarks' words; its other ones are no workload's."""
+"""Our names for tf_cnn_benchmarks' values; we have no name for its other ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,22 +31,16 @@ class LogDescription:
     """What a log is of.
 
     Args:
-        machine: the machine's name, as its baselines' file has it.
+        log: the log.
         workload: what was trained.
         topology: nodes x devices per node, as in "2x4".
-        is_chosen: the workload is that of the only baseline that the log's header fits; nobody named it.
-
-    Raises:
-        TfperfError: the topology is not two numbers from 1.
+        is_chosen: the user did not name the workload; it is that of the only baseline that fits the log's header.
     """
 
-    machine: str
+    log: Log
     workload: Workload
     topology: str
     is_chosen: bool = False
-
-    def __post_init__(self) -> None:
-        require_topology(self.topology)
 
     @property
     def examples_per_step(self) -> int:
@@ -64,19 +58,19 @@ def require_topology(text: str) -> None:
         raise TfperfError(f"topology {text!r}: write nodes x devices per node, as in 2x4")
 
 
-def described(
+def describe(
     log: Log, rows: Collection[Key], *, machine: str, workload: Workload | None = None, topology: str | None = None
 ) -> LogDescription:
-    """The description of a log; what is not given is taken from the machine's only baseline that the log fits.
+    """The description of a log. What the user does not give is taken from the only baseline that fits the log.
 
-    A header does not hold all that a workload's id does: not the precision, and of Horovod not the nodes.
+    The header alone is not enough: it lacks the precision, and the number of nodes if Horovod was used.
 
     Args:
         log: the log.
         rows: the keys of the machine's baselines.
-        machine: its name.
+        machine: the machine's name.
         workload: what the user says was trained; None to choose.
-        topology: the user's nodes x devices per node, checked; None to choose.
+        topology: nodes x devices per node as the user gave them, checked by `require_topology`; None to choose.
 
     Raises:
         TfperfError: the log's header contradicts the user, or says too little to choose, or several baselines fit.
@@ -90,13 +84,13 @@ def described(
     if workload is not None and topology is None:
         topology = _on_one_node(log.header)
     if workload is not None and topology is not None:
-        return LogDescription(machine=machine, workload=workload, topology=topology)
+        return LogDescription(log=log, workload=workload, topology=topology)
     given = Key(workload.id if workload else "", topology or "")
     _require_header(log, given)
     fits = [row for row in rows if _fits(log.header, row, given)]
     if len(fits) == 1:
         chosen = Workload.parse(fits[0].workload)
-        return LogDescription(machine=machine, workload=chosen, topology=fits[0].topology, is_chosen=workload is None)
+        return LogDescription(log=log, workload=chosen, topology=fits[0].topology, is_chosen=workload is None)
     if fits:
         shown = ", ".join(f"{row.workload} on {row.topology}" for row in fits)
         raise TfperfError(f"{log.name} fits {len(fits)} baselines of {machine}: {shown}. {_give(given)}")
@@ -107,13 +101,13 @@ def described(
 
 
 def nearest(machine: str, rows: Collection[Key], wanted: str) -> str:
-    """The machine's rows, at least one, that are most like the one wanted: "box has 2 rows; the nearest are ..."."""
+    """The machine's rows that resemble the wanted one most: "box has 2 rows; the nearest are ..."."""
     near = get_close_matches(wanted, [f"{row.workload} on {row.topology}" for row in rows], n=3, cutoff=0)
     return f"{machine} has {len(rows)} rows; the nearest are {', '.join(near)}"
 
 
 def _contradictions(stated: Header, workload: Workload | None, topology: str | None) -> Iterator[str]:
-    """What the log and the user say differently, both sides each time."""
+    """Each fact on which the log and the user disagree, with both sides."""
     if workload is not None:
         for name, ours, agree in _compared(stated, workload):
             if not agree:
@@ -124,7 +118,7 @@ def _contradictions(stated: Header, workload: Workload | None, topology: str | N
 
 
 def _compared(stated: Header, workload: Workload) -> Iterator[tuple[str, str, bool]]:
-    """For each fact that the log states of the workload: its name, our side, and whether the two agree."""
+    """For each fact about the workload in the log: its name, our value, and whether the two agree."""
     if model := stated.get(header.MODEL):
         yield header.MODEL, workload.model, _plain(model) == _plain(workload.model.rpartition(":")[2])
     if mode := stated.get(header.MODE):
@@ -134,7 +128,9 @@ def _compared(stated: Header, workload: Workload) -> Iterator[tuple[str, str, bo
         yield header.BATCH, str(workload.batch_size), batch == workload.batch_size
     if update := stated.get(header.VARIABLES):
         yield header.VARIABLES, workload.variable_update.value, _UPDATES.get(update) is workload.variable_update
-    if workload.variable_update is VariableUpdate.REPLICATED and stated.device_count != 1:  # one device has no sums
+    if (
+        workload.variable_update is VariableUpdate.REPLICATED and stated.device_count != 1
+    ):  # one device has no all-reduce
         for name, nccl in ((header.ALL_REDUCE, "nccl"), (header.USE_NCCL, "True")):
             if sums := stated.get(name):
                 ours = workload.all_reduce
@@ -149,7 +145,7 @@ def _compared(stated: Header, workload: Workload) -> Iterator[tuple[str, str, bo
 
 
 def _same_data(dataset: str, workload: Workload) -> bool:
-    """tf_cnn_benchmarks' synthetic images are made on the device once; a user's own pipeline may be anything."""
+    """tf_cnn_benchmarks makes synthetic images once, on the device; a user's own pipeline may read anything."""
     pipeline = workload.input_pipeline
     if dataset.endswith("(synthetic)"):
         return pipeline not in catalogue.pipelines() or not catalogue.data_set_of(pipeline)
@@ -168,7 +164,7 @@ _subject = cache(parse_subject)
 
 
 def _require_header(log: Log, given: Key) -> None:
-    """Choosing by a part of the header could choose wrongly.
+    """Require the whole header, because a part of it could lead to the wrong baseline.
 
     Raises:
         TfperfError: names what the log does not state.
@@ -196,14 +192,14 @@ def _summary(stated: Header) -> str:
 
 
 def _wanted(log: Log) -> str:
-    """A row as the log's would be called, to find those like it."""
+    """The name that a row for the log would have, to find similar ones."""
     stated = log.header
     update = stated.get(header.VARIABLES)
     return f"{stated.get(header.MODEL)}-b{stated.batch_per_device}-{update}-device on 1x{stated.device_count}"
 
 
 def _on_one_node(stated: Header) -> str | None:
-    """The topology where the log's devices are all those of one node; None where there may be more nodes."""
+    """The topology if all of the log's devices are on one node; None if there may be more nodes."""
     count = len(stated.devices)
     may_be_many = count > 1 and "horovod" in stated.devices[0]
     return f"1x{count}" if stated.has_all_devices and not may_be_many else None
@@ -220,5 +216,5 @@ def _device_count(topology: str) -> int:
 
 
 def _plain(model: str) -> str:
-    """A model's name without what its spelling adds: resnet50_v1.5 and resnet50-v1-5 are one."""
+    """A model's name without punctuation: resnet50_v1.5 and resnet50-v1-5 are the same model."""
     return re.sub(r"[^a-z0-9]", "", model.lower())

@@ -1,12 +1,11 @@
-"""What the tests of one machine share in one session: the common drift, earlier sessions, who is under suspicion."""
+"""What the tests of one machine share in one session: the common drift, earlier sessions, and the suspects."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from pytest_tfperf.bench.one_run import TRIES
-from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.bench.task import Call, Task
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.past_session import PastSession
@@ -18,9 +17,9 @@ from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
 
 MAX_SECONDS_DISTURBED = 600.0
-"""When a machine's tests have spent this on runs that were all disturbed, each further test gets one try.
+"""After a machine's tests have spent this long on disturbed runs, each further test gets only one try.
 
-A machine that stays busy must not take hours; the one try shows whether it has recovered.
+A busy machine must not cost hours. The one try shows whether it has recovered.
 """
 
 PastSessions = Mapping[Key, Sequence[PastSession]]
@@ -32,9 +31,15 @@ class MachineSession:
     Args:
         rows: the machine's baselines.
         past: the machine's earlier sessions.
-        tests: tests with a baseline of this machine that the session will probably run.
-        unrecorded: the same of tests without; those that are judged against earlier sessions share false alarms.
-        hold: REGRESSED only where one of the two sessions before showed it.
+        tests: how many tests with a baseline of this machine the session will probably run.
+        unrecorded: how many tests without a baseline; those share the false alarms of verdicts on earlier sessions.
+        hold: a test is REGRESSED only if one of the two sessions before showed it too.
+
+    Attributes:
+        suspects: the calls whose slowdown had to be confirmed.
+        reference_failures: the calls whose workload fails in the reference environment, and why.
+        all_ran_once: whether every test has run, so that the common drift is known.
+        seconds_disturbed: time spent on tests whose fresh workers were all disturbed.
     """
 
     def __init__(
@@ -47,15 +52,13 @@ class MachineSession:
         self._hold = hold
         self._first_changes: dict[Call, float] = {}
         self._with_reference: dict[Call, Task] = {}
-        self._suspects: set[Call] = set()
-        self._sources: dict[Call, PairSource] = {}
-        self._without_reference: dict[Call, str] = {}
+        self.suspects: set[Call] = set()
+        self.reference_failures: dict[Call, str] = {}
         self.all_ran_once = False
         self.seconds_disturbed = 0.0
-        """Spent on tests whose fresh workers were all disturbed."""
 
     def note_first_run(self, task: Task, run: Run) -> None:
-        """Let a first run tell the common drift, where it has a measured baseline."""
+        """Use a first run for the common drift, if its test has a measured baseline."""
         row = task.reference.baseline
         if row is not None and task.reference.is_own_row:
             self._first_changes[task.call] = first_windows_change(run, row)
@@ -63,33 +66,28 @@ class MachineSession:
                 self._with_reference[task.call] = task
 
     def suspect(self, task: Task) -> None:
-        """Count a test among those that share the false alarms of confirmation; earlier sessions fail no test."""
+        """Count a test among those that share the false alarms of confirmation, unless its verdict can't fail it."""
         if not task.reference.is_provisional:
-            self._suspects.add(task.call)
+            self.suspects.add(task.call)
 
     @property
     def tries(self) -> int:
-        """Fresh runs that a test gets until nothing disturbs one."""
+        """How many fresh runs a test gets until one is undisturbed."""
         return TRIES if self.seconds_disturbed < MAX_SECONDS_DISTURBED else 1
 
     @property
-    def suspects(self) -> frozenset[Call]:
-        """The calls that had to be confirmed."""
-        return frozenset(self._suspects)
-
-    @property
     def with_reference(self) -> Sequence[Task]:
-        """The tasks that can be measured in the reference environment, as far as is known."""
-        return [task for call, task in self._with_reference.items() if call not in self._without_reference]
+        """The tasks that can be measured in the reference environment, as far as it is known."""
+        return [task for call, task in self._with_reference.items() if call not in self.reference_failures]
 
     @property
     def sessions_before(self) -> int:
-        """Earlier sessions that the history knows of some test."""
+        """How many earlier sessions the history has of the test with the most."""
         return max((len(past) for past in self._past.values()), default=0)
 
     @property
     def drift(self) -> CommonDrift:
-        """What the first runs so far have in common."""
+        """The common drift of the first runs so far."""
         return common_drift(list(self._first_changes.values()))
 
     def evidence(self, task: Task, runs: Sequence[Run], pairs: Sequence[Pair] = ()) -> Evidence:
@@ -106,26 +104,11 @@ class MachineSession:
             variance=self._variance,
             past=() if baseline is None else self._past.get(baseline.key, ()),
             tests=max(1, judged),
-            suspects=max(1, len(self._suspects)),
-            has_reference_environment=task.reference_side is not None and task.call not in self._without_reference,
+            suspects=max(1, len(self.suspects)),
+            has_reference_environment=task.reference_side is not None and task.call not in self.reference_failures,
             hold=self._hold,
             waits_for_drift=not self.all_ran_once and drift.tests < MIN_TESTS <= self._tests,
         )
-
-    def pair_source(self, task: Task, make: Callable[[], PairSource]) -> PairSource:
-        """The task's source of pairs, which stays the same while the test runs again and again."""
-        if task.call not in self._sources:
-            self._sources[task.call] = make()
-        return self._sources[task.call]
-
-    def give_up_reference(self, task: Task, why: str) -> None:
-        """Confirm this task by fresh runs, because its workload fails in the reference environment."""
-        self._without_reference[task.call] = why
-
-    @property
-    def reference_failures(self) -> Mapping[Call, str]:
-        """The calls whose workload fails in the reference environment, and why."""
-        return dict(self._without_reference)
 
     @cached_property
     def _variance(self) -> SessionVariance:
@@ -135,5 +118,5 @@ class MachineSession:
 
     @property
     def between_sessions(self) -> float:
-        """What a session does to one test by itself, as a standard deviation in log throughput."""
+        """How much a test varies between sessions, as a standard deviation in log throughput."""
         return self._variance.mean

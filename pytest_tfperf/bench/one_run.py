@@ -27,13 +27,14 @@ from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.topology import Devices, Topology
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
-from pytest_tfperf.workers.launcher import Launcher, TrainingRun
+from pytest_tfperf.workers.launcher import Launcher
+from pytest_tfperf.workers.training_run import TrainingRun
 
 TRIES = 3
-"""Fresh workers, or pairs of them, that are tried until nothing disturbs one."""
+"""How many runs or pairs are tried until one is undisturbed."""
 
 BREAKDOWN_SECONDS = 2.0
-"""Timed at most, after a regression, on data that lies on the devices: it tells which part slowed down."""
+"""The longest run on device data after a regression, which shows which part of the step slowed down."""
 
 T = TypeVar("T", Run, Pair)
 
@@ -52,9 +53,9 @@ class AlwaysDisturbed(MeasurementError):
 
     Args:
         where: workload and devices, for the message.
-        disturbance: of the last run.
-        tries: how many were made.
-        runs: what they measured, to be shown.
+        disturbance: the last run's disturbance.
+        tries: how many runs or pairs were tried.
+        runs: the disturbed runs, to be shown.
     """
 
     def __init__(self, where: str, disturbance: Disturbance, tries: int, runs: tuple[Run, ...]) -> None:
@@ -68,10 +69,10 @@ class RunEngine:
     """Takes runs; one for a session.
 
     Args:
-        observer: is told how each run progresses.
+        observer: gets the progress of each run.
         guard: watches the machine while something is timed.
         data_dir: folder of the TFRecords that imagenet pipelines read.
-        sampled: False: nothing is watched or profiled, as for a smoke run.
+        sampled: False to watch and profile nothing, as in a smoke run.
     """
 
     def __init__(
@@ -87,12 +88,12 @@ class RunEngine:
     def run(
         self, side: Side, topology: Topology, plan: Plan, *, label: str = "run", enough: Enough = lambda _: False
     ) -> Run:
-        """One run in a fresh worker; `disturbance` says what it was disturbed by.
+        """One run in a fresh worker; its `disturbance` says whether something disturbed it.
 
         Raises:
-            WorkloadError: a name that nobody has, or a workload that these devices can't train.
+            WorkloadError: an unknown name, or a workload that these devices can't train.
             NoData, MeasurementError: the workload reads real images, and there are none.
-            MeasurementError: the worker died, hung or raised; OutOfMemory where memory was short.
+            MeasurementError: the worker died, hung or raised; OutOfMemory if memory was short.
         """
         if isinstance(side.workload, Command):
             return self._run_of_command(side, side.workload, topology, plan, label, enough)
@@ -101,10 +102,9 @@ class RunEngine:
         with self._named(topology, side.workload), closing(side.launcher.start(job, self._observer.phase)) as training:
             with self._watching(job.devices, training.pids) as seen:
                 run = time_windows(training, plan, self._observer, enough)
-            run = _observed(run, seen)
             if run.disturbance is None and self._sampled:
                 run = self._profiled(side, training, job, run)
-            return replace(run, disturbance=run.disturbance or seen.disturbance)
+            return _observed(run, seen)
 
     def _run_of_command(
         self, side: Side, command: Command, topology: Topology, plan: Plan, label: str, enough: Enough
@@ -112,21 +112,16 @@ class RunEngine:
         """One run of a user's command, read from its start."""
         assert topology.devices is not None, "the fixture has refused a topology without devices taken"
         self._observer.begin(label)
-        start = side.launcher.start_command
-        with (
-            self._named(topology, command),
-            closing(start(command, topology.devices, topology.node_count)) as program,
-        ):
+        start, nodes = side.launcher.start_command, topology.node_count
+        with self._named(topology, command), closing(start(command, topology.devices, nodes)) as program:
             self._observer.phase("first reading")
             windows = CommandWindows(program, command, side.slowdown)
             windows.warm_up(plan)
             self._observer.phase("readings")
-            # Ranks that an engine starts on this node are not pytest's children, and would count as others.
-            is_here = topology.node_count == 1
-            with self._watching(topology.devices) if is_here else nullcontext(Observation()) as seen:
+            # Ranks that an engine starts on this node are not pytest's children, so they would count as a disturbance.
+            with self._watching(topology.devices) if nodes == 1 else nullcontext(Observation()) as seen:
                 run = windows.time(plan, self._observer, enough)
-            run = _observed(run, seen)
-            return replace(run, disturbance=run.disturbance or seen.disturbance)
+            return _observed(run, seen)
 
     def pair(
         self,
@@ -147,7 +142,7 @@ class RunEngine:
             a, b: the two sides.
             topology: what both run on.
             plan: the steps of each worker.
-            labels: what the observer is told of the runs of "a" and "b".
+            labels: names of the runs of "a" and "b" for the observer.
             b_first: b takes the first window.
             profiled: ask each worker what its step spends its time on.
 
@@ -172,9 +167,9 @@ class RunEngine:
             return replace(pair, a=runs["a"], b=runs["b"])
 
     def rate_on_device_data(self, side: Side, topology: Topology, plan: Plan, runs: Sequence[Run]) -> float | None:
-        """Images/s of the same training on data that lies on the devices, where the steps of `runs` fetched theirs.
+        """Images/s of the same training on device data; None if the steps of `runs` did not fetch their data.
 
-        The verdict is fixed when this is asked for, so None is good enough where it fails, for whatever reason.
+        Also None if the run fails: the verdict does not depend on it.
         """
         profiles = [run.step_profile for run in runs]
         fetched = any(profile is not None and profile.input is Input.FETCHED for profile in profiles)
@@ -188,10 +183,10 @@ class RunEngine:
             return None
 
     def trace(self, side: Side, topology: Topology, plan: Plan, steps: int) -> tuple[Trace, ...]:
-        """So many steps of a fresh worker under TensorFlow's profiler, after the plan's warm-up.
+        """Run this many steps of a fresh worker under TensorFlow's profiler, after the plan's warm-up.
 
         Raises:
-            as `run`, but workload and devices are not named.
+            as `run`, but errors do not name workload and devices.
         """
         self._observer.begin("profile")
         try:
@@ -233,12 +228,12 @@ class RunEngine:
 
     @contextmanager
     def _named(self, topology: Topology, *workloads: Subject) -> Iterator[None]:
-        """Put workload and devices before a worker's error, and take the progress line away."""
+        """Put workload and devices before a worker's error, and remove the progress line at the end."""
         try:
             yield
         except MeasurementError as error:
             ids = " against ".join(dict.fromkeys(workload.id for workload in workloads))
-            text = str(error).removeprefix(f"{ids}: ")  # a strategy names the workload that it can't serve
+            text = str(error).removeprefix(f"{ids}: ")  # a strategy's error names the workload already
             if isinstance(error, OutOfMemory):
                 text = out_of_memory.explained(text, topology, *workloads)
             raise type(error)(f"{ids} on {topology.describe()}: {text}") from error
@@ -247,9 +242,9 @@ class RunEngine:
 
 
 def undisturbed(take: Callable[[], T], *, tries: int = TRIES) -> tuple[T | None, tuple[T, ...]]:
-    """Take runs (or pairs) until nothing disturbs one, at most `tries`.
+    """Take runs or pairs until one is undisturbed, at most `tries`.
 
-    Returns the undisturbed one, or None, and those that were disturbed.
+    Returns the undisturbed one, or None, and the disturbed ones.
     """
     discarded: list[T] = []
     for _ in range(tries):
@@ -261,6 +256,11 @@ def undisturbed(take: Callable[[], T], *, tries: int = TRIES) -> tuple[T | None,
 
 
 def _observed(run: Run, seen: Observation) -> Run:
-    """The run with what was seen of the machine meanwhile."""
-    environment = {**run.environment, **seen.environment}
-    return replace(run, environment=environment, telemetry=seen.telemetry, polls=seen.polls)
+    """The run with what was observed on the machine meanwhile."""
+    return replace(
+        run,
+        environment={**run.environment, **seen.environment},
+        telemetry=seen.telemetry,
+        polls=seen.polls,
+        disturbance=run.disturbance or seen.disturbance,
+    )

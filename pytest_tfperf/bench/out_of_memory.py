@@ -1,4 +1,4 @@
-"""What a test's author needs when memory runs out: the batch and the memory that there is."""
+"""Adds the batch size and the machine's memory to an out-of-memory error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def explained(text: str, topology: Topology, *workloads: Subject) -> str:
 
 
 def _memory(topology: Topology) -> str:
-    """All memory there is, used or not: "16 GiB + 16 GiB of the GPUs; 64 GiB of the host"."""
+    """The machine's memory, used or not: "16 GiB + 16 GiB of the GPUs; 64 GiB of the host"."""
     host = f"{gib(topology.host.memory_bytes)} of the host"
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:

@@ -19,13 +19,13 @@ class PairSource:
         engine: takes the runs.
         a, b: the two sides; the ratio is b / a.
         topology, plan: what both run on, and how many steps.
-        labels: what the observer is told of a's and b's runs.
+        labels: names of a's and b's runs for the observer.
 
     Attributes:
-        interleaving: by windows where the pipelines allow it; by runs otherwise, and from the first pair on that could
-            not be had with two workers at once.
-        fallback: why interleaving by windows was given up; "" where it was not.
-        failed_side: "a" or "b", the side whose worker failed last, where that is known; else "".
+        interleaving: by windows if the pipelines allow it, else by runs; also by runs after a first pair with two
+            workers at once has failed.
+        fallback: why interleaving by windows was given up; "" if it was not.
+        failed_side: "a" or "b", the side whose worker failed last; "" if that is not known.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class PairSource:
         self._sides = {"a": a, "b": b}
         self._topology = topology
         self._plan = plan
-        self._labels = dict(zip("ab", labels, strict=True))
+        self._labels = {"a": labels[0], "b": labels[1]}
         self._taken = 0
         by_windows = topology.node_count == 1 and can_interleave_windows(a.workload, b.workload)
         self.interleaving = Interleaving.WINDOWS if by_windows else Interleaving.RUNS
@@ -62,15 +62,20 @@ class PairSource:
         self._taken += 1
         if self.interleaving is Interleaving.RUNS:
             return self._runs(b_first)
-        a, b = self._sides.values()
         try:
             return self._engine.pair(
-                a, b, self._topology, self._plan, labels=self._labels, b_first=b_first, profiled=profiled
+                self._sides["a"],
+                self._sides["b"],
+                self._topology,
+                self._plan,
+                labels=self._labels,
+                b_first=b_first,
+                profiled=profiled,
             )
         except MeasurementError as error:
             if self._taken > 1:
                 raise
-            # Two workers need twice the memory, and running out of it has many faces. One at a time shows what it was.
+            # Two workers need twice the memory, and running out of it shows in many ways. So try one at a time.
             self.interleaving = Interleaving.RUNS
             self.fallback = f"both at once failed: {str(error).splitlines()[0]}"
             return self._runs(b_first)

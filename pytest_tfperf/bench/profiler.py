@@ -18,7 +18,7 @@ from pytest_tfperf.stores.traces import TraceStore
 
 TRACED_SECONDS = 2.0
 MOST_STEPS = 20
-"""A trace of more steps takes long to open, and says nothing new."""
+"""A trace of more steps takes long to open, and tells nothing new."""
 
 _OWN_PROGRAM = "not possible for a program of your own: start TensorFlow's profiler in it"
 
@@ -26,13 +26,13 @@ _OWN_PROGRAM = "not possible for a program of your own: start TensorFlow's profi
 class Profiler:
     """Profiles tasks that were measured; one for a session.
 
-    The verdict is fixed by then, so whatever fails here is only said.
+    The verdict does not depend on the profile, so failures are only reported.
 
     Args:
         engine: starts the worker.
-        traces: takes the traces.
+        traces: stores the traces.
         root: pytest's rootdir.
-        profile_of: the profile that was taken when a baseline was recorded; None where none was.
+        profile_of: returns the profile that was taken when a baseline was recorded; None if there is none.
     """
 
     def __init__(
@@ -62,22 +62,24 @@ class Profiler:
                 folder = self._shown(self._traces.write(task.test, measured.session, call, traces))
             except OSError as error:
                 fault = f"{self._shown(self._traces.folder)} can't be written: {error.strerror}"
+        before = self._before(task)
         return Profile(
             folder=folder,
             logdir=self._shown(self._traces.folder),
             fault=fault,
             steps=steps,
             ops=ops,
-            grown=grown(ops, before) if (before := self._before(task)) else (),
+            grown=grown(ops, before) if before else (),
         )
 
     def _before(self, task: Task) -> tuple[OpTime, ...]:
-        """The operations of the task's own baseline; a floor was measured on another machine."""
+        """The operations of the task's own baseline; a floor does not count, because another machine measured it."""
         row = task.reference.baseline
         if row is None or not row.is_measured or not task.reference.is_own_row:
             return ()
-        with suppress(TfperfError):  # a history that broke in the middle of the session
-            return before.ops if (before := self._profile_of(row)) else ()
+        with suppress(TfperfError):  # the history broke during the session
+            if before := self._profile_of(row):
+                return before.ops
         return ()
 
     def _shown(self, path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Makes measurements their machines' baselines, as `--update-baselines` asks."""
+"""Records measurements as baselines, for `--update-baselines`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BaselineRecorder:
 
     Attributes:
         changes: the rows that were written.
-        warnings: why reference environments for them will differ or can't be built; each once, in order.
+        warnings: why their reference environments will differ or can't be built; each once, in order.
     """
 
     def __init__(self, store: BaselineStore, root: Path) -> None:
@@ -33,7 +33,7 @@ class BaselineRecorder:
         self.warnings: dict[str, None] = {}
 
     def record(self, measurement: Measurement) -> None:
-        """Make a measurement its machine's baseline; bounds that someone wrote into the old row by hand are kept.
+        """Record a measurement as its machine's baseline; bounds that a user wrote into the old row are kept.
 
         Raises:
             MeasurementError: its runs differ too much, or there is only one.
@@ -41,7 +41,7 @@ class BaselineRecorder:
         """
         folder, machine = self._store.folder, measurement.machine
         row = baseline_of(measurement)
-        if machine not in self._locks:  # the packages stay the same, and reading them takes a while
+        if machine not in self._locks:  # the packages stay the same, and listing them is slow
             self._locks[machine] = write_lock(folder, machine, root=self._root)
         row = replace(row, lock=self._locks[machine])
         old = self._store.load(machine).get(row.key)

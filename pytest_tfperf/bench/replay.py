@@ -1,12 +1,12 @@
-"""Logs and exported measurements in the place of training: judged to the same verdict and message."""
+"""Judges logs and exported measurements as if they had just been measured."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_tfperf.bench.log_description import LogDescription, described, nearest, require_topology
+from pytest_tfperf.bench.log_description import LogDescription, describe, nearest, require_topology
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import summarise
@@ -32,11 +32,12 @@ class Request:
     """How files are judged.
 
     Args:
-        machine: whose baselines count, by name; "": those of the machine that measured, which a log does not name.
-        workload: what the logs are of; None: what their headers say.
-        topology: nodes x devices per node of the logs, as in "2x4"; None as above.
-        store: the baselines; None: the row that each exported measurement was judged against when it was measured.
-        tolerance: the accepted change; None: the one of then, or the default, unless the store's row has its own.
+        machine: name of the machine whose baselines count; "" for the machine that measured. A log does not name it.
+        workload: what the logs are of; None to use what their headers say.
+        topology: nodes x devices per node of the logs, as in "2x4"; None to use what their headers say.
+        store: the baselines; None to use the row that each measurement was judged against when it was measured.
+        tolerance: the accepted change; None to use the store's row, then what the measurement was judged with, then
+            the default.
         only_training: leave out what an evaluation printed into a log.
 
     Raises:
@@ -57,7 +58,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A replayed measurement, and the next step that only the replay knows; "" for none."""
+    """A replayed measurement, and a next step to show with it; "" for none."""
 
     measurement: Measurement
     hint: str = ""
@@ -65,7 +66,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What came of the files, in their order, and why some could not be judged."""
+    """The judged measurements in the order of the files, and why others could not be judged."""
 
     judged: tuple[Judged, ...]
     refused: tuple[TfperfError, ...]
@@ -77,101 +78,83 @@ def replay(files: Iterable[Path], request: Request) -> Replay:
     Raises:
         TfperfError: nothing can be judged: a log without a machine, or baselines that can't be read.
     """
-    read: list[Log | tuple[Measurement, ...] | TfperfError] = []
+    found: list[LogDescription | Measurement | TfperfError] = []
     for path in files:
         try:
-            read.append(_read(path, request))
+            read = _read(path, request)
         except TfperfError as error:
-            read.append(error)
-    keys = _keys(next((item for item in read if isinstance(item, Log)), None), request)
-    found = [_described(item, keys, request) if isinstance(item, Log) else item for item in read]
-    logs = sum(isinstance(item, _DescribedLog) for item in found)
-    done = [one for item in found for one in _judged_all(item, request, logs)]
-    return Replay(
-        tuple(one for one in done if isinstance(one, Judged)),
-        tuple(one for one in done if isinstance(one, TfperfError)),
-    )
+            found.append(error)
+            continue
+        found += [_described(read, request)] if isinstance(read, Log) else read
+    logs = sum(isinstance(one, LogDescription) for one in found)
+    judged: list[Judged] = []
+    refused: list[TfperfError] = []
+    for one in found:
+        try:
+            if isinstance(one, TfperfError):
+                refused.append(one)
+            elif isinstance(one, LogDescription):
+                judged.append(_judged_log(one, request, tests=logs))
+            else:
+                judged.append(_judged_measurement(one, request))
+        except TfperfError as error:
+            refused.append(error)
+    return Replay(tuple(judged), tuple(refused))
 
 
-@dataclass(frozen=True, slots=True)
-class _DescribedLog:
-    log: Log
-    of: LogDescription
-
-
-def _read(path: Path, request: Request) -> Log | tuple[Measurement, ...]:
+def _read(path: Path, request: Request) -> Log | list[Measurement]:
     text, name = text_file.read(path), text_file.shown(path)
     if measurement_file.is_measurement_file(text):
-        return tuple(replace(one, file=name) for one in measurement_file.parse(text, name))
+        return [replace(one, file=name) for one in measurement_file.parse(text, name)]
     return tf_cnn_log.parse(text, name, only_training=request.only_training)
 
 
-def _keys(log: Log | None, request: Request) -> Collection[Key]:
-    """The machine's rows where there is a log to judge."""
-    if log is None:
-        return ()
+def _described(log: Log, request: Request) -> LogDescription | TfperfError:
+    """What a log is of, or why that can't be known.
+
+    Raises:
+        TfperfError: no machine was named, so no log can be judged.
+    """
     if not request.machine or request.store is None:
         raise TfperfError(f"{log.name} is a log, which does not name its machine: give --machine=NAME")
-    return request.store.load(request.machine)
-
-
-def _described(log: Log, keys: Collection[Key], request: Request) -> _DescribedLog | TfperfError:
-    if not keys and (request.workload is None or request.topology is None) and request.store is not None:
+    rows = request.store.load(request.machine)
+    if not rows and (request.workload is None or request.topology is None):
         return NoBaseline(f"{log.name}: {_no_rows(request.machine, request.store)}")
     try:
-        of = described(log, keys, machine=request.machine, workload=request.workload, topology=request.topology)
+        return describe(log, rows, machine=request.machine, workload=request.workload, topology=request.topology)
     except TfperfError as error:
         return error
-    return _DescribedLog(log, of)
 
 
-def _judged_all(
-    item: _DescribedLog | tuple[Measurement, ...] | TfperfError, request: Request, logs: int
-) -> Iterator[Judged | TfperfError]:
-    """What comes of one file; a measurement that can't be judged does not hide the file's others."""
-    if isinstance(item, TfperfError):
-        yield item
-        return
-    for one in item if isinstance(item, tuple) else [item]:
-        try:
-            if isinstance(one, _DescribedLog):
-                yield _judged_log(one, request, tests=logs)
-            else:
-                again = _replayed(one, request)
-                yield Judged(again, _next_step(again, request.store))
-        except TfperfError as error:
-            yield error
+def _judged_log(described: LogDescription, request: Request, *, tests: int) -> Judged:
+    """Judge a log. It holds one run, and nothing can be measured again to confirm a slowdown.
 
-
-def _judged_log(item: _DescribedLog, request: Request, *, tests: int) -> Judged:
-    """Judge a log; it holds one run, so nothing can be measured again to confirm a slowdown.
-
-    `tests` are the logs that are judged together, among which false alarms are shared.
+    `tests` is the number of logs that are judged together, which share the false alarms.
     """
-    assert request.store is not None, "_keys has refused a log without baselines"
-    of, run = item.of, item.log.run(item.of.examples_per_step)
-    found = _reference(request.store, of.machine, Key(of.workload.id, of.topology), None)
+    assert request.store is not None, "_described has refused a log without baselines"
+    run = described.log.run(described.examples_per_step)
+    found = _reference(request.store, request.machine, Key(described.workload.id, described.topology), None)
     measurement = Measurement(
         test="",
-        file=item.log.name,
-        workload=of.workload,
-        topology=of.topology,
-        machine=of.machine,
-        devices=of.topology,
+        file=described.log.name,
+        workload=described.workload,
+        topology=described.topology,
+        machine=request.machine,
+        devices=described.topology,
         runs=(run,),
         throughput=summarise([run]),
         document=found.document,
     )
     accepted = found.tolerance(request.tolerance, Tolerance())
     measurement = replace(measurement, verdict=_judged(measurement, found, accepted, max_runs=1, tests=tests))
-    chosen = _CHOSEN if of.is_chosen and item.log.header.get(FP16) is None else ""
+    chosen = _CHOSEN if described.is_chosen and described.log.header.get(FP16) is None else ""
     return Judged(measurement, _next_step(measurement, request.store) or chosen)
 
 
 def _next_step(measurement: Measurement, store: BaselineStore | None) -> str:
-    """What to do where a replay found no baseline; "" where it found one.
+    """What to do if a replay found no baseline; "" if it found one.
 
-    `store` is None where a measurement was judged against the row that it holds.
+    `store` is None if the measurement was judged against the row that it holds.
     """
     if measurement.verdict is None or measurement.verdict.outcome is not Outcome.NO_BASELINE:
         return ""
@@ -187,8 +170,8 @@ def _no_rows(machine: str, store: BaselineStore) -> str:
     return f"{one_of('machine', machine, store.machines())} Or name another folder with --baselines=DIR"
 
 
-def _replayed(recorded: Measurement, request: Request) -> Measurement:
-    """An exported measurement judged again from all of its runs; one that was only measured stays as it is."""
+def _judged_measurement(recorded: Measurement, request: Request) -> Judged:
+    """Judge an exported measurement again, from all of its runs; one that was only measured stays as it is."""
     then, store = recorded.verdict, request.store
     if store is not None:
         recorded = replace(recorded, machine=request.machine or recorded.machine)
@@ -196,14 +179,15 @@ def _replayed(recorded: Measurement, request: Request) -> Measurement:
     elif then is not None:
         found = Reference(then.baseline, then.is_floor, then.noise, recorded.document)
     else:
-        return recorded
+        return Judged(recorded)
     accepted = found.tolerance(request.tolerance, (then and then.tolerance) or Tolerance())
     measurement, verdict = _decided(recorded, found, accepted)
-    return replace(measurement, document=found.document, verdict=verdict)
+    measurement = replace(measurement, document=found.document, verdict=verdict)
+    return Judged(measurement, _next_step(measurement, store))
 
 
 def _decided(recorded: Measurement, found: Reference, tolerance: Tolerance) -> tuple[Measurement, Verdict]:
-    """The verdict, and the measurement with the runs that it rests on; no further run can be had."""
+    """The verdict, and the measurement with the runs that it rests on; no further run is possible."""
     if recorded.runs:
         verdict = _judged(recorded, found, tolerance)
         if verdict.is_decided:
@@ -224,7 +208,7 @@ def _reference(store: BaselineStore, machine: str, key: Key, gpu_fp32_tflops: fl
 def _judged(
     measurement: Measurement, found: Reference, tolerance: Tolerance, *, max_runs: int | None = None, tests: int = 1
 ) -> Verdict:
-    """The verdict on the measurement's runs; pairs and drift count only against the row that they were measured for."""
+    """The verdict on the measurement's runs; pairs and drift count only if it is judged against the same row again."""
     then = measurement.verdict
     if found.baseline is not None:
         require_same_unit(found.baseline, measurement.throughput)

@@ -1,4 +1,4 @@
-"""Which tests run again, what their calls measured before, and what of it the history keeps."""
+"""Which tests run again, what their calls measured before, and what the history keeps of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SAME = "A test that is in doubt runs again: it must make the same calls each ti
 
 @dataclass
 class _Call:
-    """What one call of a test gave, and its row in the history; None where it has none."""
+    """The result of one call of a test, and its row in the history; None if it has none."""
 
     result: Result
     row: str | None = None
@@ -30,13 +30,13 @@ class _Call:
 class RerunQueue:
     """The results of a session's tests, call by call.
 
-    A test of which a call is undecided runs again when all tests have run. It makes the same calls again: a decided one
-    gets its result back at once, an undecided one takes another run. So a test's runs lie apart, and one slow spell of
-    the machine does not hit them all.
+    A test with an undecided call runs again after all tests have run. It makes the same calls again: a decided call
+    returns its result at once, an undecided one takes another run. So a test's runs are spread over the session, and
+    one slow phase of the machine does not affect all of them.
 
     Args:
-        open_history: each result is written when it is there, so that a kill loses none; None for a smoke run, which
-            keeps nothing.
+        open_history: returns the history. Each result is written to it at once, so that a killed session loses none.
+            None for a smoke run, which keeps nothing.
     """
 
     def __init__(self, open_history: Callable[[], History] | None) -> None:
@@ -44,20 +44,20 @@ class RerunQueue:
         self._calls: dict[str, list[_Call]] = {}
         self._waiting: set[str] = set()
         self.history_fault = ""
-        """Why the history lacks something; a full disk must not cost the verdict that was just reached."""
+        """Why the history lacks a result, if it does: the verdict counts even if it can't be written."""
 
     def begin(self, test: str) -> None:
-        """The test starts; unless it waited in this queue, it starts from nothing."""
+        """The test starts; forget its earlier results unless it was deferred."""
         if test not in self._waiting:
             self._calls[test] = []
         self._waiting.discard(test)
 
     def earlier(self, test: str, index: int, asked: str) -> Result | None:
-        """What the test's call number `index` (from 0) gave when it ran before; None where it did not.
+        """The result of the test's call `index` (from 0) when it ran before; None if it did not run.
 
         Args:
             test, index: the call.
-            asked: what it asks for now, as `asked_for` words it.
+            asked: what it asks for now, in the words of `asked_for`.
 
         Raises:
             TfperfError: the test makes other calls than it made then.
@@ -77,17 +77,17 @@ class RerunQueue:
         return before
 
     def require_all_calls(self, test: str, made: int) -> None:
-        """Refuse a rerun that made fewer calls than the first run: an undecided one would stay so for ever.
+        """Refuse a rerun that made fewer calls than the first run: an undecided call would never be decided.
 
         Raises:
-            TfperfError: so it is.
+            TfperfError: it made fewer calls.
         """
         kept = len(self._calls.get(test, []))
         if made < kept:
             raise TfperfError(f"this test made {kept} calls when it ran first, and {made} now. {_SAME}")
 
     def keep(self, test: str, index: int, result: Result) -> None:
-        """Keep what a call gave, in the place of what it gave before."""
+        """Keep the result of a call, replacing its earlier result."""
         calls = self._calls.setdefault(test, [])
         if index == len(calls):
             calls.append(_Call(result))
@@ -105,7 +105,7 @@ class RerunQueue:
             self.history_fault = self.history_fault or str(error)
 
     def is_undecided(self, test: str) -> bool:
-        """Whether a call of the test wants further runs."""
+        """Whether a call of the test needs further runs."""
         return any(not result.is_decided for result in self.results_of(test))
 
     def has_begun(self, test: str) -> bool:
@@ -117,12 +117,12 @@ class RerunQueue:
         self._waiting.add(test)
 
     def results_of(self, test: str) -> list[Result]:
-        """What the test's calls gave so far, in order."""
+        """The results of the test's calls so far, in order."""
         return [call.result for call in self._calls.get(test, [])]
 
     @property
     def results(self) -> Iterator[Result]:
-        """What all tests gave so far, in the order in which they first ran."""
+        """The results of all tests so far, in the order in which they first ran."""
         return (call.result for calls in self._calls.values() for call in calls)
 
 

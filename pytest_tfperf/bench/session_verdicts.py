@@ -1,7 +1,7 @@
-"""The verdicts on a whole session: is the software slower, is the machine?
+"""The verdicts on a whole session: is the software slower, or the machine?
 
-What all tests have in common is taken out of each test's own verdict. From a common drift of 1 % on, four tests are
-measured beside the reference environment, whether or not they are suspected, to tell the software from the machine.
+The drift that all tests have in common does not count in the verdict of a single test. If it is 1 % or more, four tests
+(the sentinels) are compared with the reference environment, suspected or not, to tell software from machine.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from pytest_tfperf.judging.machine import (
 def session_verdicts(
     machine: MachineSession, engine: RunEngine, measured: Sequence[Measurement], tolerance: Tolerance, *, turn: int
 ) -> tuple[SoftwareVerdict | None, MachineVerdict | None]:
-    """The verdicts on the software and on the machine; None where too little is known.
+    """The verdicts on the software and on the machine; None if too little is known.
 
     Args:
         machine: what the session's tests on this machine have in common.
         engine: takes the sentinels' pairs.
-        measured: the session's results on this machine, of which suspects have pairs too.
+        measured: the session's results on this machine; those of suspects also have pairs.
         tolerance: the session's default.
-        turn: how many sessions there were before, so that each session has other sentinels.
+        turn: how many sessions there were before, so that sessions take different sentinels.
     """
     pairs = _of_suspects(measured)
     software = None
@@ -56,7 +56,7 @@ def _chosen(machine: MachineSession, turn: int) -> list[Task]:
 def _judged(
     tasks: Sequence[Task], engine: RunEngine, tolerance: Tolerance, known: list[ReferencePairs]
 ) -> SoftwareVerdict | None:
-    """Take pairs of each sentinel, stage by stage, until the verdict is decided; they are added to `known`."""
+    """Take pairs of each sentinel, stage by stage, until the verdict is decided; add them to `known`."""
     sentinels = [_Sentinel(task, engine) for task in tasks]
     wanted = SENTINEL_STAGES[0]
     while True:
@@ -76,7 +76,7 @@ class _Sentinel:
         self._source = reference_pairs(engine, task)
 
     def take(self, wanted: int) -> bool:
-        """Take pairs up to this many; False where that fails: the other sentinels decide without this one."""
+        """Take pairs until there are this many; False if that fails, so that the other sentinels decide."""
         while len(self.pairs) < wanted:
             try:
                 pair, _ = undisturbed(self._source.take)

@@ -1,7 +1,8 @@
-"""Asks a worker, after its last window, what a step spends its time on; what holds for a session is asked once.
+"""Asks a worker, after its last window, what a step spends its time on.
 
-The rate of matrix products is the exception. It is the most that a device reaches, so a step that exceeds it shows that
-the machine was slow when the rate was timed. It is then timed again, and the session keeps the highest.
+What stays the same in a session is asked once: a model's multiply-adds, and the rate of matrix products. That rate is
+the most that a device reaches. If a step exceeds it, the machine was slow when the rate was timed. The rate is then
+timed again, and the session keeps the higher one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.workers.launcher import TrainingRun
+from pytest_tfperf.workers.training_run import TrainingRun
 
 
 class StepProfiler:
@@ -25,13 +26,13 @@ class StepProfiler:
         self._multiply_adds: dict[object, int | None] = {}  # of each model, forward
 
     def profile(self, training: TrainingRun, job: Job, cores: int, examples_per_sec: float) -> StepProfile | None:
-        """The profile of the worker's step; None where it fails, because the windows are measured already.
+        """The profile of the worker's step; None if that fails, because the windows are already measured.
 
         Args:
-            training: has no window left to give.
-            job: what it runs.
-            cores: the host's usable ones.
-            examples_per_sec: what its windows gave.
+            training: the worker, after its last window.
+            job: what it trains.
+            cores: how many cores of the host are usable.
+            examples_per_sec: the throughput of its windows.
         """
         devices, workload = job.devices, job.workload
         kind = (devices.kind, devices.gpu_uuids[:1], workload.precision, workload.tf32, job.ranks)
@@ -62,9 +63,9 @@ class StepProfiler:
         return replace(found, products_multiply_adds_per_sec=self._rate(kind, job))
 
     def _rate(self, kind: object, job: Job) -> float | None:
-        """Of all the devices together; virtual devices share the CPU's cores or their GPU.
+        """The rate of all devices together; virtual devices share the CPU's cores or their GPU.
 
-        Ranks time theirs at the same time, so their sum is known already.
+        Ranks time their devices at the same time, so their rate is already a sum.
         """
         rate, devices = self._rates[kind], job.devices
         shared = devices.split or devices.kind is DeviceKind.CPU

@@ -1,4 +1,4 @@
-"""One thing to measure, with everything that is known before it starts."""
+"""One measurement to take, with everything that is known before it starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.judging.reference import Reference
 
 Call = tuple[str, int]
-"""pytest's node id, and which of the test's calls."""
+"""pytest's node id and the call's index in the test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class Task:
         side: what to train, and what starts it.
         reference: what the result is judged against.
         tolerance: the accepted change.
-        reference_side: the same workload in the reference environment; None where there is none.
+        reference_side: the same workload in the reference environment; None if there is none.
     """
 
     test: str
@@ -46,5 +46,5 @@ class Task:
 
     @property
     def call(self) -> Call:
-        """What tells this task from the others of the session."""
+        """What identifies this task in the session."""
         return self.test, self.index

@@ -1,4 +1,4 @@
-"""Drives one worker: warms it up, sizes its windows, keeps one window queued ahead, stops when enough is known."""
+"""Drives one worker: warms it up, sizes its windows, keeps one window queued ahead, and stops when enough is known."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.judging.steady_state import settled_from, why_not_steady
-from pytest_tfperf.workers.launcher import TrainingRun
+from pytest_tfperf.workers.training_run import TrainingRun
 
-WINDOW_SECONDS = 0.15  # long against the cost of a call, short against a neighbour's burst
-MIN_WINDOWS = 20  # where steps are few, windows get shorter rather than fewer: three windows give no interval
+WINDOW_SECONDS = 0.15  # much longer than the overhead of a call, shorter than most disturbances
+MIN_WINDOWS = 20  # with few steps windows get shorter rather than fewer: three windows give no useful interval
 
 MIN_WINDOWS_FOR_ERROR = 3
 """Windows from which the error of a run's throughput can be estimated."""
 
 Enough = Callable[[Run], bool]
-"""Asked every ten windows with the run so far: may it stop?"""
+"""Called every ten windows with the run so far; returns whether it may stop."""
 
 
 class Observer(Protocol):
-    """Is told how a measurement progresses."""
+    """Gets the progress of a measurement."""
 
     def begin(self, label: str) -> None:
         """A run of this kind begins: "run", "reference environment", "on device data", ..."""
@@ -32,13 +32,13 @@ class Observer(Protocol):
         """A phase of the worker begins: "start", "model", ..., "warm-up", "steps"."""
 
     def window(self, run: Run, plan: Plan) -> None:
-        """A timed window came in; `run` holds all windows so far."""
+        """A timed window has ended; `run` holds all windows so far."""
 
     def ended(self, run: Run) -> None:
-        """All windows are in; in `run`, windows before the steady state count as warm-up."""
+        """The last window has ended; in `run`, windows before the steady state count as warm-up."""
 
     def done(self) -> None:
-        """The worker is gone, whether or not it finished."""
+        """The worker has ended, whether or not it finished."""
 
 
 def time_windows(training: TrainingRun, plan: Plan, observer: Observer, enough: Enough = lambda _: False) -> Run:
@@ -73,7 +73,7 @@ def time_windows(training: TrainingRun, plan: Plan, observer: Observer, enough: 
 
 
 def in_steady_state(run: Run) -> Run:
-    """The run with the windows before its steady state counted as warm-up; disturbed where there is no steady state."""
+    """The run with the windows before its steady state counted as warm-up; disturbed if it never became steady."""
     cut = settled_from(run.windows, fetches=run.fetches)
     windows = run.windows[cut:]
     why = why_not_steady(windows, fetches=run.fetches)
@@ -100,7 +100,7 @@ def run_of(training: TrainingRun, warmup: Sequence[Window], windows: Sequence[Wi
 
 
 def window_steps(warmup: Sequence[Window], plan: Plan) -> int:
-    """Steps a window: about `WINDOW_SECONDS` long by the latest warm-up, yet at least `MIN_WINDOWS` of them."""
+    """Steps in a window of about `WINDOW_SECONDS`, judging by the latest warm-up; few enough for `MIN_WINDOWS`."""
     latest = warmup[-1]
     fitting = round(WINDOW_SECONDS * latest.steps / latest.seconds)
     return max(1, min(fitting, plan.steps // MIN_WINDOWS))

@@ -1,14 +1,14 @@
-"""A user's command as a process: what it prints as it comes, its log, and its end."""
+"""A user's command as a process: its output as it is printed, its log, and how it ends."""
 
 from __future__ import annotations
 
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,12 +16,11 @@ from pathlib import Path
 from pytest_tfperf.errors import Hung, MeasurementError
 from pytest_tfperf.workers.failures import describe_exit, kernel_oom_kills, last_lines
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.processes import kill_group
+from pytest_tfperf.workers.processes import KILL_SECONDS, kill_group
 
 GRACE_SECONDS = 3.0
-"""From SIGTERM to SIGKILL: enough for a handler, and a program that ignores SIGTERM must not cost more."""
+"""From SIGTERM to SIGKILL: enough for a signal handler, and short for a program that ignores SIGTERM."""
 
-_KILL_SECONDS = 60.0  # a killed process ends only after the driver has freed its GPU's memory
 _LOGGED_BYTES = 2**20
 _READ_BYTES = 2**16
 _POLL_SECONDS = 0.1
@@ -31,64 +30,56 @@ class BoundedLog:
     """A log file that keeps the first and the last MiB of what a program prints.
 
     Args:
-        path: the file; written when something is printed, and its end when it is closed.
-        most_bytes: kept of the beginning, and of the end.
+        path: the file. The first bytes are written at once, the last ones when the log is closed.
+        most_bytes: how many first and how many last bytes are kept.
     """
 
     def __init__(self, path: Path, most_bytes: int = _LOGGED_BYTES) -> None:
         self._file = path.open("wb", buffering=0)
         self._most = most_bytes
-        self._first = 0
-        self._later: deque[bytes] = deque()
-        self._kept = 0
-        self._left_out = 0
-        self._end = b""
+        self._printed = 0
+        self._last = bytearray()
 
     def write(self, data: bytes) -> None:
-        """Add what was printed; a full disk costs the log and not the measurement."""
-        self._end = (self._end + data)[-_READ_BYTES:]
-        room = self._most - self._first
+        """Add what was printed; if the disk is full the log is incomplete, and the measurement goes on."""
+        room = self._most - self._printed
         if room > 0:
             with suppress(OSError):
                 self._file.write(data[:room])
-            self._first += len(data[:room])
-            data = data[room:]
-        if data:
-            self._later.append(data)
-            self._kept += len(data)
-            while self._kept - len(self._later[0]) >= self._most:
-                self._kept -= len(self._later[0])
-                self._left_out += len(self._later.popleft())
+        self._printed += len(data)
+        self._last += data
+        del self._last[: -self._most]
 
     @property
     def end(self) -> str:
         """The last 64 KiB."""
-        return self._end.decode(errors="replace")
+        return self._last[-_READ_BYTES:].decode(errors="replace")
 
     def close(self) -> None:
         """Write the end, and how much is missing before it."""
         if self._file.closed:
             return
+        not_written = self._printed - self._most
+        left_out = not_written - self._most
         with suppress(OSError), self._file:
-            if self._left_out:
-                self._file.write(f"\n[tfperf: {self._left_out:,} bytes are left out here]\n".encode())
-            for data in self._later:
-                self._file.write(data)
-        self._later.clear()
+            if left_out > 0:
+                self._file.write(f"\n[tfperf: {left_out:,} bytes are left out here]\n".encode())
+            if not_written > 0:
+                self._file.write(self._last[-not_written:])
 
 
 class CommandRun:
-    """A command that runs, in a session of its own, under a supervisor that ends all that it starts.
+    """A running command, in a process session of its own, under a supervisor that ends all that it starts.
 
     Args:
-        argv: what is run.
+        argv: the program and its arguments.
         environment: its environment variables.
         folder: where it runs.
-        log: gets what it prints.
+        log: file for what it prints.
         silence_seconds: how long it may go without a reading.
-        facts: what it runs on, for the measurement's environment.
-        scratch: folder of its temporary files, removed at the end; None: it has none.
-        cancel: called when it has ended or is to be killed, for what an engine left behind.
+        facts: what it runs with, for the measurement's environment.
+        scratch: folder of its temporary files, removed at the end; None if it has none.
+        cancel: called when it is closed, to end what an engine left behind.
 
     Raises:
         MeasurementError: it could not be started.
@@ -130,50 +121,51 @@ class CommandRun:
             self._log.close()
             raise MeasurementError(f"{argv[0]} could not be started in {folder}: {error.strerror}") from error
         assert self._process.stdout is not None, "it is a pipe"
-        self._output = self._process.stdout.fileno()
+        self._output = self._process.stdout
         self._poll = select.poll()
         self._poll.register(self._output, select.POLLIN)
 
     def read(self, seconds: float) -> bytes | None:
-        """What it prints next; empty when it has ended, None where nothing comes for so long."""
+        """What it prints next; b"" when its output has ended, None if nothing comes for so many seconds."""
         if not self._poll.poll(max(0.0, seconds) * 1000):
             return None
-        data = os.read(self._output, _READ_BYTES)
+        data = os.read(self._output.fileno(), _READ_BYTES)
         self._log.write(data)
         return data
 
     def ended_badly(self) -> str:
-        """How it ended, in words, where that is not status 0; "" where all is well."""
-        status = self._exit_status(_KILL_SECONDS)
-        if status == -9 and kernel_oom_kills() > self._oom_kills:
+        """How it ended, in words; "" for exit status 0."""
+        status = self._exit_status(KILL_SECONDS)
+        if status == -signal.SIGKILL and kernel_oom_kills() > self._oom_kills:
             return "was ended by the kernel's out-of-memory killer"
-        return "" if status == 0 else "still runs" if status is None else describe_exit(status)
+        if status is None:
+            return "still runs"
+        return describe_exit(status) if status else ""
 
     def failure(self, fact: str, next_step: str) -> MeasurementError:
         """The error with the end of its log."""
         return MeasurementError(self._text(fact, next_step))
 
     def hung(self, fact: str) -> Hung:
-        """The error for a program that gave nothing for too long."""
+        """The error for a program that printed nothing useful for too long."""
         return Hung(self._text(fact, "ini value tfperf_timeout sets a longer limit"))
 
     def close(self) -> None:
-        """End it and all that it started: SIGTERM, then SIGKILL; never raises."""
+        """End it and all that it started by SIGTERM, then by SIGKILL; never raises."""
         if self._process.poll() is None:
             with suppress(ProcessLookupError):
                 self._process.terminate()
             self._exit_status(GRACE_SECONDS + 1.0)
         self._cancel()
-        if self._exit_status(_KILL_SECONDS) is None:
+        if self._exit_status(KILL_SECONDS) is None:
             kill_group(self._process.pid)
         self._log.close()
-        assert self._process.stdout is not None, "it is a pipe"
-        self._process.stdout.close()
+        self._output.close()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _exit_status(self, seconds: float) -> int | None:
-        """Its exit status once it has ended, None after so many seconds; a full pipe must not keep it from ending."""
+        """Its exit status, or None if it still runs after so many seconds. Reads on, so that no full pipe blocks it."""
         deadline = time.monotonic() + seconds
         while self._process.poll() is None and time.monotonic() < deadline:
             if self.read(_POLL_SECONDS) == b"":
@@ -186,7 +178,7 @@ class CommandRun:
 
 
 def _require_program(program: str, folder: Path, path: str) -> None:
-    """Refuse what can't be run, before a process is made: its shell would say less."""
+    """Refuse a program that can't be run, with more advice than the operating system's error has."""
     name = program if "/" not in program else str(folder / program)
     if shutil.which(name, path=path) is not None:
         return

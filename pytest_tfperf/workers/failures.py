@@ -13,18 +13,18 @@ from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
 _PACKAGE = Path(__file__).parent.parent
 
 SHOWN_LINES = 20
-"""Of the end of a log, in an error."""
+"""How many of a log's last lines an error shows."""
 
 _COLUMNS = 300
 _MOST_BYTES = 256 * 1024  # a worker may have written to its log for hours
 
-# Native code checks for a failed allocation and aborts, or does not and crashes. An allocator that only warns that it
+# After a failed allocation native code aborts, or it does not check and crashes. An allocator that only warns that it
 # could use more memory has not failed.
 _NATIVE_OUT_OF_MEMORY = re.compile(
     r"std::bad_alloc|out of memory(?!.*not a failure)|RESOURCE_EXHAUSTED|_ALLOC_FAILED", re.IGNORECASE
 )
 
-# TensorFlow looks for GPUs in a worker that was given none, and writes that it failed; it would read like the cause.
+# In a worker without GPUs TensorFlow writes that it found none, which would look like the cause.
 _ABOUT_GPUS = re.compile(
     r"WARNING: All log messages before absl::InitializeLog|"
     r"([IWE]\d{4} \d\d:|\d{4}-\d\d-\d\d .*: [IWE] ).*(cuda|gpu|cuInit|cuDNN|cuBLAS|cuFFT|TensorRT)",
@@ -32,7 +32,7 @@ _ABOUT_GPUS = re.compile(
 )
 
 # Lines with which TensorFlow and Keras surround the cause in an error's text. Frames of a traceback are indented, and
-# so are the root errors where there are several: the first, "(0)", is the cause.
+# so are the root errors if there are several: the first, "(0)", is the cause.
 _AROUND_THE_CAUSE = re.compile(
     r"\s(?! \(0\))|Graph execution error:|Detected at node|<stack traces unavailable>|in user code:|"
     r"Exception encountered when calling|\d+ (root error|successful operation|derived error)"
@@ -45,7 +45,7 @@ _LIBRARY = re.compile(r"/(site|dist)-packages/|/lib(64)?/python\d+\.\d+/|/__auto
 
 
 def kernel_oom_kills() -> int:
-    """How many processes the kernel's out-of-memory killer has ended since boot; 0 where it does not say."""
+    """How many processes the kernel's out-of-memory killer has ended since boot; 0 if the kernel does not say."""
     try:
         counters = Path("/proc/vmstat").read_text(encoding="ascii")
     except OSError:
@@ -54,13 +54,13 @@ def kernel_oom_kills() -> int:
 
 
 class Failures:
-    """Makes the error for each way in which one worker can fail; make it when the worker starts.
+    """Makes the error for each way in which one worker can fail; create it when the worker starts.
 
     Args:
-        pid: the worker's.
+        pid: the worker's process id.
         log: its log file.
         on_cpus: it has no GPUs.
-        name: what messages call the worker, if it is one of several.
+        name: how messages name the worker, if it is one of several.
         oom_kills: reads the kernel's counter of out-of-memory kills.
     """
 
@@ -87,7 +87,7 @@ class Failures:
             why = first_line(error["message"])
             text = f"{self._name} raised {error['type']} in phase {phase!r}" + (f": {why}" if why else "")
             return kind(f"{text}{error['hint']}\n{self._log_end()}")
-        # Written to be shown as it is. The log adds something only if it leads to a line of the user's.
+        # Our own errors are complete. The log adds something only if it shows a line of the user's code.
         first, *more = error["message"].splitlines()
         if self._name != _THE_WORKER:
             first = f"{self._name}: {first}"
@@ -96,7 +96,7 @@ class Failures:
         return kind("\n".join([f"{first} (in phase {phase!r})", *more, last]))
 
     def died(self, status: int | None, phase: str) -> MeasurementError:
-        """The connection broke; `status` is the exit status, negative for a signal, None while the process runs."""
+        """The connection broke; `status` is the exit status, negative for a signal, None if the process still runs."""
         kind = MeasurementError
         how = "closed its connection" if status is None else describe_exit(status)
         if status == -signal.SIGKILL and self._oom_kills() > self._oom_kills_before:
@@ -106,9 +106,13 @@ class Failures:
         return kind(f"{self._worker} {how} in phase {phase!r}\n{self._log_end()}")
 
     def hung(self, seconds: float, phase: str, stacks: str, *, by_setting: bool = True) -> Hung:
-        """The worker sent nothing for `seconds`; `stacks` is what faulthandler added to its log, for every thread.
+        """The worker sent nothing for `seconds`.
 
-        `by_setting`: the limit is the ini value's.
+        Args:
+            seconds: how long it was silent.
+            phase: what it was doing.
+            stacks: what faulthandler added to its log: the stack of every thread.
+            by_setting: the limit is the ini value's.
         """
         limit = "; ini value tfperf_timeout sets a longer limit" if by_setting else ""
         lines = [f"{self._worker} said nothing for {seconds:g} s in phase {phase!r} and was killed{limit}"]
@@ -123,7 +127,7 @@ class Failures:
 
 
 def first_line(text: str) -> str:
-    """The first line of an error's text that says what was wrong, without what TensorFlow and Keras put above it.
+    """The first line of an error's text that says what was wrong: TensorFlow and Keras put other lines above it.
 
     >>> first_line('Graph execution error:\\n\\n  File "a.py", line 1, in f\\nassertion failed: [no]\\n [[{{node A}}]]')
     'assertion failed: [no]'
@@ -134,10 +138,10 @@ def first_line(text: str) -> str:
 
 
 def last_lines(text: str, *, on_cpus: bool = False) -> str:
-    """The last 20 lines of a log's text or of a program's output, each set off.
+    """The last 20 lines of a log or of a program's output, each with a bar before it.
 
     Args:
-        text: of the log, or of its end.
+        text: the log, or its end.
         on_cpus: leave out what TensorFlow writes about GPUs.
     """
     lines = [line for line in text.splitlines() if line.strip() and not (on_cpus and _ABOUT_GPUS.match(line))]
@@ -145,7 +149,7 @@ def last_lines(text: str, *, on_cpus: bool = False) -> str:
 
 
 def read_end(log: Path, begin: int = 0) -> str:
-    """The text of a log from this byte on, at most its last 256 KiB; "" where it cannot be read."""
+    """The text of a log from byte `begin` on, at most its last 256 KiB; "" if it cannot be read."""
     try:
         with log.open("rb") as file:
             file.seek(max(begin, log.stat().st_size - _MOST_BYTES))
@@ -155,7 +159,7 @@ def read_end(log: Path, begin: int = 0) -> str:
 
 
 def user_frames(text: str) -> list[str]:
-    """The lines of a traceback or of threads' stacks that are neither in a library nor in this package."""
+    """The frames of a traceback or of threads' stacks that are neither in a library nor in this package."""
     frames = [line.strip().removeprefix("| ").strip() for line in text.splitlines()]
     return [line for line in frames if (found := _FRAME.match(line)) and not _in_library(found["file"])]
 

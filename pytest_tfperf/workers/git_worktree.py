@@ -11,20 +11,20 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.workers.failures import last_lines
 
 DIRTY: Final = "-dirty"
-"""What a commit ends in where files that git knows differed from it."""
+"""The end of a commit's name if tracked files differed from it."""
 
 
 def repository_of(folder: Path) -> Path | None:
-    """The root of the repository that the folder is in; None for none, or where there is no git."""
+    """The root of the repository that the folder is in; None if it is in none, or git is missing."""
     done = _git(folder, "rev-parse", "--show-toplevel")
     return Path(done.stdout.rstrip("\n")) if done.returncode == 0 else None
 
 
 def commit_of(folder: Path, *, besides: Path | None = None) -> str:
-    """Hash of the commit of the repository that `folder` is in, 12 digits; "" in none.
+    """Hash of the checked-out commit of the repository that `folder` is in, 12 digits; "" outside of a repository.
 
-    "-dirty" follows where files that git knows differ from it, other than those below `besides`: baselines that were
-    just recorded are no change of the code.
+    "-dirty" follows if tracked files differ from the commit. Files below `besides` don't count: baselines that were
+    just recorded do not change the code.
     """
     head, repository = _git(folder, "rev-parse", "--short=12", "HEAD"), repository_of(folder)
     if head.returncode or repository is None:
@@ -37,10 +37,10 @@ def commit_of(folder: Path, *, besides: Path | None = None) -> str:
 
 
 def require_commit(repository: Path, commit: str) -> None:
-    """Return where the repository has the commit.
+    """Return if the repository has the commit.
 
     Raises:
-        TfperfError: it has not, or not any more; says what fetches it.
+        TfperfError: it has not; says how to fetch it.
     """
     if _git(repository, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").returncode == 0:
         return
@@ -59,7 +59,7 @@ def add_worktree(repository: Path, commit: str, folder: Path) -> None:
     """Check the commit out, with its submodules, into a new folder; a failure leaves no folder.
 
     Raises:
-        TfperfError: git can't; shows what it said.
+        TfperfError: git failed; shows what it wrote.
     """
     try:
         # Forced, because git may remember a worktree there that somebody deleted.
@@ -74,13 +74,13 @@ def add_worktree(repository: Path, commit: str, folder: Path) -> None:
 
 
 def remove_worktree(repository: Path, folder: Path) -> None:
-    """Delete the folder with all changes in it, and have git forget it."""
+    """Delete the folder with all changes in it, and git's record of it."""
     shutil.rmtree(folder, ignore_errors=True)  # git removes neither one that is broken nor another clone's
     _git(repository, "worktree", "remove", "--force", str(folder))
 
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A git that is missing has failed, as git says it has."""
+    """Run git; a missing git gives a result that failed."""
     command = ["git", "-C", str(folder), *arguments]
     try:
         return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The Pythons that run workers: how one runs our modules and finds the user's, and whether its TensorFlow will do."""
+"""The Pythons that run workers: how they run our modules, find the user's, and whether their TensorFlow is usable."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from pytest_tfperf.workers.failures import last_lines
 
 _PACKAGE = str(Path(__file__).parents[1] / "__init__.py")
 
-# Runs a module of this very package, without what lies beside the package or in the working folder on the path. Any
-# Python can read it, also 2.7.
+# Runs a module of this copy of the package, without its folder or the working folder on the path. Any Python can parse
+# it, even 2.7.
 _BOOTSTRAP = """
 import sys
 sys.path[:] = [path for path in sys.path if path]
@@ -51,8 +51,10 @@ for name in ("tensorflow", "tensorflow-cpu", "keras", "torch", "jax", "jaxlib", 
         pass
 print(json.dumps(found))
 """
-_IMPORT_SECONDS = 300  # a cold network disk
 _WITHOUT_GPUS = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+IMPORT_SECONDS = 300
+"""How long TensorFlow may take to import: from a cold network disk it takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +63,24 @@ class Interpreter:
 
     Args:
         python: its path.
-        moved: folders of the user's code that workers take from elsewhere, old -> new: the project's folder -> its
-            checkout at the reference environment's commit.
+        moved: folders of the user's code that workers take from another place, old -> new: the project's folder ->
+            its checkout at the reference environment's commit.
     """
 
     python: str
     moved: Mapping[Path, Path] = field(default_factory=dict)
 
     def command(self, module: str) -> list[str]:
-        """Runs a module of this very package, which need not be installed there."""
+        """The command that runs a module of this copy of the package, which need not be installed for that Python."""
         return [self.python, "-c", _BOOTSTRAP, _PACKAGE, module]
 
     def folder(self) -> Path:
-        """Where workers run: in pytest's folder, or the same of the other checkout; its top where it has no such."""
+        """Where workers run: pytest's folder, or the same folder of the other checkout, or that checkout's top."""
         here = Path(self._move(str(Path.cwd())))
         return here if here.is_dir() else next(new for new in self.moved.values() if here.is_relative_to(new))
 
     def user_command(self, argv: Sequence[str]) -> list[str]:
-        """A user's command under this Python where it names pytest's own, and with the paths moved that exist there.
+        """A user's command with this Python instead of pytest's, and with paths to files of the other checkout.
 
         >>> Interpreter("/venv/bin/python").user_command([sys.executable, "train.py"])
         ['/venv/bin/python', 'train.py']
@@ -86,11 +88,11 @@ class Interpreter:
         return [self.python if word == sys.executable else self._move_argument(word) for word in argv]
 
     def user_folder(self, folder: str) -> Path:
-        """Where a user's command runs: in this folder, or in the other checkout's."""
+        """Where a user's command runs: this folder, or the same folder of the other checkout."""
         return Path(self._move(folder)) if folder else self.folder()
 
     def facts(self, command: Command) -> dict[str, str]:
-        """What a user's command runs on: versions of packages that train, where this Python runs it, and its digest."""
+        """What a user's command runs with: its digest and, if this Python runs it, versions of packages that train."""
         packages = _packages(self.python) if command.runs_this_python else {}
         return {"command": command.digest, **packages}
 
@@ -113,7 +115,7 @@ class Interpreter:
         return [self._move(path) for path in (str(Path.cwd()), *ours)]
 
     def _move_argument(self, word: str) -> str:
-        """An argument, maybe of the form --name=PATH; data that no checkout holds stays where it is."""
+        """An argument, perhaps of the form --name=PATH; paths that the other checkout lacks stay as they are."""
         name, equals, path = word.rpartition("=") if word.startswith("-") else ("", "", word)
         moved = self._move(path) if Path(path).is_absolute() else path
         # A program's text may be longer than a file's name can be, at which Path.exists raises.
@@ -128,15 +130,15 @@ class Interpreter:
 
 @cache
 def _packages(python: str) -> dict[str, str]:
-    """The versions of the packages that a program may train with, as installed; none where this Python can't say."""
+    """The installed versions of packages that a program may train with; empty if this Python can't be run."""
     with suppress(OSError, ValueError, subprocess.SubprocessError):
-        done = subprocess.run([python, "-c", _VERSIONS], capture_output=True, timeout=_IMPORT_SECONDS, check=False)
+        done = subprocess.run([python, "-c", _VERSIONS], capture_output=True, timeout=IMPORT_SECONDS, check=False)
         return {str(name): str(version) for name, version in json.loads(done.stdout).items()}
     return {}
 
 
 def require_python(python: Path) -> None:
-    """Return if this interpreter runs, which is all that a user's own command needs of it.
+    """Return if this interpreter can be run, which is all that a user's own command needs.
 
     Raises:
         TfperfError: it does not.
@@ -151,11 +153,13 @@ def find_python(text: str) -> Path:
     Links are not followed: a virtual environment's `bin/python` is one, and its target has other packages.
 
     Raises:
-        ValueError: there is none, or it cannot be executed.
+        ValueError: there is no such interpreter, or it cannot be executed.
     """
     try:
         path = Path(text).expanduser()
-        path = path / "bin" / "python" if (is_folder := path.is_dir()) else path
+        is_folder = path.is_dir()
+        if is_folder:
+            path = path / "bin" / "python"
         found, exists = shutil.which(path), path.exists()
     except (OSError, RuntimeError) as error:  # a name that is too long, an unreadable folder, no such user's home
         raise ValueError(f"must be a Python or a virtual environment: {error}") from None
@@ -170,17 +174,17 @@ def find_python(text: str) -> Path:
 def try_imports(
     python: Path, functions: Collection[str] = (), moved: Mapping[Path, Path] | None = None
 ) -> tuple[str, dict[str, str]]:
-    """Have `python` import TensorFlow, and then the user's own functions; takes as long as the imports.
+    """Let `python` import TensorFlow and then the user's own functions, which may take minutes.
 
-    Returns TensorFlow's version, and for each function that can't be imported why.
+    Returns TensorFlow's version, and the reason for each function that can't be imported.
 
     Args:
         python: the interpreter.
-        functions: "package.module:function" each.
+        functions: names as "package.module:function".
         moved: as in `Interpreter`.
 
     Raises:
-        TfperfError: it is no Python, its TensorFlow cannot be imported, or one of the two is too old.
+        TfperfError: it can't be run, its TensorFlow can't be imported, or one of the two is too old.
     """
     interpreter = Interpreter(str(python), moved or {})
     try:
@@ -192,7 +196,7 @@ def try_imports(
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_IMPORT_SECONDS,
+            timeout=IMPORT_SECONDS,
             check=False,
         )
         found = json.loads(done.stdout.splitlines()[-1])
@@ -200,7 +204,7 @@ def try_imports(
     except OSError as error:
         raise TfperfError(f"{python} can't be run: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise TfperfError(f"{python} did not import TensorFlow within {_IMPORT_SECONDS} s") from None
+        raise TfperfError(f"{python} did not import TensorFlow within {IMPORT_SECONDS} s") from None
     except (IndexError, ValueError, TypeError, KeyError):
         said = (done.stderr or done.stdout).strip()
         why = said.rpartition("\n")[2] or f"it ended with status {done.returncode}"
@@ -210,7 +214,7 @@ def try_imports(
 
 
 def require_usable_import(message: Mapping[str, Any], python: Path | str) -> None:
-    """Check what `training.process.import_tensorflow` found; other messages pass.
+    """Check a worker's message about its import of TensorFlow; other messages pass.
 
     Raises:
         MeasurementError: TensorFlow cannot be imported, or is too old.

@@ -20,20 +20,19 @@ from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.workers.command_run import CommandRun
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.launcher import Progress, TrainingRun
 from pytest_tfperf.workers.processes import ForkServer, LocalProcess, start_process
-from pytest_tfperf.workers.ranks import RanksRun, rank_name
+from pytest_tfperf.workers.training_run import TrainingRun, rank_name
 from pytest_tfperf.workers.unresponsive import PROBE, UnresponsiveDevices
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
 from pytest_tfperf.workers.worker_files import WorkerFiles
-from pytest_tfperf.workers.worker_run import WorkerRun
+from pytest_tfperf.workers.worker_run import Progress, WorkerRun
 
-# TensorFlow, Keras and XLA read these once, at import: a server that imported under other values cannot be used.
+# TensorFlow, Keras and XLA read these once, at import. If one of them changes, a new fork server is needed.
 _READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "CUDA_", "LD_LIBRARY_PATH", "OMP_", "MKL_", "ONEDNN_", "PYTHON")
 
 
 class _Worker(NamedTuple):
-    """A process that was started, its number, and what it is told when it calls."""
+    """A process that was started, its number, and the message that it gets when it calls."""
 
     run: WorkerRun
     number: int
@@ -45,8 +44,8 @@ class LocalLauncher:
 
     Args:
         logs: folder for the workers' log files; made where missing.
-        silence_seconds: a worker that sends nothing for so long hangs, and is killed.
-        fresh: a new interpreter for each worker instead of a fork.
+        silence_seconds: a worker that sends nothing for this long is taken to hang, and is killed.
+        fresh: start a new interpreter for each worker instead of forking.
         python: the interpreter to run.
         moved: as in `Interpreter`.
     """
@@ -107,7 +106,7 @@ class LocalLauncher:
             return run
 
     def close(self) -> None:
-        """End the fork server and its workers."""
+        """End the fork server and its workers; never raises."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -116,7 +115,7 @@ class LocalLauncher:
     def _probe(self, job: Job, progress: Progress) -> None:
         """One step of the smallest workload, on the same devices."""
         progress("probe")
-        devices = replace(job.devices, count=len(job.devices.gpu_uuids) or job.devices.count)  # those of all ranks
+        devices = replace(job.devices, count=len(job.devices.gpu_uuids) or job.devices.count)  # the GPUs of all ranks
         run = self._start(replace(job, workload=PROBE, nodes=1, devices=devices, slowdown=0.0), progress)
         try:
             run.request(1)
@@ -126,25 +125,16 @@ class LocalLauncher:
 
     def _start(self, job: Job, progress: Progress) -> TrainingRun:
         with ExitStack() as undo:
-            host, ranks = platform.node(), job.ranks
-            if not job.is_distributed:
-                worker = self._worker(job, job, undo)
-                worker.run.prepare(self._listener, worker.number, worker.message, progress)
-                undo.pop_all()
-                return worker.run
-            workers = [
-                self._worker(job, job.for_rank(rank), undo, rank_name(rank, ranks, host)) for rank in range(ranks)
-            ]
-            runs = [worker.run for worker in workers]
-            channels = self._called(workers)
-            for worker, channel in zip(workers, channels, strict=True):
+            workers = [self._worker(job, rank, undo) for rank in range(job.ranks)]
+            for worker, channel in zip(workers, self._channels_of(workers), strict=True):
                 worker.run.adopt(channel, worker.message, progress if worker is workers[0] else lambda _: None)
-            together = RanksRun(runs, [host] * ranks, job, self._silence_seconds)
+            hosts = [platform.node()] * job.ranks
+            run = TrainingRun([worker.run for worker in workers], hosts, job, self._silence_seconds)
             undo.pop_all()
-            return together
+            return run
 
-    def _called(self, workers: Sequence[_Worker]) -> list[Channel]:
-        """The channels of all of them, once they have called."""
+    def _channels_of(self, workers: Sequence[_Worker]) -> list[Channel]:
+        """Wait until all of them have called."""
         callers = [{"hello": "worker", "number": worker.number} for worker in workers]
         runs = [worker.run for worker in workers]
         try:
@@ -156,8 +146,9 @@ class LocalLauncher:
         except ConnectionLost:
             raise next(run for run in runs if run.has_ended()).lost() from None
 
-    def _worker(self, job: Job, own: Job, undo: ExitStack, name: str = "the worker") -> _Worker:
-        """A process that will call, and what to tell it: the job, of which its own part says what it sees."""
+    def _worker(self, job: Job, rank: int, undo: ExitStack) -> _Worker:
+        """Start the process of one rank of a job, or of a job without ranks."""
+        own = job.for_rank(rank)
         self._started += 1
         log = self._files.worker_log(self._started)
         scratch = self._files.new_scratch_folder()
@@ -165,7 +156,12 @@ class LocalLauncher:
         message = {
             "job": plain(job),
             "log": str(log),
-            "environment": {**self._environment(own), "TMPDIR": str(scratch)},
+            "environment": {
+                "TF_CPP_MIN_LOG_LEVEL": "1",
+                **self._interpreter.environment(),
+                **_visible(own.devices),
+                "TMPDIR": str(scratch),
+            },
             "import_paths": self._interpreter.import_paths(),
         }
         run = WorkerRun(
@@ -176,7 +172,7 @@ class LocalLauncher:
             on_cpus=job.devices.kind is DeviceKind.CPU,
             silence_seconds=self._silence_seconds,
             on_hang=partial(self._unresponsive.suspect, own.devices),
-            name=name,
+            name=rank_name(rank, job.ranks, platform.node()) if job.is_distributed else "the worker",
         )
         undo.callback(run.close)
         return _Worker(run, self._started, message)
@@ -194,12 +190,9 @@ class LocalLauncher:
             self._server = ForkServer(self._interpreter, self._listener, self._files.server_log)
         return self._server.fork(self._started)
 
-    def _environment(self, job: Job) -> dict[str, str]:
-        return {"TF_CPP_MIN_LOG_LEVEL": "1", **self._interpreter.environment(), **_visible(job.devices)}
-
 
 def _visible(devices: Devices) -> dict[str, str]:
-    """Which GPUs a process sees."""
+    """The environment variable that says which GPUs a process sees."""
     if devices.gpu_uuids:
         return {"CUDA_VISIBLE_DEVICES": ",".join(devices.gpu_uuids)}
     # A process on CPUs must not take a GPU's memory.

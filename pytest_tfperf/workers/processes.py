@@ -1,4 +1,4 @@
-"""How worker processes on this machine start and end: forked from the fork server, or as fresh interpreters."""
+"""Worker processes: how they start, forked or as fresh interpreters, and how they end."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from typing import Any
 
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.failures import describe_exit, last_lines, read_end
-from pytest_tfperf.workers.interpreters import Interpreter, require_usable_import
+from pytest_tfperf.workers.interpreters import IMPORT_SECONDS, Interpreter, require_usable_import
 from pytest_tfperf.workers.wire import ConnectionLost, Listener, Silence
 
 _ANSWER_SECONDS = 60
-_IMPORT_SECONDS = 300  # importing TensorFlow from a cold network disk has been seen to take minutes
-# A killed process ends only after the driver has freed its GPU's memory, and the next worker needs that memory.
-_KILL_SECONDS = 60
+
+KILL_SECONDS = 60.0
+"""How long a killed process may take to end: the driver frees its GPU's memory first, which the next worker needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalProcess:
-    """A process on this machine, a worker or the fork server.
+    """A worker or the fork server, on this machine.
 
     Args:
-        pid: its process id, and its group's.
-        exit_status: gives its exit status (negative for a signal), or None after so many seconds.
+        pid: the id of the process and of its group.
+        exit_status: returns its exit status (negative for a signal), or None if it still runs after so many seconds.
     """
 
     pid: int
@@ -38,17 +38,35 @@ class LocalProcess:
     is_here: bool = True
 
     def end(self) -> None:
-        """Kill it unless it has ended, with all that it started in its group; never raises."""
-        # After a known end the pid may be another process's. Where the server is gone nobody else kills the group.
+        """Kill it unless it has ended, with all that it started in its group, and wait for its end; never raises."""
+        # Once its end is known, its pid may belong to another process. If the server is gone, nobody else kills it.
         if self.exit_status(0) is None:
             kill_group(self.pid)
-            self.exit_status(_KILL_SECONDS)
+            self.exit_status(KILL_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteProcess:
+    """A rank that an engine started.
+
+    Args:
+        pid: its process id, perhaps on another machine.
+        exit_status: as in `LocalProcess`, of the engine's command: that of a rank is not known.
+        is_here: whether the process id is one of this machine's.
+    """
+
+    pid: int
+    exit_status: Callable[[float], int | None]
+    is_here: bool
+
+    def end(self) -> None:
+        """Do nothing: a rank ends when its connection closes, and the engine ends those that do not."""
 
 
 def start_process(
     interpreter: Interpreter, module: str, listener: Listener, log: Path, number: int = 0
 ) -> LocalProcess:
-    """A module of this package in a session of its own, so that Ctrl-C in the terminal is pytest's to handle.
+    """Start a module of this package in a session of its own, so that only pytest gets Ctrl-C of the terminal.
 
     Its environment says how to call the driver, and as which worker.
     """
@@ -77,7 +95,7 @@ class ForkServer:
     def __init__(self, interpreter: Interpreter, listener: Listener, log: Path) -> None:
         self._python = interpreter.python
         self._log = log
-        self._statuses: dict[int, int] = {}  # by the worker's number, because pids are used again
+        self._statuses: dict[int, int] = {}  # by the worker's number, because the system reuses pids
         self.process = start_process(interpreter, "pytest_tfperf.training.server", listener, log)
         with ExitStack() as undo:
             undo.callback(self.process.end)
@@ -86,7 +104,7 @@ class ForkServer:
             except (Silence, ConnectionLost):
                 raise self._gone() from None
             self._channel = undo.enter_context(closing(channel))
-            self._answer("ready", _IMPORT_SECONDS)
+            self._answer("ready", IMPORT_SECONDS)
             undo.pop_all()
 
     def has_ended(self) -> bool:
@@ -94,7 +112,7 @@ class ForkServer:
         return self.process.exit_status(0) is not None
 
     def fork(self, number: int) -> LocalProcess:
-        """The worker of this number, within milliseconds.
+        """Fork the worker of this number, within milliseconds.
 
         When a worker ends, the server kills what is left in its group.
 
@@ -115,7 +133,7 @@ class ForkServer:
         self.process.end()
 
     def _exit_status(self, number: int, seconds: float) -> int | None:
-        """The exit status of the worker of this number; None too where the server is gone."""
+        """The exit status of the worker of this number; None if it still runs or the server is gone."""
         deadline = time.monotonic() + seconds
         with suppress(Silence, ConnectionLost):
             while number not in self._statuses:
@@ -129,7 +147,7 @@ class ForkServer:
             except ConnectionLost:
                 raise self._gone() from None
             except Silence:
-                # If it answered late, each later answer would be taken for that of the next request.
+                # A late answer would be taken for the answer to the next request.
                 error = self._gone()
                 self.process.end()
                 raise error from None

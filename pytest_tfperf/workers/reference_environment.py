@@ -1,4 +1,4 @@
-"""The reference environment: the Python and the user's code that a baseline was recorded with, still runnable."""
+"""The reference environment: the Python and the user's code that a baseline was recorded with, kept runnable."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class ReferenceEnvironment:
     """An interpreter with the packages, and the user's code at the commit, that baselines were recorded with.
 
     Args:
-        name: what `tfperf reference list` calls it; what --tfperf-reference names.
+        name: its name in `tfperf reference list`, or the text given to --tfperf-reference.
         python: the interpreter, an absolute path.
-        source: folder of the user's code; None: today's code.
-        replaces: the folder that `source` is another copy of; None: pytest's rootdir.
+        source: folder of the user's code; None for the current code.
+        replaces: the folder that `source` is another copy of; None for pytest's rootdir.
     """
 
     name: str
@@ -35,15 +35,15 @@ class ReferenceEnvironment:
     replaces: Path | None = None
 
     def moved(self, root: Path) -> dict[Path, Path]:
-        """What `LocalLauncher` takes as `moved`; `root` is pytest's rootdir."""
+        """Folders to take from elsewhere, as in `Interpreter`; `root` is pytest's rootdir."""
         return {self.replaces or root: self.source} if self.source else {}
 
 
 def parse_reference(text: str) -> ReferenceEnvironment:
-    """What `--tfperf-reference=PYTHON[:SOURCE_DIR]` names: an environment that somebody else keeps.
+    """The environment that `--tfperf-reference=PYTHON[:SOURCE_DIR]` names; the user maintains it.
 
     Raises:
-        ValueError: PYTHON is none that can be run, or SOURCE_DIR is no folder.
+        ValueError: PYTHON can't be run, or SOURCE_DIR is no folder.
     """
     python, colon, folder = text.partition(":")
     found = find_python(python)
@@ -56,9 +56,9 @@ def parse_reference(text: str) -> ReferenceEnvironment:
 
 
 def unrepeatable(row: Baseline) -> str:
-    """Why no reference environment can be built for a baseline; "" where git and an index may have all of it.
+    """Why no reference environment can be built for a baseline; "" if git and a package index may have all of it.
 
-    For recording, too: what it gives for a new row is the warning.
+    For a new row, this is the warning that recording shows.
     """
     if not re.fullmatch(r"[^/]+" + re.escape(SUFFIX), row.lock):
         return f"baselines that name no lock have no reference environment. {_RECORD}"
@@ -76,13 +76,13 @@ def unrepeatable(row: Baseline) -> str:
 
 
 def check(environment: ReferenceEnvironment, workloads: Iterable[Workload], root: Path) -> tuple[str, dict[str, str]]:
-    """Try it: does its Python import TensorFlow, and does its code have the workloads' models and pipelines?
+    """Check that the Python imports TensorFlow, and that the code has the workloads' models and pipelines.
 
-    Takes as long as importing TensorFlow. Trains nothing. Returns TensorFlow's version, and for the ids of workloads
-    whose model or pipeline is not in its code why.
+    Takes as long as importing TensorFlow, and trains nothing. Returns TensorFlow's version, and why a workload can't be
+    used, by id, for each whose model or pipeline is missing.
 
     Args:
-        environment: to be tried.
+        environment: to be checked.
         workloads: known to `catalogue.check`.
         root: pytest's rootdir.
 
@@ -103,6 +103,6 @@ def check(environment: ReferenceEnvironment, workloads: Iterable[Workload], root
 
 
 def _own_functions(workload: Workload) -> list[str]:
-    """The user's own "package.module:function" that a workload needs; pytest_tfperf's come with the driver."""
+    """The user's functions that a workload needs, as "package.module:function"; our own are always there."""
     functions = (catalogue.resolve_model(workload.model), catalogue.resolve_pipeline(workload.input_pipeline))
     return [function for function in functions if not function.startswith("pytest_tfperf.")]

@@ -1,4 +1,4 @@
-"""Which launcher starts a baseline's workload in its reference environment, and why there is none."""
+"""Launchers for the reference environments of a session's baselines."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class ReferenceLaunchers:
     """The reference environments that a session's baselines name; one for a session.
 
     Args:
-        find: the environment that serves a baseline; raises TfperfError where there is none.
-        launch: a launcher that starts workers in an environment.
+        find: returns the environment that serves a baseline; raises TfperfError if there is none.
+        launch: returns a launcher that starts workers in an environment.
         root: pytest's rootdir.
     """
 
@@ -37,10 +37,10 @@ class ReferenceLaunchers:
         self._launchers: dict[ReferenceEnvironment, Launcher] = {}
 
     def check(self, rows: Iterable[Baseline]) -> list[str]:
-        """Try the environments of these baselines, each once: it takes as long as importing TensorFlow.
+        """Check the environments of these baselines, each once, because it imports TensorFlow.
 
-        Returns what is missing, one sentence for each reason with the number of baselines that it concerns; those are
-        judged without a reference environment.
+        Returns a sentence for each reason why baselines have no reference environment, with their number. Those are
+        judged without one.
         """
         by_lock: dict[tuple[str, str], list[Baseline]] = {}
         for row in rows:
@@ -57,7 +57,7 @@ class ReferenceLaunchers:
         return [f"{count} baselines have no reference environment: {why}" for why, count in missing.items()]
 
     def launcher_for(self, row: Baseline | None) -> Launcher | None:
-        """The launcher of the environment that serves a baseline; None where `check` found none that can."""
+        """The launcher of the environment that serves a baseline; None if `check` found none that is usable."""
         environment = None if row is None else self._usable.get((row.machine, row.key))
         if environment is None:
             return None
@@ -66,20 +66,21 @@ class ReferenceLaunchers:
         return self._launchers[environment]
 
     def _try(self, environment: ReferenceEnvironment, rows: list[Baseline]) -> Counter[str]:
-        """Keep the rows that can be measured in an environment; returns why the others can't, with their number."""
+        """Note which rows can be measured in the environment; returns why others can't, with their number."""
         subjects = {row.key.workload: parse_subject(row.key.workload) for row in rows}
         workloads = [one for one in subjects.values() if isinstance(one, Workload)]
         commands = [one.id for one in subjects.values() if not isinstance(one, Workload)]
         faults: dict[str, str] = {}
-        try:
-            if commands:  # they may train with anything
+        if commands:  # they may train with any package
+            try:
                 require_python(environment.python)
-        except TfperfError as error:
-            faults |= dict.fromkeys(commands, str(error))
-        try:
-            _, unknown = check(environment, workloads, self._root) if workloads else ("", {})
-            faults |= {id: f"{id} is unknown to {environment.name}: {why}" for id, why in unknown.items()}
-        except TfperfError as error:
-            faults |= dict.fromkeys([one.id for one in workloads], str(error))
+            except TfperfError as error:
+                faults |= dict.fromkeys(commands, str(error))
+        if workloads:
+            try:
+                _, unknown = check(environment, workloads, self._root)
+                faults |= {id: f"{id} is unknown to {environment.name}: {why}" for id, why in unknown.items()}
+            except TfperfError as error:
+                faults |= dict.fromkeys([one.id for one in workloads], str(error))
         self._usable |= {(row.machine, row.key): environment for row in rows if row.key.workload not in faults}
         return Counter(faults[row.key.workload] for row in rows if row.key.workload in faults)

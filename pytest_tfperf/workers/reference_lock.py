@@ -1,4 +1,4 @@
-"""Locks: the packages that baselines were recorded with, as a requirements file beside the machine's CSV."""
+"""Locks: the packages that baselines were recorded with, in a requirements file beside the machine's CSV."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ SUFFIX: Final = ".lock.txt"
 
 _PYTHON, _WARNING = "# python: ", "# warning: "
 
-# Workers import pytest_tfperf from the driver's own copy, and each virtual environment brings the pip that it needs.
+# Workers import pytest_tfperf from the driver's copy, and each virtual environment has its own pip.
 _NOT_LOCKED = frozenset({"pip", "pytest-tfperf"})
 _TENSORFLOW = r"(?:tensorflow|tensorflow-cpu|tf-nightly|tf-nightly-cpu)=="
 
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """What a lock says: a header of comments, then requirements that pip reads.
+    """The contents of a lock's header comments, and one of its requirements.
 
     Args:
         python: version of the Python that it is for, "3.11.7".
-        tensorflow: version of TensorFlow, "" where none is locked under one of its names.
-        warnings: what an environment built from it lacks; sentences.
+        tensorflow: version of TensorFlow, "" if none is locked.
+        warnings: sentences about what an environment built from it lacks.
     """
 
     python: str
@@ -42,7 +42,7 @@ class Lock:
 
 
 def read_lock(path: Path) -> Lock:
-    """The lock in a file that `write_lock` wrote, and that people may have edited.
+    """Read a file that `write_lock` wrote, and that people may have edited.
 
     Raises:
         BaselineError: it can't be read, or does not say which Python it is for.
@@ -65,13 +65,13 @@ def read_lock(path: Path) -> Lock:
 def write_lock(folder: Path, machine: str, *, root: Path, search: Sequence[str] | None = None) -> str:
     """Lock the packages of the running interpreter beside the machine's CSV; returns the file's name.
 
-    A set of packages has one file, `<machine>-<digest>.lock.txt`, however many rows name it.
+    Rows with the same packages share one file, `<machine>-<digest>.lock.txt`.
 
     Args:
-        folder: the baselines' folder; made where missing.
+        folder: the baselines' folder; created if missing.
         machine: whose rows will name the lock.
-        root: the project; what is installed from below it is its own code, which comes from git.
-        search: folders to look for packages in; None: `sys.path`.
+        root: the project. Packages that are installed from below it are its own code, which comes from git.
+        search: folders to look for packages in; None for `sys.path`.
 
     Raises:
         BaselineError: the file can't be written.
@@ -84,7 +84,7 @@ def write_lock(folder: Path, machine: str, *, root: Path, search: Sequence[str] 
             path.write_text(text, "utf-8")
     except OSError as error:
         with suppress(OSError):
-            path.unlink()  # a full disk leaves a part of it
+            path.unlink()  # a full disk leaves an incomplete file
         raise BaselineError(
             f"{path} can't be written: {error.strerror}. Make the folder writable, or name another with "
             "--tfperf-baselines=DIR"
@@ -93,11 +93,11 @@ def write_lock(folder: Path, machine: str, *, root: Path, search: Sequence[str] 
 
 
 def forget_locks(folder: Path, machine: str, named: Collection[str]) -> None:
-    """Remove the machine's locks that none of its rows names any more."""
+    """Remove the machine's locks that no row names any more."""
     ours = re.compile(re.escape(machine) + r"-[0-9a-f]{8}" + re.escape(SUFFIX))
     for path in folder.glob(f"*{SUFFIX}"):
         if ours.fullmatch(path.name) and path.name not in named:
-            with suppress(OSError):  # a lock too many harms nobody
+            with suppress(OSError):  # an unused lock does no harm
                 path.unlink()
 
 
@@ -107,7 +107,7 @@ def _current(root: Path, search: Sequence[str]) -> list[str]:
     seen = set(_NOT_LOCKED)
     for found in distributions(path=list(search)):
         if not (found.read_text("METADATA") or found.read_text("PKG-INFO")):
-            continue  # what a broken installation left behind
+            continue  # left behind by a broken installation
         key = re.sub(r"[-_.]+", "-", found.name).lower()
         if key in seen:  # the first on the path is what is imported
             continue
@@ -131,7 +131,7 @@ def _current(root: Path, search: Sequence[str]) -> list[str]:
 
 
 def _requirement(found: Distribution, origin: dict[str, Any]) -> str:
-    """A package's line for pip."""
+    """The line for pip."""
     if "vcs_info" in origin:
         vcs = origin["vcs_info"]
         part = f"#subdirectory={origin['subdirectory']}" if "subdirectory" in origin else ""
@@ -142,10 +142,10 @@ def _requirement(found: Distribution, origin: dict[str, Any]) -> str:
 
 
 def _origin(found: Distribution) -> dict[str, Any]:
-    """PEP 610's direct_url.json; {} for what came from an index."""
+    """PEP 610's direct_url.json; {} for a package from an index."""
     location = Path(str(found.locate_file("")))
     if location.name not in ("site-packages", "dist-packages"):
-        # Metadata beside its source on the path: an index may have another package of that name.
+        # The metadata lies beside the source, so an index may have another package of that name.
         return {"url": location.absolute().as_uri(), "dir_info": {}}
     origin: dict[str, Any] = json.loads(found.read_text("direct_url.json") or "{}")
     return origin

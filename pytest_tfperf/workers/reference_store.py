@@ -21,7 +21,7 @@ from pytest_tfperf.workers.reference_lock import SUFFIX, Lock, read_lock
 from pytest_tfperf.workers.virtual_environment import NAME_ONE, fault_of, lock_of, make_virtual_environment
 
 Progress = Callable[[str], object]
-"""Is told what may take minutes, before it begins."""
+"""Called with a line of text before anything that may take minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +30,11 @@ class Entry:
 
     Args:
         name: what `tfperf reference remove` takes.
-        fault: why it can't be used, and what to do; "" where it can.
-        lock: what it was built from; None where its creation was interrupted.
-        commits: whose code it has.
+        fault: why it can't be used, and what to do; "" if it can.
+        lock: what it was built from; None if its creation was interrupted.
+        commits: the commits whose code it has.
         rows: number of baselines that it serves.
-        bytes: what it takes on disk.
+        bytes: its size on disk.
     """
 
     name: str
@@ -52,9 +52,9 @@ class ReferenceStore:
     Each has a virtual environment, `venv/`, and the code of each commit, `source/<commit>/`.
 
     Args:
-        folder: tfperf's own, `.tfperf`.
-        baselines: where the locks lie.
-        root: the project, a folder of a git repository.
+        folder: tfperf's own folder, `.tfperf`.
+        baselines: the folder of the locks.
+        root: the project, a folder in a git repository.
     """
 
     def __init__(self, folder: Path, *, baselines: Path, root: Path) -> None:
@@ -66,7 +66,7 @@ class ReferenceStore:
         """The environment that serves a row.
 
         Raises:
-            TfperfError: it is missing, not whole or changed; says what builds it.
+            TfperfError: it is missing, incomplete or changed; says how to build it.
         """
         home = self._home(row)
         if why := unrepeatable(row) or self._packages_fault(home) or self._code_fault(home, row.commit):
@@ -74,7 +74,7 @@ class ReferenceStore:
         return self._environment(row, repository_of(self._root) or self._root)
 
     def create(self, row: Baseline, progress: Progress) -> ReferenceEnvironment:
-        """Build what the row's environment lacks, and reuse what is whole; a failure leaves nothing half made.
+        """Build what the row's environment lacks, and reuse the rest; a failure leaves nothing incomplete.
 
         Raises:
             TfperfError: the row names no lock or commit, the commit is gone, its Python is missing, the packages can't
@@ -111,7 +111,7 @@ class ReferenceStore:
         """Delete an environment, with the worktrees in it, from disk and from git.
 
         Raises:
-            TfperfError: there is none of that name, or it can't be deleted.
+            TfperfError: no environment has that name, or it can't be deleted.
         """
         homes = {home.name: home for home in self._homes()}
         if name not in homes:
@@ -162,17 +162,17 @@ class ReferenceStore:
         return ""
 
     def _build_it(self, home: Path) -> str:
-        """What to type in the current folder."""
+        """The command that builds it, for the current folder."""
         folder, baselines = (shlex.quote(os.path.relpath(path)) for path in (self._folder.parent, self._baselines))
         machine = home.name.rpartition("-")[0]
         return f"Build it: tfperf reference create --machine={machine} --dir={folder} --baselines={baselines}"
 
     @contextmanager
     def _alone(self, progress: Progress) -> Iterator[None]:
-        """Wait until nobody else creates or removes here."""
+        """Wait until no other process creates or removes environments here."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / ".gitignore").write_text("*\n", "utf-8")  # `git add .` must not take it
+            (self._folder / ".gitignore").write_text("*\n", "utf-8")  # `git add .` must not add it
             with (self._folder / ".lock").open("a", encoding="utf-8") as file:
                 os.set_inheritable(file.fileno(), True)  # an installer that outlives this process still holds it
                 try:

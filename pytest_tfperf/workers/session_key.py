@@ -11,10 +11,10 @@ from pytest_tfperf.errors import TfperfError
 
 
 def read_key(path: Path) -> str:
-    """64 hexadecimal digits.
+    """The key in a file, 64 hexadecimal digits.
 
     Raises:
-        TfperfError: there is no such file, others may read it, or it holds something else; says what makes one.
+        TfperfError: the file is missing, others may read it, or it holds something else; says how to make one.
     """
     made_by = f"Make one: (umask 077; openssl rand -hex 32 > {path})"
     try:
@@ -29,7 +29,7 @@ def read_key(path: Path) -> str:
 
 
 def write_key(folder: Path, key: str) -> Path:
-    """A new file with this key, of mode 600."""
+    """Write this key to a new file of mode 600."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"key-{secrets.token_hex(6)}"
     path.touch(0o600, exist_ok=False)

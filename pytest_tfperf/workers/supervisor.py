@@ -1,8 +1,8 @@
-"""Runs a user's command so that nothing of it is left, whatever it starts and however pytest ends.
+"""Runs a user's command so that no process of it is left, whatever it starts and however pytest ends.
 
-Run as a module with the parent's process id, the seconds that the command gets to end by itself, and the command. It is
-the reaper of all that the command starts, also of what left its process group. SIGTERM, which the kernel also sends
-when the parent dies, ends the command. Its exit status is the command's.
+Run as a module with the parent's process id, the seconds that the command gets to end after SIGTERM, and the command.
+The supervisor adopts every process that the command starts, even one that left its process group. SIGTERM, which the
+kernel also sends when the parent dies, ends the command. The supervisor's exit status is the command's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> None:
     die_with_parent(int(parent), signal.SIGTERM)
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
-        # If this process is killed nobody is left to end the command but the kernel.
+        # If this process is killed, the kernel ends the command.
         prepare = partial(_prepare, os.getpid(), before)
         process = subprocess.Popen(command, start_new_session=True, preexec_fn=prepare)
     except OSError as error:
@@ -51,7 +51,7 @@ def _prepare(parent: int, mask: set[signal.Signals | int]) -> None:
 
 
 def _wait(pid: int, deadline: float | None = None) -> int | None:
-    """How this child ended, as waitpid(2) says it; None where SIGTERM or the deadline came first."""
+    """How this child ended, as waitpid(2) reports it; None if SIGTERM or the deadline came first."""
     while True:
         while (ended := _reap(os.WNOHANG)) is not None:
             if ended[0] == pid:
@@ -64,7 +64,7 @@ def _wait(pid: int, deadline: float | None = None) -> int | None:
 
 
 def _end_all(pid: int) -> int:
-    """Kill every child, and what becomes one when its parent dies, until none is left; how child `pid` ended."""
+    """Kill every child, and every process that becomes one, until none is left; returns how child `pid` ended."""
     status = 0
     while True:
         for child in _children():
@@ -78,7 +78,7 @@ def _end_all(pid: int) -> int:
 
 
 def _reap(options: int) -> tuple[int, int] | None:
-    """A child that has ended, and how; None where there is none."""
+    """A child that has ended, and how; None if there is none."""
     try:
         pid, status = os.waitpid(-1, options)
     except ChildProcessError:
@@ -87,7 +87,7 @@ def _reap(options: int) -> tuple[int, int] | None:
 
 
 def _children() -> list[int]:
-    """Those of this process, which has one thread."""
+    """The process ids of this process's children."""
     try:
         return [int(child) for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
     except OSError:

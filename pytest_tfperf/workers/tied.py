@@ -1,4 +1,4 @@
-"""Ties a process to its parent, so that no killed pytest leaves processes behind.
+"""Ties a process to its parent, so that a killed pytest leaves no processes behind.
 
 Run as a module with the parent's process id and a command: becomes that command, and gets SIGTERM when the parent dies.
 """
@@ -14,9 +14,9 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent_pid: int, by: signal.Signals = signal.SIGKILL) -> None:
-    """Have the kernel send this process a signal when its parent dies, for whatever reason (prctl(2); Linux only).
+    """Let the kernel send this process a signal when its parent dies, for whatever reason (prctl(2); Linux only).
 
-    `parent_pid` is the parent that the caller knew; if that one died before this call, the process exits at once.
+    Exits at once if the parent, `parent_pid`, has died already.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by)
     if os.getppid() != parent_pid:

@@ -1,4 +1,4 @@
-"""Devices that stopped answering: a GPU that hangs must not cost each further test its time-out."""
+"""Devices that stopped answering: after a GPU hung, further tests must not wait for their time-out."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import Hung, MeasurementError
 
 PROBE = Workload(model="trivial", batch_size=1)
-"""A workload that any device which answers can train."""
+"""A workload that every working device can train."""
 
 
 class UnresponsiveDevices:
-    """Which devices a worker hung on, and which of them hung again under the probe; one for a launcher."""
+    """Which devices a worker hung on, and on which of them the probe hung too; one for a launcher."""
 
     def __init__(self) -> None:
         self._suspected: set[str] = set()
         self._reasons: dict[str, str] = {}  # device -> how the probe hung on it
 
     def suspect(self, devices: Devices) -> None:
-        """Note that a worker hung on these devices: the fault is the worker's own, or theirs."""
+        """Note that a worker hung on these devices; either the worker or a device is at fault."""
         self._suspected |= _names(devices)
 
     def check(self, devices: Devices, probe: Callable[[], None]) -> None:
-        """Allow a worker on these devices; calls `probe` first where a worker hung on any of them.
+        """Allow a worker on these devices; calls `probe` first if a worker hung on any of them.
 
         Raises:
             MeasurementError: the probe hung too, now or for an earlier worker.

@@ -17,7 +17,7 @@ from pytest_tfperf.workers.reference_lock import Lock, read_lock
 
 NAME_ONE: Final = "or name an environment that exists already: --tfperf-reference=PYTHON[:SOURCE_DIR]"
 
-# Written last, so that an environment without them is half made.
+# Written last: an environment without them is incomplete.
 _LOCK = "lock.txt"
 _INSTALLED = "installed.txt"
 
@@ -26,12 +26,12 @@ def make_virtual_environment(folder: Path, requirements: Path) -> None:
     """A virtual environment of the lock's Python, with its packages, in `folder`; a failure leaves no folder.
 
     Args:
-        folder: where it stays: its scripts name the folder, and would not survive a move.
+        folder: its final place. It can't be moved later, because its scripts name the folder.
         requirements: the lock's file.
 
     Raises:
         BaselineError: the lock can't be read.
-        TfperfError: there is no such Python, or pip fails; with the last lines that it wrote.
+        TfperfError: that Python is missing, or pip fails; shows pip's last lines.
     """
     base = _interpreter(read_lock(requirements), requirements)
     (folder / _LOCK).unlink(missing_ok=True)
@@ -39,7 +39,7 @@ def make_virtual_environment(folder: Path, requirements: Path) -> None:
         if folder.exists():
             shutil.rmtree(folder)
         _run([base, "-m", "venv", str(folder)], f"no virtual environment can be made in {folder}")
-        # The lock is complete, and what was recorded may contradict what packages ask for.
+        # No dependencies: the lock is complete, and recorded versions may contradict what packages require.
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--no-input", "--no-deps"]
         _run([*pip, "-r", str(requirements)], f"the packages of {requirements} can't be installed")
         (folder / _INSTALLED).write_text(_installed(folder), "utf-8")
@@ -50,7 +50,7 @@ def make_virtual_environment(folder: Path, requirements: Path) -> None:
 
 
 def fault_of(folder: Path, requirements: Path) -> str:
-    """Why a virtual environment is not the whole and unchanged one of a lock's file; "" where it is."""
+    """Why a virtual environment does not have exactly the packages of a lock's file; "" if it has."""
     if not folder.exists():
         return f"{folder} is not there"
     if not (folder / _LOCK).exists():
@@ -65,7 +65,7 @@ def fault_of(folder: Path, requirements: Path) -> str:
 
 
 def lock_of(folder: Path) -> Lock | None:
-    """The lock that a virtual environment was built from; None where its creation was interrupted."""
+    """The lock that a virtual environment was built from; None if its creation was interrupted."""
     return read_lock(folder / _LOCK) if (folder / _LOCK).exists() else None
 
 
@@ -95,7 +95,7 @@ def _run(command: list[str], fact: str) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        close_fds=False,  # it inherits the store's lock, and so keeps others waiting even if this process is killed
+        close_fds=False,  # it inherits the store's lock, so that others wait for it even if this process is killed
         text=True,
         errors="replace",
         check=False,

@@ -1,8 +1,8 @@
 """How driver and workers talk: JSON messages over TCP, each signed with the session's key.
 
-Frame: 4 bytes of length, 32 bytes of HMAC-SHA256, then UTF-8 JSON. The signature covers the direction and a
-running number, so within a connection a frame can be neither forged, reordered nor replayed. Nothing is ever unpickled.
-The key is new in each session, unless the user gives one.
+A frame is 4 bytes of length, 32 bytes of HMAC-SHA256, and UTF-8 JSON. The signature covers the direction and a running
+number, so that within a connection a frame can't be forged, reordered or replayed. Nothing is ever unpickled. Each
+session makes a new key, unless the user gives one.
 """
 
 from __future__ import annotations
@@ -21,24 +21,23 @@ from typing import Any
 
 _LENGTH = struct.Struct(">I")
 _DIGEST_BYTES = 32
-_MAX_BYTES = 64 * 1024 * 1024  # a frame longer than any message of ours is noise; no memory is allocated for it
+_MAX_BYTES = 64 * 1024 * 1024  # our messages are shorter; no memory is allocated for a longer frame
 
-# A connection is lost when three questions, 10 s apart, were not answered after 30 s without a message.
+# After 30 s without a message TCP sends a probe every 10 s. Three unanswered probes mean that the connection is lost.
 _KEEPALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
 
 _CONNECT_SECONDS = 30.0
 _HELLO_SECONDS = 5.0  # a worker says who it is as soon as it is connected
 _GREET_SECONDS = 0.2  # how often to check that the awaited process still runs
 _HELLO_BYTES = 64 * 1024
-_MOST_UNKNOWN = 1024  # connections that have not said who they are; of more, the oldest are closed
 
 
 class ConnectionLost(Exception):
-    """The other end is gone, or sent a frame that is not signed with this session's key."""
+    """The other end is gone, or it sent a frame that is not signed with this session's key."""
 
 
 class Silence(Exception):
-    """Nothing arrived within the time-out; `missing` are the callers that were still awaited, by index."""
+    """Nothing arrived within the time-out; `missing` has the indices of the callers that did not call."""
 
     missing: tuple[int, ...] = ()
 
@@ -47,7 +46,7 @@ class Channel:
     """One end of a signed connection; not shared between threads."""
 
     def __init__(self, sock: socket.socket, key: str, *, ours: bytes, theirs: bytes) -> None:
-        # Where the other machine loses power or its network, nothing else would ever tell.
+        # If the other machine loses power or its network, only keep-alive probes notice it.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _KEEPALIVE.items():
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
@@ -95,7 +94,7 @@ class Channel:
 
     @property
     def has_message(self) -> bool:
-        """Whether a whole message has been read from the socket already, so that `select` does not tell of it."""
+        """Whether a whole message is buffered, which `select` does not show."""
         if len(self._buffer) < _LENGTH.size:
             return False
         (length,) = _LENGTH.unpack_from(self._buffer)
@@ -103,7 +102,7 @@ class Channel:
 
     @property
     def own_host(self) -> str:
-        """The address of this end, by which other processes can reach this host too."""
+        """The address of this end, at which other processes can reach this host too."""
         return str(self._socket.getsockname()[0])
 
     @property
@@ -118,7 +117,7 @@ class Channel:
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Close this end; the other one reads ConnectionLost."""
+        """Close this end; the other end then raises ConnectionLost."""
         self._socket.close()
 
     def _signature(self, prefix: bytes, body: bytes) -> bytes:
@@ -141,22 +140,22 @@ class Channel:
 class Listener:
     """The driver's end, which workers call.
 
-    Callers are heard at the same time: one that does not know the key, or says nothing, delays no other.
+    Callers are served at the same time: one that does not know the key, or says nothing, does not delay the others.
 
     Args:
         host: the address to listen at; by default only this machine can call.
-        port: 0 for any that is free.
-        key: 64 hexadecimal digits, for workers that were given it before; None makes one.
+        port: 0 for any free port.
+        key: 64 hexadecimal digits, if workers already know the key; None for a new key.
     """
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0, key: str | None = None) -> None:
         self._socket = socket.create_server((host, port), backlog=512)
         self._key = key or secrets.token_hex(32)
-        self._unknown: dict[Channel, float] = {}  # callers that have not said who they are -> until when they may
+        self._unknown: dict[Channel, float] = {}  # callers that have not said who they are -> their deadline
 
     @property
     def address(self) -> str:
-        """What a worker needs to call, "host:port:key"; travels in its environment."""
+        """What a worker needs to call, "host:port:key"; it gets it in its environment."""
         host, port = self._socket.getsockname()[:2]
         return f"{host}:{port}:{self._key}"
 
@@ -164,7 +163,7 @@ class Listener:
         """The channel of the next caller that knows the key, and its first message.
 
         Raises:
-            Silence: nobody did within `timeout_seconds`.
+            Silence: there was none within `timeout_seconds`.
         """
         deadline = time.monotonic() + timeout_seconds
         while (now := time.monotonic()) < deadline:
@@ -180,7 +179,7 @@ class Listener:
                 if (hello := self._heard(caller)) is not None:
                     return caller, hello
             if self._socket.fileno() in readable:
-                self._accept()  # last: it may close one of those that were readable
+                self._accept()
         raise Silence(f"no call within {timeout_seconds:g} s")
 
     def _accept(self) -> None:
@@ -189,11 +188,9 @@ class Listener:
             caller = Channel(sock, self._key, ours=b"driver", theirs=b"worker")
             caller.most_bytes = _HELLO_BYTES
             self._unknown[caller] = time.monotonic() + _HELLO_SECONDS
-        if len(self._unknown) > _MOST_UNKNOWN:
-            self._forget(next(iter(self._unknown)))
 
     def _heard(self, caller: Channel) -> dict[str, Any] | None:
-        """Its first message; None where that has not come yet, or is none of ours."""
+        """Its first message; None if that has not come yet, or is not signed with the key."""
         try:
             hello = caller.receive(0)
         except Silence:
@@ -214,22 +211,18 @@ class Listener:
     ) -> Channel:
         """The channel of the caller whose first message holds these items.
 
-        Other callers' connections are closed, such as that of a worker that was given up.
+        Closes the connections of other callers, such as a worker that was given up.
 
         Raises:
             Silence: it did not call in time.
-            ConnectionLost: `gone` says that it never will.
+            ConnectionLost: `gone` returned True, so it never will.
         """
         return self.wait_for_all([caller], timeout_seconds, gone)[0]
 
     def wait_for_all(
         self, callers: Sequence[Mapping[str, Any]], timeout_seconds: float, gone: Callable[[], bool] = lambda: False
     ) -> list[Channel]:
-        """The channels of several callers as `wait_for` finds one, in this order.
-
-        Raises:
-            as `wait_for`; `gone` says that one of them never will.
-        """
+        """The channels of several callers, in this order; as `wait_for`."""
         deadline = time.monotonic() + timeout_seconds
         with ExitStack() as undo:
             found: dict[int, Channel] = {}

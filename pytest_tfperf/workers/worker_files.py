@@ -1,4 +1,4 @@
-"""The files that workers leave behind: logs and temporary folders, and the removal of old ones."""
+"""The files that workers leave behind, logs and temporary folders, and the removal of old ones."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SCRATCH_KEPT_SECONDS = 2 * 86_400.0  # longer than any worker lives
 
 
 class WorkerFiles:
-    """Names the files of one launcher's workers, differently from any other launcher's."""
+    """Names the files of one launcher's workers, so that no two launchers share a file."""
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs
-        # pytest in a container may always have the same pid, and a comparison makes two launchers in one second.
+        # pytest in a container may always have the same pid, and a comparison starts two launchers in one second.
         self._name = f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}-{secrets.token_hex(2)}"
 
     @property
@@ -33,21 +33,18 @@ class WorkerFiles:
         """The fork server's log."""
         return self._logs / f"server-{self._name}.log"
 
-    def worker_log(self, number: int) -> Path:
-        """The log of the worker of this number, in a folder that exists."""
+    def worker_log(self, number: int, part: str = "") -> Path:
+        """The log of a worker, or of a part of a job on several nodes: "engine", "rank0" or "command"."""
         self._logs.mkdir(parents=True, exist_ok=True)
-        return self._logs / f"worker-{self._name}-{number}.log"
-
-    def job_log(self, number: int, name: str) -> Path:
-        """The log of the job of this number: of its "engine", of its "rank0", or of a "command" on several nodes."""
-        return self.worker_log(number).with_name(f"worker-{self._name}-{number}-{name}.log")
+        end = f"-{part}" if part else ""
+        return self._logs / f"worker-{self._name}-{number}{end}.log"
 
     def new_scratch_folder(self) -> Path:
         """An empty folder for one worker's temporary files."""
         return Path(tempfile.mkdtemp(prefix=_SCRATCH))
 
     def remove_old(self) -> None:
-        """Remove logs of ours that are older than a month, and temporary folders of sessions that were killed."""
+        """Remove our logs that are older than a month, and temporary folders that killed sessions left."""
         for log in self._logs.glob("*.log"):
             if _OUR_LOG.fullmatch(log.name) and _is_older(log, _LOGS_KEPT_SECONDS):
                 with suppress(OSError):
@@ -58,7 +55,7 @@ class WorkerFiles:
 
 
 def _is_older(path: Path, seconds: float) -> bool:
-    """Whether it is this user's and was last written to so long ago."""
+    """Whether it belongs to this user and was last written to longer ago than this."""
     try:
         found = path.stat()
     except OSError:

@@ -1,7 +1,8 @@
-"""A training run in one worker process that the driver talks to over a channel."""
+"""One worker process of a training run, which the driver talks to over a channel."""
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -10,27 +11,23 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from pytest_tfperf.core.plain_json import build
-from pytest_tfperf.core.profile import Trace
-from pytest_tfperf.core.run import Window
-from pytest_tfperf.core.step_profile import StepProfile
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.failures import Failures, read_end
 from pytest_tfperf.workers.interpreters import require_usable_import
-from pytest_tfperf.workers.launcher import Progress
-from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
+from pytest_tfperf.workers.processes import LocalProcess, RemoteProcess
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, Silence
+
+Progress = Callable[[str], None]
+"""Takes the name of each phase of a worker's start: "start", "devices", "model", "input pipeline", "compile"."""
 
 # A busy machine lets a worker write its stacks late; a worker that hangs in a driver writes none.
 _STACKS_SECONDS = 3.0
 
-# The windows are measured by then: a pipeline that ends or stalls in the profile must not delay the session.
-_PROFILE_SECONDS = 60.0
-
 
 class Fault(IntEnum):
-    """How a worker failed; of several ranks, the one with the lowest fault is to blame."""
+    """How a worker failed. If several ranks fail, the one with the lowest value is to blame."""
 
     RAISED = 0
     LOST = 1
@@ -38,46 +35,29 @@ class Fault(IntEnum):
     PEER = 3  # it raised because it missed another rank
 
 
-class WorkerProcess(Protocol):
-    """A worker's process, as its launcher handles it."""
-
-    @property
-    def pid(self) -> int:
-        """Its process id, for messages and signals."""
-
-    @property
-    def is_here(self) -> bool:
-        """Whether the process id is one of this machine's."""
-
-    def exit_status(self, timeout_seconds: float, /) -> int | None:
-        """Its exit status, negative for a signal; None if it still runs after the time-out."""
-
-    def end(self) -> None:
-        """Kill it unless it has ended, with all that it started, and wait until it is gone; never raises."""
-
-
 class WorkerRun:
-    """A `TrainingRun` in one worker process.
+    """One worker process of a `TrainingRun`.
 
     Args:
         process: the worker; it may not have called yet.
         log: its log file.
-        scratch: folder of its temporary files, removed at the end. TensorFlow writes a file for each function that it
-            compiles and removes them in an exit handler, which a killed worker never runs. None: it has none.
+        scratch: folder of its temporary files, removed at the end; None if it has none here. TensorFlow writes a file
+            for each function that it compiles, and removes them in an exit handler, which a killed worker never runs.
         python: the interpreter that it runs under, for messages.
         on_cpus: it has no GPUs.
-        silence_seconds: if it sends nothing for so long it hangs, and is killed.
-        on_hang: called when it hung.
-        name: what messages call it, if it is one of several.
+        silence_seconds: a worker that sends nothing for this long is taken to hang, and is killed.
+        on_hang: called when the worker hung.
+        name: how messages name the worker, if it is one of several.
 
     Attributes:
-        fault: how it failed; None as long as it has not.
-        silence_seconds: for how long it may say nothing.
+        channel: the connection to it, once it has called.
+        fault: how it failed; None if it has not.
+        silence_seconds: how long it may send nothing now.
     """
 
     def __init__(
         self,
-        process: WorkerProcess,
+        process: LocalProcess | RemoteProcess,
         log: Path,
         scratch: Path | None,
         *,
@@ -103,25 +83,9 @@ class WorkerRun:
             self._end.callback(shutil.rmtree, scratch, ignore_errors=True)
         self._end.callback(process.end)
 
-    def prepare(self, listener: Listener, number: int, message: Mapping[str, Any], progress: Progress) -> None:
-        """Wait until the worker of this number has called, send it the message, and wait for its compiled step.
-
-        Raises:
-            MeasurementError: as `TrainingRun.receive`.
-        """
-        caller = {"hello": "worker", "number": number}
-        try:
-            channel = listener.wait_for(caller, self.silence_seconds, self.has_ended)
-        except Silence:
-            raise self.silent() from None
-        except ConnectionLost:
-            raise self.lost() from None
-        self.adopt(channel, message, progress)
-        self.note_ready(self._answer("ready"))
-
     def adopt(self, channel: Channel, message: Mapping[str, Any], progress: Progress) -> None:
-        """The worker has called on this channel: send it the message."""
-        self._channel = channel
+        """Take over the channel on which the worker has called, and send it the message with its job."""
+        self.channel = channel
         self._progress = progress
         self._end.callback(channel.close)
         self.send(message)
@@ -130,108 +94,35 @@ class WorkerRun:
         """Whether its process is gone."""
         return self._process.exit_status(0) is not None
 
-    def note_ready(self, ready: Mapping[str, Any]) -> None:
-        """Take over what it said of its compiled step."""
-        self.examples_per_step: int = ready["examples_per_step"]
-        self.unit: str = ready["unit"]
-        self.replicas: int = ready["replicas"]
-        self.compile_seconds: float = ready["compile_seconds"]
-        self.fetches: bool = ready["fetches"]
-        self.environment: Mapping[str, str] = ready["environment"]
-        self._phase = "steps"
+    def begin(self, phase: str, silence_seconds: float = math.inf) -> None:
+        """Note what the worker does from now on; it may then send nothing for at most this long."""
+        self._phase = phase
+        self.silence_seconds = min(self.silence_seconds, silence_seconds)
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """See `TrainingRun.pids`."""
+        """Its process id; nothing if it runs on another machine."""
         return (self._process.pid,) if self._process.is_here else ()
 
-    def request(self, steps: int) -> None:
-        """See `TrainingRun.request`."""
-        self.send({"steps": steps})
-
-    def receive(self) -> Window:
-        """See `TrainingRun.receive`."""
-        return window_of(self._answer("window"))
-
-    def profile_step(self, *, matrix_products: bool, multiply_adds: bool) -> StepProfile:
-        """See `TrainingRun.profile_step`."""
-        self.request_profile(matrix_products=matrix_products, multiply_adds=multiply_adds)
-        return build(StepProfile, self._answer("step_profile"), "step profile")
-
-    def request_profile(self, *, matrix_products: bool, multiply_adds: bool) -> None:
-        """Queue a profile of its step; it may stay silent for a minute at most from then on."""
-        self._begin_profile("step profile")
-        self.send({"profile_step": {"matrix_products": matrix_products, "multiply_adds": multiply_adds}})
-
-    def trace(self, steps: int) -> tuple[Trace, ...]:
-        """See `TrainingRun.trace`."""
-        self.request_trace(steps)
-        return (build(Trace, self._answer("trace"), "trace"),)
-
-    def request_trace(self, steps: int) -> None:
-        """Queue steps under TensorFlow's profiler; it may stay silent for a minute at most from then on."""
-        self._begin_profile("profile")
-        self.send({"trace": steps})
-
     def close(self) -> None:
-        """See `TrainingRun.close`."""
+        """End it and all that it started; never raises."""
         self._end.close()
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send it a message; if it is gone, what is read next says why."""
+        """Send it a message. If the worker is gone, the next read raises the error that says why."""
         with suppress(ConnectionLost):
-            self._channel.send(message)
-
-    @property
-    def has_message(self) -> bool:
-        """Whether `poll` has something to read, although `select` need not tell of it."""
-        return self._channel.has_message
-
-    def fileno(self) -> int:
-        """For `select`."""
-        return self._channel.fileno()
+            self.channel.send(message)
 
     def poll(self) -> dict[str, Any] | None:
-        """The answer that has arrived; None for a part of one, and for a phase of the start.
+        """The answer that has arrived; None if only a part of one has, or a phase of the start.
 
         Raises:
             MeasurementError: as `TrainingRun.receive`, except that silence is no error.
         """
         try:
-            return self._read(0)
+            message = self.channel.receive(0)
         except Silence:
             return None
-
-    def silent(self, seconds: float | None = None) -> MeasurementError:
-        """The error for a worker that has said nothing for too long: for so many seconds, or as long as it may."""
-        self.fault = Fault.SILENT
-        stacks = self._stacks() if self._process.is_here and self._process.exit_status(0) is None else ""
-        self._on_hang()
-        silence = self.silence_seconds if seconds is None else seconds
-        by_setting = self.silence_seconds == self._timeout_seconds
-        return self._failures.hung(silence, self._phase, stacks, by_setting=by_setting)
-
-    def lost(self, seconds: float = 0) -> MeasurementError:
-        """The error for a worker that is gone; it has so many seconds left to end."""
-        self.fault = Fault.LOST
-        return self._failures.died(self._process.exit_status(seconds), self._phase)
-
-    def _begin_profile(self, phase: str) -> None:
-        self._phase, self.silence_seconds = phase, min(self.silence_seconds, _PROFILE_SECONDS)
-
-    def _answer(self, kind: str) -> Any:
-        """The next answer of this kind; others are of windows that nobody waits for any more."""
-        while True:
-            try:
-                message = self._read(self.silence_seconds)
-            except Silence:
-                raise self.silent() from None
-            if message is not None and kind in message:
-                return message[kind]
-
-    def _read(self, timeout_seconds: float) -> dict[str, Any] | None:
-        try:
-            message = self._channel.receive(timeout_seconds)
         except ConnectionLost:
             raise self.lost(5) from None
         try:
@@ -248,8 +139,22 @@ class WorkerRun:
             return None
         return message
 
+    def silent(self, seconds: float | None = None) -> MeasurementError:
+        """The error for a worker that was silent for `seconds`, or for as long as it may be."""
+        self.fault = Fault.SILENT
+        stacks = self._stacks() if self._process.is_here and self._process.exit_status(0) is None else ""
+        self._on_hang()
+        silence = self.silence_seconds if seconds is None else seconds
+        by_setting = self.silence_seconds == self._timeout_seconds
+        return self._failures.hung(silence, self._phase, stacks, by_setting=by_setting)
+
+    def lost(self, seconds: float = 0) -> MeasurementError:
+        """The error for a worker whose connection broke; waits up to `seconds` for its exit status."""
+        self.fault = Fault.LOST
+        return self._failures.died(self._process.exit_status(seconds), self._phase)
+
     def _stacks(self) -> str:
-        """Has faulthandler add every thread's stack to the log; returns what it added once no more comes."""
+        """Make faulthandler add every thread's stack to the log; returns what it added."""
         log = Path(self.log)
         begin = log.stat().st_size if log.exists() else 0
         with suppress(ProcessLookupError, PermissionError):
@@ -261,8 +166,3 @@ class WorkerRun:
             if stacks and stacks == before:
                 break
         return stacks
-
-
-def window_of(answer: Mapping[str, Any]) -> Window:
-    """A worker's answer as a window."""
-    return Window(steps=answer["steps"], seconds=answer["seconds"], loss=answer["loss"])

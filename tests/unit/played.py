@@ -125,9 +125,6 @@ class PlayedLauncher:
             on_close=lambda: machine.alive.remove(self.name),
         )
 
-    def close(self) -> None:
-        pass
-
 
 def steady(*script: float | Exception, **more: object) -> PlayedLauncher:
     """A launcher of steady workers."""

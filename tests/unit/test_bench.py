@@ -3,73 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from machines import load
-from measurements import baseline
-from played import BOX, BUSY, PLAN, TRIVIAL, Notes, PlayedGuard, PlayedLauncher, steady
+from played import BOX, BUSY, TRIVIAL, PlayedLauncher, steady
+from played_session import ROW, PlayedSession
 
-from pytest_tfperf.bench.bench import Bench
-from pytest_tfperf.bench.machine_session import MachineSession
-from pytest_tfperf.bench.one_run import TRIES, AlwaysDisturbed, RunEngine, Side
+from pytest_tfperf.bench.one_run import TRIES, AlwaysDisturbed
 from pytest_tfperf.bench.task import Task
-from pytest_tfperf.core.baseline import Baseline, Key, Provenance
-from pytest_tfperf.core.disturbance import Disturbance
+from pytest_tfperf.core.baseline import Key, Provenance
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.step_profile import Input, StepProfile
-from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Tolerance
+from pytest_tfperf.core.verdict import Outcome, Reason, Rule
 from pytest_tfperf.errors import BaselineError, MeasurementError
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.reference import reference_for
-
-KEY = Key(TRIVIAL.id, BOX.shape)
-ROW = baseline(100.0, key=KEY)
-
-
-class Machine:
-    """A bench with one machine, and the tasks that can be given to it."""
-
-    def __init__(
-        self, folder: Path, *disturbances: Disturbance | None, tests: int = 1, row: Baseline | None = ROW, **more: Any
-    ) -> None:
-        self.row = row
-        self.notes = Notes()
-        rows = {} if row is None else {row.key: row}
-        self.session = MachineSession(rows, {}, tests=tests, **more)
-        engine = RunEngine(self.notes, PlayedGuard(list(disturbances)))
-        self.bench = Bench(engine, lambda _: self.session, session="today")
-
-    def task(
-        self,
-        launcher: PlayedLauncher,
-        reference: PlayedLauncher | None = None,
-        *,
-        test: str = "a.py::test",
-        topology: Topology = BOX,
-        **workload: Any,
-    ) -> Task:
-        side = Side(workload=TRIVIAL.with_(**workload), launcher=launcher)
-        rows = {} if self.row is None else {self.row.key: self.row}
-        key = Key(side.workload.id, topology.shape)
-        return Task(
-            test=test,
-            topology=topology,
-            plan=PLAN,
-            side=side,
-            reference=reference_for(rows, [], topology.machine, key, gpu_fp32_tflops=None),
-            tolerance=Tolerance(),
-            reference_side=None if reference is None else replace(side, launcher=reference),
-        )
-
-    def decided(self, task: Task) -> Measurement:
-        """As a session does: the task again until it is decided."""
-        found = self.bench.check(task)
-        while not found.is_decided:
-            found = self.bench.check(task, found)
-        return found
 
 
 def outcome_of(found: Measurement) -> tuple[Outcome, Reason]:
@@ -80,10 +28,10 @@ def outcome_of(found: Measurement) -> tuple[Outcome, Reason]:
 # A check
 
 
-def test_a_good_first_run_decides(tmp_path: Path) -> None:
+def test_a_good_first_run_decides() -> None:
     launcher = steady(100.0)
-    machine = Machine(tmp_path)
-    found = machine.bench.check(machine.task(launcher))
+    session = PlayedSession()
+    found = session.bench.check(session.task(launcher))
     assert (outcome_of(found), found.is_decided, launcher.started) == (
         (Outcome.PASS, Reason.WITHIN_TOLERANCE),
         True,
@@ -91,136 +39,125 @@ def test_a_good_first_run_decides(tmp_path: Path) -> None:
     )
 
 
-def test_a_slow_first_run_wants_more_runs(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    found = machine.bench.check(machine.task(steady(80.0)))
-    assert (outcome_of(found), found.is_decided) == ((Outcome.INCONCLUSIVE, Reason.SUSPECTED), False)
-
-
-def test_without_a_reference_environment_eight_fresh_runs_confirm(tmp_path: Path) -> None:
+def test_without_a_reference_environment_eight_fresh_runs_confirm() -> None:
     launcher = steady(80.0)
-    machine = Machine(tmp_path)
-    found = machine.decided(machine.task(launcher))
+    session = PlayedSession()
+    found = session.decided(session.task(launcher))
     assert (outcome_of(found), len(found.runs), launcher.started) == ((Outcome.REGRESSED, Reason.CONFIRMED), 8, 8)
 
 
-def test_one_slow_run_is_cleared_by_fresh_ones(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    found = machine.decided(machine.task(steady(80.0, 100.0)))
+def test_one_slow_run_is_cleared_by_fresh_ones() -> None:
+    session = PlayedSession()
+    found = session.decided(session.task(steady(80.0, 100.0)))
     assert outcome_of(found)[0] is Outcome.PASS
 
 
-def test_without_a_baseline_one_run_is_measured(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, row=None)
-    found = machine.decided(machine.task(steady(80.0)))
+def test_without_a_baseline_one_run_is_measured() -> None:
+    session = PlayedSession(row=None)
+    found = session.decided(session.task(steady(80.0)))
     assert (outcome_of(found)[0], len(found.runs)) == (Outcome.NO_BASELINE, 1)
 
 
-def provisional(machine: Machine, launcher: PlayedLauncher) -> Task:
+def provisional(session: PlayedSession, launcher: PlayedLauncher) -> Task:
     row = replace(ROW, provenance=Provenance.PROVISIONAL)
-    reference = reference_for({}, (), "box", KEY, gpu_fp32_tflops=None, provisional={KEY: row})
-    return replace(machine.task(launcher), reference=reference)
+    reference = reference_for({}, (), "box", ROW.key, gpu_fp32_tflops=None, provisional={ROW.key: row})
+    return replace(session.task(launcher), reference=reference)
 
 
-def test_against_earlier_sessions_three_runs_confirm(tmp_path: Path) -> None:
-    machine, launcher = Machine(tmp_path, row=None), steady(80.0)
-    found = machine.decided(provisional(machine, launcher))
+def test_against_earlier_sessions_three_runs_confirm() -> None:
+    session, launcher = PlayedSession(row=None), steady(80.0)
+    found = session.decided(provisional(session, launcher))
     assert (outcome_of(found), launcher.started) == ((Outcome.REGRESSED, Reason.CONFIRMED), 3)
 
 
-def test_against_earlier_sessions_a_busy_machine_leaves_a_doubt_and_no_error(tmp_path: Path) -> None:
-    machine, launcher = Machine(tmp_path, None, BUSY, row=None), steady(80.0)
-    found = machine.decided(provisional(machine, launcher))
+def test_against_earlier_sessions_a_busy_machine_leaves_a_doubt_and_no_error() -> None:
+    session, launcher = PlayedSession(None, BUSY, row=None), steady(80.0)
+    found = session.decided(provisional(session, launcher))
     assert outcome_of(found) == (Outcome.INCONCLUSIVE, Reason.NOT_CONFIRMED)
     assert (launcher.started, [run.disturbance for run in found.discarded]) == (2, [BUSY])
 
 
-def test_tests_against_earlier_sessions_have_no_part_in_what_the_others_share(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, row=None)
-    machine.decided(provisional(machine, steady(80.0)))
-    assert (machine.session.drift.tests, machine.session.suspects) == (0, frozenset())
+def test_tests_against_earlier_sessions_have_no_part_in_what_the_others_share() -> None:
+    session = PlayedSession(row=None)
+    session.decided(provisional(session, steady(80.0)))
+    assert (session.machine.drift.tests, session.machine.suspects) == (0, frozenset())
 
 
-def test_a_measurement_carries_the_sessions_id(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    assert machine.decided(machine.task(steady(100.0))).session == "today"
-
-
-def test_a_regression_that_fetches_its_batches_is_followed_by_a_run_on_device_data(tmp_path: Path) -> None:
+def test_a_regression_that_fetches_its_batches_is_followed_by_a_run_on_device_data() -> None:
     launcher = steady(80.0, profile=StepProfile(input=Input.FETCHED, pipeline_examples_per_sec=90.0))
     row = replace(ROW, key=Key(TRIVIAL.with_(input_pipeline="host").id, BOX.shape))
-    machine = Machine(tmp_path, row=row)
-    found = machine.decided(machine.task(launcher, input_pipeline="host"))
+    session = PlayedSession(row=row)
+    found = session.decided(session.task(launcher, input_pipeline="host"))
     assert found.breakdown is not None
     assert found.breakdown.device_data_examples_per_sec == pytest.approx(80.0)
-    assert (machine.notes.labels[-1], launcher.jobs[-1].workload.input_pipeline) == ("on device data", "device")
+    assert (session.notes.labels[-1], launcher.jobs[-1].workload.input_pipeline) == ("on device data", "device")
 
 
-def test_a_row_of_gpus_is_refused_before_cpus_are_measured(tmp_path: Path) -> None:
+def test_a_row_of_gpus_is_refused_before_cpus_are_measured() -> None:
     launcher = steady(100.0)
-    machine = Machine(tmp_path, row=replace(ROW, gpu="Tesla P100"))
+    session = PlayedSession(row=replace(ROW, gpu="Tesla P100"))
     with pytest.raises(BaselineError, match="was measured on Tesla P100"):
-        machine.bench.check(machine.task(launcher))
+        session.bench.check(session.task(launcher))
     assert launcher.started == 0
 
 
 # The reference environment
 
 
-def test_with_a_reference_environment_interleaved_pairs_confirm(tmp_path: Path) -> None:
+def test_with_a_reference_environment_interleaved_pairs_confirm() -> None:
     now, then = steady(80.0, name="now"), steady(100.0, name="then")
-    machine = Machine(tmp_path)
-    found = machine.decided(machine.task(now, then))
+    session = PlayedSession()
+    found = session.decided(session.task(now, then))
     assert found.verdict is not None
     assert (found.verdict.outcome, found.verdict.rule) == (Outcome.REGRESSED, Rule.REFERENCE_ENVIRONMENT)
     assert (len(found.runs), len(found.pairs), then.started) == (1, 12, 12)
 
 
-def test_a_slow_machine_is_no_regression_of_the_software(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    found = machine.decided(machine.task(steady(80.0), steady(80.0)))
+def test_a_slow_machine_is_no_regression_of_the_software() -> None:
+    session = PlayedSession()
+    found = session.decided(session.task(steady(80.0), steady(80.0)))
     assert (outcome_of(found)[0], len(found.pairs)) == (Outcome.PASS, 2)
 
 
-def test_a_workload_that_fails_in_the_reference_environment_is_confirmed_by_runs(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    task = machine.task(steady(80.0), steady(MeasurementError("no such model")))
-    found = machine.decided(task)
+def test_a_workload_that_fails_in_the_reference_environment_is_confirmed_by_runs() -> None:
+    session = PlayedSession()
+    task = session.task(steady(80.0), steady(MeasurementError("no such model")))
+    found = session.decided(task)
     assert found.verdict is not None
     assert (found.verdict.outcome, found.verdict.rule, len(found.runs)) == (Outcome.REGRESSED, Rule.BASELINE, 8)
-    assert "no such model" in machine.session.reference_failures[task.call]
+    assert "no such model" in session.machine.reference_failures[task.call]
 
 
-def test_a_reference_environment_that_fails_in_a_later_pair_hands_over_to_runs(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    found = machine.decided(machine.task(steady(80.0), steady(100.0, 100.0, MeasurementError("killed"))))
+def test_a_reference_environment_that_fails_in_a_later_pair_hands_over_to_runs() -> None:
+    session = PlayedSession()
+    found = session.decided(session.task(steady(80.0), steady(100.0, 100.0, MeasurementError("killed"))))
     assert found.verdict is not None
     assert (found.verdict.outcome, found.verdict.rule) == (Outcome.REGRESSED, Rule.BASELINE)
     assert (len(found.pairs), len(found.runs)) == (0, 8)
 
 
-def test_a_disturbed_first_run_is_replaced_before_pairs_are_taken(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, BUSY)
-    found = machine.decided(machine.task(steady(80.0, 100.0), steady(100.0)))
+def test_a_disturbed_first_run_is_replaced_before_pairs_are_taken() -> None:
+    session = PlayedSession(BUSY)
+    found = session.decided(session.task(steady(80.0, 100.0), steady(100.0)))
     assert (outcome_of(found)[0], [run.disturbance for run in found.discarded]) == (Outcome.PASS, [BUSY])
     assert [run.disturbance for run in found.runs] == [None]
 
 
-def test_our_own_worker_that_dies_in_a_pair_is_an_error(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
+def test_our_own_worker_that_dies_in_a_pair_is_an_error() -> None:
+    session = PlayedSession()
     with pytest.raises(MeasurementError, match="the worker died"):
-        machine.decided(machine.task(steady(80.0, MeasurementError("the worker died")), steady(100.0)))
+        session.decided(session.task(steady(80.0, MeasurementError("the worker died")), steady(100.0)))
 
 
 # Common drift
 
 
-def test_from_eight_tests_on_what_all_lost_is_no_tests_own_loss(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, tests=MIN_TESTS)
-    tasks = [machine.task(steady(96.0), test=f"a.py::test[{i}]") for i in range(MIN_TESTS)]
-    first = [machine.bench.check(task) for task in tasks]
+def test_from_eight_tests_on_what_all_lost_is_no_tests_own_loss() -> None:
+    session = PlayedSession(tests=MIN_TESTS)
+    tasks = [session.task(steady(96.0), test=f"a.py::test[{i}]") for i in range(MIN_TESTS)]
+    first = [session.bench.check(task) for task in tasks]
     assert [found.is_decided for found in first] == [False] * (MIN_TESTS - 1) + [True]
-    again = [machine.bench.check(task, found) for task, found in zip(tasks, first, strict=True)]
+    again = [session.bench.check(task, found) for task, found in zip(tasks, first, strict=True)]
     assert {outcome_of(found)[0] for found in again} == {Outcome.PASS}
     assert {len(found.runs) for found in again} == {1}
 
@@ -228,36 +165,36 @@ def test_from_eight_tests_on_what_all_lost_is_no_tests_own_loss(tmp_path: Path) 
 # Disturbed runs
 
 
-def test_a_disturbed_first_run_counts_as_good_news(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, BUSY)
-    found = machine.decided(machine.task(steady(100.0)))
+def test_a_disturbed_first_run_counts_as_good_news() -> None:
+    session = PlayedSession(BUSY)
+    found = session.decided(session.task(steady(100.0)))
     assert (outcome_of(found)[0], found.runs[0].disturbance) == (Outcome.PASS, BUSY)
 
 
-def test_a_disturbed_first_run_does_not_count_as_bad_news(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, BUSY)
-    found = machine.decided(machine.task(steady(80.0, 100.0)))
+def test_a_disturbed_first_run_does_not_count_as_bad_news() -> None:
+    session = PlayedSession(BUSY)
+    found = session.decided(session.task(steady(80.0, 100.0)))
     assert (outcome_of(found)[0], [run.disturbance for run in found.discarded]) == (Outcome.PASS, [BUSY])
 
 
-def test_runs_that_are_all_disturbed_are_an_error_with_what_they_measured(tmp_path: Path) -> None:
-    machine, launcher = Machine(tmp_path, *[BUSY] * TRIES), steady(100.0)
+def test_runs_that_are_all_disturbed_are_an_error_with_what_they_measured() -> None:
+    session, launcher = PlayedSession(*[BUSY] * TRIES), steady(100.0)
     with pytest.raises(AlwaysDisturbed, match="other processes used 90 %") as caught:
-        machine.bench.measure(machine.task(launcher))
+        session.bench.measure(session.task(launcher))
     assert (launcher.started, len(caught.value.runs)) == (TRIES, TRIES)
 
 
-def test_a_plain_measurement_discards_a_disturbed_run(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, BUSY)
-    found = machine.bench.measure(machine.task(steady(100.0)))
+def test_a_plain_measurement_discards_a_disturbed_run() -> None:
+    session = PlayedSession(BUSY)
+    found = session.bench.measure(session.task(steady(100.0)))
     assert ([run.disturbance for run in found.runs], len(found.discarded)) == ([None], 1)
 
 
-def test_a_machine_that_stays_busy_gives_later_tests_one_try(tmp_path: Path) -> None:
-    machine, launcher = Machine(tmp_path, *[BUSY] * (TRIES + 1)), steady(100.0)
-    machine.session.seconds_disturbed = 1e6
+def test_a_machine_that_stays_busy_gives_later_tests_one_try() -> None:
+    session, launcher = PlayedSession(*[BUSY] * (TRIES + 1)), steady(100.0)
+    session.machine.seconds_disturbed = 1e6
     with pytest.raises(AlwaysDisturbed):
-        machine.bench.measure(machine.task(launcher))
+        session.bench.measure(session.task(launcher))
     assert launcher.started == 1
 
 
@@ -265,41 +202,41 @@ def test_a_machine_that_stays_busy_gives_later_tests_one_try(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("said", ["the worker died", f"{TRIVIAL.id}: the worker died"])
-def test_a_failure_names_workload_and_devices_once(tmp_path: Path, said: str) -> None:
-    machine = Machine(tmp_path)
+def test_a_failure_names_workload_and_devices_once(said: str) -> None:
+    session = PlayedSession()
     with pytest.raises(MeasurementError) as caught:
-        machine.bench.check(machine.task(steady(MeasurementError(said))))
+        session.bench.check(session.task(steady(MeasurementError(said))))
     assert str(caught.value) == f"{TRIVIAL.id} on {BOX.describe()}: the worker died"
 
 
-def test_a_loss_that_is_not_finite_is_an_error_where_nothing_is_judged(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
+def test_a_loss_that_is_not_finite_is_an_error_where_nothing_is_judged() -> None:
+    session = PlayedSession()
     with pytest.raises(MeasurementError, match=r"INVALID: .*loss"):
-        machine.bench.measure(machine.task(steady(100.0, loss=float("nan"))))
+        session.bench.measure(session.task(steady(100.0, loss=float("nan"))))
 
 
-def test_a_measurement_on_gpus_names_them_and_their_rate(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, row=None)
-    found = machine.bench.measure(machine.task(steady(100.0), topology=load("h200").take(1)))
+def test_a_measurement_on_gpus_names_them_and_their_rate() -> None:
+    session = PlayedSession(row=None)
+    found = session.bench.measure(session.task(steady(100.0), topology=load("h200").take(1)))
     assert (found.gpu, found.gpu_fp32_tflops) == ("NVIDIA H200", pytest.approx(66.9, abs=0.1))
 
 
 # Baselines
 
 
-def recorded(machine: Machine, launcher: PlayedLauncher) -> Measurement:
-    task = machine.task(launcher)
-    found = machine.bench.record(task, 5)
+def recorded(session: PlayedSession, launcher: PlayedLauncher) -> Measurement:
+    task = session.task(launcher)
+    found = session.bench.record(task, 5)
     while not found.is_decided:
-        found = machine.bench.record(task, 5, found)
+        found = session.bench.record(task, 5, found)
     return found
 
 
-def test_a_baseline_takes_five_fresh_runs(tmp_path: Path) -> None:
+def test_a_baseline_takes_five_fresh_runs() -> None:
     launcher = steady(100.0, 101.0, 99.0, 100.5, 99.5)
-    assert (len(recorded(Machine(tmp_path, row=None), launcher).runs), launcher.started) == (5, 5)
+    assert (len(recorded(PlayedSession(row=None), launcher).runs), launcher.started) == (5, 5)
 
 
-def test_runs_that_differ_much_ask_for_twice_as_many_at_most(tmp_path: Path) -> None:
+def test_runs_that_differ_much_ask_for_twice_as_many_at_most() -> None:
     launcher = steady(100.0, 150.0, 60.0, 200.0, 70.0, 100.0, 150.0, 60.0, 200.0, 70.0)
-    assert len(recorded(Machine(tmp_path, row=None), launcher).runs) == 10
+    assert len(recorded(PlayedSession(row=None), launcher).runs) == 10

@@ -6,7 +6,7 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from textwrap import dedent
@@ -261,9 +261,6 @@ class EnvEngine:
         kept = [f"{name}=${{{name}-}}" for name in variables]
         quoted = " ".join(f'"{word}"' for word in kept)
         return ["sh", "-c", f'exec env -i {quoted} "$@"', "sh", *rank]
-
-    def environment(self) -> Mapping[str, str]:
-        return {}
 
     def cancel(self) -> None:
         pass

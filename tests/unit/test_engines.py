@@ -67,15 +67,11 @@ def test_mpirun_starts_so_many_ranks_on_each_node_with_the_variables_that_they_n
     mpirun: Callable[[str], Engine],
 ) -> None:
     command = mpirun("-H nodea:4,nodeb:4").command(2, 4, RANK, VARIABLES)
-    assert command[:3] == ["mpirun", "-H", "nodea:4,nodeb:4"]
+    assert has(command, "-H", "nodea:4,nodeb:4")
     assert has(command, "-np", "8")
-    assert has(command, "--map-by", "ppr:4:node")
+    assert has(command, "--map-by", "ppr:4:node", "--bind-to", "none")
     assert has(command, "-x", "TFPERF_ADDRESS", "-x", "PYTHONPATH")
     assert command[-3:] == RANK
-
-
-def test_mpirun_pins_no_rank_to_a_core(mpirun: Callable[[str], Engine]) -> None:
-    assert has(mpirun("").command(1, 2, RANK, []), "--bind-to", "none")
 
 
 @pytest.mark.parametrize(("user", "is_allowed"), [(0, True), (1000, False)])
@@ -83,8 +79,7 @@ def test_mpirun_is_told_that_root_may_run_it(
     mpirun: Callable[[str], Engine], monkeypatch: pytest.MonkeyPatch, user: int, is_allowed: bool
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: user)
-    expected = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if is_allowed else {}
-    assert mpirun("").environment() == expected
+    assert ("--allow-run-as-root" in mpirun("").command(1, 1, RANK, [])) is is_allowed
 
 
 @pytest.mark.parametrize(
@@ -168,11 +163,8 @@ def test_srun_starts_so_many_ranks_on_each_of_so_many_nodes(slurm: Callable[...,
     command = slurm("--partition=gpu --time=30").command(2, 4, RANK, VARIABLES)
     assert command[0] == "srun"
     assert has(command, "-N", "2", "--ntasks=8", "--ntasks-per-node=4")
+    assert "--kill-on-bad-exit=1" in command
     assert command[-5:] == ["--partition=gpu", "--time=30", *RANK]
-
-
-def test_srun_ends_all_ranks_when_one_has_failed(slurm: Callable[..., Engine]) -> None:
-    assert "--kill-on-bad-exit=1" in slurm().command(2, 1, RANK, [])
 
 
 def test_outside_an_allocation_srun_starts_a_job_with_a_name_of_its_own(slurm: Callable[..., Engine]) -> None:
@@ -244,10 +236,6 @@ def test_ray_is_driven_by_a_process_of_its_own(ray: Callable[..., Engine]) -> No
     assert command[0] == sys.executable
     assert {"--address=10.0.0.1:6379", "--nodes=2", "--ranks-per-node=4", "--variable=PYTHONPATH"} <= set(command)
     assert command[command.index("--") + 1 :] == RANK
-
-
-def test_ray_itself_knows_how_many_nodes_there_are(ray: Callable[..., Engine]) -> None:
-    assert ray().most_nodes is None
 
 
 def test_ranks_that_something_else_starts_have_no_command() -> None:

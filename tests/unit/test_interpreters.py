@@ -27,11 +27,6 @@ def test_folders_of_installed_packages_are_left_out(monkeypatch: pytest.MonkeyPa
     assert not set(installed) & set(Interpreter("python").import_paths())
 
 
-def test_the_working_folder_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert Interpreter("python").import_paths()[0] == str(tmp_path)
-
-
 def test_folders_of_a_project_are_those_of_its_other_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     project, checkout = tmp_path / "project", tmp_path / "checkout"
     (project / "perf_tests").mkdir(parents=True)

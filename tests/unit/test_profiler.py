@@ -7,26 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from measurements import baseline, measurement, throughput
-from played import BOX, BUSY, PLAN, TRIVIAL, Notes, PlayedGuard, PlayedLauncher, PlayedRun, steady
+from measurements import measurement, throughput
+from played import BUSY, Notes, PlayedGuard, PlayedLauncher, PlayedRun, steady
+from played_session import ROW, PlayedSession
 
-from pytest_tfperf.bench.bench import Bench
-from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.one_run import RunEngine, Side
 from pytest_tfperf.bench.profiler import Profiler
 from pytest_tfperf.bench.task import Task
-from pytest_tfperf.core.baseline import Baseline, Key, Provenance
+from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
-from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.op_times import OpTime
 from pytest_tfperf.core.profile import Profile, Trace
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.judging.reference import reference_for
 from pytest_tfperf.stores.traces import TraceStore
 
-ROW = baseline(100.0, key=Key(TRIVIAL.id, BOX.shape))
 MEASURED = measurement(throughput(100.0, examples_per_step=1), session="today")
 BEFORE = OpTime(name="block/conv", type="Conv2D", seconds=0.001, count=1.0)
 
@@ -45,34 +42,19 @@ class PlayedWorkers(PlayedLauncher):
 
 
 def task(launcher: PlayedLauncher, row: Baseline = ROW) -> Task:
-    reference = reference_for({row.key: row}, [], "box", ROW.key, gpu_fp32_tflops=None)
-    side = Side(workload=TRIVIAL, launcher=launcher)
-    return Task(test="a.py::test", topology=BOX, plan=PLAN, side=side, reference=reference, tolerance=Tolerance())
+    return PlayedSession(row=row).task(launcher)
 
 
 def profiler(folder: Path, profile_of: Callable[[Baseline], Profile | None] = lambda _: None) -> Profiler:
     return Profiler(RunEngine(Notes(), PlayedGuard()), TraceStore(folder / "traces"), folder, profile_of)
 
 
-def bench(folder: Path) -> Bench:
-    session = MachineSession({ROW.key: ROW}, {}, tests=1)
-    engine = RunEngine(Notes(), PlayedGuard())
-    return Bench(engine, lambda _: session, profiler=profiler(folder), session="today")
-
-
-def decided(of: Bench, wanted: Task) -> Measurement:
-    found = of.check(wanted)
-    while not found.is_decided:
-        found = of.check(wanted, found)
-    return found
-
-
 # Which
 
 
 def test_a_confirmed_regression_is_profiled_in_one_more_worker(tmp_path: Path) -> None:
-    launcher = steady(80.0)
-    found = decided(bench(tmp_path), task(launcher))
+    launcher, session = steady(80.0), PlayedSession(profiler=profiler(tmp_path))
+    found = session.decided(session.task(launcher))
     assert found.verdict is not None
     assert (found.verdict.outcome, launcher.started) == (Outcome.REGRESSED, len(found.runs) + 1)
     assert found.profile is not None
@@ -80,28 +62,29 @@ def test_a_confirmed_regression_is_profiled_in_one_more_worker(tmp_path: Path) -
 
 
 def test_a_test_that_passes_is_not_profiled(tmp_path: Path) -> None:
-    assert decided(bench(tmp_path), task(steady(100.0))).profile is None
+    session = PlayedSession(profiler=profiler(tmp_path))
+    assert session.decided(session.task(steady(100.0))).profile is None
 
 
 def test_of_a_baselines_runs_the_last_one_is_followed_by_a_profile(tmp_path: Path) -> None:
-    launcher, of = steady(100.0), bench(tmp_path)
-    first = of.record(task(launcher), 2)
-    second = of.record(task(launcher), 2, first)
+    launcher, session = steady(100.0), PlayedSession(profiler=profiler(tmp_path))
+    first = session.bench.record(session.task(launcher), 2)
+    second = session.bench.record(session.task(launcher), 2, first)
     assert (first.profile, second.profile is not None, launcher.started) == (None, True, 3)
 
 
 def test_a_provisional_regression_is_not_profiled(tmp_path: Path) -> None:
     earlier = replace(ROW, provenance=Provenance.PROVISIONAL)
     reference = reference_for({}, (), "box", ROW.key, gpu_fp32_tflops=None, provisional={ROW.key: earlier})
-    found = decided(bench(tmp_path), replace(task(steady(80.0)), reference=reference))
+    session = PlayedSession(profiler=profiler(tmp_path))
+    found = session.decided(replace(session.task(steady(80.0)), reference=reference))
     assert found.verdict is not None
     assert (found.verdict.outcome, found.profile) == (Outcome.REGRESSED, None)
 
 
-def test_without_the_option_nothing_is_profiled(tmp_path: Path) -> None:
-    session = MachineSession({ROW.key: ROW}, {}, tests=1)
-    plain = Bench(RunEngine(Notes(), PlayedGuard([BUSY])), lambda _: session)
-    assert decided(plain, task(steady(80.0))).profile is None
+def test_without_the_option_nothing_is_profiled() -> None:
+    session = PlayedSession(BUSY)
+    assert session.decided(session.task(steady(80.0))).profile is None
 
 
 # How

@@ -70,14 +70,6 @@ def test_a_window_lasts_about_a_seventh_of_a_second(step_seconds: float, steps: 
     assert window_steps([Window(7, 7 * step_seconds)], Plan(steps=100_000)) == steps
 
 
-def test_the_latest_warm_up_sizes_the_window() -> None:
-    assert window_steps([Window(1, 5.0), Window(1, 0.05)], Plan(steps=100_000)) == 3
-
-
-def test_few_steps_make_short_windows_rather_than_few() -> None:
-    assert window_steps([Window(1, 0.001)], Plan(steps=100)) == 5
-
-
 def test_a_smoke_run_times_one_step() -> None:
     run = time_windows(PlayedRun(step_seconds=lambda _: 0.01), ONE_WINDOW, Notes())
     assert [w.steps for w in run.windows] == [1]
@@ -99,16 +91,6 @@ def test_the_observer_is_told_of_phases_and_windows() -> None:
     notes = Notes()
     time_windows(PlayedRun(step_seconds=lambda _: 0.1), Plan(steps=3), notes)
     assert (notes.phases, [len(run.windows) for run in notes.windows]) == (["warm-up", "steps"], [1, 2, 3])
-
-
-def test_a_run_says_what_it_ran_on() -> None:
-    run, worker = driven(0.1, steps=1)
-    assert (run.examples_per_step, run.compile_seconds, run.environment, run.log) == (
-        worker.examples_per_step,
-        worker.compile_seconds,
-        worker.environment,
-        worker.log,
-    )
 
 
 @pytest.mark.parametrize("answers", [0, 1, 5, 30])
@@ -156,11 +138,6 @@ def test_a_slow_start_does_not_count_when_enough_is_asked() -> None:
         warmup_steps=2,
     )
     assert slowest[-1] < 0.3
-
-
-def test_a_steady_run_is_not_disturbed() -> None:
-    run, _ = driven(0.2, steps=60)
-    assert run.disturbance is None
 
 
 def test_a_run_that_drifts_all_the_time_is_disturbed() -> None:

@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import PATIENCE_SECONDS, running
+from patience import PATIENCE_SECONDS, running, wait_for
 
+from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.op_times import OpTime
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.profile import Trace
-from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.step_profile import Input, StepProfile
+from pytest_tfperf.core.topology import DeviceKind, Devices
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
+from pytest_tfperf.workers.training_run import TrainingRun
 from pytest_tfperf.workers.wire import Listener, connect
 from pytest_tfperf.workers.worker_run import Fault, WorkerRun
 
@@ -28,7 +31,8 @@ READY = {
     "fetches": True,
     "environment": {"tensorflow": "2.21.0"},
 }
-NUMBER, MESSAGE = 7, {"job": "to train"}
+MESSAGE = {"job": "to train"}
+JOB = Job(workload=Workload(model="trivial", batch_size=4), devices=Devices(kind=DeviceKind.CPU, count=1))
 
 
 @dataclass
@@ -57,14 +61,15 @@ class Started:
         self.listener = end.enter_context(closing(Listener()))
         self.process = Process()
         self.worker = end.enter_context(closing(connect(self.listener.address)))
-        self.worker.send({"hello": "worker", "number": NUMBER})
+        self.worker.send({"hello": "worker"})
         self.phases: list[str] = []
         self.hangs: list[str] = []
 
-    def run(self, *sent: dict[str, Any], silence: float = 60.0) -> WorkerRun:
+    def called(self, *sent: dict[str, Any], silence: float = 60.0) -> WorkerRun:
+        """A worker that has called, and has sent this."""
         scratch = self._folder / "scratch"
         scratch.mkdir()
-        run = WorkerRun(
+        worker = WorkerRun(
             self.process,
             self._folder / "worker.log",
             scratch,
@@ -73,18 +78,18 @@ class Started:
             silence_seconds=silence,
             on_hang=lambda: self.hangs.append("hung"),
         )
-        self._end.callback(run.close)
+        self._end.callback(worker.close)
         for message in sent:
             self.worker.send(message)
-        return run
+        channel, _ = self.listener.greet(PATIENCE_SECONDS)
+        worker.adopt(channel, MESSAGE, self.phases.append)
+        return worker
 
-    def ready(self, *sent: dict[str, Any], **more: Any) -> WorkerRun:
-        run = self.run({"phase": "model"}, {"phase": "compile"}, {"ready": READY}, *sent, **more)
-        self.prepare(run)
-        return run
+    def run(self, *sent: dict[str, Any], silence: float = 60.0) -> TrainingRun:
+        return TrainingRun([self.called(*sent, silence=silence)], ["host"], JOB, silence)
 
-    def prepare(self, run: WorkerRun) -> None:
-        run.prepare(self.listener, NUMBER, MESSAGE, self.phases.append)
+    def ready(self, *sent: dict[str, Any], **more: Any) -> TrainingRun:
+        return self.run({"phase": "model"}, {"phase": "compile"}, {"ready": READY}, *sent, **more)
 
 
 @pytest.fixture
@@ -104,14 +109,6 @@ def test_a_run_that_is_ready_says_what_it_is(started: Started, tmp_path: Path) -
     assert started.phases == ["model", "compile"]
 
 
-def test_windows_come_in_the_order_of_their_requests(started: Started) -> None:
-    run = started.ready(window(1), window(2))
-    for steps in (1, 2):
-        run.request(steps)
-    assert [run.receive() for _ in range(2)] == [Window(1, 0.1, 0.5), Window(2, 0.2, 0.5)]
-    assert [started.worker.receive(PATIENCE_SECONDS) for _ in range(3)] == [MESSAGE, {"steps": 1}, {"steps": 2}]
-
-
 def test_a_step_profile_drops_the_window_that_is_still_queued(started: Started) -> None:
     profile = StepProfile(input=Input.FETCHED, pipeline_examples_per_sec=9.5)
     run = started.ready(window(1), {"step_profile": asdict(profile)})
@@ -124,15 +121,13 @@ ERROR = {"type": "ValueError", "message": "no", "hint": "", "ours": False, "out_
 
 
 def test_a_worker_that_raises_names_the_phase_that_it_was_in(started: Started) -> None:
-    run = started.run({"phase": "model"}, {"error": ERROR})
     with pytest.raises(OutOfMemory, match="the worker raised ValueError in phase 'model': no"):
-        started.prepare(run)
+        started.run({"phase": "model"}, {"error": ERROR})
 
 
 def test_a_worker_without_tensorflow_names_the_python(started: Started) -> None:
-    run = started.run({"failed": "ImportError: no such library"})
     with pytest.raises(MeasurementError, match="python can't import TensorFlow: ImportError: no such library"):
-        started.prepare(run)
+        started.run({"failed": "ImportError: no such library"})
 
 
 def test_a_worker_whose_connection_closes_has_died(started: Started) -> None:
@@ -141,12 +136,6 @@ def test_a_worker_whose_connection_closes_has_died(started: Started) -> None:
     run.request(1)
     with pytest.raises(MeasurementError, match=r"the worker \(pid 4711\) exited with status 3 in phase 'steps'"):
         run.receive()
-
-
-def test_a_worker_that_ends_before_it_calls_has_died(started: Started) -> None:
-    run = started.run()
-    with pytest.raises(MeasurementError, match="exited with status 3 in phase 'start'"):
-        run.prepare(started.listener, NUMBER + 1, MESSAGE, started.phases.append)
 
 
 def test_a_silent_worker_hangs(started: Started) -> None:
@@ -197,11 +186,10 @@ def test_a_worker_on_another_machine_that_hangs_is_sent_no_signal(started: Start
 def test_an_error_that_another_rank_caused_is_told_from_its_own(
     started: Started, error: dict[str, bool], fault: Fault
 ) -> None:
-    run = started.ready({"error": ERROR | error})
-    assert run.fault is None
+    worker = started.called({"error": ERROR | error})
     with pytest.raises(MeasurementError):
-        run.receive()
-    assert run.fault is fault
+        wait_for(worker.poll)
+    assert worker.fault is fault
 
 
 def test_closing_ends_the_worker_and_its_temporary_files(started: Started, tmp_path: Path) -> None:
@@ -220,7 +208,7 @@ def test_a_trace_is_asked_for_with_its_steps(started: Started) -> None:
 def test_a_profiler_that_hangs_is_given_up_after_a_minute_whatever_the_setting(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_tfperf.workers.worker_run._PROFILE_SECONDS", 0.2)
+    monkeypatch.setattr("pytest_tfperf.workers.training_run._PROFILE_SECONDS", 0.2)
     run = started.ready()
     with pytest.raises(Hung, match=r"said nothing for 0\.2 s in phase 'profile' and was killed\n"):
         run.trace(3)

@@ -1,12 +1,12 @@
 """What starts the ranks of a job on several nodes.
 
 To add an engine, write one class that meets `Engine`, in a file of its own here, and name it in `engines/names.py`. It
-only says which command starts the ranks: `workers/cluster_launcher.py` runs it, and speaks with the ranks.
+only says which command starts the ranks: `workers/cluster_launcher.py` runs it, and talks to the ranks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -14,8 +14,8 @@ class Engine(Protocol):
     """Starts ranks; one for a session.
 
     Attributes:
-        most_nodes: how many nodes there are; None where only the engine itself knows.
-        starts_ranks: False: something else starts them.
+        most_nodes: how many nodes there are; None if only the engine itself knows.
+        starts_ranks: False if something else starts the ranks.
     """
 
     most_nodes: int | None
@@ -27,12 +27,9 @@ class Engine(Protocol):
         Args:
             nodes: on how many nodes.
             ranks_per_node: how many ranks on each.
-            rank: the command of one rank; it finds its place by itself (`training/place.py`).
+            rank: the command of one rank; it finds out its number by itself (`training/place.py`).
             variables: names of the environment variables that each rank needs.
         """
-
-    def environment(self) -> Mapping[str, str]:
-        """Environment variables for the command, besides this process's own."""
 
     def cancel(self) -> None:
         """End what the command left behind, after it was killed; never raises."""

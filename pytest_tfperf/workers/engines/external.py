@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pytest_tfperf.errors import TfperfError
 
 
 class External:
-    """See `Engine`. The ranks run `python -m pytest_tfperf.training.rank --repeat`, and call for each job anew.
+    """See `Engine`. The ranks run `python -m pytest_tfperf.training.rank --repeat`, and call again for each job.
 
     Args:
         options: how many nodes there are, as in ["--nodes=2"].
@@ -27,12 +27,8 @@ class External:
         self.most_nodes: int | None = int(nodes)
 
     def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:
-        """Nothing: the ranks come by themselves."""
+        """No command: the ranks call without it."""
         return []
 
-    def environment(self) -> Mapping[str, str]:
-        """See `Engine.environment`."""
-        return {}
-
     def cancel(self) -> None:
-        """See `Engine.cancel`; a rank ends its job by itself when the driver closes the connection."""
+        """Do nothing: a rank ends its job when the driver closes the connection."""

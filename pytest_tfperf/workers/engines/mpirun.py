@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_tfperf.errors import TfperfError
@@ -22,7 +22,7 @@ class Mpirun:
         options: of mpirun, such as ["-H", "nodea:4,nodeb:4"] or ["--hostfile", "hosts"].
 
     Raises:
-        TfperfError: there is no mpirun, or a host file that can't be read; says what is wrong where.
+        TfperfError: mpirun is missing, or the hosts can't be read from the options or a host file.
     """
 
     starts_ranks = True
@@ -39,18 +39,16 @@ class Mpirun:
         exported = [word for name in variables for word in ("-x", name)]
         # mpirun would pin each of two ranks to one core, and TensorFlow's threads with it.
         placed = ["--map-by", f"ppr:{ranks_per_node}:node", "--bind-to", "none"]
-        return ["mpirun", *self._options, "-np", str(nodes * ranks_per_node), *placed, *exported, *rank]
-
-    def environment(self) -> Mapping[str, str]:
-        """mpirun refuses to run as root unless two variables say that it may; containers run as root."""
-        return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}
+        as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []  # containers often run as root
+        ranks = ["-np", str(nodes * ranks_per_node)]
+        return ["mpirun", *as_root, *self._options, *ranks, *placed, *exported, *rank]
 
     def cancel(self) -> None:
-        """See `Engine.cancel`; ranks end with mpirun's own processes."""
+        """Do nothing: ranks end with mpirun's own processes."""
 
 
 def _hosts(options: Sequence[str]) -> list[str]:
-    """The hosts that the options name, without their slots; none where they name none."""
+    """The hosts that the options name, without their slots."""
     found: list[str] = []
     for index, option in enumerate(options):
         name, given, value = option.partition("=")

@@ -23,10 +23,10 @@ _ENGINES: dict[str, Callable[[Sequence[str]], Any]] = {
 
 
 def split_launcher(text: str) -> tuple[str, list[str]]:
-    """Name and options.
+    """Split the setting into the engine's name and its options.
 
     Raises:
-        ValueError: an unknown name, quotes that don't close, or options of `local`.
+        ValueError: the name is unknown, a quote is not closed, or `local` has options.
     """
     try:
         name, *options = shlex.split(text) or [""]
@@ -40,10 +40,10 @@ def split_launcher(text: str) -> tuple[str, list[str]]:
 
 
 def find_engine(text: str) -> Engine | None:
-    """The engine that this setting names; None: ranks are processes of this machine.
+    """The engine that this setting names; None for `local`.
 
     Raises:
-        TfperfError: it is not installed here, or has options that it can't take.
+        TfperfError: it is not installed here, or does not take these options.
     """
     name, options = split_launcher(text)
     try:

@@ -1,10 +1,10 @@
-"""Ranks in the tasks of a running Ray cluster, one node each."""
+"""Ranks that run as tasks of a Ray cluster."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pytest_tfperf.errors import TfperfError
 
@@ -16,7 +16,7 @@ class Ray:
         options: the cluster's address, as in ["--address=auto"], its default.
 
     Raises:
-        TfperfError: Ray is not installed, or another option.
+        TfperfError: Ray is not installed, or there is another option.
     """
 
     most_nodes: int | None = None
@@ -35,9 +35,5 @@ class Ray:
         named = [f"--variable={name}" for name in variables]
         return [*program, f"--nodes={nodes}", f"--ranks-per-node={ranks_per_node}", *named, "--", *rank]
 
-    def environment(self) -> Mapping[str, str]:
-        """See `Engine.environment`."""
-        return {}
-
     def cancel(self) -> None:
-        """See `Engine.cancel`; Ray ends the tasks of a driver that is gone."""
+        """Do nothing: Ray ends the tasks of a driver that is gone."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 
 def main() -> int:
-    """Returns 0 if all ranks ended well."""
+    """Returns 0 if all ranks exited with 0."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--address", default="auto")
     parser.add_argument("--nodes", type=int, required=True)
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def run(rank: Sequence[str], variables: Mapping[str, str]) -> int:
-    """A rank in a process of its own: Ray's workers have imported modules, and run with one OpenMP thread."""
+    """Run a rank in its own process: Ray's workers have modules imported, and only one OpenMP thread."""
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     if not environment.get("CUDA_VISIBLE_DEVICES"):  # Ray hides the GPUs from tasks that asked for none
         environment.pop("CUDA_VISIBLE_DEVICES", None)

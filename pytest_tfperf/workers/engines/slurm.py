@@ -7,7 +7,7 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from pytest_tfperf.errors import TfperfError
@@ -22,7 +22,7 @@ class Slurm:
         options: of srun, such as ["--partition=gpu", "--gpus-per-node=4", "--time=30"].
 
     Raises:
-        TfperfError: there is no srun.
+        TfperfError: srun is missing.
     """
 
     starts_ranks = True
@@ -45,14 +45,10 @@ class Slurm:
         # A script with `#SBATCH --export=NONE` would keep the variables from its steps.
         return ["srun", *placed, *shared, "--export=ALL", "--kill-on-bad-exit=1", *self._options, *rank]
 
-    def environment(self) -> Mapping[str, str]:
-        """See `Engine.environment`."""
-        return {}
-
     def cancel(self) -> None:
         """Kill the job's processes, and wait until Slurm has forgotten it: only then are its nodes free."""
         if self._in_allocation:
-            return  # the step ends with srun
+            return  # the job step ends with srun
         with suppress(OSError, subprocess.SubprocessError):
             _run("scancel", "--signal=KILL", f"--name={self._job}")
             _run("scancel", f"--name={self._job}")

@@ -19,7 +19,7 @@ from pytest_tfperf.core.step_profile import Input, RankStep, StepProfile
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import Hung, MeasurementError
-from pytest_tfperf.workers.ranks import RanksRun, rank_name
+from pytest_tfperf.workers.training_run import TrainingRun, rank_name
 from pytest_tfperf.workers.wire import Channel, Listener, connect
 from pytest_tfperf.workers.worker_run import WorkerRun
 
@@ -61,7 +61,7 @@ class Ranks:
     ranks: list[Channel] = field(default_factory=list)
     diary: list[str] = field(default_factory=list)
 
-    def start(self, count: int = 2, *, silence: float = PATIENCE_SECONDS) -> RanksRun:
+    def start(self, count: int = 2, *, silence: float = PATIENCE_SECONDS) -> TrainingRun:
         """The run of ranks that have called, and have sent what they send before their first window."""
         workers = self.called(count, silence)
         for rank, channel in enumerate(self.ranks):
@@ -89,10 +89,10 @@ class Ranks:
             workers.append(worker)
         return workers
 
-    def together(self, workers: list[WorkerRun], silence: float = PATIENCE_SECONDS) -> RanksRun:
+    def together(self, workers: list[WorkerRun], silence: float = PATIENCE_SECONDS) -> TrainingRun:
         job = Job(workload=WORKLOAD, devices=Devices(kind=DeviceKind.CPU, count=1), nodes=len(workers))
         hosts = HOSTS[: len(workers)]
-        return RanksRun(workers, hosts, job, silence, end=lambda: self.diary.append("engine ended"))
+        return TrainingRun(workers, hosts, job, silence, end=lambda: self.diary.append("engine ended"))
 
     def answer(self, *windows: dict[str, Any]) -> None:
         """Each rank answers its window."""

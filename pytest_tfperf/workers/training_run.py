@@ -1,0 +1,303 @@
+"""A training run in one worker process, or in several that train together: the ranks."""
+
+from __future__ import annotations
+
+import math
+import select
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from pytest_tfperf.core.cluster import Cluster
+from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.plain_json import build, plain
+from pytest_tfperf.core.profile import Trace
+from pytest_tfperf.core.run import Window
+from pytest_tfperf.core.step_profile import StepProfile
+from pytest_tfperf.core.workload import VariableUpdate
+from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.workers.worker_run import Fault, WorkerRun
+
+# When one rank has failed, how long the driver waits for errors of the others. Healthy ranks fail within a second.
+_BLAME_SECONDS = 3.0
+
+# An exchange fails when it takes longer than this part of the time that a rank may be silent. So the healthy ranks
+# report an error before the driver gives up on all of them, and the silent rank is known.
+_EXCHANGE_FRACTION = 0.75
+
+# A rank is to blame if it has been silent for this long, or for this part of the time that it may be silent. One that
+# was heard later may just be slow to notice that another is gone. TensorFlow misses the heartbeats of a stopped rank
+# after 10 s.
+_SILENT_SECONDS, _SILENT_FRACTION = 7.0, 0.25
+
+# A pipeline that ends or stalls during a profile must not delay the session: the windows are already measured.
+_PROFILE_SECONDS = 60.0
+
+# How far two ranks' losses may differ. They are the same mean of the same numbers, but GPUs may round differently.
+_SAME_LOSS = 1e-3
+
+
+class TrainingRun:
+    """Training that is compiled and ready, in one worker or in several ranks, and runs windows of steps on request.
+
+    All ranks take the same windows, and the slowest one counts. Always request the next window before you read an
+    answer. While a worker is idle, its input pipeline fills its buffers, and the next window would be too fast.
+
+    Args:
+        workers: the processes, by rank; each has called and got its job.
+        hosts: the name of each rank's host.
+        job: what they train together.
+        silence_seconds: how long a rank may send nothing.
+        end: called after all workers have been closed.
+
+    Attributes:
+        examples_per_step: batch size times replicas, over all nodes, in units.
+        unit: what is counted: "images", "tokens", ...
+        compile_seconds: duration of the first call: tracing, compiling and one step.
+        fetches: whether each step fetches its batch from an input pipeline.
+        environment: versions and settings that the worker runs with, by name.
+        log: path of the log file, of rank 0 if there are several.
+
+    Raises:
+        MeasurementError: as `receive`.
+    """
+
+    def __init__(
+        self,
+        workers: Sequence[WorkerRun],
+        hosts: Sequence[str],
+        job: Job,
+        silence_seconds: float,
+        end: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._workers = workers
+        self._lends = job.workload.variable_update is VariableUpdate.PARAMETER_SERVER
+        self._end = end
+        self._silence_seconds = silence_seconds
+        self._heard = dict.fromkeys(workers, time.monotonic())
+        self.log = workers[0].log
+        if job.is_distributed:
+            self._send_addresses(hosts)
+        ready = self._answers("ready")
+        for worker in workers:
+            worker.begin("steps")
+        # A rank that only lends its devices to rank 0 sees no batch, so it can't count the tokens.
+        counting = ready[:1] if self._lends else ready
+        self.examples_per_step: int = self._agreed("examples per step", [one["examples_per_step"] for one in counting])
+        replicas = self._agreed("replicas", [one["replicas"] for one in ready])
+        if job.is_distributed and replicas != job.nodes * job.devices.count:
+            raise MeasurementError(
+                f"{replicas} replicas train together, not one on each of {job.nodes} x {job.devices.count} devices: "
+                f"some did not join. The log of rank 0: {self.log}"
+            )
+        self.compile_seconds: float = max(one["compile_seconds"] for one in ready)
+        self.unit: str = ready[0]["unit"]
+        self.fetches: bool = ready[0]["fetches"]
+        self.environment: Mapping[str, str] = ready[0]["environment"]
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of those of its processes that run on this machine."""
+        return tuple(pid for worker in self._workers for pid in worker.pids)
+
+    def request(self, steps: int) -> None:
+        """Queue a window of `steps` steps; returns at once."""
+        for worker in self._workers:
+            worker.send({"steps": steps})
+
+    def receive(self) -> Window:
+        """The result of the oldest requested window, which lasts as long as that of the slowest rank.
+
+        Raises:
+            MeasurementError: a worker raised, died or hung; names the rank to blame, the phase and the cause, and shows
+                the log's end. `OutOfMemory` if memory was short. Also if the ranks' losses differ: then they do not
+                train one model.
+        """
+        windows = self._answers("window")
+        losses = [window["loss"] for window in windows]
+        first = losses[0]
+        if first is not None and math.isfinite(first) and not all(self._is_same(loss, first) for loss in losses):
+            self._agreed("loss", losses)
+        return Window(
+            steps=self._agreed("steps", [window["steps"] for window in windows]),
+            seconds=max(window["seconds"] for window in windows),
+            loss=first,
+        )
+
+    def profile_step(self, *, matrix_products: bool, multiply_adds: bool) -> StepProfile:
+        """What one step spends its time on; None for what the workers cannot find out.
+
+        Call it after the last window was read: windows that are still queued are dropped. It may be called again.
+
+        Args:
+            matrix_products: also time matrix products, on the first device alone.
+            multiply_adds: also count the model's multiply-adds.
+
+        Raises:
+            MeasurementError: a worker raised, died, or was silent for a minute.
+        """
+        for worker in self._workers:
+            worker.begin("step profile", _PROFILE_SECONDS)
+            worker.send({"profile_step": {"matrix_products": matrix_products, "multiply_adds": multiply_adds}})
+        profiles = [build(StepProfile, answer, "step profile") for answer in self._answers("step_profile")]
+        first = profiles[0]
+        pipelines = _known(one.pipeline_examples_per_sec for one in profiles)
+        core_seconds = _known(one.pipeline_core_seconds_per_example for one in profiles)
+        products = _known(one.products_multiply_adds_per_sec for one in profiles)
+        return StepProfile(
+            input=first.input,
+            # Each rank reports what all would fetch together if they were as fast as this one.
+            pipeline_examples_per_sec=min(pipelines, default=None),
+            pipeline_core_seconds_per_example=sum(core_seconds) if core_seconds else None,
+            forward_multiply_adds=first.forward_multiply_adds,
+            products_multiply_adds_per_sec=sum(products) if products else None,
+            ranks=tuple(one.ranks[0] for one in profiles) if all(one.ranks for one in profiles) else (),
+        )
+
+    def trace(self, steps: int) -> tuple[Trace, ...]:
+        """Run this many steps under TensorFlow's profiler; returns each process's trace, rank 0 first.
+
+        Raises:
+            MeasurementError: a worker raised, died, or was silent for a minute.
+        """
+        for worker in self._workers:
+            worker.begin("profile", _PROFILE_SECONDS)
+            worker.send({"trace": steps})
+        return tuple(build(Trace, answer, "trace") for answer in self._answers("trace"))
+
+    def close(self) -> None:
+        """End the workers and all that they started; never raises."""
+        with ExitStack() as end:
+            end.callback(self._end)
+            for worker in self._workers:
+                end.callback(worker.close)
+
+    def _send_addresses(self, hosts: Sequence[str]) -> None:
+        """Tell each rank where all ranks listen."""
+        addresses = self._answers("address")
+        for rank, worker in enumerate(self._workers):
+            cluster = Cluster(
+                rank=rank,
+                addresses=tuple(addresses),
+                hosts=tuple(hosts),
+                timeout_seconds=self._silence_seconds * _EXCHANGE_FRACTION,
+            )
+            worker.send({"cluster": plain(cluster)})
+
+    def _answers(self, kind: str) -> list[Any]:
+        """The next answer of this kind from every rank, by rank."""
+        answers: dict[WorkerRun, Any] = {}
+        limit = min(worker.silence_seconds for worker in self._workers)
+        deadline = time.monotonic() + limit
+        while waiting := [worker for worker in self._workers if worker not in answers]:
+            ready = _readable(waiting, deadline - time.monotonic())
+            if not ready:
+                raise self._silent(waiting)
+            deadline = time.monotonic() + limit
+            for worker in ready:
+                self._heard[worker] = time.monotonic()
+                try:
+                    message = worker.poll()
+                except MeasurementError as error:
+                    raise self._to_blame(worker, error) from None
+                if message is not None and kind in message:
+                    answers[worker] = message[kind]
+        return [answers[worker] for worker in self._workers]
+
+    def _silent(self, waiting: Sequence[WorkerRun]) -> MeasurementError:
+        """The error when none of these ranks answers any more: the one that has been silent longest is to blame.
+
+        A rank that lends its devices to rank 0 can block rank 0 although it has answered, so it is asked again.
+        """
+        lending = self._workers[1:] if self._lends else ()
+        gone = [worker for worker in lending if not self._answers_at_once(worker)]
+        blamed = gone[0] if gone else min(waiting, key=self._heard.__getitem__)
+        others = [worker for worker in waiting if worker is not blamed]
+        error = blamed.silent()
+        return _noted(error, f"nor did {_names(others)}; it was heard last") if others else error
+
+    def _is_same(self, loss: float | None, first: float) -> bool:
+        if loss is None:
+            return self._lends  # a rank that lends its devices has no loss
+        return math.isclose(loss, first, rel_tol=_SAME_LOSS)
+
+    def _answers_at_once(self, worker: WorkerRun) -> bool:
+        """Whether a rank that only lends its devices is healthy: then it answers at once, having nothing else to do."""
+        while _readable([worker], 0):
+            worker.poll()
+        worker.send({"steps": 1})
+        return bool(_readable([worker], min(_BLAME_SECONDS, self._silence_seconds)))
+
+    def _to_blame(self, first: WorkerRun, error: MeasurementError) -> MeasurementError:
+        """The error of the rank to blame, when `first` was the first to fail.
+
+        The rank to blame raised an error of its own; else its connection broke first; else it has been silent for long.
+        Healthy ranks fail too, because they miss the failed one.
+        """
+        errors = {first: error}
+        quiet = [worker for worker in self._workers if worker is not first]
+        deadline = time.monotonic() + min(_BLAME_SECONDS, self._silence_seconds)
+        while quiet and all(worker.fault is not Fault.RAISED for worker in errors):
+            ready = _readable(quiet, deadline - time.monotonic())
+            if not ready:
+                break
+            for worker in ready:
+                try:
+                    worker.poll()
+                except MeasurementError as another:
+                    errors[worker] = another
+                    quiet.remove(worker)
+        blamed = min(errors, key=_fault)  # among equal faults the first that was noted
+        if not quiet or _fault(blamed) is not Fault.PEER:
+            return errors[blamed]
+        first_line = str(errors[blamed]).splitlines()[0]
+        longest = min(quiet, key=self._heard.__getitem__)
+        silence = time.monotonic() - self._heard[longest]
+        if silence >= min(_SILENT_SECONDS, _SILENT_FRACTION * self._silence_seconds):
+            return _noted(longest.silent(round(silence, 1)), f"and so {first_line}")
+        return _noted(errors[blamed], f"nothing was heard of {_names(quiet)} meanwhile")
+
+    def _agreed(self, what: str, values: Sequence[Any]) -> Any:
+        """The value that all ranks report."""
+        if all(value == values[0] for value in values):
+            return values[0]
+        each = ", ".join(f"rank {rank}: {value}" for rank, value in enumerate(values))
+        raise MeasurementError(
+            f"the ranks do not train one model: they differ in {what} ({each}). Do all of them have the same code, and "
+            f"the same TensorFlow? The log of rank 0: {self.log}"
+        )
+
+
+def _readable(workers: Sequence[WorkerRun], seconds: float) -> list[WorkerRun]:
+    """Wait until some of these have sent something or are gone, at most so many seconds; returns them."""
+    if read := [worker for worker in workers if worker.channel.has_message]:
+        return read
+    by_file = {worker.channel.fileno(): worker for worker in workers}
+    poll = select.poll()  # `select.select` takes no file beyond the 1,024th
+    for file in by_file:
+        poll.register(file, select.POLLIN)
+    return [by_file[file] for file, _ in poll.poll(max(0.0, seconds) * 1000)]
+
+
+def _fault(worker: WorkerRun) -> Fault:
+    return Fault.PEER if worker.fault is None else worker.fault
+
+
+def _names(workers: Sequence[WorkerRun]) -> str:
+    return ", ".join(worker.name for worker in workers)
+
+
+def _noted(error: MeasurementError, note: str) -> MeasurementError:
+    """The same error with one more line, below the first."""
+    first, *rest = str(error).splitlines()
+    return type(error)("\n".join([first, note, *rest]))
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def rank_name(rank: int, ranks: int, host: str) -> str:
+    """How messages name a rank."""
+    return f"rank {rank} of {ranks} on {host}"

@@ -1,0 +1,76 @@
+"""A session whose tests are measured on one machine, with workers that play a script."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from measurements import baseline
+from played import BOX, PLAN, TRIVIAL, Notes, PlayedGuard, PlayedLauncher
+
+from pytest_tfperf.bench.bench import Bench
+from pytest_tfperf.bench.machine_session import MachineSession
+from pytest_tfperf.bench.one_run import RunEngine, Side
+from pytest_tfperf.bench.profiler import Profiler
+from pytest_tfperf.bench.task import Task
+from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.disturbance import Disturbance
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.topology import Topology
+from pytest_tfperf.core.verdict import Tolerance
+from pytest_tfperf.judging.reference import reference_for
+
+ROW = baseline(100.0, key=Key(TRIVIAL.id, BOX.shape))
+"""The trivial workload's baseline."""
+
+
+class PlayedSession:
+    """A bench, the machine that it measures on, and the tasks for it.
+
+    Args:
+        disturbances: of the runs, in order; later runs are not disturbed.
+        tests: how many tests with a baseline the session has.
+        row: the machine's only baseline.
+        profiler: the bench's.
+    """
+
+    def __init__(
+        self,
+        *disturbances: Disturbance | None,
+        tests: int = 1,
+        row: Baseline | None = ROW,
+        profiler: Profiler | None = None,
+    ) -> None:
+        self._rows = {} if row is None else {row.key: row}
+        self.notes = Notes()
+        self.machine = MachineSession(self._rows, {}, tests=tests)
+        self.engine = RunEngine(self.notes, PlayedGuard(list(disturbances)))
+        self.bench = Bench(self.engine, lambda _: self.machine, profiler=profiler, session="today")
+
+    def task(
+        self,
+        launcher: PlayedLauncher,
+        reference: PlayedLauncher | None = None,
+        *,
+        test: str = "a.py::test",
+        topology: Topology = BOX,
+        **workload: Any,
+    ) -> Task:
+        side = Side(workload=TRIVIAL.with_(**workload), launcher=launcher)
+        key = Key(side.workload.id, topology.shape)
+        return Task(
+            test=test,
+            topology=topology,
+            plan=PLAN,
+            side=side,
+            reference=reference_for(self._rows, [], topology.machine, key, gpu_fp32_tflops=None),
+            tolerance=Tolerance(),
+            reference_side=None if reference is None else replace(side, launcher=reference),
+        )
+
+    def decided(self, task: Task) -> Measurement:
+        """As a session does: the task again until it is decided."""
+        found = self.bench.check(task)
+        while not found.is_decided:
+            found = self.bench.check(task, found)
+        return found
