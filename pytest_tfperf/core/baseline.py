@@ -11,8 +11,7 @@ from typing import NamedTuple
 from pytest_tfperf.errors import BaselineError
 
 PUBLISHED_TOLERANCE = 0.05
-"""What a published figure accepts both ways, where its row says nothing else."""
-
+"""The change in both directions that a published figure accepts, unless its row says otherwise."""
 
 _UNIT = re.compile(r"[^\s/,][^/,]{0,39}")
 

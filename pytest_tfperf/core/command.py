@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from pytest_tfperf.core.baseline import is_unit
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import WorkloadError, one_of
 
@@ -22,7 +23,6 @@ STEPS = "steps"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 # Also an id that is mistyped: as the name of a command its row would match nothing, and nobody would notice.
 _LIKE_A_WORKLOAD = re.compile(rf"-b[0-9]+(-|$)|[-_]({'|'.join(VariableUpdate)})-", re.ASCII)
-_UNIT = re.compile(r"[^\s/,][^/,]{0,39}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Command:
 
     def __post_init__(self) -> None:
         _require_name(self.name)
-        if not _UNIT.fullmatch(self.unit):
+        if not is_unit(self.unit):
             raise WorkloadError(
                 f"{self.name}: unit={self.unit!r}: write what is counted in a second, as in 'images/s' or 'tokens/s'"
             )

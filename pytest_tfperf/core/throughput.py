@@ -151,7 +151,8 @@ def run_value(run: Run) -> RunValue:
 
 def _total(run: Run) -> tuple[float, float]:
     """All examples over all seconds, as a logarithm, and its standard error: that of the mean time of a step."""
-    steps, seconds = (sum(getattr(w, name) for w in run.windows) for name in ("steps", "seconds"))
+    steps = sum(w.steps for w in run.windows)
+    seconds = sum(w.seconds for w in run.windows)
     value = math.log(run.examples_per_step * steps / seconds)
     if len(run.windows) < _LEAST_TO_TELL:
         return value, math.inf
