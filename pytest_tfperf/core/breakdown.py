@@ -72,8 +72,7 @@ class Breakdown:
             after a regression only.
         multiply_adds_per_example: of a whole step, forward and backward.
         products_fraction: the throughput as a fraction of what the devices' measured rate of matrix products allows.
-        alone_examples_per_sec: what the ranks would give together if they exchanged nothing, each as fast as the
-            slowest.
+        alone_examples_per_sec: what all ranks would give without the exchange, at the pace of the slowest one.
         exchange_fraction: the part of a step that the exchange between the ranks takes.
         straggler: the slowest rank, where the others wait for it.
     """
@@ -153,11 +152,10 @@ def slower_part(found: Breakdown, examples_per_sec: float, reference: float) -> 
 
 
 def _slower_of_ranks(found: Breakdown, alone: float, threshold: float) -> Slower | None:
-    """As `slower_part`, for ranks that give so many examples/s if they exchange nothing.
+    """What slowed down in a job of several ranks, which would give `alone` examples/s if they exchanged nothing.
 
-    Without the exchange they gave more than the reference, by an amount that is not known: a step that takes longer may
-    still give more. So the exchange is named only where it is most of the step, and the step only where it alone is too
-    slow.
+    When the reference was measured, they gave more than the reference without the exchange, but how much more is not
+    known. So the exchange is named only if it takes most of the step, and the step only if it is too slow by itself.
     """
     if found.pipeline_examples_per_sec is not None and found.pipeline_examples_per_sec < threshold:
         return Slower.BOTH if alone < threshold else Slower.PIPELINE
@@ -167,7 +165,7 @@ def _slower_of_ranks(found: Breakdown, alone: float, threshold: float) -> Slower
 
 
 def _alone(runs: Sequence[Run]) -> float | None:
-    """The median over runs of what the slowest rank allows, over all ranks."""
+    """Examples/s of all ranks without the exchange, at the slowest rank's pace; the median over runs."""
     return _median(
         run.examples_per_step / max(rank.seconds for rank in run.step_profile.ranks)
         for run in runs

@@ -31,18 +31,18 @@ class Command:
 
     Args:
         name: what its baseline and the history call it.
-        argv: the program and its arguments; empty in what was read from a file, which holds the name only.
+        argv: the program and its arguments; empty if it was read from a file, because files hold only the name.
         folder: where it runs; "": where pytest runs.
         unit: what its throughput counts.
         pattern: a regular expression with one of the groups `READ_BY_GROUP`, and maybe `loss`; "" where lines of a
             known format are read.
         field: the field of JSON lines that holds the rate, "metrics.rate" for one inside of another; "" for none.
         examples_per_step: units in a step, over all devices; None where the program prints rates.
-        until_end: read to the program's end, where a rate that is printed once will do.
+        until_end: read to the program's end; a rate that is printed only once is then enough.
         ranks_per_node: how many processes of it an engine starts on each of several nodes.
 
     Raises:
-        WorkloadError: a name, an argument, a unit or a way to read that can't be one; says what to write.
+        WorkloadError: an invalid name, argument, unit, pattern or field; says what to write.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Command:
 
     @classmethod
     def of(cls, argv: Sequence[str | Path], *, name: str, unit: str, **more: str | int | bool | None) -> Self:
-        """What `check_command` was asked for: `unit` with its "/s".
+        """The command for the arguments of `check_command`; `unit` ends with "/s".
 
         Raises:
             WorkloadError: as the class does, or no program is named.
@@ -116,12 +116,12 @@ class Command:
 
     @property
     def runs_this_python(self) -> bool:
-        """Whether another Python can take its place. Any other program would run with the same packages again."""
+        """Whether the program is this Python, so that a reference environment can run it with other packages."""
         return self.argv[:1] == (sys.executable,)
 
     @property
     def counted_per_step(self) -> int | None:
-        """Units in a step; None where nobody said how many."""
+        """Units in a step; None if that is not known."""
         return 1 if self.unit == STEPS and self.examples_per_step is None else self.examples_per_step
 
     def _require_readable_pattern(self) -> None:

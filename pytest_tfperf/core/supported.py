@@ -16,7 +16,7 @@ from pytest_tfperf.errors import WorkloadError
 
 
 def require_supported(workload: Workload, topology: Topology) -> None:
-    """Return if the topology's taken devices can train `workload`.
+    """Check that the topology's taken devices can train `workload`.
 
     Raises:
         WorkloadError: they lack what its all-reduce, parameter device or XLA needs, or its update can't train on

@@ -39,11 +39,11 @@ def profile_step(
     """The profile of one worker; a figure that fails is None, and the log says why.
 
     Args:
-        loop: has run, and does not run again: batches are taken from its pipeline.
+        loop: one that has run and will not run again, because batches are taken from its pipeline.
         strategy, model, workload: what it was made of.
         matrix_products: also time matrix products, on the first device.
         multiply_adds: also count the model's multiply-adds.
-        host: this rank's, if the loop is one of several ranks': then also time steps that exchange nothing.
+        host: this rank's host if several ranks train: then steps without the exchange are timed too; "" otherwise.
         pipeline_seconds, products_seconds: about how long each may take.
     """
     if isinstance(loop, InputLoop):
@@ -71,7 +71,7 @@ def profile_step(
 
 
 def seconds_alone(loop: TrainingLoop) -> float:
-    """Seconds a step of one rank that exchanges nothing; the median of some windows."""
+    """Seconds that one rank takes for a step without the exchange; the median of some windows."""
     loop.run(1)  # traces
     started = time.perf_counter()
     loop.run(1)

@@ -1,4 +1,4 @@
-"""What one replica does in one step: tf_cnn_benchmarks' training, or that of a model which brings its own."""
+"""What one replica does in one step: tf_cnn_benchmarks' training, or the `train_step` of a compiled model."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class CompiledModelStep:
 
 
 def require_own_training(workload: Workload) -> None:
-    """Return if the workload leaves to a compiled model what that decides itself.
+    """Check that the workload asks for nothing that a compiled model decides itself.
 
     Raises:
         WorkloadError: names the option to leave out.
