@@ -11,8 +11,7 @@ from typing import NamedTuple
 from pytest_tfperf.errors import BaselineError
 
 PUBLISHED_TOLERANCE = 0.05
-"""What a published figure accepts both ways, where its row says nothing else."""
-
+"""The change in both directions that a published figure accepts, unless its row says otherwise."""
 
 _UNIT = re.compile(r"[^\s/,][^/,]{0,39}")
 
@@ -52,19 +51,19 @@ class Baseline:
         lower: the accepted drop as ReFrame writes it, -0.05 for 5 %; -inf for none; None: the default holds.
         upper: the accepted rise, 0.05 for 5 %; inf for none; None: the default holds.
         provenance: published, measured or provisional.
-        source: the document and its place, or the command that measured; "3 earlier sessions here".
-        date: ISO date of the measurement (of the document, as far as it says); of several sessions the first and last.
+        source: the document and the place in it, the command that measured, or "3 earlier sessions here".
+        date: ISO date of the measurement, or of the document if it has one; for several sessions the first and last.
         runs: fresh runs behind the reference.
-        between_runs: standard deviation between the runs' log throughputs; None where one run can't tell.
+        between_runs: standard deviation between the runs' log throughputs; None for a single run.
         gpu: the GPUs' name, "" on CPUs.
-        gpu_fp32_tflops: one GPU's peak FP32 rate, for floors; None on CPUs and where it isn't known.
+        gpu_fp32_tflops: one GPU's peak FP32 rate, for floors; None on CPUs, or if it is not known.
         lock: name of the requirements file beside the CSV that the reference environment is built from; "" for none.
-        commit: git commit of the tests' repository when it was recorded; "" where it isn't known.
-        environment: software versions of then, "tensorflow=2.21.0 keras=3.15.1".
-        note: what a reader must know of the figure.
+        commit: git commit of the tests' repository at the time of recording; "" if it is not known.
+        environment: software versions at the time of recording, "tensorflow=2.21.0 keras=3.15.1".
+        note: what a reader must know about the figure.
 
     Raises:
-        BaselineError: a reference, tolerance, count or spread that can't be one.
+        BaselineError: an invalid reference, unit, tolerance, number of runs or spread.
     """
 
     machine: str
@@ -116,7 +115,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One row that was written: what held before (a published row of the same key counts) and what holds now."""
+    """One row that was written. `old` is the row that it replaces, which may be a published one."""
 
     old: Baseline | None
     new: Baseline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -72,8 +72,7 @@ class Breakdown:
             after a regression only.
         multiply_adds_per_example: of a whole step, forward and backward.
         products_fraction: the throughput as a fraction of what the devices' measured rate of matrix products allows.
-        alone_examples_per_sec: what the ranks would give together if they exchanged nothing, each as fast as the
-            slowest.
+        alone_examples_per_sec: what all ranks would give without the exchange, at the pace of the slowest one.
         exchange_fraction: the part of a step that the exchange between the ranks takes.
         straggler: the slowest rank, where the others wait for it.
     """
@@ -96,8 +95,8 @@ def breakdown(
     profiles = [run.step_profile for run in runs if run.step_profile is not None]
     if not profiles or isinstance(workload, Command):
         return None
-    work = _median(profiles, lambda profile: profile.forward_multiply_adds)
-    rate = _median(profiles, lambda profile: profile.products_multiply_adds_per_sec)
+    work = _median(profile.forward_multiply_adds for profile in profiles)
+    rate = _median(profile.products_multiply_adds_per_sec for profile in profiles)
     alone = _alone(runs)
     exchange = None if alone is None else max(0.0, 1 - examples_per_sec / alone)
     return Breakdown(
@@ -106,7 +105,7 @@ def breakdown(
         alone_examples_per_sec=alone,
         exchange_fraction=exchange,
         straggler=_straggler(profiles),
-        pipeline_examples_per_sec=_median(profiles, lambda profile: profile.pipeline_examples_per_sec),
+        pipeline_examples_per_sec=_median(profile.pipeline_examples_per_sec for profile in profiles),
         device_data_examples_per_sec=device_data_examples_per_sec,
         multiply_adds_per_example=None if work is None else round(work * passes(workload)),
         products_fraction=products_fraction(work, rate, examples_per_sec, workload),
@@ -147,23 +146,16 @@ def slower_part(found: Breakdown, examples_per_sec: float, reference: float) -> 
     pipeline, step = found.pipeline_examples_per_sec, found.device_data_examples_per_sec
     if pipeline is None or step is None:
         return None
-    match pipeline < threshold, step < threshold:
-        case True, True:
-            return Slower.BOTH
-        case True, False:
-            return Slower.PIPELINE
-        case False, True:
-            return Slower.STEP
-        case _:
-            return Slower.TOGETHER
+    if pipeline < threshold:
+        return Slower.BOTH if step < threshold else Slower.PIPELINE
+    return Slower.STEP if step < threshold else Slower.TOGETHER
 
 
 def _slower_of_ranks(found: Breakdown, alone: float, threshold: float) -> Slower | None:
-    """As `slower_part`, for ranks that give so many examples/s if they exchange nothing.
+    """What slowed down in a job of several ranks, which would give `alone` examples/s if they exchanged nothing.
 
-    Without the exchange they gave more than the reference, by an amount that is not known: a step that takes longer may
-    still give more. So the exchange is named only where it is most of the step, and the step only where it alone is too
-    slow.
+    When the reference was measured, they gave more than the reference without the exchange, but how much more is not
+    known. So the exchange is named only if it takes most of the step, and the step only if it is too slow by itself.
     """
     if found.pipeline_examples_per_sec is not None and found.pipeline_examples_per_sec < threshold:
         return Slower.BOTH if alone < threshold else Slower.PIPELINE
@@ -173,13 +165,12 @@ def _slower_of_ranks(found: Breakdown, alone: float, threshold: float) -> Slower
 
 
 def _alone(runs: Sequence[Run]) -> float | None:
-    """The median over runs of what the slowest rank allows, over all ranks."""
-    rates = [
+    """Examples/s of all ranks without the exchange, at the slowest rank's pace; the median over runs."""
+    return _median(
         run.examples_per_step / max(rank.seconds for rank in run.step_profile.ranks)
         for run in runs
         if run.step_profile is not None and run.step_profile.ranks
-    ]
-    return statistics.median(rates) if rates else None
+    )
 
 
 def _straggler(profiles: Sequence[StepProfile]) -> Straggler | None:
@@ -200,16 +191,17 @@ def _bound(profiles: Sequence[StepProfile], examples_per_sec: float, exchange: f
         return None
     if profiles[0].input is not Input.FETCHED:
         return Bound.COMPUTE if profiles[0].input is Input.RESIDENT else Bound.INPUT
-    rate = _median(profiles, lambda profile: profile.pipeline_examples_per_sec)
+    rate = _median(profile.pipeline_examples_per_sec for profile in profiles)
     if rate is None:
         return None
-    cores = _median(profiles, lambda profile: profile.cores)
-    core_seconds = _median(profiles, lambda profile: profile.pipeline_core_seconds_per_example)
+    cores = _median(profile.cores for profile in profiles)
+    core_seconds = _median(profile.pipeline_core_seconds_per_example for profile in profiles)
     share = 0.0 if cores is None or core_seconds is None else core_seconds * examples_per_sec / cores
     waits = examples_per_sec >= AT_THE_PIPELINES_RATE * rate
     return Bound.INPUT if waits or share > MOST_OF_THE_CORES else Bound.COMPUTE
 
 
-def _median(profiles: Sequence[StepProfile], figure: Callable[[StepProfile], float | None]) -> float | None:
-    known = [value for profile in profiles if (value := figure(profile)) is not None]
+def _median(values: Iterable[float | None]) -> float | None:
+    """The median of the values that are known."""
+    known = [value for value in values if value is not None]
     return statistics.median(known) if known else None

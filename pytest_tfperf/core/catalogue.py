@@ -81,7 +81,7 @@ def resolve_pipeline(name: str) -> str:
 
 
 def check(workload: Workload) -> None:
-    """Return if this version can train the workload on some devices.
+    """Check that this version can train the workload on some devices.
 
     Raises:
         WorkloadError: an unknown model or pipeline, or training options for a pipeline that is measured alone.
@@ -99,7 +99,7 @@ def check(workload: Workload) -> None:
 
 
 def require_no_training_options(workload: Workload) -> None:
-    """Return if every option that says how to train has its default, as a pipeline that is measured alone needs.
+    """Check that every training option has its default, because a pipeline measured by itself ignores them.
 
     Raises:
         WorkloadError: names the options to leave out; in the id they would suggest a difference that does not exist.

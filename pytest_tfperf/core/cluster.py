@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What one rank is told once all of them have called the driver.
+    """What the driver tells a rank when all ranks have called.
 
     Args:
         rank: this process's place, from 0.

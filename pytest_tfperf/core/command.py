@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from pytest_tfperf.core.baseline import is_unit
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import WorkloadError, one_of
 
@@ -22,7 +23,6 @@ STEPS = "steps"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 # Also an id that is mistyped: as the name of a command its row would match nothing, and nobody would notice.
 _LIKE_A_WORKLOAD = re.compile(rf"-b[0-9]+(-|$)|[-_]({'|'.join(VariableUpdate)})-", re.ASCII)
-_UNIT = re.compile(r"[^\s/,][^/,]{0,39}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,18 +31,18 @@ class Command:
 
     Args:
         name: what its baseline and the history call it.
-        argv: the program and its arguments; empty in what was read from a file, which holds the name only.
+        argv: the program and its arguments; empty if it was read from a file, because files hold only the name.
         folder: where it runs; "": where pytest runs.
         unit: what its throughput counts.
         pattern: a regular expression with one of the groups `READ_BY_GROUP`, and maybe `loss`; "" where lines of a
             known format are read.
         field: the field of JSON lines that holds the rate, "metrics.rate" for one inside of another; "" for none.
         examples_per_step: units in a step, over all devices; None where the program prints rates.
-        until_end: read to the program's end, where a rate that is printed once will do.
+        until_end: read to the program's end; a rate that is printed only once is then enough.
         ranks_per_node: how many processes of it an engine starts on each of several nodes.
 
     Raises:
-        WorkloadError: a name, an argument, a unit or a way to read that can't be one; says what to write.
+        WorkloadError: an invalid name, argument, unit, pattern or field; says what to write.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Command:
 
     def __post_init__(self) -> None:
         _require_name(self.name)
-        if not _UNIT.fullmatch(self.unit):
+        if not is_unit(self.unit):
             raise WorkloadError(
                 f"{self.name}: unit={self.unit!r}: write what is counted in a second, as in 'images/s' or 'tokens/s'"
             )
@@ -75,7 +75,7 @@ class Command:
 
     @classmethod
     def of(cls, argv: Sequence[str | Path], *, name: str, unit: str, **more: str | int | bool | None) -> Self:
-        """What `check_command` was asked for: `unit` with its "/s".
+        """The command for the arguments of `check_command`; `unit` ends with "/s".
 
         Raises:
             WorkloadError: as the class does, or no program is named.
@@ -116,12 +116,12 @@ class Command:
 
     @property
     def runs_this_python(self) -> bool:
-        """Whether another Python can take its place. Any other program would run with the same packages again."""
+        """Whether the program is this Python, so that a reference environment can run it with other packages."""
         return self.argv[:1] == (sys.executable,)
 
     @property
     def counted_per_step(self) -> int | None:
-        """Units in a step; None where nobody said how many."""
+        """Units in a step; None if that is not known."""
         return 1 if self.unit == STEPS and self.examples_per_step is None else self.examples_per_step
 
     def _require_readable_pattern(self) -> None:

@@ -1,4 +1,4 @@
-"""Two sides measured interleaved: what came of it."""
+"""The result of measuring two sides interleaved."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Interleaving(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedSide:
-    """What one side was and what it gave.
+    """One side of a comparison.
 
     Args:
         workload: what was trained.
@@ -49,7 +49,7 @@ class Comparison:
         a, b: the two sides.
         pairs: pairs of fresh workers, in order.
         ratio: b / a, the pairs' geometric mean, from ten pairs on without a tenth of them at either end.
-        low, high: 95 % confidence interval of the ratio, valid although it was looked at after each pair.
+        low, high: 95 % confidence interval of the ratio, corrected for testing after each pair.
         outcome: PASS, IMPROVED, REGRESSED, INCONCLUSIVE or INVALID; None where nothing was judged.
         reason: one sentence.
         tolerance: the accepted change of b.
@@ -86,5 +86,5 @@ class Comparison:
 
     @property
     def is_decided(self) -> bool:
-        """Always: it has taken all of its pairs."""
+        """Always true: a comparison ends only when it has all of its pairs."""
         return True

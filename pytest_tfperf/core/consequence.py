@@ -56,14 +56,15 @@ def consequence(result: Measurement | Comparison, *, require_baseline: bool, str
         require_baseline: `--tfperf-require-baseline`, the nightly gate.
         strict: `--tfperf-strict`.
     """
-    is_provisional = isinstance(result, Measurement) and result.verdict is not None and result.verdict.is_provisional
+    verdict = result.verdict if isinstance(result, Measurement) else None
+    is_provisional = verdict is not None and verdict.is_provisional
     match outcome_of(result):
         case None:
             return Consequence.PASSES
         case Outcome.PASS | Outcome.IMPROVED:
             # A machine that lost a GPU has another key, and would pass above the documents' floors in every session.
-            above_floor = isinstance(result, Measurement) and result.verdict is not None and result.verdict.is_floor
-            return Consequence.FAILS if require_baseline and above_floor else Consequence.PASSES
+            is_above_floor = verdict is not None and verdict.is_floor
+            return Consequence.FAILS if require_baseline and is_above_floor else Consequence.PASSES
         case Outcome.REGRESSED:
             return Consequence.WARNS if is_provisional else Consequence.FAILS
         case Outcome.INCONCLUSIVE:

@@ -1,4 +1,4 @@
-"""What can make a run worthless: other work on the machine, heat, swapping, or a throughput that never settled."""
+"""What disturbs a run: other work on the machine, heat, swapping, or a throughput that never settled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DisturbanceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """Why a run is not believed.
+    """Why a run is discarded.
 
     Args:
         kind: what it was.

@@ -1,4 +1,4 @@
-"""Why a verdict is what it is: the figures behind it, and what other numbers of runs would have told."""
+"""The figures behind a verdict, and what other numbers of runs would have shown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_tfperf.core.verdict import Rule
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """What so many runs or pairs tell; both are positive fractions.
+    """What a number of runs or pairs can show; the slowdowns are positive fractions.
 
     Args:
         count: runs or pairs.
@@ -24,7 +24,7 @@ class Power:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandardDeviations:
-    """What makes two measurements differ, as standard deviations of log throughput; None where it isn't known.
+    """Why two measurements differ, as standard deviations of log throughput; None if not known.
 
     Args:
         within_runs: what the windows of one run leave uncertain.
@@ -59,7 +59,7 @@ class Explanation:
         enough: the least count for which the threshold is below this slowdown; None where the tolerance accepts the
             slowdown, or no count up to `MOST` would be enough.
         deviations: where the threshold comes from.
-        powers: what other counts would tell.
+        powers: what other counts would show.
     """
 
     rule: Rule

@@ -35,9 +35,9 @@ class Measurement:
         name: what the test calls the workload in tables and messages; "" for no name of its own.
         file: the log or the exported measurement that was replayed; "" where it was measured.
         verdict: the judgement; None where it was only measured.
-        runs_wanted: fresh runs in all that recording a baseline takes; 0 where none is recorded.
-        document: a published figure for the same workload and topology, maybe of another machine, to show beside it.
-        breakdown: what a step's time is spent on; None where no worker was asked.
+        runs_wanted: fresh runs that a new baseline needs in all; 0 if none is being recorded.
+        document: a published figure for the same workload and topology, shown beside it; it may be of another machine.
+        breakdown: what a step's time is spent on; None if no worker measured it.
         profile: a few more steps under TensorFlow's profiler; None where none was asked for.
         environment: software of the worker and settings of the machine, name -> version.
         commit: the git commit of the tests' repository, "" outside of one.
@@ -108,7 +108,7 @@ def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[st
 def environment_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """What differs between two environments, sorted by name.
 
-    Nothing is said of a version that only one of the two knows; a setting that only one has was set, or unset.
+    A version that only one of them has is left out. A setting that only one of them has was set or unset since.
     """
     names = then.keys() & now.keys()
     if then:

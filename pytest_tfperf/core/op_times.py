@@ -1,4 +1,4 @@
-"""What each operation of a step takes, and which operations grew since the baseline."""
+"""How long each operation of a step takes, and which operations became slower since the baseline."""
 
 from __future__ import annotations
 

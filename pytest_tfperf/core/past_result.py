@@ -9,7 +9,7 @@ from pytest_tfperf.core.baseline import Key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastResult:
-    """What the history tells of a measurement without reading it whole.
+    """What the history knows about a measurement without reading all of it.
 
     Args:
         id: of the measurement, the same in every history that holds it.

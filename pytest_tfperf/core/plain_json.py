@@ -69,8 +69,7 @@ def _value(hint: Any, value: object, where: str) -> Any:
     if origin in (Union, types.UnionType):
         if value is None and type(None) in get_args(hint):
             return None
-        kinds = [arg for arg in get_args(hint) if arg is not type(None)]
-        return _value(kinds[0], value, where) if len(kinds) == 1 else _one_of_kinds(kinds, value, where)
+        return _one_of_kinds([arg for arg in get_args(hint) if arg is not type(None)], value, where)
     if origin is tuple and isinstance(value, list):
         return _items(get_args(hint), value, where)
     if origin is Mapping and isinstance(value, dict):

@@ -120,8 +120,10 @@ class Reader:
 
     def read_unfinished(self, line: str) -> Reading | None:
         """As `read` for a line that has no end yet: Keras ends its progress line with the next one."""
-        is_read = self._keras.read in self._formats and len(line) <= _SHOWN_COLUMNS * 4
-        if not is_read or not _KERAS.search(line) or _is_whole_epoch(line):
+        if self._keras.read not in self._formats or len(line) > _SHOWN_COLUMNS * 4:
+            return None
+        found = _KERAS.search(line)
+        if found is None or _is_whole_epoch(found):
             return None
         return self._recognised(line, [self._keras.read])
 
@@ -229,10 +231,10 @@ class KerasLines:
         found = _KERAS.search(line) if "/step" in line else None
         if found is None or not self._is_of_fit(found["total"]):
             return None
-        step, is_whole = int(found["step"]), found["between"].startswith("- ")
+        step = int(found["step"])
         if self._counts_on is None:
             self._counts_on = self._epoch_begins and found["step"] == found["total"]
-        if is_whole or (self._counts_on and self._epoch_begins):
+        if _is_whole_epoch(found) or (self._counts_on and self._epoch_begins):
             self._finished += self._step
         elif not self._counts_on:
             self._finished = 0
@@ -245,9 +247,9 @@ class KerasLines:
         return total == self._total
 
 
-def _is_whole_epoch(line: str) -> bool:
-    found = _KERAS.search(line)
-    return found is not None and found["between"].startswith("- ")
+def _is_whole_epoch(found: re.Match[str]) -> bool:
+    """Whether a line of Keras is the only one of its epoch, as verbose=2 prints it."""
+    return found["between"].startswith("- ")
 
 
 def _read_unit(unit: str) -> _Read:

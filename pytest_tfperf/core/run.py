@@ -37,7 +37,7 @@ class Run:
         compile_seconds: the first call: tracing, compiling and one step; None in a log.
         stated_examples_per_sec: the total that a log's program printed itself, which then is the run's throughput.
         environment: what the worker ran on: versions, options; "tensorflow" -> "2.21.0".
-        disturbance: why the run is not believed; None for a good run.
+        disturbance: why the run is discarded; None for a good run.
         log: the worker's log file, or the log that was replayed.
         telemetry: clocks, load, temperature and the like during the run; None where nothing was sampled.
         polls: the same second by second, without processes' names, from the first window of the warm-up on; of a user's
@@ -79,5 +79,5 @@ class Pair:
 
     @property
     def disturbance(self) -> Disturbance | None:
-        """Why the pair is not believed; None for a good pair."""
+        """Why the pair is discarded; None for a good pair."""
         return self.a.disturbance or self.b.disturbance

@@ -14,7 +14,7 @@ class SelectedTest:
         id: pytest's node id.
         cpu: it is marked `cpu`.
         gpu: it is marked `gpu`.
-        reads_data: its parameters name a pipeline that reads a data set.
+        reads_data: one of its parameters is a pipeline that reads a data set.
         is_important: it is marked `important`.
         file, line: where it begins, the path from rootdir and the line from 1; "" and 0 where that is not known.
         faults: what is wrong with its parameters, one sentence each; empty where it can run.
@@ -31,7 +31,7 @@ class SelectedTest:
 
 
 class Selection:
-    """All of them, in pytest's order; none before pytest has collected."""
+    """The throughput tests in pytest's order; none before pytest has collected them."""
 
     def __init__(self, tests: Iterable[SelectedTest] = ()) -> None:
         self.replace(tests)

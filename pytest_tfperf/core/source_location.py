@@ -1,4 +1,4 @@
-"""The line of a user's that an error comes from: what to mend is there, not where we found it out."""
+"""The line of the user's code that an error comes from, which is the line to correct."""
 
 from __future__ import annotations
 

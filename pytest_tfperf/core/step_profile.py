@@ -1,4 +1,4 @@
-"""What a worker found out about its own time after its last window: what its step is made of, each part by itself."""
+"""What a worker measures after its last window: each part of its step by itself."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from enum import StrEnum
 
 
 class Input(StrEnum):
-    """How a step comes by its batches."""
+    """How a step gets its batches."""
 
     RESIDENT = "resident"  # one batch lies on each device, and is used again in every step
     FETCHED = "fetched"
     ALONE = "alone"  # fetched, and nothing is trained on them
-    OWN = "own"  # the training is a user's object, and only that knows
+    OWN = "own"  # not known: the training is a user's object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankStep:
-    """What one rank of several needs for a step by itself.
+    """How long one rank of several takes for a step without the exchange.
 
     Args:
         host: where it runs.
-        seconds: of a step in which it exchanges nothing with the others, which do the same at the same time.
+        seconds: of such a step, while the other ranks do the same.
     """
 
     host: str
@@ -30,14 +30,14 @@ class RankStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepProfile:
-    """One worker's; None is what it could not find out.
+    """One worker's measurements; None for what could not be measured.
 
     Args:
-        input: how its steps come by their batches.
-        pipeline_examples_per_sec: what the pipeline of these very steps gave, over all replicas, while nothing was
-            trained; only where batches are fetched.
-        pipeline_core_seconds_per_example: CPU time that this took, of the cores that train; None where GPUs train.
-        cores: those that train; None where GPUs do.
+        input: how its steps get their batches.
+        pipeline_examples_per_sec: the rate of the steps' own pipeline, over all replicas, while nothing is trained;
+            None if no batches are fetched.
+        pipeline_core_seconds_per_example: CPU time that this takes, of the cores that train; None if GPUs train.
+        cores: the cores that train; None if GPUs train.
         forward_multiply_adds: of one example (one token where these are counted), in convolutions and matrix products.
         products_multiply_adds_per_sec: what the devices together reach in large matrix products of the workload's
             precision; measured on one of them, once a session.

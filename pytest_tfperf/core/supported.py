@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from pytest_tfperf.core.topology import DeviceKind, Topology
 from pytest_tfperf.core.workload import (
     ALL_REDUCES,
@@ -18,58 +16,57 @@ from pytest_tfperf.errors import WorkloadError
 
 
 def require_supported(workload: Workload, topology: Topology) -> None:
-    """Return if the topology's taken devices can train `workload`.
+    """Check that the topology's taken devices can train `workload`.
 
     Raises:
         WorkloadError: they lack what its all-reduce, parameter device or XLA needs, or its update can't train on
             several nodes; says which choices work.
     """
-    fault = next(_faults(workload, topology), None)
-    if fault:
+    if fault := _fault(workload, topology):
         raise WorkloadError(f"{workload.id}: {fault}")
 
 
-def _faults(workload: Workload, topology: Topology) -> Iterator[str]:
+def _fault(workload: Workload, topology: Topology) -> str:
+    """Why the devices can't train the workload, and what to use instead; "" if they can."""
     devices = topology.devices
     assert devices is not None, "the fixture has refused a topology without devices taken"
     nodes, update = topology.node_count, workload.variable_update
+    on_gpus = devices.kind is DeviceKind.GPU
+    parameters_on_gpu = workload.local_parameter_device is ParameterDevice.GPU
     if nodes > 1 and update not in (*DISTRIBUTED, VariableUpdate.PARAMETER_SERVER):
-        yield (
+        return (
             f"variable_update={update.value!r} trains on one node, and this test takes {nodes}; on several nodes use "
             "'collective', 'horovod' or 'parameter_server'"
         )
     if nodes > 1 and workload.trainer is Trainer.KERAS:
-        yield f"model.fit trains on one node, and this test takes {nodes}; use trainer='loop'"
-    if devices.split and workload.variable_update is VariableUpdate.HOROVOD and devices.count > 1:
-        yield "Horovod starts a process for each GPU, and here one GPU is split; leave out --tfperf-split-gpu"
+        return f"model.fit trains on one node, and this test takes {nodes}; use trainer='loop'"
+    if devices.split and update is VariableUpdate.HOROVOD and devices.count > 1:
+        return "Horovod starts a process for each GPU, and here one GPU is split; leave out --tfperf-split-gpu"
     cpus = f"{devices.count} virtual CPU devices" if devices.count > 1 else "the CPU"
-    on_gpus = devices.kind is DeviceKind.GPU
-    others = [repr(choice.value) for choice in ALL_REDUCES.get(workload.variable_update, ()) if choice != "nccl"]
+    others = [repr(choice.value) for choice in ALL_REDUCES.get(update, ()) if choice != "nccl"]
     without_nccl = f"all_reduce={' or '.join(others)}"
     if workload.all_reduce is AllReduce.NCCL and not on_gpus:
-        yield f"all_reduce='nccl' needs GPUs, and this test runs on {cpus}; on CPUs use {without_nccl}"
+        return f"all_reduce='nccl' needs GPUs, and this test runs on {cpus}; on CPUs use {without_nccl}"
     if workload.all_reduce is AllReduce.NCCL and devices.split and devices.count > 1:
-        yield (
+        return (
             "all_reduce='nccl' needs a GPU for each replica, and here one GPU is split; "
             f"leave out --tfperf-split-gpu, or use {without_nccl}"
         )
     if workload.all_reduce is AllReduce.HIERARCHICAL and devices.count > 1 and devices.count % 2:
         # TensorFlow's cross_device_utils sums two halves of n // 2 replicas each, and silently drops the last one.
-        yield (
+        return (
             f"all_reduce='hierarchical' needs an even number of devices, and there are {devices.count}: "
             "TensorFlow would ignore the gradients of one; use all_reduce='copy' or 'nccl'"
         )
-    if workload.local_parameter_device is ParameterDevice.GPU and not on_gpus:
-        yield (
+    if parameters_on_gpu and not on_gpus:
+        return (
             f"local_parameter_device='gpu' needs GPUs, and this test runs on {cpus}; "
             "leave it out to keep the parameters on the CPU"
         )
     # A parameter server that is the one device also trains the variables that it keeps.
-    parameters_on_gpu = workload.local_parameter_device is ParameterDevice.GPU
-    apart = workload.variable_update is VariableUpdate.PARAMETER_SERVER and (
-        nodes * devices.count > 1 or on_gpus is not parameters_on_gpu
-    )
-    if workload.xla and apart:
-        yield "XLA can't compile a step whose variables are on another device; use variable_update='replicated'"
+    is_apart = nodes * devices.count > 1 or on_gpus is not parameters_on_gpu
+    if workload.xla and update is VariableUpdate.PARAMETER_SERVER and is_apart:
+        return "XLA can't compile a step whose variables are on another device; use variable_update='replicated'"
     if workload.xla and workload.trainer is Trainer.KERAS and devices.count > 1:
-        yield "model.fit also compiles the update, and XLA can't exchange gradients; use trainer='loop'"
+        return "model.fit also compiles the update, and XLA can't exchange gradients; use trainer='loop'"
+    return ""

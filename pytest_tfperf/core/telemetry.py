@@ -64,7 +64,7 @@ class Telemetry:
         usable_cores: cores that affinity and quota leave to us; fractions of CPU time are of these.
         load_average_mean: the kernel's average over a minute, of the whole machine.
         cpu_mhz_median: mean clock of the cores; a virtual machine mostly reports its nominal clock.
-        other_cpu_fraction_mean: CPU time that was not ours.
+        other_cpu_fraction_mean: CPU time of other processes.
         idle_fraction_mean: CPU time that nobody used.
         steal_fraction_mean: CPU time that the hypervisor gave to other virtual machines.
         swap_bytes_per_sec_mean: in and out of swap, of the whole machine.

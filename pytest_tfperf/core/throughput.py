@@ -54,7 +54,7 @@ class DivergedAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """What is judged and shown of one or more runs.
+    """One or more runs summarised, as verdicts and reports use them.
 
     Args:
         examples_per_sec: over all devices: the run's value (`run_value`); of several runs their Hodges-Lehmann median.
@@ -151,7 +151,8 @@ def run_value(run: Run) -> RunValue:
 
 def _total(run: Run) -> tuple[float, float]:
     """All examples over all seconds, as a logarithm, and its standard error: that of the mean time of a step."""
-    steps, seconds = (sum(getattr(w, name) for w in run.windows) for name in ("steps", "seconds"))
+    steps = sum(w.steps for w in run.windows)
+    seconds = sum(w.seconds for w in run.windows)
     value = math.log(run.examples_per_step * steps / seconds)
     if len(run.windows) < _LEAST_TO_TELL:
         return value, math.inf
@@ -194,7 +195,7 @@ def hodges_lehmann(values: Sequence[float]) -> float:
 
 
 def _inflation(values: Sequence[float]) -> float:
-    """What a mean's standard error grows by where values resemble their neighbours."""
+    """The factor by which autocorrelation increases the standard error of a mean."""
     r = min(max(_autocorrelation(values) + 1 / len(values), 0.0), _MAX_AUTOCORRELATION)
     return math.sqrt((1 + r) / (1 - r))
 

@@ -120,14 +120,11 @@ class Topology:
         """
         if self.machine_name:
             return self.machine_name
-        return machine_key.joined([machine_key.nodes_part(self.node_count, self.node_link), self._node_key])
-
-    @property
-    def _node_key(self) -> str:
+        nodes = machine_key.nodes_part(self.node_count, self.node_link)
         host = machine_key.host_part(self.host.cpu_model, self.host.usable_cores)
         if self.on_cpus or not self.gpus:
-            return machine_key.joined([host])
-        return machine_key.joined([self._gpu_key, "split" if self._is_split else "", host])
+            return machine_key.joined([nodes, host])
+        return machine_key.joined([nodes, self._gpu_key, "split" if self._is_split else "", host])
 
     @property
     def shape(self) -> str:
@@ -231,15 +228,12 @@ class Topology:
     def describe(self) -> str:
         """One short line: "8x Tesla P100-SXM2-16GB", "2 of 2 cores of AMD EPYC", "2 nodes, each with ..."."""
         nodes = f"{self.node_count} nodes, each with " if self.node_count > 1 else ""
-        return nodes + self._describe_node()
-
-    def _describe_node(self) -> str:
         count = self.devices.count if self.devices else 0
         if self.gpus:
             own = self.gpus[:count] if count else self.gpus  # nodes that are processes of one machine share those taken
-            return count_names(own) + (f", split into {count}" if self._is_split and count else "")
-        cores = f"{self.host.usable_cores} of {self.host.total_cores} cores of {self.host.cpu_model}"
-        return f"{count} virtual CPU devices on {cores}" if count > 1 else cores
+            return nodes + count_names(own) + (f", split into {count}" if self._is_split and count else "")
+        virtual = f"{count} virtual CPU devices on " if count > 1 else ""
+        return f"{nodes}{virtual}{self.host.usable_cores} of {self.host.total_cores} cores of {self.host.cpu_model}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, with the format's version and the machine's key."""
@@ -281,5 +275,5 @@ class Topology:
 
 
 def _require_count(what: str, n: object) -> None:
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+    if type(n) is not int or n < 1:
         raise TfperfError(f"{what}={n!r} must be a whole number of at least 1")

@@ -172,8 +172,7 @@ class Workload:
                 f"num_packs={self.num_packs} packs the gradients of variable_update='replicated' for "
                 "all_reduce='hierarchical' or 'nccl': choose one of these, or leave num_packs out"
             )
-        on_gpu = self.local_parameter_device is ParameterDevice.GPU
-        if on_gpu and update is not VariableUpdate.PARAMETER_SERVER:
+        if self.local_parameter_device is ParameterDevice.GPU and update is not VariableUpdate.PARAMETER_SERVER:
             raise WorkloadError(
                 "local_parameter_device='gpu' is a choice of variable_update='parameter_server'; "
                 f"leave it out with {update.value!r}"
@@ -197,7 +196,7 @@ class Workload:
         parts.append(self.input_pipeline)
         if self.num_packs:
             parts.append(f"packs{self.num_packs}")
-        parts += [word for word, value in _SUFFIXES.items() if all(getattr(self, f) == v for f, v in value.items())]
+        parts += [word for word, (field, value) in _SUFFIXES.items() if getattr(self, field) == value]
         return "-".join(parts)
 
     @classmethod
@@ -209,10 +208,11 @@ class Workload:
         """
         rest = id
         choices: dict[str, Any] = {}
-        for word, value in reversed(_SUFFIXES.items()):
+        for word, (field, value) in reversed(_SUFFIXES.items()):
             if rest.endswith(f"-{word}"):
-                rest, choices = rest.removesuffix(f"-{word}"), choices | value
-        match = re.fullmatch(_ID, rest)
+                rest = rest.removesuffix(f"-{word}")
+                choices[field] = value
+        match = _ID.fullmatch(rest)
         if match is None:
             raise WorkloadError(
                 f"{id[:80]!r} is not a workload id, which reads model-bBATCH-"
@@ -240,18 +240,18 @@ class Workload:
 
 _CHOICES = {name: kind for name, kind in get_type_hints(Workload).items() if issubclass(kind, StrEnum)}
 
-# The words that end an id, after the packs and in this order, and the choices that they stand for.
-_SUFFIXES: dict[str, dict[str, Any]] = {
-    "parameters_on_gpu": {"local_parameter_device": ParameterDevice.GPU},
-    "mixed_float16": {"precision": Precision.MIXED_FLOAT16},
-    "mixed_bfloat16": {"precision": Precision.MIXED_BFLOAT16},
-    "no_tf32": {"tf32": False},
-    "xla": {"xla": True},
-    "momentum": {"optimizer": Optimizer.MOMENTUM},
-    "keras": {"trainer": Trainer.KERAS},
-    "own_training": {"trainer": Trainer.OWN},
-    "forward_only": {"forward_only": True},
-    "in_tokens": {"unit": Unit.TOKENS},
+# The words that end an id, after the packs and in this order, and the field and value that each stands for.
+_SUFFIXES: dict[str, tuple[str, Any]] = {
+    "parameters_on_gpu": ("local_parameter_device", ParameterDevice.GPU),
+    "mixed_float16": ("precision", Precision.MIXED_FLOAT16),
+    "mixed_bfloat16": ("precision", Precision.MIXED_BFLOAT16),
+    "no_tf32": ("tf32", False),
+    "xla": ("xla", True),
+    "momentum": ("optimizer", Optimizer.MOMENTUM),
+    "keras": ("trainer", Trainer.KERAS),
+    "own_training": ("trainer", Trainer.OWN),
+    "forward_only": ("forward_only", True),
+    "in_tokens": ("unit", Unit.TOKENS),
 }
 
 # Words that a pipeline's name must not contain, because two workloads would then have one id.

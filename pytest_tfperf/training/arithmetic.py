@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable
 
 import keras
 import tensorflow as tf
@@ -60,9 +59,7 @@ def _of_operation(operation: tf.Operation) -> int:
             return 0
 
 
-def matrix_product_rate(
-    device: str, dtype: str, seconds: float = 0.5, *, timed: Callable[[str, str, int, int], float] | None = None
-) -> float:
+def matrix_product_rate(device: str, dtype: str, seconds: float = 0.5) -> float:
     """Multiply-adds a second in products of square matrices of random numbers: the fastest of some windows.
 
     The fastest counts, because other processes can only slow a window down. The side doubles from 512 until one product
@@ -72,22 +69,20 @@ def matrix_product_rate(
         device: "GPU:0".
         dtype: of the factors: "float32", "float16", "bfloat16".
         seconds: about how long this may take.
-        timed: gives the seconds of one product, of this device, type and side, over so many products.
     """
-    timed = timed or _seconds_of_product
     ends = time.perf_counter() + seconds
     side = _SMALLEST_SIDE
-    taken = timed(device, dtype, side, 1)
+    taken = _seconds_of_product(device, dtype, side, 1)
     while taken < _MIN_SECONDS and side < _LARGEST_SIDE:
         try:
-            taken = timed(device, dtype, 2 * side, 1)
+            taken = _seconds_of_product(device, dtype, 2 * side, 1)
         except tf.errors.ResourceExhaustedError:
             break
         side *= 2
     products = max(1, round(seconds / 2 / _WINDOWS / taken))
     windows: list[float] = []
     while len(windows) < 2 or time.perf_counter() < ends:
-        windows.append(timed(device, dtype, side, products))
+        windows.append(_seconds_of_product(device, dtype, side, products))
     return float(side**3 / min(windows))
 
 

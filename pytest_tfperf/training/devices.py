@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -33,7 +32,7 @@ def max_threads() -> int:
     return tf.config.threading.get_intra_op_parallelism_threads() or len(os.sched_getaffinity(0))
 
 
-def configure(devices: Devices, free_mib: Callable[[Devices], int] | None = None, *, local_rank: int = 0) -> list[str]:
+def configure(devices: Devices, *, local_rank: int = 0) -> list[str]:
     """Make `devices.count` logical devices; returns their names, such as "CPU:0", one for each replica.
 
     Call it before any device is touched. The launcher decides which GPUs the process sees: CUDA_VISIBLE_DEVICES lists
@@ -41,7 +40,6 @@ def configure(devices: Devices, free_mib: Callable[[Devices], int] | None = None
 
     Args:
         devices: what to configure.
-        free_mib: gives the free memory of the GPU that is split; None: NVML does.
         local_rank: of several ranks on this host, which may all see the GPUs of all.
 
     Raises:
@@ -50,7 +48,7 @@ def configure(devices: Devices, free_mib: Callable[[Devices], int] | None = None
     if devices.kind is DeviceKind.CPU:
         _configure_cpus(devices)
     else:
-        _configure_gpus(devices, free_mib or _free_mib, local_rank)
+        _configure_gpus(devices, local_rank)
     return [f"{devices.kind.value}:{i}" for i in range(devices.count)]
 
 
@@ -61,7 +59,7 @@ def _configure_cpus(devices: Devices) -> None:
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * devices.count)
 
 
-def _configure_gpus(devices: Devices, free_mib: Callable[[Devices], int], local_rank: int) -> None:
+def _configure_gpus(devices: Devices, local_rank: int) -> None:
     physical = tf.config.list_physical_devices("GPU")
     needed = 1 if devices.split else devices.count
     _require_gpus(devices, needed, len(physical))
@@ -70,7 +68,7 @@ def _configure_gpus(devices: Devices, free_mib: Callable[[Devices], int], local_
         physical = physical[before:]
     tf.config.set_visible_devices(physical[:needed], "GPU")
     if devices.split:
-        free = free_mib(devices)
+        free = _free_mib(devices)
         reserved = max(_RESERVED_MIB, int(free * _RESERVED_FRACTION))
         part = tf.config.LogicalDeviceConfiguration(memory_limit=max(256, (free - reserved) // devices.count))
         tf.config.set_logical_device_configuration(physical[0], [part] * devices.count)

@@ -1,4 +1,4 @@
-"""What a worker computes with: versions, settings that change its speed, and the CUDA libraries that it has loaded."""
+"""The software of a worker: versions, settings that change its speed, and the CUDA libraries that it has loaded."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _LIBRARIES = {
 def loaded_libraries(maps: Path = Path("/proc/self/maps")) -> dict[str, str]:
     """Name -> version as the library's own number, such as "cudnn_loaded" -> "90300"; loads none itself.
 
-    They may differ from those that TensorFlow was built with, and pip can replace them without TensorFlow.
+    They may differ from those that TensorFlow was built with, because pip can replace them separately.
     """
     lines = maps.read_text("utf-8", "replace").splitlines()
     found = {}

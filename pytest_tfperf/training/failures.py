@@ -68,7 +68,7 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 
 
 def is_about_a_peer(error: BaseException) -> bool:
-    """Whether this rank is well and misses another: an exchange that timed out, or lost its connection."""
+    """Whether another rank is to blame: an exchange timed out, or lost its connection."""
     return isinstance(error, (tf.errors.OpError, ValueError)) and _PEER.search(str(error)) is not None
 
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import psutil
@@ -94,44 +94,40 @@ def wait_for_rendezvous(cluster: Cluster) -> None:
 
 
 def serve_rendezvous(address: str) -> None:
-    """Serve the values that Gloo's ranks store while they find each other, in a thread of this process.
-
-    It is a store with PUT, GET (404 while a value is missing) and DELETE, as Horovod's own launcher serves it.
-    """
+    """Serve the values that Gloo's ranks store while they find each other, in a thread of this process."""
     host, _, port = address.rpartition(":")
-    server = ThreadingHTTPServer((host, int(port)), _handler())
+    server = ThreadingHTTPServer((host, int(port)), _Rendezvous)
     threading.Thread(target=server.serve_forever, name="tfperf-rendezvous", daemon=True).start()
 
 
-def _handler() -> type[BaseHTTPRequestHandler]:
-    values: dict[str, bytes] = {}
+class _Rendezvous(BaseHTTPRequestHandler):
+    """A store with PUT, GET (404 while a value is missing) and DELETE, as Horovod's own launcher serves it."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_PUT(self) -> None:
-            length = int(self.headers["Content-Length"])
-            if length > _MOST_BYTES:  # none of Gloo's
-                self._answer(413)
-                return
-            values[self.path] = self.rfile.read(length)
-            self._answer(200)
+    values: ClassVar[dict[str, bytes]] = {}
 
-        def do_GET(self) -> None:
-            found = values.get(self.path)
-            self._answer(404 if found is None else 200, found or b"")
+    def do_PUT(self) -> None:
+        length = int(self.headers["Content-Length"])
+        if length > _MOST_BYTES:  # none of Gloo's
+            self._answer(413)
+            return
+        self.values[self.path] = self.rfile.read(length)
+        self._answer(200)
 
-        def do_DELETE(self) -> None:
-            self._answer(200)
+    def do_GET(self) -> None:
+        found = self.values.get(self.path)
+        self._answer(404 if found is None else 200, found or b"")
 
-        def _answer(self, status: int, body: bytes = b"") -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def do_DELETE(self) -> None:
+        self._answer(200)
 
-        def log_message(self, *_: Any) -> None:
-            """Nothing: a rank asks many times a second."""
+    def _answer(self, status: int, body: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
-    return Handler
+    def log_message(self, *_: Any) -> None:
+        """Nothing: a rank asks many times a second."""
 
 
 def _gloo_variables(cluster: Cluster) -> dict[str, str]:

@@ -129,7 +129,7 @@ class InputSpec:
 
 
 def without_lists(structure: Any) -> Any:
-    """The same with tuples for lists, as in a dataset: tf.data takes a list for one array."""
+    """The same structure with tuples instead of lists, because tf.data takes a list for one array."""
     if isinstance(structure, dict):
         return {name: without_lists(part) for name, part in structure.items()}
     if isinstance(structure, list | tuple):
@@ -145,7 +145,7 @@ def described(parts: Any) -> str:
 
 
 class _Word:
-    """Prints as it reads, in a structure."""
+    """A type and a shape that print without quotes inside a structure."""
 
     def __init__(self, dtype: str, shape: list[Any]) -> None:
         self._text = f"{dtype} {shape}"

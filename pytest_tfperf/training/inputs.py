@@ -126,20 +126,13 @@ def naming_its_end(workload: Workload) -> Iterator[None]:
     """
     try:
         yield
-    except tf.errors.FailedPreconditionError as error:
-        if (ended := dataset_ended(workload, error)) is None:
+    except tf.errors.OpError as error:
+        if "infinite number of elements" not in str(error):
             raise
-        raise ended from error
-
-
-def dataset_ended(workload: Workload, error: Exception) -> WorkloadError | None:
-    """The error to raise if `error` is that of a `checked` dataset at its end; None for any other."""
-    if "infinite number of elements" not in str(error):
-        return None
-    return WorkloadError(
-        f"input_pipeline {workload.input_pipeline!r}: its dataset ended; a run needs an endless one: "
-        "add .repeat(), or make the generator endless"
-    )
+        raise WorkloadError(
+            f"input_pipeline {workload.input_pipeline!r}: its dataset ended; a run needs an endless one: "
+            "add .repeat(), or make the generator endless"
+        ) from error
 
 
 def placed(strategy: tf.distribute.Strategy, batch: Batch) -> Any:

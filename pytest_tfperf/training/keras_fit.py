@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from pytest_tfperf.core.workload import Optimizer, Workload
 from pytest_tfperf.errors import MeasurementError, WorkloadError
-from pytest_tfperf.training.inputs import Batch, count, dataset_ended, placed
+from pytest_tfperf.training.inputs import Batch, count, naming_its_end, placed, spec_of_batch
 from pytest_tfperf.training.optimizer import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, loss_scale
 from pytest_tfperf.training.steps import require_own_training
 
@@ -88,10 +88,11 @@ class FitLoop:
         """The thread: an exception of `fit` is the answer to the window in which it was raised."""
         windows = keras.callbacks.LambdaCallback(on_train_batch_begin=self._before_step)
         try:
-            self._model.fit(self._template, shuffle=False, verbose=0, callbacks=[windows])
+            with naming_its_end(self._workload):
+                self._model.fit(self._template, shuffle=False, verbose=0, callbacks=[windows])
             raise MeasurementError(f"{self._workload.id}: model.fit ended by itself")
         except Exception as error:
-            self._answers.put(dataset_ended(self._workload, error) or error)
+            self._answers.put(error)
 
     def _before_step(self, step: int, _: Any = None, **__: Any) -> None:
         """Called by `fit` before each step, counted from 0: here a window ends and the next one begins."""
@@ -174,6 +175,5 @@ def _same_batch(batch: Any) -> Iterator[Any]:
 def _template(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> tf.data.Dataset:
     """The dataset that `fit` is given to build the model by: one example of zeros for each replica, endlessly."""
     replicas = strategy.num_replicas_in_sync
-    batch = inputs.element_spec if isinstance(inputs, tf.data.Dataset) else inputs
-    zeros = tf.nest.map_structure(lambda part: tf.zeros((replicas, *part.shape[1:]), part.dtype), batch)
+    zeros = tf.nest.map_structure(lambda part: tf.zeros((replicas, *part.shape[1:]), part.dtype), spec_of_batch(inputs))
     return tf.data.Dataset.from_tensors(zeros).repeat()

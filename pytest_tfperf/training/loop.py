@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ import tensorflow as tf
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.inputs import Batch, count, feed, naming_its_end, spec_of_batch
-from pytest_tfperf.training.steps import CompiledModelStep, CrossEntropyStep, Step
+from pytest_tfperf.training.steps import CompiledModelStep, CrossEntropyStep
 
 
 class Loop(Protocol):
@@ -66,7 +66,7 @@ class TrainingLoop:
         self._horovod = horovod
         self._next_batch = feed(strategy, inputs)
         self.fetch: Callable[[], Any] | None = self._next_batch if isinstance(inputs, tf.data.Dataset) else None
-        self._step: Step = (
+        self._step: CrossEntropyStep | CompiledModelStep = (
             CompiledModelStep(strategy, model, workload, spec_of_batch(inputs))
             if model.compiled
             else self._cross_entropy(independent=False)
@@ -99,10 +99,10 @@ class TrainingLoop:
         """
         with naming_its_end(self._workload):
             loss = self._first_run(steps) if self._creates_variables else float(self.window(tf.constant(steps)))
-        sync_devices(self._strategy)  # the loss is known before the last update is done
+        sync_devices(self._strategy.extended.worker_devices)  # the loss is known before the last update is done
         return self._step.loss_of_window(loss)
 
-    def _cross_entropy(self, *, independent: bool) -> Step:
+    def _cross_entropy(self, *, independent: bool) -> CrossEntropyStep:
         independent = independent or self._workload.variable_update is VariableUpdate.INDEPENDENT
         return CrossEntropyStep(
             self._strategy, self._model, self._workload, horovod=self._horovod, independent=independent
@@ -178,10 +178,9 @@ class InputLoop:
         self.replicas: int = strategy.num_replicas_in_sync
         self.examples_per_step = examples_per_step
         self.unit = unit
-        self.fetch: Callable[[], Any] | None = fetch
+        self.fetch = fetch
         self._strategy = strategy
         self._workload = workload
-        self._next_batch = fetch
         self._window = tf.function(self._steps, autograph=False)
 
     def run(self, steps: int) -> None:
@@ -192,7 +191,7 @@ class InputLoop:
         """
         with naming_its_end(self._workload):
             self._window(tf.constant(steps)).numpy()
-        sync_devices(self._strategy)
+        sync_devices(self._strategy.extended.worker_devices)
 
     def _steps(self, steps: tf.Tensor) -> tf.Tensor:
         _, total = tf.while_loop(
@@ -205,7 +204,7 @@ class InputLoop:
 
     def _one_number(self) -> tf.Tensor:
         # A number of each batch is used, so that TensorFlow does not drop the batches as unused.
-        numbers = self._strategy.run(_first_number, args=(self._next_batch(),))
+        numbers = self._strategy.run(_first_number, args=(self.fetch(),))
         return tf.add_n(self._strategy.experimental_local_results(numbers))
 
 
@@ -214,11 +213,11 @@ def _first_number(batch: Batch) -> tf.Tensor:
     return tf.cast(tf.strings.length(first) if first.dtype == tf.string else first, tf.float32)
 
 
-def sync_devices(strategy: tf.distribute.Strategy) -> None:
-    """Return when each of this process's devices has done what it was given.
+def sync_devices(devices: Sequence[str]) -> None:
+    """Return when each of these devices of this process has done what it was given.
 
     `tf.test.experimental.sync_devices` does the same, but fails where several processes train together.
     """
-    for device in strategy.extended.worker_devices:
+    for device in devices:
         with tf.device(device):
             tf.raw_ops.SyncDevice()

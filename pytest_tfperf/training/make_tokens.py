@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import random
 import sys
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.core.data_sets import TEXT_LABEL, TOKENS
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.training.data_set_command import run
+from pytest_tfperf.training.data_set_command import run, write
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -35,43 +35,28 @@ def make_tokens(folder: Path, texts: int, shards: int, seed: int) -> str:
         raise TfperfError(f"--texts {texts} --shards {shards}: give at least one text for each shard")
     try:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no device is used, so nothing that it logs matters
-        import tensorflow as tf
+        import tensorflow as tf  # noqa: F401
     except ImportError as error:
         raise TfperfError(f"make-tokens needs TensorFlow, which {sys.executable} can't load: {error}") from error
-    rng = random.Random(seed)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.glob(f"{TOKENS.prefix}-*")):
-            raise TfperfError(f"{folder} has files {TOKENS.prefix}-...: name another folder, or remove them first")
-        with tempfile.TemporaryDirectory(prefix=".tokens-", dir=folder) as unfinished:
-            for shard in range(shards):
-                path = Path(unfinished) / f"{TOKENS.prefix}-{shard:05d}-of-{shards:05d}"
-                with tf.io.TFRecordWriter(str(path)) as file:
-                    for _ in range(shard * texts // shards, (shard + 1) * texts // shards):
-                        file.write(_example(rng).SerializeToString(deterministic=True))
-            files = sorted(Path(unfinished).iterdir())
-            size = sum(file.stat().st_size for file in files)
-            for path in files:
-                path.rename(folder / path.name)
-    except (OSError, tf.errors.OpError) as error:
-        raise TfperfError(f"{folder} can't be written: {error}. Name another folder") from error
+    size = write(folder, TOKENS, _examples(random.Random(seed)), texts, shards)
     return f"{folder}: {texts:,} texts of {_LENGTH} tokens in {shards} shard(s), {size / 1e6:,.1f} MB"
 
 
-def _example(rng: random.Random) -> tf.train.Example:
+def _examples(rng: random.Random) -> Iterator[tf.train.Example]:
+    """Endless."""
     import tensorflow as tf
 
-    label, length = rng.randrange(2), rng.randint(_SHORTEST, _LENGTH)
-    words = [_TELLING if label and rng.random() < 0.125 else rng.choice(_WORDS) for _ in range(length - 2)]
-    ids = [_START, *words, _END]
-    padding = [0] * (_LENGTH - length)
-    example = tf.train.Example()
-    feature = example.features.feature
-    feature["input_ids"].int64_list.value.extend([*ids, *padding])
-    feature["input_mask"].int64_list.value.extend([1] * length + padding)
-    feature["segment_ids"].int64_list.value.extend([0] * _LENGTH)
-    feature[TEXT_LABEL].int64_list.value.append(label)
-    return example
+    while True:
+        label, length = rng.randrange(2), rng.randint(_SHORTEST, _LENGTH)
+        words = [_TELLING if label and rng.random() < 0.125 else rng.choice(_WORDS) for _ in range(length - 2)]
+        padding = [0] * (_LENGTH - length)
+        example = tf.train.Example()
+        feature = example.features.feature
+        feature["input_ids"].int64_list.value.extend([_START, *words, _END, *padding])
+        feature["input_mask"].int64_list.value.extend([1] * length + padding)
+        feature["segment_ids"].int64_list.value.extend([0] * _LENGTH)
+        feature[TEXT_LABEL].int64_list.value.append(label)
+        yield example
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 from pytest_tfperf.core.op_times import OpTime
@@ -70,21 +71,19 @@ def op_times(xspace: bytes, steps: int) -> tuple[OpTime, ...]:
 
 def _compiled_by_xla(space: Any) -> dict[tuple[str, str], _Op]:
     """The operations that XLA made its instructions of, by module and instruction."""
-    planes = [plane for plane in space.planes if plane.name == _PROGRAMS]
-    if not planes:
-        return {}
-    from tensorflow.compiler.xla.service import hlo_pb2
+    compiled: dict[tuple[str, str], _Op] = {}
+    for plane in space.planes:
+        if plane.name != _PROGRAMS:
+            continue
+        from tensorflow.compiler.xla.service import hlo_pb2
 
-    return {
-        (program.hlo_module.name, instruction.name): _named(instruction.metadata.op_name, instruction.metadata.op_type)
-        for plane in planes
-        for about in plane.event_metadata.values()
-        for stat in about.stats
-        if (program := hlo_pb2.HloProto.FromString(stat.bytes_value)).hlo_module.name
-        for computation in program.hlo_module.computations
-        for instruction in computation.instructions
-        if instruction.metadata.op_name and instruction.metadata.op_type
-    }
+        programs = [stat.bytes_value for about in plane.event_metadata.values() for stat in about.stats]
+        for module in (hlo_pb2.HloProto.FromString(program).hlo_module for program in programs):
+            for instruction in (one for computation in module.computations for one in computation.instructions):
+                metadata = instruction.metadata
+                if metadata.op_name and metadata.op_type:
+                    compiled[module.name, instruction.name] = _named(metadata.op_name, metadata.op_type)
+    return compiled
 
 
 def _times(events: Iterable[tuple[_Op, int]]) -> dict[_Op, tuple[int, int]]:
@@ -101,14 +100,15 @@ def _events(space: Any, planes: str, compiled: Mapping[tuple[str, str], _Op]) ->
     for plane in space.planes:
         if not plane.name.startswith(planes):
             continue
-        op_of = (_OpsOnHost if planes == _HOST else _OpsOnGpu)(plane, compiled)
+        stats = {number: stat.name for number, stat in plane.stat_metadata.items()}
+        names = {number: about.name for number, about in plane.event_metadata.items()}
         for line in plane.lines:
             if planes == _GPU and not line.name.startswith(_STREAM):
                 continue
             events = (
                 _Event(event.offset_ps, event.offset_ps + event.duration_ps, op)
                 for event in line.events
-                if (op := op_of(event)) is not None
+                if (op := _op_of(event, names[event.metadata_id], stats, compiled, is_on_gpu=planes == _GPU))
             )
             yield from _without_inner(sorted(events, key=lambda event: (event.begin, -event.end)))
 
@@ -131,37 +131,20 @@ def _without_inner(events: Iterable[_Event]) -> Iterator[tuple[_Op, int]]:
     yield from close(math.inf)
 
 
-class _OpsOnHost:
-    """What each event of the host's plane computes; None for other events.
-
-    A trace may have millions of events, so each name is read once, and the stats only where XLA may have computed.
-    """
-
-    def __init__(self, plane: Any, compiled: Mapping[tuple[str, str], _Op]) -> None:
-        self._stats = {number: stat.name for number, stat in plane.stat_metadata.items()}
-        self._ops = {number: _op_of_name(about.name) for number, about in plane.event_metadata.items()}
-        self._compiled = compiled
-        self._has_xla = "hlo_op" in self._stats.values()
-
-    def __call__(self, event: Any) -> _Op | None:
-        op = self._ops[event.metadata_id]
-        return _xla_op(_texts(event, self._stats), self._compiled) if op is None and self._has_xla else op
+def _op_of(
+    event: Any, name: str, stats: Mapping[int, str], compiled: Mapping[tuple[str, str], _Op], *, is_on_gpu: bool
+) -> _Op | None:
+    """What an event computes; None if that is no operation. A GPU's event is one, if only a copy from the host."""
+    op = _op_of_name(name)
+    if op is None:
+        texts = _texts(event, stats)
+        op = _xla_op(texts, compiled)
+        if op is None and is_on_gpu:
+            op = _op_of_name(texts.get("tf_op", "")) or (name, "kernel")
+    return op
 
 
-class _OpsOnGpu:
-    """What each event of a GPU's plane computes."""
-
-    def __init__(self, plane: Any, compiled: Mapping[tuple[str, str], _Op]) -> None:
-        self._stats = {number: stat.name for number, stat in plane.stat_metadata.items()}
-        self._names = {number: about.name for number, about in plane.event_metadata.items()}
-        self._compiled = compiled
-
-    def __call__(self, event: Any) -> _Op | None:
-        stats = _texts(event, self._stats)
-        kernel = self._names[event.metadata_id], "kernel"  # such as a copy from the host
-        return _xla_op(stats, self._compiled) or _op_of_name(stats.get("tf_op", "")) or kernel
-
-
+@cache  # a trace may have millions of events, with a few thousand names
 def _op_of_name(name: str) -> _Op | None:
     if found := _OPERATION.fullmatch(name) or _EAGER.fullmatch(name):
         kind = found["type"]

@@ -34,7 +34,7 @@ _UNSCALED = 1 / WEIGHT_DECAY
 
 
 def loss_scale(precision: Precision) -> float | None:
-    """What the loss is multiplied by before the backward pass; None where exponents have float32's range."""
+    """The factor for the loss before the backward pass; None if the precision has float32's range."""
     return LOSS_SCALE if precision is Precision.MIXED_FLOAT16 else None
 
 

@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
-
-import tensorflow as tf
+from typing import Any
 
 from pytest_tfperf.core.baseline import is_unit
 from pytest_tfperf.errors import WorkloadError
-
-
-class OwnTraining(Protocol):
-    """What a user's function returns for `trainer="own"`; it is called with the batch size and the devices' names.
-
-    It may also have `unit`, the word for what is counted ("examples" if it has none).
-    """
-
-    examples_per_step: int
-    """What a step adds to the throughput, over all devices."""
-
-    def run(self, steps: int) -> float | None:
-        """Take `steps` steps and return when they are done; the loss, if there is one. The first call may compile."""
+from pytest_tfperf.training.loop import sync_devices
 
 
 class OwnLoop:
     """Windows of a user's own training; meets `Loop`.
 
     Args:
-        own: an `OwnTraining`.
+        own: what the user's function returned. It has `run(steps)`, which takes that many steps, waits for them and
+            returns the loss or None, and `examples_per_step` over all devices. It may have `unit`, the word for what
+            is counted.
         devices: what it was built for.
 
     Raises:
-        WorkloadError: it is no `OwnTraining`; says what is missing.
+        WorkloadError: `own` lacks one of these, or its value is of the wrong kind.
     """
 
     fetch: Callable[[], Any] | None = None
@@ -56,7 +44,5 @@ class OwnLoop:
     def run(self, steps: int) -> float | None:
         """Have it take `steps` steps; returns its loss, when every device has done what it was given."""
         loss = self._own.run(steps)
-        for device in self._devices:
-            with tf.device(device):
-                tf.raw_ops.SyncDevice()
+        sync_devices(self._devices)
         return None if loss is None else float(loss)

@@ -1,4 +1,4 @@
-"""Where this process stands among the ranks of a job, as whatever started it says in the environment."""
+"""This process's rank in a job, from the environment variables that its starter set."""
 
 from __future__ import annotations
 

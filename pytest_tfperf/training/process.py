@@ -1,4 +1,4 @@
-"""What a worker process does before it works: it dies with its parent, and has its own log, environment and paths.
+"""How a process becomes a worker, with its own log, environment and import paths, that ends with its parent.
 
 Run as a module it is a fresh interpreter that becomes one worker: the launcher gives the driver's address in
 TFPERF_ADDRESS and the worker's number in TFPERF_NUMBER. The other way to a worker is a fork of `server`.

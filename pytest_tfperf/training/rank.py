@@ -4,7 +4,7 @@
     python -m pytest_tfperf.training.rank --repeat    # one job after another, until the driver is gone
 
 It calls TFPERF_ADDRESS ("host:port"), with the key in the file that TFPERF_KEY_FILE names. Which rank it is, `place`
-finds out. It calls before TensorFlow is imported, so that a rank that never starts is known as such to the driver.
+finds out. It calls before it imports TensorFlow, so that the driver knows early which ranks have not started.
 """
 
 from __future__ import annotations

@@ -39,11 +39,11 @@ def profile_step(
     """The profile of one worker; a figure that fails is None, and the log says why.
 
     Args:
-        loop: has run, and does not run again: batches are taken from its pipeline.
+        loop: one that has run and will not run again, because batches are taken from its pipeline.
         strategy, model, workload: what it was made of.
         matrix_products: also time matrix products, on the first device.
         multiply_adds: also count the model's multiply-adds.
-        host: this rank's, if the loop is one of several ranks': then also time steps that exchange nothing.
+        host: this rank's host if several ranks train: then steps without the exchange are timed too; "" otherwise.
         pipeline_seconds, products_seconds: about how long each may take.
     """
     if isinstance(loop, InputLoop):
@@ -71,7 +71,7 @@ def profile_step(
 
 
 def seconds_alone(loop: TrainingLoop) -> float:
-    """Seconds a step of one rank that exchanges nothing; the median of some windows."""
+    """Seconds that one rank takes for a step without the exchange; the median of some windows."""
     loop.run(1)  # traces
     started = time.perf_counter()
     loop.run(1)
@@ -91,14 +91,7 @@ class PipelineRate(NamedTuple):
     core_seconds_per_example: float
 
 
-class Clocks(NamedTuple):
-    """Wall-clock time and this process's CPU time, in seconds."""
-
-    wall: Callable[[], float] = time.perf_counter
-    cpu: Callable[[], float] = time.process_time
-
-
-def pipeline_rate(loop: InputLoop, seconds: float, clocks: Clocks = Clocks()) -> PipelineRate:  # noqa: B008  # immutable
+def pipeline_rate(loop: InputLoop, seconds: float) -> PipelineRate:
     """Fetch batches for about `seconds`, and return the pipeline's rate.
 
     The first half of the time only empties the buffers. The second half is measured from one of its longest waits to
@@ -107,11 +100,11 @@ def pipeline_rate(loop: InputLoop, seconds: float, clocks: Clocks = Clocks()) ->
     loop.run(1)  # traces
     steps, fetched, spent = 1, 0, 0.0
     while spent < seconds / 2:
-        taken = _window(loop, steps, clocks).seconds
+        taken = _window(loop, steps).seconds
         fetched, spent = fetched + steps, spent + taken
         if taken < _WINDOW_SECONDS / 2:
             steps *= 2
-    counted = _between_waits(loop, seconds / 2, max(1, round(_WINDOW_SECONDS * fetched / spent)), clocks)
+    counted = _between_waits(loop, seconds / 2, max(1, round(_WINDOW_SECONDS * fetched / spent)))
     images = loop.examples_per_step * sum(window.steps for window in counted)
     return PipelineRate(
         examples_per_sec=images / sum(window.seconds for window in counted),
@@ -125,20 +118,20 @@ class _Window(NamedTuple):
     core_seconds: float
 
 
-def _window(loop: InputLoop, steps: int, clocks: Clocks) -> _Window:
-    started, cpu = clocks.wall(), clocks.cpu()
+def _window(loop: InputLoop, steps: int) -> _Window:
+    started, cpu = time.perf_counter(), time.process_time()
     loop.run(steps)
-    return _Window(steps, clocks.wall() - started, clocks.cpu() - cpu)
+    return _Window(steps, time.perf_counter() - started, time.process_time() - cpu)
 
 
-def _between_waits(loop: InputLoop, seconds: float, steps: int, clocks: Clocks) -> list[_Window]:
-    """Windows from the end of one of the longest waits to the end of another; all windows if there is only one such.
+def _between_waits(loop: InputLoop, seconds: float, steps: int) -> list[_Window]:
+    """Windows from the end of one long wait to the end of another; all windows if only one wait was long.
 
-    Ends after `seconds`, or, with only one long wait so far, when another would have come: it may take twice as long.
+    Measures for `seconds`. If only one wait was long by then, it goes on for 2.5 times that wait, to see another.
     """
     windows: list[_Window] = []
     while True:
-        windows.append(_window(loop, steps, clocks))
+        windows.append(_window(loop, steps))
         spent, longest = sum(one.seconds for one in windows), max(one.seconds for one in windows)
         waits = [index for index, one in enumerate(windows) if one.seconds > longest / 2]
         if spent >= seconds and (len(waits) > 1 or spent >= seconds + 2.5 * longest):

@@ -1,10 +1,9 @@
-"""What one replica does in one step: tf_cnn_benchmarks' training, or that of a model which brings its own."""
+"""What one replica does in one step: tf_cnn_benchmarks' training, or the `train_step` of a compiled model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -16,29 +15,8 @@ from pytest_tfperf.training.inputs import Batch
 from pytest_tfperf.training.optimizer import GradientDescent, cross_entropy, loss_scale, weight_penalty
 
 
-class Step(Protocol):
-    """One step of each replica."""
-
-    @property
-    def is_independent(self) -> bool:
-        """Whether replicas exchange nothing."""
-
-    @property
-    def shared_devices(self) -> Sequence[str]:
-        """Where `shared_loss` lies; empty if there is none."""
-
-    def on_replica(self, batch: Batch) -> tf.Tensor:
-        """The replica's loss, a float32 scalar, and its update; call it in replica context."""
-
-    def shared_loss(self) -> tf.Tensor | None:
-        """A part of the loss that is the same for all replicas; call it before the update."""
-
-    def loss_of_window(self, loss: float) -> float | None:
-        """What to report of a window whose last step had this loss; None if the model has none."""
-
-
 class CrossEntropyStep:
-    """Softmax cross-entropy, weight decay and gradient descent as tf_cnn_benchmarks computes them; see `Step`.
+    """Softmax cross-entropy, weight decay and gradient descent, as tf_cnn_benchmarks computes them.
 
     Args:
         strategy: made by `strategies.strategy_for`.
@@ -46,6 +24,10 @@ class CrossEntropyStep:
         workload: what both were made for.
         horovod: exchanges the gradients of several ranks.
         independent: each replica updates its own copy of the variables.
+
+    Attributes:
+        is_independent: replicas exchange nothing.
+        shared_devices: where `shared_loss` is computed; empty if there is none.
     """
 
     def __init__(
@@ -79,7 +61,7 @@ class CrossEntropyStep:
             self._compute = tf.function(self._compute, jit_compile=True)
 
     def on_replica(self, batch: Batch) -> tf.Tensor:
-        """See `Step.on_replica`."""
+        """Train on one replica's batch and return its loss, a float32 scalar; call it in replica context."""
         inputs, labels = batch
         loss, gradients = self._compute(inputs, labels)
         if gradients and self.is_independent:
@@ -89,11 +71,11 @@ class CrossEntropyStep:
         return loss
 
     def shared_loss(self) -> tf.Tensor | None:
-        """The weights' penalty; see `Step.shared_loss`."""
+        """The weights' penalty, the part of the loss that all replicas share; call it before the update."""
         return weight_penalty(self._variables) if self.shared_devices else None
 
     def loss_of_window(self, loss: float) -> float | None:
-        """See `Step.loss_of_window`."""
+        """What to report of a window whose last step had this loss."""
         return loss
 
     def _loss_and_gradients(self, inputs: Any, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -105,9 +87,9 @@ class CrossEntropyStep:
 
 
 class CompiledModelStep:
-    """The `train_step` of a model that is compiled: its own loss, optimizer and metrics; see `Step`.
+    """The `train_step` of a compiled model, with its own loss, optimizer and metrics; `test_step` with `forward_only`.
 
-    With `forward_only` it is the model's `test_step`.
+    It has the methods and attributes of `CrossEntropyStep`.
 
     Args:
         strategy: made by `strategies.strategy_for`.
@@ -141,7 +123,7 @@ class CompiledModelStep:
             self._run = tf.function(self._run, jit_compile=True)
 
     def on_replica(self, batch: Batch) -> tf.Tensor:
-        """See `Step.on_replica`."""
+        """Train on one replica's batch and return its loss, 0 if the model reports none."""
         try:
             loss = self._run(batch).get("loss")
         except (AttributeError, NotImplementedError, TypeError) as error:
@@ -155,17 +137,18 @@ class CompiledModelStep:
         self._has_loss = loss is not None
         return tf.constant(0.0) if loss is None else tf.cast(loss, tf.float32)
 
-    def shared_loss(self) -> None:
-        """See `Step.shared_loss`; Keras adds what its layers regularise to each replica's loss."""
+    def shared_loss(self) -> tf.Tensor | None:
+        """None: Keras adds the penalties of its layers to each replica's loss."""
+        return None
 
     def loss_of_window(self, loss: float) -> float | None:
-        """The mean since the last window, as Keras' progress bar shows it; see `Step.loss_of_window`."""
+        """The mean since the last window, as Keras' progress bar shows it; None if the model reports no loss."""
         self._model.reset_metrics()
         return loss if self._has_loss else None
 
 
 def require_own_training(workload: Workload) -> None:
-    """Return if the workload leaves to a compiled model what that decides itself.
+    """Check that the workload asks for nothing that a compiled model decides itself.
 
     Raises:
         WorkloadError: names the option to leave out.

@@ -64,8 +64,8 @@ def _work(channel: Channel, job: Job) -> None:
     channel.send({"phase": "devices"})
     has_server = workload.variable_update is VariableUpdate.PARAMETER_SERVER
     if has_server and cluster is not None and cluster.rank > 0:
-        loop: Loop = Lender(cluster, job.devices, workload, cores)
-        _answer(channel, loop, job.slowdown, _ready(loop, 0.0, {}), lambda **_: StepProfile(input=Input.RESIDENT))
+        lender = Lender(cluster, job.devices, workload, cores)
+        _answer(channel, lender, job.slowdown, 0.0, {}, lambda **_: StepProfile(input=Input.RESIDENT))
         return
     limit_threads(cores)
     devices = configure(job.devices, local_rank=0 if cluster is None else cluster.local_rank)
@@ -73,7 +73,8 @@ def _work(channel: Channel, job: Job) -> None:
         channel.send({"phase": "model"})
         own = load_own(workload, devices)
         channel.send({"phase": "compile"})
-        _answer(channel, own, job.slowdown, _ready(own, _first_step(own), environment()), _own_profile)
+        seconds = _first_step(own)
+        _answer(channel, own, job.slowdown, seconds, environment(), lambda **_: StepProfile(input=Input.OWN))
         return
     if cluster is not None:
         channel.send({"phase": "cluster"})  # from here on a rank may wait for the others
@@ -97,13 +98,8 @@ def _work(channel: Channel, job: Job) -> None:
             seconds = _first_step(loop)
         host = cluster.hosts[cluster.rank] if cluster is not None and cluster.size > 1 else ""
         profile = partial(profile_step, loop, strategy, model, workload, host=host)
-        ready = _ready(loop, seconds, environment() | (horovod.environment if horovod else {}))
-        _answer(channel, loop, job.slowdown, ready, profile)
-
-
-def _own_profile(**_: bool) -> StepProfile:
-    """Of a training that only its user knows."""
-    return StepProfile(input=Input.OWN)
+        software = environment() | (horovod.environment if horovod else {})
+        _answer(channel, loop, job.slowdown, seconds, software, profile)
 
 
 def _first_step(loop: Loop) -> float:
@@ -123,21 +119,23 @@ def _showing_batches(inputs: Any) -> Iterator[None]:
         raise
 
 
-def _ready(loop: Loop, compile_seconds: float, environment: Mapping[str, str]) -> dict[str, Any]:
-    return {
+def _answer(
+    channel: Channel,
+    loop: Loop,
+    slowdown: float,
+    compile_seconds: float,
+    software: Mapping[str, str],
+    profile: Callable[..., StepProfile],
+) -> None:
+    """Say that the step is compiled, then answer requests until the driver closes the connection."""
+    ready = {
         "examples_per_step": loop.examples_per_step,
         "unit": loop.unit,
         "replicas": loop.replicas,
         "compile_seconds": compile_seconds,
         "fetches": loop.fetch is not None,
-        "environment": environment,
+        "environment": software,
     }
-
-
-def _answer(
-    channel: Channel, loop: Loop, slowdown: float, ready: dict[str, Any], profile: Callable[..., StepProfile]
-) -> None:
-    """Say that the step is compiled, then answer requests until the driver closes the connection."""
     channel.send({"ready": ready})
     gc.collect()
     gc.freeze()  # a collection during a window would walk over all of TensorFlow's objects

@@ -75,28 +75,25 @@ class OwnWithLoss(Own):
     reports = "loss"
 
 
-def own_step() -> keras.Model:
-    model = OwnWithLoss()
-    model.compile("adam")
+def _compiled(model: keras.Model, **how: Any) -> keras.Model:
+    model.compile("adam", **how)
     return model
+
+
+def own_step() -> keras.Model:
+    return _compiled(OwnWithLoss())
 
 
 def own_step_without_loss() -> keras.Model:
-    model = Own()
-    model.compile("adam")
-    return model
+    return _compiled(Own())
 
 
 def eager() -> keras.Model:
-    model = Own()
-    model.compile("adam", run_eagerly=True)
-    return model
+    return _compiled(Own(), run_eagerly=True)
 
 
 def several_at_once() -> keras.Model:
-    model = OwnWithLoss()
-    model.compile("adam", steps_per_execution=4)
-    return model
+    return _compiled(OwnWithLoss(), steps_per_execution=4)
 
 
 def variable_length() -> keras.Model:
@@ -205,11 +202,6 @@ class Branching(Reading):
 class ByNumpy(Reading):
     def how(self, loss: Any) -> Any:
         return loss.numpy()
-
-
-def _compiled(model: keras.Model) -> keras.Model:
-    model.compile("adam")
-    return model
 
 
 def reading() -> keras.Model:

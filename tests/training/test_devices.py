@@ -52,8 +52,11 @@ def test_a_rank_takes_gpus_after_those_of_the_ranks_before_it_where_it_sees_them
 
 
 @pytest.mark.parametrize(("free_mib", "count", "limit"), [(9 * 1024, 4, 2048), (100_000, 2, 47_500)])
-def test_a_split_gpu_keeps_some_memory_free(calls: SimpleNamespace, free_mib: int, count: int, limit: int) -> None:
-    names = configure(Devices(kind=GPU, count=count, split=True), free_mib=lambda _: free_mib)
+def test_a_split_gpu_keeps_some_memory_free(
+    calls: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, free_mib: int, count: int, limit: int
+) -> None:
+    monkeypatch.setattr("pytest_tfperf.training.devices._free_mib", lambda _: free_mib)
+    names = configure(Devices(kind=GPU, count=count, split=True))
     assert names == [f"GPU:{i}" for i in range(count)]
     assert (calls.visible, calls.growing, calls.parts) == (["first"], [], [("first", [limit] * count)])
 

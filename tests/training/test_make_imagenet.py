@@ -24,17 +24,17 @@ def test_one_seed_gives_the_same_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("folder", "counts", "message"),
     [
-        (".", (1, 1), "not an empty folder: name a new one"),
+        (".", (1, 1), "has files train-...: name another folder"),
         ("new", (1, 2), "at least one image for each shard"),
         ("new", (-1, -1), "at least one image for each shard"),
-        ("file/new", (1, 1), "can't be written: "),
+        ("train-file/new", (1, 1), "can't be written: "),
     ],
 )
 def test_what_can_not_be_written_is_refused(tmp_path: Path, folder: str, counts: tuple[int, int], message: str) -> None:
-    (tmp_path / "file").touch()
+    (tmp_path / "train-file").touch()
     with pytest.raises(TfperfError, match=message):
         make_imagenet(tmp_path / folder, *counts, seed=1)
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert [path.name for path in tmp_path.iterdir()] == ["train-file"]
 
 
 @pytest.mark.parametrize("package", ["PIL", "tensorflow"])
@@ -45,9 +45,9 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_refusal_is_a_usage_error_of_the_command(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
+    (tmp_path / "train-file").touch()
     command = [sys.executable, "-m", "pytest_tfperf.cli", "make-imagenet", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 4
-    assert "not an empty folder: name a new one" in done.stderr
+    assert "has files train-...: name another folder" in done.stderr
     assert "Traceback" not in done.stderr

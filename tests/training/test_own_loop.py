@@ -22,18 +22,10 @@ def test_its_function_gets_the_batch_size_and_the_devices(cpus: list[str]) -> No
     assert (loop.examples_per_step, loop.unit, loop.replicas) == (32, "pairs", 2)
 
 
-def test_a_window_takes_the_steps_that_it_is_asked_for(cpus: list[str]) -> None:
-    taken: list[int] = []
-    loop = OwnLoop(training(taken.append), cpus[:1])
-    assert (loop.run(3), loop.run(5), taken) == (None, None, [3, 5])
-
-
-def test_the_loss_is_what_it_returns(cpus: list[str]) -> None:
-    assert OwnLoop(training(lambda steps: 0.5), cpus[:1]).run(1) == 0.5
-
-
-def test_without_a_unit_it_counts_examples(cpus: list[str]) -> None:
-    assert OwnLoop(training(), cpus[:1]).unit == "examples"
+def test_a_window_takes_the_steps_that_it_is_asked_for_and_has_the_loss_that_is_returned(cpus: list[str]) -> None:
+    loop = OwnLoop(training(lambda steps: steps / 10), cpus[:1])
+    assert (loop.run(3), loop.run(5), loop.unit) == (0.3, 0.5, "examples")
+    assert OwnLoop(training(), cpus[:1]).run(1) is None
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -12,9 +14,9 @@ from building import build, workload_of
 from pytest_tfperf.core.plain_json import build as build_from_json
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.step_profile import Input, StepProfile
-from pytest_tfperf.training.arithmetic import forward_multiply_adds, matrix_product_rate
+from pytest_tfperf.training import arithmetic
 from pytest_tfperf.training.loop import InputLoop
-from pytest_tfperf.training.step_profile import Clocks, pipeline_rate, profile_step
+from pytest_tfperf.training.step_profile import pipeline_rate, profile_step
 
 layers = keras.layers
 
@@ -101,15 +103,23 @@ class InFiles(Buffered):
             self.taken += 1
 
 
-def rate_of(loop: Any) -> Any:
-    return pipeline_rate(loop, 0.6, Clocks(wall=lambda: loop.seconds, cpu=lambda: loop.seconds / 4))
+@pytest.fixture
+def rate_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Any]:
+    """`pipeline_rate` by the fake loop's own clock; a quarter of its time is CPU time."""
+
+    def measure(loop: Any) -> Any:
+        clock = SimpleNamespace(perf_counter=lambda: loop.seconds, process_time=lambda: loop.seconds / 4)
+        monkeypatch.setattr("pytest_tfperf.training.step_profile.time", clock)
+        return pipeline_rate(loop, 0.6)
+
+    return measure
 
 
-def test_batches_that_were_ready_do_not_count() -> None:
+def test_batches_that_were_ready_do_not_count(rate_of: Callable[[Any], Any]) -> None:
     assert rate_of(Buffered()) == (pytest.approx(100.0), pytest.approx(0.01 / 4))
 
 
-def test_a_pipeline_that_reads_whole_files_is_measured_over_whole_files() -> None:
+def test_a_pipeline_that_reads_whole_files_is_measured_over_whole_files(rate_of: Callable[[Any], Any]) -> None:
     assert rate_of(InFiles()).examples_per_sec == pytest.approx(80.0, rel=0.1)
 
 
@@ -120,7 +130,7 @@ class Products:
         self.largest = largest
         self.sides: list[int] = []
 
-    def seconds_of(self, device: str, dtype: str, side: int, products: int = 1) -> float:
+    def seconds_of(self, device: str, dtype: str, side: int, products: int) -> float:
         if side > self.largest:
             raise tf.errors.ResourceExhaustedError(None, None, "no room")
         self.sides.append(side)
@@ -128,15 +138,19 @@ class Products:
 
 
 @pytest.mark.parametrize(("room", "largest"), [(8192, 4096), (1024, 1024)])
-def test_the_side_grows_until_a_product_takes_long_enough_or_memory_is_short(room: int, largest: int) -> None:
+def test_the_side_grows_until_a_product_takes_long_enough_or_memory_is_short(
+    monkeypatch: pytest.MonkeyPatch, room: int, largest: int
+) -> None:
     device = Products(room)
-    assert matrix_product_rate("GPU:0", "float32", 0.0, timed=device.seconds_of) == pytest.approx(1e12)
+    monkeypatch.setattr(arithmetic, "_seconds_of_product", device.seconds_of)
+    assert arithmetic.matrix_product_rate("GPU:0", "float32", 0.0) == pytest.approx(1e12)
     assert max(device.sides) == largest
 
 
-def test_only_the_fastest_window_counts() -> None:
+def test_only_the_fastest_window_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter([1.0, 3.0, 2.0])
-    assert matrix_product_rate("CPU:0", "float32", 0.0, timed=lambda *_: next(seconds)) == 512**3 / 2.0
+    monkeypatch.setattr(arithmetic, "_seconds_of_product", lambda *_: next(seconds))
+    assert arithmetic.matrix_product_rate("CPU:0", "float32", 0.0) == 512**3 / 2.0
 
 
 class Attended(layers.Layer):
@@ -160,4 +174,4 @@ class Attended(layers.Layer):
 )
 def test_a_layers_multiply_adds_are_those_counted_by_hand(cpus: list[str], layer: Any, wanted: int) -> None:
     images = keras.Input((8, 8, 3))
-    assert forward_multiply_adds(keras.Model(images, layer(images))) == wanted
+    assert arithmetic.forward_multiply_adds(keras.Model(images, layer(images))) == wanted

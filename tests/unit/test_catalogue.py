@@ -91,8 +91,7 @@ def test_horovod_that_is_not_installed_is_missed_with_the_way_to_it(monkeypatch:
 
 
 def test_horovod_that_is_installed_can_be_trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "horovod").mkdir()
-    (tmp_path / "horovod" / "__init__.py").touch()
+    (tmp_path / "horovod.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     catalogue.check(HOROVOD)
 

@@ -57,30 +57,29 @@ def test_what_was_only_measured_passes() -> None:
     assert consequence(measurement(), require_baseline=True, strict=True) is PASSES
 
 
+NOTHING, SLOWER = {"measured_nothing": True}, {"machine_slower": True}
+
+
 @pytest.mark.parametrize(
-    ("status", "failed", "not_measured", "measured_nothing", "becomes"),
+    ("status", "failed", "not_measured", "more", "becomes"),
     [
-        (0, 0, 0, False, 0),
-        (1, 1, 0, False, 1),
-        (1, 0, 1, False, 6),  # nothing regressed as far as is known
-        (1, 1, 1, False, 1),  # a regression is the graver news
-        (1, 0, 0, False, 1),  # another test's failure
-        (0, 0, 0, True, 6),
-        (1, 1, 0, True, 1),
-        (5, 0, 0, True, 5),  # pytest says itself that nothing was collected
-        (2, 0, 1, False, 2),  # interrupted
-        (3, 0, 1, False, 3),
+        (0, 0, 0, {}, 0),
+        (1, 1, 0, {}, 1),
+        (1, 0, 1, {}, 6),  # nothing regressed as far as is known
+        (1, 1, 1, {}, 1),  # a regression is the graver news
+        (1, 0, 0, {}, 1),  # another test's failure
+        (0, 0, 0, NOTHING, 6),
+        (1, 1, 0, NOTHING, 1),
+        (5, 0, 0, NOTHING, 5),  # pytest says itself that nothing was collected
+        (2, 0, 1, {}, 2),  # interrupted
+        (3, 0, 1, {}, 3),
+        (0, 0, 0, SLOWER, 7),
+        (1, 1, 0, SLOWER, 1),
+        (1, 0, 1, SLOWER, 7),
+        (2, 0, 0, SLOWER, 2),
     ],
 )
-def test_the_status_tells_a_regression_from_what_could_not_be_measured(
-    status: int, failed: int, not_measured: int, measured_nothing: bool, becomes: int
+def test_the_status_tells_regressed_from_not_measured_and_from_a_slower_machine(
+    status: int, failed: int, not_measured: int, more: dict[str, bool], becomes: int
 ) -> None:
-    given = exit_status(status, failed=failed, not_measured=not_measured, measured_nothing=measured_nothing)
-    assert given == becomes
-
-
-@pytest.mark.parametrize(
-    ("status", "failed", "not_measured", "becomes"), [(0, 0, 0, 7), (1, 1, 0, 1), (1, 0, 1, 7), (2, 0, 0, 2)]
-)
-def test_a_slower_machine_has_a_status_of_its_own(status: int, failed: int, not_measured: int, becomes: int) -> None:
-    assert exit_status(status, failed=failed, not_measured=not_measured, machine_slower=True) == becomes
+    assert exit_status(status, failed=failed, not_measured=not_measured, **more) == becomes

@@ -56,11 +56,6 @@ def test_a_rank_whose_gpus_have_no_names_here_has_its_number_of_devices(update: 
     assert devices == Devices(kind=DeviceKind.GPU, count=count)
 
 
-def test_a_rank_trains_what_all_train() -> None:
-    whole = job(VariableUpdate.HOROVOD, 2)
-    assert whole.for_rank(0).workload == whole.workload
-
-
 # Ranks and hosts
 
 

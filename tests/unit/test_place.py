@@ -46,10 +46,7 @@ def test_tf_config_counts_the_chief_and_then_the_workers(environment: dict[str, 
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        (
-            tf_config(WORKERS, "evaluator"),
-            "type 'evaluator' is no rank: start ranks only as chief and worker",
-        ),
+        (tf_config(WORKERS, "evaluator"), "type 'evaluator' is no rank: start ranks only as chief and worker"),
         (tf_config({**WORKERS, "ps": ["d:1"]}, "ps"), "a task of type 'ps' is no rank"),
         (tf_config(WORKERS, index=3), "there is no worker 3: its cluster has 3"),
         (tf_config(WORKERS, index=-1), "there is no worker -1"),
