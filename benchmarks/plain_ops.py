@@ -6,6 +6,7 @@ Written as one would by hand for speed: fused batch normalisation, one `tf.funct
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -129,9 +130,7 @@ def _averaged(x: tf.Tensor) -> tf.Tensor:
 
 
 def inception3(v: Variables, images: tf.Tensor) -> tf.Tensor:
-    def layers(x: tf.Tensor, *which: tuple[Any, ...]) -> tf.Tensor:
-        return _inception(v, x, *which)
-
+    layers = partial(_inception, v)
     row, column = (1, 7), (7, 1)
     x = _shrunk(layers(images, (32, 3, 2), (32, 3, 1), (64, 3)))
     x = _shrunk(layers(x, (80, 1), (192, 3, 1)))
@@ -156,9 +155,7 @@ def inception3(v: Variables, images: tf.Tensor) -> tf.Tensor:
 
 
 def inception4(v: Variables, images: tf.Tensor) -> tf.Tensor:
-    def layers(x: tf.Tensor, *which: tuple[Any, ...]) -> tf.Tensor:
-        return _inception(v, x, *which)
-
+    layers = partial(_inception, v)
     row, column = (1, 7), (7, 1)
     x = layers(images, (32, 3, 2), (32, 3, 1), (64, 3))
     x = tf.concat([_shrunk(x), layers(x, (96, 3, 2))], 3)
