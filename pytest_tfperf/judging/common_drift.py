@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import run_value
+from pytest_tfperf.judging.noise import scatter
 
 MIN_TESTS = 8
 """With fewer tests, their median can't tell the machine from the tests themselves."""
@@ -48,6 +49,5 @@ def common_drift(changes: Collection[float]) -> CommonDrift:
     """The drift of a session whose tests' first windows differ from their baselines by `changes`."""
     if len(changes) < MIN_TESTS:
         return CommonDrift(tests=len(changes))
-    middle = statistics.median(changes)
-    scatter = 1.4826 * statistics.median(abs(change - middle) for change in changes)
-    return CommonDrift(middle, len(changes), scatter * math.sqrt(math.pi / 2 / len(changes)))
+    error = scatter(changes) * math.sqrt(math.pi / 2 / len(changes))
+    return CommonDrift(statistics.median(changes), len(changes), error)

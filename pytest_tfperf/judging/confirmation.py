@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.core.noise import Noise
@@ -12,8 +11,9 @@ from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
 from pytest_tfperf.core.verdict import Rule
 from pytest_tfperf.judging.common_drift import CommonDrift
+from pytest_tfperf.judging.noise import mean_square
 from pytest_tfperf.judging.pairs import MIN_PAIRS, spread
-from pytest_tfperf.judging.session_variance import LearntReference, SessionVariance
+from pytest_tfperf.judging.session_variance import LearntReference
 from pytest_tfperf.judging.thresholds import DOUBTS, FALSE_ALARMS, TO_BE_FOUND, quantile, suspicion
 
 PAIR_STAGES = (2, 4, 8, 12)
@@ -136,7 +136,7 @@ def by_pairs(
         accepted=accepted,
         to_be_found=TO_BE_FOUND,
         own_variance=own,
-        own_variance_today=max(own, _mean_square(pair.error for pair in pairs)),
+        own_variance_today=max(own, mean_square(pair.error for pair in pairs) or 0.0),
         shared_variance=0.0,
         session_variance=0.0,
         most_session_variance=0.0,
@@ -153,12 +153,17 @@ def by_runs(
     *,
     learnt: LearntReference,
     drift: CommonDrift,
-    variance: SessionVariance,
+    session_sd: float,
+    most_session_sd: float,
     tests: int,
     max_runs: int | None,
     to_be_found: float,
 ) -> Confirmation:
-    """Rule 2: the runs' changes against the baseline, with all that may have moved the baseline in the meantime."""
+    """Rule 2: the runs' changes against the baseline, with all that may have moved the baseline in the meantime.
+
+    `session_sd` is the standard deviation of what a session does to one test, as expected; `most_session_sd` the most
+    that the threshold allows for.
+    """
     own = noise.between_runs**2
     shared = own * learnt.runs_variance
     # The drift is a median over the tests' first runs, so its own error is pi / 2 of a mean's variance.
@@ -176,10 +181,10 @@ def by_runs(
         accepted=accepted,
         to_be_found=to_be_found,
         own_variance=own,
-        own_variance_today=max(own, _mean_square(run.error for run in runs)),
+        own_variance_today=max(own, mean_square(run.error for run in runs) or 0.0),
         shared_variance=shared,
-        session_variance=of_sessions(variance.mean),
-        most_session_variance=of_sessions(variance.upper),
+        session_variance=of_sessions(session_sd),
+        most_session_variance=of_sessions(most_session_sd),
         degrees_of_freedom=noise.degrees_of_freedom,
         tests=tests,
     )
@@ -195,9 +200,3 @@ def _of_pairs(changes: Sequence[float], noise: Noise, suspects: int) -> tuple[fl
     if len(changes) < MIN_PAIRS:
         return known
     return min(known, spread(changes), key=lambda one: one[0] * quantile(one[1], FALSE_ALARMS / suspects) ** 2)
-
-
-def _mean_square(errors: Iterable[float]) -> float:
-    """0 where no run has enough windows to tell its error."""
-    known = [error**2 for error in errors if math.isfinite(error)]
-    return statistics.fmean(known) if known else 0.0

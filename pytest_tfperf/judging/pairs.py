@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
+from pytest_tfperf.judging.thresholds import quantile
 
 MIN_PAIRS = 3
 """Pairs before the first test: two say nearly nothing about how much pairs differ."""
@@ -55,7 +54,7 @@ class Decision:
 
     def instead(self, outcome: Outcome, reason: str) -> Decision:
         """The same figures with another outcome, or another reason for it."""
-        return dataclasses.replace(self, outcome=outcome, reason=reason)
+        return replace(self, outcome=outcome, reason=reason)
 
 
 def decide(
@@ -80,8 +79,8 @@ def decide(
         window_error: the standard error of a pair's log ratio from its windows alone.
     """
     mean, error, freedom = _centre(log_ratios, math.hypot(math.sqrt(2) * ASSUMED_BETWEEN_RUNS, window_error))
-    shown = _t_quantile(freedom, share(_FALSE_PASSES, most_pairs)) * error if freedom else math.inf
-    strict = _t_quantile(freedom, share(FALSE_ALARMS, most_pairs)) * error if freedom else math.inf
+    shown = quantile(freedom, share(_FALSE_PASSES, most_pairs)) * error if freedom else math.inf
+    strict = quantile(freedom, share(FALSE_ALARMS, most_pairs)) * error if freedom else math.inf
     lower = -math.inf if tolerance.lower is None else math.log1p(tolerance.lower)
     upper = math.inf if tolerance.upper is None else math.log1p(tolerance.upper)
     pairs = f"{len(log_ratios)} fresh pair{'s' if len(log_ratios) > 1 else ''}"
@@ -131,13 +130,6 @@ def _trimmed(log_ratios: Sequence[float]) -> tuple[list[float], list[float]]:
     cut = count // _TRIMMED_FROM
     kept = in_order[cut : count - cut]
     return kept, [kept[0]] * cut + kept + [kept[-1]] * cut
-
-
-@cache
-def _t_quantile(degrees_of_freedom: float, error: float) -> float:
-    from scipy.special import stdtrit
-
-    return -float(stdtrit(degrees_of_freedom, error))
 
 
 def _exp(value: float) -> float:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.past_session import EarlierMeasurement
 from pytest_tfperf.core.throughput import hodges_lehmann
-from pytest_tfperf.judging.noise import without_slow_runs
+from pytest_tfperf.judging.noise import mean_square, without_slow_runs
 
 MOST_MEASUREMENTS = 10
 """The latest ones of a workload that a provisional baseline rests on."""
@@ -71,8 +71,8 @@ def _between_runs(log_rates: Sequence[float], errors: Sequence[float]) -> float 
 
     A single run says no more than that, and two or three that agree by chance must not suspect every later one.
     """
-    within = [error**2 for error in errors if math.isfinite(error)]
-    known = [math.sqrt(statistics.fmean(within))] if within else []
+    within = mean_square(errors)
+    known = [] if within is None else [math.sqrt(within)]
     if len(log_rates) > 1:
         known.append(statistics.stdev(log_rates))
     return max(known, default=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -16,9 +15,7 @@ from pytest_tfperf.core.topology import DeviceKind, Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS, noise_of
-
-_ASSUMED_FREEDOM = 8.0
+from pytest_tfperf.judging.noise import noise_of, with_assumption
 
 NONE: Mapping[Key, Baseline] = MappingProxyType({})
 
@@ -95,16 +92,11 @@ def reference_for(
 def _provisional_noise(row: Baseline, rows: Mapping[Key, Baseline], provisional: Mapping[Key, Baseline]) -> Noise:
     """What all runs of the machine tell, recorded or not, together with what is assumed of any machine.
 
-    The assumption counts as `_ASSUMED_FREEDOM` degrees of freedom: two runs alone leave their noise so uncertain that
-    the threshold would be a third of the throughput. The noise is never less than what the row's own runs tell: a false
-    suspicion costs two further runs.
+    It is never less than what the row's own runs tell: a false suspicion costs two further runs.
     """
     known = noise_of(row, {**provisional, **rows}.values())
-    freedom = known.degrees_of_freedom if known.rows else 0.0
-    both = _ASSUMED_FREEDOM + freedom
-    variance = (_ASSUMED_FREEDOM * ASSUMED_BETWEEN_RUNS**2 + freedom * known.between_runs**2) / both
-    between_runs = max(math.sqrt(variance), row.between_runs or 0.0)
-    return replace(known, between_runs=between_runs, degrees_of_freedom=both)
+    pooled = with_assumption(known.between_runs**2, known.degrees_of_freedom if known.rows else 0.0)
+    return replace(pooled, between_runs=max(pooled.between_runs, row.between_runs or 0.0), rows=known.rows)
 
 
 def _is_on_device_data(id: str) -> bool:

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from pytest_tfperf.core.run import Window
+from pytest_tfperf.judging.noise import scatter
 
 LEAST_WINDOWS = 20
 """Below this a drift can't be told from noise, and nothing is said of it."""
@@ -35,7 +36,7 @@ def settled_from(windows: Sequence[Window], *, fetches: bool = False) -> int:
     faster = statistics.median(early) - statistics.median(rest)
     # MSER alone would discard a few windows of pure noise in most runs. What falls by a tenth was no warm-up, unless
     # batches lay ready at first.
-    if abs(faster) < 3 * _scatter(rest) or (faster > _LEAST_SHIFT and not fetches):
+    if abs(faster) < 3 * scatter(rest) or (faster > _LEAST_SHIFT and not fetches):
         return 0
     return best
 
@@ -55,9 +56,9 @@ def _drift(rates: Sequence[float]) -> str:
     third = len(rates) // 3
     parts = [rates[:third], rates[third:-third], rates[-third:]]
     first, middle, last = (statistics.median(part) for part in parts)
-    scatter = statistics.median(_scatter(part) for part in parts)
+    within = statistics.median(scatter(part) for part in parts)
     change = last - first
-    if abs(change) < max(_LEAST_SHIFT, _SCATTERS * scatter):
+    if abs(change) < max(_LEAST_SHIFT, _SCATTERS * within):
         return ""
     way = "falls" if change < 0 else "rises"
     between = min(first, last) <= middle <= max(first, last)
@@ -75,7 +76,7 @@ def _two_modes(rates: Sequence[float]) -> str:
     gap, split = max(gaps)
     low, high = ordered[:split], ordered[split:]
     apart = statistics.median(high) - statistics.median(low)
-    if gap < max(_LEAST_SHIFT / 2, _SCATTERS * max(_scatter(low), _scatter(high))) or apart < _LEAST_SHIFT:
+    if gap < max(_LEAST_SHIFT / 2, _SCATTERS * max(scatter(low), scatter(high))) or apart < _LEAST_SHIFT:
         return ""
     return f"never settled: {len(low)} windows are {-100 * math.expm1(-apart):.0f} % slower than the other {len(high)}"
 
@@ -94,9 +95,3 @@ def _least_mser(rates: Sequence[float]) -> int:
         if cut <= len(rates) * _MOST_DISCARDED:
             found.append(((squares / count - (total / count) ** 2) / count, cut))
     return min(found)[1]
-
-
-def _scatter(rates: Sequence[float]) -> float:
-    """Median absolute deviation, scaled to a normal's standard deviation."""
-    middle = statistics.median(rates)
-    return 1.4826 * statistics.median(abs(rate - middle) for rate in rates)
