@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
-from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import atomic
@@ -23,9 +21,9 @@ _LEVELS = {Consequence.FAILS: "error", Consequence.WARNS: "warning"}
 
 def github_summary(session: Session) -> list[str]:
     """Append the Markdown summary to the page of a GitHub job."""
-    path, selected = os.environ.get("GITHUB_STEP_SUMMARY"), bool(session.selection)
-    if path and selected and not session.settings.collects_only:
-        with _telling(path), Path(path).open("ab") as file:
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if path and session.selection and not session.settings.collects_only:
+        with _explaining(path), Path(path).open("ab") as file:
             file.write(_markdown(session))
     return []
 
@@ -35,7 +33,7 @@ def markdown_file(session: Session) -> list[str]:
     path = session.settings.markdown
     if path is None or session.settings.collects_only:
         return []
-    with _telling(path):
+    with _explaining(path):
         atomic.replace(path, _markdown(session))
     return [f"Markdown summary: {path}"]
 
@@ -48,7 +46,7 @@ def github_annotations(session: Session) -> list[str]:
     from pytest_tfperf.reports.comparisons import message_of
 
     settings, lines = session.settings, []
-    for result in _results(session):
+    for result in session.results:
         happens = consequence(result, require_baseline=settings.require_baseline, strict=settings.strict)
         if happens in _LEVELS and result.test not in session.not_measured:
             text = message_of(result, settings.rerun)
@@ -73,18 +71,8 @@ def _markdown(session: Session) -> bytes:
     remarks = [verdict.text for verdict in session.verdicts if verdict.text]
     if session.left_out:
         remarks.append(budget.after(session.left_out, session.settings.budget or 0.0))
-    text = markdown(
-        _results(session),
-        not_measured=session.not_measured,
-        remarks=remarks,
-        rerun=session.settings.rerun,
-    )
+    text = markdown(session.results, not_measured=session.not_measured, remarks=remarks, rerun=session.settings.rerun)
     return text.encode(errors="backslashreplace")  # a test's id may hold half of a character
-
-
-def _results(session: Session) -> list[Measurement | Comparison]:
-    """What the session's tests gave; a test that ended in an error leaves half-finished results, which are none."""
-    return [one for one in session.queue.results if one.is_decided or one.test not in session.not_measured]
 
 
 def _source(session: Session, test: str) -> tuple[str, int]:
@@ -95,7 +83,7 @@ def _source(session: Session, test: str) -> tuple[str, int]:
 
 
 @contextmanager
-def _telling(path: str | Path) -> Iterator[None]:
+def _explaining(path: str | Path) -> Iterator[None]:
     """Say why a file can't be written, and what to do."""
     try:
         yield

@@ -19,8 +19,7 @@ def html_report(session: Session) -> list[str]:
     path = session.settings.html
     if path is None or session.settings.collects_only:
         return []
-    # A test that ended in an error leaves half-finished results, which are no result.
-    results = [one for one in session.queue.results if one.is_decided or one.test not in session.not_measured]
+    results = session.results
     if not results and not session.not_measured:
         return [f"report: nothing was measured, so {path} was not written"]
     # They import NumPy and Jinja2.

@@ -84,13 +84,15 @@ class Outcomes:
 
     def confirmed_failures(self) -> str:
         """The regressions that were confirmed before the test ended in an error; "" where there is none."""
-        decided = [r for r in self.results if r.is_decided]
-        return self._messages([r for r in decided if self._consequence(r) is Consequence.FAILS])
+        return self._messages(self._failed)
 
     def failures_in_brief(self) -> str:
         """What `confirmed_failures` says, for one line; "" where there is none."""
-        failed = [r for r in self.results if r.is_decided and self._consequence(r) is Consequence.FAILS]
-        return "; ".join(in_brief(r) if isinstance(r, Measurement) else comparisons.in_brief(r) for r in failed)
+        return "; ".join(in_brief(r) if isinstance(r, Measurement) else comparisons.in_brief(r) for r in self._failed)
+
+    @property
+    def _failed(self) -> list[Measurement | Comparison]:
+        return [r for r in self.results if r.is_decided and self._consequence(r) is Consequence.FAILS]
 
     def _record(self) -> None:
         """Write the measured baselines; one that is refused does not keep the others from being written."""

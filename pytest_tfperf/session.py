@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.bench.recording import BaselineRecorder
-from pytest_tfperf.bench.rerun_queue import RerunQueue
+from pytest_tfperf.bench.rerun_queue import RerunQueue, Result
 from pytest_tfperf.core.consequence import EXIT_USAGE, exit_status
 from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.verdict import Outcome
@@ -169,6 +169,11 @@ class Session:
         if not isinstance(name, str) or not name.isprintable() or name != name.strip():
             raise TfperfError(f"name={name!r} of {subject.id}: give it as a line of text, as in 'small-cnn'")
         return name
+
+    @property
+    def results(self) -> list[Result]:
+        """What the tests gave, in order. A test that ended in an error leaves half-finished results, which are none."""
+        return [one for one in self.queue.results if one.is_decided or one.test not in self.not_measured]
 
     @property
     def elapsed_seconds(self) -> float:

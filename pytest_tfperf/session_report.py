@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from pytest_tfperf.bench.expected_time import run_seconds, runs_missing, seconds_of_a_run
-from pytest_tfperf.bench.rerun_queue import Result
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome, Tolerance
@@ -32,13 +31,14 @@ def header(session: Session) -> list[str]:
     if not selection or settings.collects_only:
         return remarks
     measuring = session.measuring
-    seconds, never_timed = _expected_seconds(session)
+    each = expected_seconds(session)
+    known = each if settings.smoke else session.known_seconds
     session.progress.expect(len(measuring.runnable), lambda: seconds_left(session))
     lines = summary.before(
         measuring.topology.machine,
         len(measuring.runnable),
-        seconds,
-        never_timed,
+        math.fsum(each.values()),
+        sum(test not in known for test in each),
         recording=settings.runs if settings.update_baselines else 0,
         baselines=settings.shown_baselines,
         smoke=settings.smoke,
@@ -59,47 +59,42 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> list[
         skips: count what kept tests from measuring, because pytest itself does not (`-rs`).
         width: the most characters of a table's line; None for any number.
     """
-    selection, errors = session.selection, session.not_measured
+    selection = session.selection
     if session.settings.collects_only:
         return summary.refused(selection.faulty, len(selection))
     skipped = summary.skips(session.skipped) if skips else []
     if not selection:
         return skipped
-    # A test that ended in an error leaves half-finished results, which are no result.
-    results = [one for one in session.queue.results if one.is_decided or one.test not in errors]
+    results = session.results
+    measurements = [one for one in results if isinstance(one, Measurement)]
     compared = summary.comparison_summary([one for one in results if isinstance(one, Comparison)], width)
     measured = summary.summary(
-        [one for one in results if isinstance(one, Measurement)],
+        measurements,
         baselines=session.settings.shown_baselines,
         changes=session.recorder.changes,
         # What fails is a report of its own, in full.
         machine=[
             first_sentence(one.text) if one.outcome is Outcome.REGRESSED else one.text for one in session.verdicts
         ],
-        not_measured=len(errors),
+        not_measured=len(session.not_measured),
         measured_nothing=session.measured_nothing,
         history_error=session.queue.history_fault or session.measuring.history_fault,
         width=width,
-        unrecorded=_unrecorded(session, [one for one in results if isinstance(one, Measurement)]),
+        unrecorded=_unrecorded(session, measurements),
     )
     return [
         *compared,
         *([""] if compared and measured else []),
         *measured,
         *(f"reference environment: {warning}" for warning in session.recorder.warnings),
-        *_missing_profiles(results),
+        *_missing_profiles(measurements),
         *(
             f"{test}: confirmed by fresh runs, because its reference environment failed: {why}"
             for test, why in session.measuring.reference_failures
         ),
-        *left_out(session),
+        *([budget.after(session.left_out, session.settings.budget or 0.0)] if session.left_out else []),
         *skipped,
     ]
-
-
-def left_out(session: Session) -> list[str]:
-    """The tests that `--tfperf-budget` had no time for, in one line; nothing where it had."""
-    return [budget.after(session.left_out, session.settings.budget or 0.0)] if session.left_out else []
 
 
 def expected_seconds(session: Session) -> dict[str, float]:
@@ -124,13 +119,12 @@ def has_time_for(session: Session, test: str) -> bool:
     return session.elapsed_seconds + wanted + expected_seconds(session).get(test, 0.0) <= limit
 
 
-def _missing_profiles(results: Sequence[Result]) -> list[str]:
+def _missing_profiles(measurements: Sequence[Measurement]) -> list[str]:
     """Baselines without a profile: later regressions can't say which operations grew."""
-    recorded = [one for one in results if isinstance(one, Measurement) and one.runs_wanted]
     return [
         f"{one.test}: its baseline has no profile: {one.profile.fault or 'the trace has no TensorFlow operations'}"
-        for one in recorded
-        if one.profile is not None and not one.profile.ops
+        for one in measurements
+        if one.runs_wanted and one.profile is not None and not one.profile.ops
     ]
 
 
@@ -160,13 +154,6 @@ def _unrecorded(session: Session, measurements: Sequence[Measurement]) -> list[s
         command=settings.rerun.recording,
         seconds=settings.runs * math.fsum(_run_seconds(session).values()),
     )
-
-
-def _expected_seconds(session: Session) -> tuple[float, int]:
-    """How long the session will take, and how many of its tests were never timed here."""
-    each = expected_seconds(session)
-    known = each if session.settings.smoke else session.known_seconds
-    return math.fsum(each.values()), sum(test not in known for test in each)
 
 
 def _run_seconds(session: Session) -> dict[str, float]:

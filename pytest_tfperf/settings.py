@@ -118,7 +118,7 @@ class Settings:
     )
 
     history_url: HistoryUrl | None = _ini(
-        None, parse.history_url, "a team's PostgreSQL server, to which each session sends its history"
+        None, HistoryUrl, "a team's PostgreSQL server, to which each session sends its history"
     )
     steps: int = _ini(100, parse.count(1), "the most steps that a run times, in tests that set no steps")
     warmup_steps: int = _ini(
