@@ -24,17 +24,8 @@ _M: Final = MEASUREMENTS.c
 
 _RESULT: Final = tuple(field.name for field in fields(PastResult))
 _FRAME: Final = (
-    "session",
-    "time",
-    "test",
-    "machine",
-    "workload",
-    "topology",
-    "unit",
-    "examples_per_sec",
-    "outcome",
-    "runs",
-    "seconds",
+    *("session", "time", "test", "machine", "workload", "topology"),
+    *("unit", "examples_per_sec", "outcome", "runs", "seconds"),
 )
 
 
