@@ -10,6 +10,7 @@ from sqlalchemy import Table, delete, insert
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_session import EarlierMeasurement, PastSession
 from pytest_tfperf.core.plain_json import build
@@ -17,7 +18,7 @@ from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.stores import history_queries as queries
 from pytest_tfperf.stores.history_database import DamagedHistory, Database
-from pytest_tfperf.stores.history_rows import comparison_row, earlier, measurement_row, microseconds, unpacked
+from pytest_tfperf.stores.history_rows import comparison_row, earlier, measurement_row, unpacked
 from pytest_tfperf.stores.history_tables import COMPARISONS, MEASUREMENTS
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ class History:
         id = replaces or secrets.token_hex(16)
 
         def add(connection: Connection) -> None:
-            made = max(connection.scalar(queries.last_made(table)) + 1, microseconds(when))
+            made = max(connection.scalar(queries.last_made(table)) + 1, round(moment(when).timestamp() * 1e6))
             connection.execute(delete(table).where(table.c.id == replaces))
             connection.execute(insert(table).values(**row, id=id, made=made))
 
