@@ -2,7 +2,6 @@
 
     python benchmarks/live.py same --sessions 30                    # no software is slower
     python benchmarks/live.py slower --loss 0.05 --sessions 20      # the current environment loses 5 %
-    python benchmarks/live.py hog --sessions 3                      # a program beside the workers slows both sides
     python benchmarks/live.py same --sessions 5 --reference PYTHON  # another Python, with an older TensorFlow, say
 
 It makes a scratch project in FOLDER, records its baselines with `--update-baselines`, and runs pytest there as a user
@@ -20,7 +19,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +46,6 @@ CASES = [
 def test_live(throughput, gpu_topology, fields, devices, steps):
     throughput.check(Workload(**fields), on=gpu_topology.take(devices), steps=steps)
 """
-
-BURNER = "import time\nend = time.monotonic() + 3600\nwhile time.monotonic() < end: pass"
 
 EXIT = {0: "green", 1: "software", 6: "not measured", 7: "machine"}
 
@@ -103,7 +99,7 @@ def report(name: str, folder: Path, sessions: list[tuple[int, float]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("situation", choices=["same", "slower", "hog"])
+    parser.add_argument("situation", choices=["same", "slower"])
     parser.add_argument("--sessions", type=int, default=30)
     parser.add_argument("--loss", type=float, default=0.05, help="the part of its throughput that `slower` takes away")
     parser.add_argument("--reference", default=sys.executable, metavar="PYTHON", help="the reference environment")
@@ -116,16 +112,11 @@ def main() -> None:
     if args.situation == "slower":
         options.append(f"--tfperf-inject-slowdown={args.loss}")
     sessions = []
-    with ExitStack() as stack:
-        if args.situation == "hog":
-            options += ["-o", "tfperf_busy=1"]  # otherwise its runs would be discarded as disturbed
-            hog = stack.enter_context(subprocess.Popen([sys.executable, "-c", BURNER]))
-            stack.callback(hog.kill)
-        for number in range(1, args.sessions + 1):
-            status, output, seconds = pytest_session(folder, *options)
-            sessions.append((status, seconds))
-            (history / f"session-{number}.txt").write_text(output)
-            print(f"session {number}: {EXIT.get(status, status)}, {seconds:.0f} s", flush=True)
+    for number in range(1, args.sessions + 1):
+        status, output, seconds = pytest_session(folder, *options)
+        sessions.append((status, seconds))
+        (history / f"session-{number}.txt").write_text(output)
+        print(f"session {number}: {EXIT.get(status, status)}, {seconds:.0f} s", flush=True)
     name = f"{args.situation} {args.loss:.0%}" if args.situation == "slower" else args.situation
     report(name, history, sessions)
 
