@@ -1,4 +1,4 @@
-"""What a session leaves for a CI system: a summary in Markdown, and annotations of source lines."""
+"""Output for CI systems: a summary in Markdown, and annotations of source lines."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def markdown_file(session: Session) -> list[str]:
 
 
 def github_annotations(session: Session) -> list[str]:
-    """Workflow commands, which GitHub takes from the job's output and shows beside the tests' source lines."""
+    """Workflow commands: GitHub reads them from the job's output and shows them beside the tests' source lines."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return []
     from pytest_tfperf.reports.annotations import annotation
@@ -76,7 +76,7 @@ def _markdown(session: Session) -> bytes:
 
 
 def _source(session: Session, test: str) -> tuple[str, int]:
-    """Where a test begins: its file from the root of the checkout, and the line."""
+    """A test's file, relative to the checkout, and its line."""
     selected = session.selection[test]
     root = os.environ.get("GITHUB_WORKSPACE") or str(session.settings.root)
     return os.path.relpath(session.settings.root / selected.file, root), selected.line
@@ -84,7 +84,7 @@ def _source(session: Session, test: str) -> tuple[str, int]:
 
 @contextmanager
 def _explaining(path: str | Path) -> Iterator[None]:
-    """Say why a file can't be written, and what to do."""
+    """Turn an OSError into a message with the next step."""
     try:
         yield
     except OSError as error:

@@ -30,7 +30,7 @@ AnyTolerance = float | tuple[float | None, float | None] | Tolerance
 
 
 class ThroughputFixture:
-    """What a test measures with: `throughput`.
+    """The `throughput` fixture of one test.
 
     Args:
         session: the session's state.
@@ -235,7 +235,7 @@ class ThroughputFixture:
 
     @contextmanager
     def open_for_calls(self) -> Iterator[None]:
-        """While the body runs; what a fixture's teardown measures after it could no longer fail the test."""
+        """Accept calls while the test's body runs: what a teardown measures later could no longer fail the test."""
         try:
             yield
         finally:
@@ -243,7 +243,7 @@ class ThroughputFixture:
 
     @property
     def outcomes(self) -> Outcomes:
-        """What this test's calls so far mean for it."""
+        """The outcomes of the calls that this test has made so far."""
         return Outcomes(session=self._session, test=self._test, calls=self._calls.made)
 
     def _require_open(self, *topologies: Topology) -> None:

@@ -1,4 +1,4 @@
-"""What `--tfperf-html` leaves: the report of the session that has just ended."""
+"""The HTML report of a session, for `--tfperf-html`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def html_report(session: Session) -> list[str]:
         rerun=session.settings.rerun,
     )
     past = []
-    with suppress(TfperfError):  # a smoke run has none, and a broken history was already told
+    with suppress(TfperfError):  # a smoke run has none, and a broken history was reported before
         past = session.history.results()
     source = report_source(source, past, session.history, session.baselines)
     try:

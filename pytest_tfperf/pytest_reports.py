@@ -119,7 +119,7 @@ def report_session_verdicts(session: pytest.Session) -> None:
 
 @contextmanager
 def applying_outcomes(item: pytest.Item) -> Iterator[None]:
-    """Around a test's body: apply the outcomes when it has finished or skipped."""
+    """Around a test's body: apply the outcomes when it has finished or skipped; a skip must not hide a regression."""
     fixture = item.stash.get(FIXTURE, None)
     with skipping(item.config.stash[SESSION]):
         if fixture is None:
@@ -145,7 +145,7 @@ def _set_properties(item: pytest.Item, ours: Sequence[Property]) -> None:
 
 @contextmanager
 def skipping(session: Session) -> Iterator[None]:
-    """What can't be measured here skips its test, in one line; the nightly gate may report it as an error."""
+    """Skip a test that can't run here; the nightly gate may report it as an error instead."""
     try:
         yield
     except (NoData, NotEnoughDevices, NotInstalled) as error:
@@ -158,7 +158,7 @@ def skipping(session: Session) -> Iterator[None]:
 
 @contextmanager
 def as_usage_error() -> Iterator[None]:
-    """A fault before the first test is pytest's usage error, status 4."""
+    """Turn a fault before the first test into pytest's usage error, exit status 4."""
     try:
         yield
     except TfperfError as error:
@@ -166,7 +166,7 @@ def as_usage_error() -> Iterator[None]:
 
 
 def _warn(item: pytest.Item, text: str) -> None:
-    """Into pytest's summary of warnings, past filters that would turn a doubt into a failure."""
+    """Add to pytest's summary of warnings, without its filters: `error` would turn a doubt into a failure."""
     path, line, _ = item.location
     number = (line or 0) + 1
     before = len(f"{path}:{number}: {ThroughputWarning.__name__}: ")  # what pytest puts into the first line
@@ -218,7 +218,7 @@ class _Told(TerminalRepr):
 
 
 def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Tell "could not measure" (an error) from "regressed" (a failure), and say either without a traceback."""
+    """Report "could not measure" as an error and "regressed" as a failure, both without a traceback."""
     session = item.config.stash[SESSION]
     if not report.failed or call.excinfo is None or item.nodeid not in session.selection:
         return
@@ -251,7 +251,7 @@ def _word_error(
     fixture: ThroughputFixture | None,
     error: TfperfError,
 ) -> None:
-    """What could not be measured is an error; but no error hides a regression that the test had confirmed before it."""
+    """Report an error, or a failure where the test had confirmed a regression before the error."""
     text, brief, width = str(error), _fact(str(error)), terminal_width(item.config)
     if not isinstance(error, (MeasurementError, BaselineError)):  # the fault is in the test
         text = f"{_source_line(item, error)}: {text}"
@@ -268,12 +268,12 @@ def _word_error(
 
 
 def _fact(text: str) -> str:
-    """The fact of a message, without what was measured and the devices before it: the test's name tells them."""
+    """A message's first sentence, without the workload and devices at its beginning."""
     return re.sub(r"^\S+(?: against \S+)? on \d.*?: ", "", first_sentence(text)).partition("; ")[0]
 
 
 def _source_line(item: pytest.Item, error: TfperfError) -> str:
-    """Where the test made the call that was refused, or where the test begins."""
+    """Source location of the call that was refused, else of the test."""
     folder = item.config.invocation_params.dir
     path, line, _ = item.reportinfo()
     return source_location.line_of(error, folder) or source_location.shown(Path(path), (line or 0) + 1, folder)

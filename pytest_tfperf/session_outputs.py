@@ -1,4 +1,4 @@
-"""What a session leaves behind when it ends, besides its history."""
+"""The files and messages that a session writes when it ends, besides its history."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def write_outputs(session: Session) -> list[str]:
-    """Write all that was asked for; returns what to tell the user, one line each.
+    """Write every output that was asked for; returns lines for the user.
 
-    A fault is told, and never raised: none may keep the others from being written, or change the exit status.
+    A fault becomes a line and is never raised: it must not prevent the other outputs or change the exit status.
     """
     lines = []
     for output in _OUTPUTS:
@@ -32,7 +32,7 @@ def write_outputs(session: Session) -> list[str]:
 
 
 def _history(session: Session) -> list[str]:
-    """Send the history to the team's server; say again if a damaged one was moved aside."""
+    """Send the history to the team's server; also repeat that a damaged file was moved aside."""
     if not session.keeps_history:
         return []
     url, folder = session.settings.history_url, session.settings.dir
@@ -47,4 +47,4 @@ _OUTPUTS: tuple[Callable[[Session], list[str]], ...] = (
     markdown_file,
     github_annotations,
 )
-"""Each writes one thing, if it was asked for, and returns what to tell the user."""
+"""Each writes one thing if it was asked for, and returns lines for the user."""

@@ -1,4 +1,4 @@
-"""What a session says before its first test and after its last."""
+"""The lines that a session prints before its first test and after its last."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def expected_seconds(session: Session) -> dict[str, float]:
 def has_time_for(session: Session, test: str) -> bool:
     """Whether a test may begin under `--tfperf-budget`; the first one may, and one that runs again.
 
-    Estimates were wrong, or the machine is slower today, where a test that was to run no longer fits.
+    A selected test may no longer fit if the estimates were wrong or the machine is slower today.
     """
     limit, queue = session.settings.budget, session.queue
     results = list(queue.results)
@@ -129,7 +129,7 @@ def _missing_profiles(measurements: Sequence[Measurement]) -> list[str]:
 
 
 def seconds_left(session: Session) -> float:
-    """How long the session will probably still take: what no test has begun, and what tests in doubt still want."""
+    """How long the session will probably still take: tests that have not begun, and the runs that others want."""
     queue, each, share = session.queue, _run_seconds(session), 1 + _confirmations(session)
     left = 0.0
     for test, seconds in each.items():
@@ -168,7 +168,7 @@ def _run_seconds(session: Session) -> dict[str, float]:
 
 
 def _confirmations(session: Session) -> float:
-    """Further runs that a test will probably take until it is decided, as earlier sessions had them."""
+    """Further runs that a test will probably need until it is decided, estimated from earlier sessions."""
     rows = any(session.baselines.load(machine) for machine in session.measuring.machine_names)
     if not (rows or session.known_seconds):  # a first session has nothing to judge against
         return 0.0

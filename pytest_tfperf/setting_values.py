@@ -1,4 +1,4 @@
-"""Parsers of a setting's text; the text of a ValueError follows the value in the message."""
+"""Parsers of settings. A ValueError's text continues the message after the value, as in "'x' must be ..."."""
 
 from __future__ import annotations
 
