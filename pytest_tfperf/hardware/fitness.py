@@ -1,4 +1,4 @@
-"""Is this host fit to measure? What it is set up for, and what it did for a few seconds."""
+"""Is this host fit to measure? Its settings, and what it did during a few seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_tfperf.hardware.host_usage import HostUsage, known, pid_in
 
 _LIMITS = DisturbanceLimits()
 _NOTABLE = 0.05  # of CPU time: below, it is what any machine does besides
-_LEAST_NAMED = 0.01  # of CPU time: a process with less explains nothing
+_LEAST_NAMED = 0.01  # of CPU time: a process that used less is not named
 _FLAGS, _KERNEL_THREAD = 6, 0x00200000  # proc(5): the field of stat after the name, and PF_KTHREAD in it
 _LEAST_MEMORY = 0.1  # of all memory
 _LEAST_DISK_BYTES = 100 * 2**20
@@ -127,7 +127,7 @@ def _others(now: Telemetry, cores: str, root: Path) -> Finding:
 
 
 def _can_end(pid: str, root: Path) -> bool:
-    """Whether a process is neither the first one, which all others hang on, nor a thread of the kernel."""
+    """Whether a process is neither init nor a thread of the kernel."""
     # The process's name, in brackets, may have blanks and brackets of its own.
     fields = text_of(root / f"proc/{pid}/stat").rpartition(")")[2].split()
     return pid != "1" and not (len(fields) > _FLAGS and int(fields[_FLAGS]) & _KERNEL_THREAD)
@@ -177,7 +177,7 @@ def _quota(quota: float | None, cpus: int, throttled: int) -> Finding:
 
 
 def _siblings(cpus: Sequence[int], busy: Mapping[int, float], root: Path) -> Finding:
-    """Threads that share a core with one of ours but are not ours: what runs there slows us and counts as idle here."""
+    """Foreign hardware threads on our cores: what runs there slows us, and our CPUs look idle."""
     folder = root / "sys/devices/system/cpu"
     shared = {cpu: _cpu_list(text_of(folder / f"cpu{cpu}/topology/thread_siblings_list")) for cpu in cpus}
     if not any(shared.values()):

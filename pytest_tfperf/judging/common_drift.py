@@ -16,7 +16,7 @@ MIN_TESTS = 8
 """With fewer tests, their median can't tell the machine from the tests themselves."""
 
 FIRST_WINDOWS = 20
-"""The drift is taken from each test's first windows only: a run that stopped early on good news would bias it."""
+"""The drift uses each test's first windows only: runs that stop early on good news would bias it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class CommonDrift:
     Args:
         log: the median over tests, in log throughput; 0 where it isn't known.
         tests: over how many.
-        error: its standard error, from how far the tests scatter around it.
+        error: its standard error, from the scatter of the tests around it.
     """
 
     log: float = 0.0

@@ -29,7 +29,7 @@ RUNS_THAT_AGREE, RUNS_THAT_DOUBT = 7 / 8, 6 / 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """The changes so far, and what they are held against; all in natural logarithms of throughput.
+    """The changes so far and the variances to judge them by, all in natural logarithms of throughput.
 
     Args:
         rule: which of the two rules.
@@ -40,11 +40,11 @@ class Confirmation:
         accepted: the slowdown that the tolerance accepts.
         to_be_found: the slowdown beyond it that noise must not let pass unsuspected; inf: any.
         own_variance: of one change, by what differs from run to run.
-        own_variance_today: the same, or more where today's windows are more restless than the baseline's runs were. It
+        own_variance_today: at least `own_variance`; more if today's windows vary more than the baseline's runs did. It
             widens the threshold, never the suspicion.
-        shared_variance: what all changes share, because they are held against one baseline.
-        session_variance: what sessions add to that, as expected.
-        most_session_variance: the most that sessions are likely to add; it is what the threshold allows for.
+        shared_variance: of the one baseline that all changes are compared with.
+        session_variance: what sessions are expected to add to that.
+        most_session_variance: the most that sessions are likely to add; the threshold allows for it.
         degrees_of_freedom: how well the noise is known.
         tests: among how many tests the session's false alarms are shared.
     """
@@ -98,7 +98,7 @@ class Confirmation:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether noise is a less likely cause of it than usual, and most changes show it."""
+        """Whether noise is an unlikely cause of the slowdown, and most changes show it."""
         return self._shows(DOUBTS, self.doubt)
 
     def _shows(self, false_alarms: float, agreement: float) -> bool:
@@ -124,7 +124,7 @@ class Confirmation:
 def by_pairs(
     pairs: Sequence[Pair], noise: Noise, accepted: float, *, suspects: int, can_have_more: bool = True
 ) -> Confirmation:
-    """Rule 1: the ratios of today's pairs, which neither the baseline nor the machine's drift has a part in."""
+    """Rule 1: the ratios of today's pairs, which depend neither on the baseline nor on the machine's drift."""
     changes = tuple(pair.log_ratio for pair in pairs)
     own, degrees_of_freedom = _of_pairs(changes, noise, suspects)
     return Confirmation(

@@ -41,9 +41,9 @@ def mean_square(errors: Iterable[float]) -> float | None:
 def without_slow_runs(log_rates: Sequence[float]) -> list[float]:
     """A baseline's runs without those that fell into a slow period of the machine, in their order.
 
-    A shared machine loses a fifth of its speed for some seconds now and then; one such run among five would double the
-    standard deviation and blind the row. Left out is what lies below the median by more than 5 % and by more than 3.5
-    robust standard deviations; where that is more than a third of the runs, it is how the machine is, and all stay.
+    A shared machine sometimes loses a fifth of its speed for some seconds. One such run among five would double the
+    standard deviation, and the row would detect little. A run is left out if it is below the median by more than 5 %
+    and by more than 3.5 robust standard deviations. If those are more than a third of the runs, all stay.
     """
     least = statistics.median(log_rates) - max(_SLOW_RUN, 3.5 * scatter(log_rates))
     kept = [rate for rate in log_rates if rate >= least]

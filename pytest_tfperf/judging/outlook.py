@@ -1,4 +1,4 @@
-"""What tests without a recorded baseline tell all the same: how steady the machine is, and what can be detected."""
+"""What tests without a recorded baseline show: how steady the machine is, and what can be detected."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _is_unrecorded(m: Measurement) -> bool:
 
 
 def _as_reference(m: Measurement) -> Reference | None:
-    """What it was judged against, else what it is for the next session; None where it can't be one."""
+    """What it was judged against, else the reference that it gives the next session; None if it can't be one."""
     if m.verdict is not None and m.verdict.is_provisional:
         return Reference(m.verdict.baseline, noise=m.verdict.noise)
     today = EarlierMeasurement.of(m)

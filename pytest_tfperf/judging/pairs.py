@@ -22,7 +22,7 @@ This holds where fresh workers differ by up to 2 %; at 4 % it is twice as often,
 """
 
 EXPECTED_PAIRS = 2
-"""What is known before the first pair of how much pairs differ counts as much as so many pairs more: see `decide`."""
+"""The weight, in pairs, of what is assumed about their scatter before the first pair: see `decide`."""
 
 _FALSE_PASSES = 0.025  # how often one that is slower by more passes; both ends of a 95 % interval have as much
 
@@ -68,9 +68,8 @@ def decide(
     nominal levels for t). REGRESSED takes an upper end below the tolerance at 1 %, PASS a lower end above it at 2.5 %,
     IMPROVED one above the upper tolerance at 1 %.
 
-    Three pairs say nearly nothing of how much they differ, but more is known: their windows' errors, and that fresh
-    workers differ by a percent or so on any machine (`ASSUMED_BETWEEN_RUNS`). That expectation is averaged with what
-    the pairs show as if it came from `EXPECTED_PAIRS` more pairs, so that it soon yields to them.
+    Three pairs show little of their scatter, but more is known: their windows' errors, and that fresh workers differ by
+    about 1 % on any machine (`ASSUMED_BETWEEN_RUNS`). That expectation counts as much as `EXPECTED_PAIRS` more pairs.
 
     Args:
         log_ratios: ln(b / a) of each pair, in order; at least one.

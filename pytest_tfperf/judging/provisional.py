@@ -1,7 +1,7 @@
 """A provisional baseline: what earlier sessions of this machine measured, where no row was recorded.
 
-It shows a newcomer from the second session on how the gate works. It warns and never fails, because nobody has looked
-at those sessions and said that they are right.
+It shows a new user how the gate works from the second session on. It warns and never fails, because nobody has
+confirmed that those sessions were right.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.judging.noise import mean_square, without_slow_runs
 
 MOST_MEASUREMENTS = 10
-"""The latest ones of a workload that a provisional baseline rests on."""
+"""How many of a workload's latest measurements a provisional baseline uses."""
 
 MOST_RUNS = 3
 """Fresh runs that a suspected slowdown gets in all.

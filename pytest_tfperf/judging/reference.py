@@ -43,7 +43,7 @@ class Reference:
 
     @property
     def is_provisional(self) -> bool:
-        """Whether earlier sessions stand for a baseline."""
+        """Whether the baseline is made from earlier sessions."""
         return self.baseline is not None and self.baseline.is_provisional
 
     @property
@@ -61,9 +61,9 @@ def reference_for(
     gpu_fp32_tflops: float | None,
     provisional: Mapping[Key, Baseline] = NONE,
 ) -> Reference:
-    """The machine's own row; without one, the highest figure that a document has for the same work on weaker GPUs.
+    """The machine's own row, else the highest figure of a document for weaker GPUs, else earlier sessions here.
 
-    Without that, earlier sessions of this machine. They come last, because a floor can fail a test and they can't.
+    Earlier sessions come last, because a floor can fail a test and they can't.
 
     Only synthetic device data makes a floor, because what a real pipeline gives depends on the host.
 
@@ -105,7 +105,7 @@ def _is_on_device_data(id: str) -> bool:
 
 
 def refuse_other_devices(row: Baseline, topology: Topology) -> None:
-    """Refuse a row of other devices: equal names promise equal hardware, but a GPU may be gone or replaced.
+    """Refuse a row of other devices: the machine has the same name, but a GPU may be gone or replaced.
 
     Raises:
         BaselineError: the row was measured on GPUs, and the topology is of CPUs or of another model.
@@ -125,7 +125,7 @@ def refuse_other_devices(row: Baseline, topology: Topology) -> None:
 
 
 def require_same_unit(row: Baseline, throughput: Throughput) -> None:
-    """Refuse a row that counts something else than the measurement does; earlier sessions then are no reference.
+    """Refuse a row that counts another unit than the measurement.
 
     Raises:
         BaselineError: the units differ.

@@ -1,4 +1,4 @@
-"""Sending a local history to a team's server: what the server lacks, told by ids, so that nothing arrives twice."""
+"""Sending a local history to a team's server: only rows whose ids the server lacks."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def storable(text: str) -> str:
 
 
 def as_stored(m: Measurement) -> Measurement:
-    """With its texts as the columns have them, by which a whole measurement is known from its row."""
+    """The measurement with its texts as the columns store them, so that the two can be matched."""
     texts: dict[str, Any] = {name: storable(getattr(m, name)) for name in _TEXTS}
     return replace(m, **texts)
 
