@@ -22,9 +22,10 @@ PAIR_STAGES = (2, 4, 8, 12)
 RUN_STAGES = (1, 3, 8)
 """The same in runs, where there is no reference environment."""
 
-PAIRS_THAT_AGREE, PAIRS_THAT_DOUBT = 9 / 12, 8 / 12
-RUNS_THAT_AGREE, RUNS_THAT_DOUBT = 7 / 8, 6 / 8
-"""The shares that must show half of the threshold to fail, and to be in doubt: a few slow runs fail no test."""
+_AGREEMENT = {Rule.REFERENCE_ENVIRONMENT: 9 / 12, Rule.BASELINE: 7 / 8}
+_DOUBT = {Rule.REFERENCE_ENVIRONMENT: 8 / 12, Rule.BASELINE: 6 / 8}
+"""The shares of changes that must show half of the threshold to fail, and to be in doubt: a few slow runs fail no test.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +36,6 @@ class Confirmation:
         rule: which of the two rules.
         changes: of each pair, current environment against reference environment; of each run, against the baseline.
         stages: counts at which it may be cleared; the last one decides.
-        agreement: the share of changes that must show at least half of the threshold to fail.
-        doubt: the same to be INCONCLUSIVE.
         accepted: the slowdown that the tolerance accepts.
         to_be_found: the slowdown beyond it that noise must not let pass unsuspected; inf: any.
         own_variance: of one change, by what differs from run to run.
@@ -52,15 +51,13 @@ class Confirmation:
     rule: Rule
     changes: tuple[float, ...]
     stages: tuple[int, ...]
-    agreement: float
-    doubt: float
     accepted: float
     to_be_found: float
     own_variance: float
     own_variance_today: float
-    shared_variance: float
-    session_variance: float
-    most_session_variance: float
+    shared_variance: float = 0.0
+    session_variance: float = 0.0
+    most_session_variance: float = 0.0
     degrees_of_freedom: float
     tests: int
 
@@ -97,9 +94,14 @@ class Confirmation:
         return self._shows(FALSE_ALARMS, self.agreement)
 
     @property
+    def agreement(self) -> float:
+        """The share of changes that must show at least half of the threshold to fail."""
+        return _AGREEMENT[self.rule]
+
+    @property
     def is_doubtful(self) -> bool:
         """Whether noise is an unlikely cause of the slowdown, and most changes show it."""
-        return self._shows(DOUBTS, self.doubt)
+        return self._shows(DOUBTS, _DOUBT[self.rule])
 
     def _shows(self, false_alarms: float, agreement: float) -> bool:
         """Whether the middle is beyond the threshold, and enough changes are beyond half of it."""
@@ -131,15 +133,10 @@ def by_pairs(
         rule=Rule.REFERENCE_ENVIRONMENT,
         changes=changes,
         stages=PAIR_STAGES if can_have_more else tuple(min(stage, len(pairs)) for stage in PAIR_STAGES),
-        agreement=PAIRS_THAT_AGREE,
-        doubt=PAIRS_THAT_DOUBT,
         accepted=accepted,
         to_be_found=TO_BE_FOUND,
         own_variance=own,
         own_variance_today=max(own, mean_square(pair.error for pair in pairs) or 0.0),
-        shared_variance=0.0,
-        session_variance=0.0,
-        most_session_variance=0.0,
         degrees_of_freedom=degrees_of_freedom,
         tests=suspects,
     )
@@ -176,8 +173,6 @@ def by_runs(
         rule=Rule.BASELINE,
         changes=tuple(changes),
         stages=RUN_STAGES if max_runs is None else tuple(min(stage, max_runs) for stage in RUN_STAGES),
-        agreement=RUNS_THAT_AGREE,
-        doubt=RUNS_THAT_DOUBT,
         accepted=accepted,
         to_be_found=to_be_found,
         own_variance=own,

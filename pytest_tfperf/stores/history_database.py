@@ -156,11 +156,9 @@ class Database:
         return engine
 
     def _require_tables(self, connection: Connection, *, may_make: bool) -> None:
-        version: int | str | None
+        version: int | None
         if inspect(connection).has_table(HISTORY.name):
             version = connection.scalar(select(HISTORY.c.version))
-        elif self.path is not None and inspect(connection).get_table_names():
-            version = "before the first release"
         elif may_make:
             connection.rollback()
             version = self._make_tables(connection.execution_options(tfperf_begin=_WRITES))
