@@ -129,19 +129,16 @@ def test_slow_runs_are_left_out() -> None:
     assert without_slow_runs(logs(SLOW_RUNS)) == logs([984.1, 969.7, 972.5, 961.7, 1005.1, 1012.8, 995.8])
 
 
-def test_where_slow_is_as_usual_as_fast_all_runs_stay() -> None:
-    uneven = logs([1000.0, 1001.0, 1002.0, 800.0, 801.0])
-    assert without_slow_runs(uneven) == uneven
-
-
-def test_a_run_that_is_a_little_slow_stays() -> None:
-    steady = logs([1000.0, 1000.0, 1000.0, 1000.0, 960.0])
-    assert without_slow_runs(steady) == steady
-
-
-def test_a_fast_run_stays() -> None:
-    lucky = logs([1000.0, 1000.0, 1000.0, 1000.0, 1200.0])
-    assert without_slow_runs(lucky) == lucky
+@pytest.mark.parametrize(
+    "rates",
+    [
+        pytest.param([1000.0, 1001.0, 1002.0, 800.0, 801.0], id="slow is as usual as fast"),
+        pytest.param([1000.0, 1000.0, 1000.0, 1000.0, 960.0], id="a little slow"),
+        pytest.param([1000.0, 1000.0, 1000.0, 1000.0, 1200.0], id="a fast run"),
+    ],
+)
+def test_all_other_runs_stay(rates: list[float]) -> None:
+    assert without_slow_runs(logs(rates)) == logs(rates)
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=12))
