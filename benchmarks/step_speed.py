@@ -81,7 +81,7 @@ class Case:
 
 
 class Stopwatch:
-    """Is told of each step in a side's process; times a window each time that the driver says so, and waits in between.
+    """Counts the steps in a side's process: times a window when the driver asks for one, and waits in between.
 
     The first steps of a window, up to a call, are not timed where they are short: caches hold what the others did.
     """

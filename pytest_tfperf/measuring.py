@@ -116,7 +116,7 @@ class Measuring:
 
     @cached_property
     def topology(self) -> Topology:
-        """The machine, asked once."""
+        """The machine, discovered once."""
         found = discover()
         if self.cluster_engine is None:
             found = found.in_cluster(MOST_LOCAL_NODES, LOCAL_LINK)

@@ -50,7 +50,7 @@ _ini = partial(_option, is_option=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the user asked for; the help of each setting says what it does."""
+    """What the user asked for; each setting's help text explains it."""
 
     root: Path = Path()
     collects_only: bool = False

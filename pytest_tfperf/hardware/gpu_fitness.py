@@ -1,4 +1,4 @@
-"""Are the GPUs fit to measure? Their settings, their errors and who else uses them, as NVML reports them."""
+"""Are the GPUs fit to measure? Their settings, errors and other processes, as NVML reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVIDIA's management library (NVML), through nvidia-ml-py: opened, asked, and its errors explained.
+"""NVIDIA's management library (NVML), through nvidia-ml-py: sessions, queries, and explained errors.
 
 NVML opens no CUDA context, so asking leaves the GPUs as they are.
 """

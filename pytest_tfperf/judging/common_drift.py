@@ -13,7 +13,7 @@ from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.judging.noise import scatter
 
 MIN_TESTS = 8
-"""With fewer tests, their median can't tell the machine from the tests themselves."""
+"""With fewer tests the median can't separate the machine from the tests themselves."""
 
 FIRST_WINDOWS = 20
 """The drift uses each test's first windows only: runs that stop early on good news would bias it."""

@@ -66,7 +66,7 @@ def explain(m: Measurement) -> Explanation | None:
 
 
 def _expected(m: Measurement, verdict: Verdict, row: Baseline) -> float:
-    """What the runs were held against: good sessions may have moved it away from the row, and `lower` doesn't tell."""
+    """The rate that the runs were compared with; good sessions may have moved it away from the row."""
     if verdict.rule is Rule.BASELINE and verdict.confirmed_change is not None:
         return m.throughput.examples_per_sec / (1 + verdict.confirmed_change)
     return row.reference * math.exp(verdict.common_drift)
@@ -111,7 +111,7 @@ def _threshold(found: Confirmation, count: int) -> float:
 
 
 def _power(found: Confirmation, runs: Confirmation, suspected_from: float, count: int, verdict: Verdict) -> Power:
-    """What so many tell; what the verdict says of its own count bounds the other counts, which are computed again."""
+    """What `count` runs or pairs detect. The verdict's own figure bounds those that are computed again."""
     threshold = _threshold(found, count)
     first = suspected_from + DETECTION * runs.error(1)
     detectable = -math.expm1(-max(first, threshold + DETECTION * found.error(count)))

@@ -96,7 +96,7 @@ def judge(evidence: Evidence) -> Verdict:
 def may_stop(
     run: RunValue, reference: Reference, tolerance: Tolerance, *, has_reference_environment: bool = False
 ) -> bool:
-    """Whether a first run, so far, is good whatever else it measures: its lower end raises no suspicion.
+    """Whether a first run is good enough to stop: the lower end of its interval raises no suspicion.
 
     Only good news stops a run early: stopping on bad news multiplies the false alarms.
     """

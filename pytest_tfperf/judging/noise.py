@@ -33,7 +33,7 @@ def scatter(values: Collection[float]) -> float:
 
 
 def mean_square(errors: Iterable[float]) -> float | None:
-    """Of runs' standard errors; None where no run has enough windows to tell its own."""
+    """The mean square of runs' standard errors; None where no run has enough windows for one."""
     known = [error**2 for error in errors if math.isfinite(error)]
     return statistics.fmean(known) if known else None
 

@@ -90,7 +90,7 @@ def reference_for(
 
 
 def _provisional_noise(row: Baseline, rows: Mapping[Key, Baseline], provisional: Mapping[Key, Baseline]) -> Noise:
-    """What all runs of the machine tell, recorded or not, together with what is assumed of any machine.
+    """The noise of all runs on the machine, recorded or not, pooled with what is assumed for any machine.
 
     It is never less than what the row's own runs tell: a false suspicion costs two further runs.
     """

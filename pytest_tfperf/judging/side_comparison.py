@@ -30,7 +30,7 @@ def figures_of_measurements(measurements: Iterable[Measurement]) -> list[Figure]
 
 
 def figures_of_rows(rows: Iterable[Baseline]) -> list[Figure]:
-    """The rows of baselines, each with the noise that its machine's rows tell."""
+    """The rows of baselines, each with the noise that its machine's rows show."""
     rows = list(rows)
     machines = {row.machine: [other for other in rows if other.machine == row.machine] for row in rows}
     return [
@@ -126,7 +126,7 @@ def _figure(m: Measurement, noise: Noise) -> Figure:
 
 
 def _noise_of_runs(measurements: Sequence[Measurement]) -> Noise:
-    """What the runs of all measurements tell, together with what is assumed of any machine."""
+    """The noise of the runs of all measurements, pooled with what is assumed for any machine."""
     groups = [[run.log_rate for run in m.throughput.runs] for m in measurements]
     groups = [group for group in groups if len(group) > 1]
     freedom = sum(len(group) - 1 for group in groups)

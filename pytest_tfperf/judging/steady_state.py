@@ -10,7 +10,7 @@ from pytest_tfperf.core.run import Window
 from pytest_tfperf.judging.noise import scatter
 
 LEAST_WINDOWS = 20
-"""Below this a drift can't be told from noise, and nothing is said of it."""
+"""With fewer windows a drift can't be separated from noise, so the run counts as steady."""
 
 _MOST_DISCARDED = 1 / 3  # a run that settles later than that has not settled
 # A noisy machine must still get a result, so only what would change a verdict counts: a drift or a step of 10 %, or two
@@ -86,7 +86,7 @@ def _rates(windows: Sequence[Window]) -> list[float]:
 
 
 def _least_mser(rates: Sequence[float]) -> int:
-    """The cut with the least variance / count of what remains, from running sums: this is asked every ten windows."""
+    """The cut with the least variance / count of what remains, from running sums because it is asked for often."""
     count, total, squares = 0, 0.0, 0.0
     found: list[tuple[float, int]] = []
     middle = statistics.median(rates)  # sums of squares lose their digits far from zero

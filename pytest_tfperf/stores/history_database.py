@@ -1,4 +1,4 @@
-"""Where a history lies, an SQLite file or a PostgreSQL server: connections, the version, and faults in words."""
+"""The database of a history, an SQLite file or a PostgreSQL server: connections, version, and messages of faults."""
 
 from __future__ import annotations
 

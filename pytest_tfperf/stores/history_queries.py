@@ -1,4 +1,4 @@
-"""What is asked of a history, as statements that SQLite and PostgreSQL both understand."""
+"""The queries of a history, for SQLite and PostgreSQL alike."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FRAME: Final = (
 
 
 class Wanted(TypedDict, total=False):
-    """Which measurements or comparisons; None, and what is left out, asks for all.
+    """Which measurements or comparisons; a filter that is None or left out selects all.
 
     A session, a test and a machine are named whole, a commit by its first characters; a comparison has no commit. Of a
     time `since` is the first and `until` the first that is left out; both know their zone.

@@ -15,7 +15,7 @@ FILES: Final = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyp
 
 
 def configuration(folder: Path) -> Path:
-    """The file that pytest takes its configuration from, or would if it had a section: pyproject.toml, else pytest.ini.
+    """The file that pytest reads its configuration from; for a new section pyproject.toml, else pytest.ini.
 
     Raises:
         TfperfError: a file that can't be read or parsed.

@@ -47,7 +47,7 @@ _SAME_RUN = 1.05  # workers stop their clocks within a step or two of each other
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One run as its log tells it.
+    """One run, as its log describes it.
 
     Args:
         name: the file, for messages.
