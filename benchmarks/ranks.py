@@ -172,7 +172,7 @@ def horovod(rounds: int, steps: int) -> None:
     rates: dict[str, list[float]] = {"collective": [], "horovod": [], "horovodrun": []}
     with local() as launcher:
         for number in range(rounds):
-            for name in (*rates, *reversed(rates))[number % 2 * 3 :][:3]:
+            for name in rates if number % 2 == 0 else reversed(rates):
                 rates[name].append(by_hand(steps) if name == "horovodrun" else ours(launcher, name, steps))
             print(f"round {number + 1}: " + ", ".join(f"{name} {found[-1]:.0f}" for name, found in rates.items()))
     for name in ("horovod", "collective"):

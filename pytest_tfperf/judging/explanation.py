@@ -115,10 +115,11 @@ def _power(found: Confirmation, runs: Confirmation, suspected_from: float, count
     threshold = _threshold(found, count)
     first = suspected_from + DETECTION * runs.error(1)
     detectable = -math.expm1(-max(first, threshold + DETECTION * found.error(count)))
-    known = verdict.min_detectable_slowdown
-    if known is not None:
-        last = found.stages[-1]
-        detectable = known if count == last else max(detectable, known) if count < last else min(detectable, known)
+    known, last = verdict.min_detectable_slowdown, found.stages[-1]
+    if known is not None and count <= last:
+        detectable = known if count == last else max(detectable, known)
+    elif known is not None:
+        detectable = min(detectable, known)
     return Power(count, -math.expm1(-threshold), detectable)
 
 
