@@ -22,6 +22,7 @@ from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.thresholds import (
     DOUBTS,
     FALSE_ALARMS,
+    MEDIAN_VARIANCE,
     accepted_rise,
     accepted_slowdown,
     quantile,
@@ -41,7 +42,6 @@ SENTINELS_FROM = 0.01
 MACHINE_TOLERANCE = Tolerance(-0.05, 0.05)
 """Sessions on a quiet machine differ by 1 %, also from the session in which the baselines were recorded."""
 
-_EFFICIENCY = 1.07  # of a Hodges-Lehmann median on normal values
 _AGREE = 3 / 4  # of the sentinels must show half of the threshold: one of them may have lost something by itself
 
 
@@ -170,4 +170,4 @@ def _machine_variance(one: ReferencePairs) -> float:
 
 def _error(variances: Sequence[float]) -> float:
     """The standard error of a middle over tests whose values have these variances."""
-    return math.sqrt(_EFFICIENCY * statistics.fmean(variances) / len(variances))
+    return math.sqrt(MEDIAN_VARIANCE * statistics.fmean(variances) / len(variances))

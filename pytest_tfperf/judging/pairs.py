@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
-from pytest_tfperf.judging.thresholds import quantile
+from pytest_tfperf.judging.thresholds import accepted_rise, accepted_slowdown, quantile
 
 MIN_PAIRS = 3
 """Pairs before the first test: two say nearly nothing about how much pairs differ."""
@@ -80,8 +80,7 @@ def decide(
     mean, error, freedom = _centre(log_ratios, math.hypot(math.sqrt(2) * ASSUMED_BETWEEN_RUNS, window_error))
     shown = quantile(freedom, share(_FALSE_PASSES, most_pairs)) * error if freedom else math.inf
     strict = quantile(freedom, share(FALSE_ALARMS, most_pairs)) * error if freedom else math.inf
-    lower = -math.inf if tolerance.lower is None else math.log1p(tolerance.lower)
-    upper = math.inf if tolerance.upper is None else math.log1p(tolerance.upper)
+    lower, upper = -accepted_slowdown(tolerance), accepted_rise(tolerance)
     pairs = f"{len(log_ratios)} fresh pair{'s' if len(log_ratios) > 1 else ''}"
     if mean + strict < lower:
         outcome, reason = Outcome.REGRESSED, f"slower by more than the tolerance in {pairs}"

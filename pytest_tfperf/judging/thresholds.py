@@ -28,6 +28,10 @@ DETECTION = 2.05
 decision, so about 95 in 100 by both. benchmarks/verdict.py holds the result against simulated sessions."""
 
 
+MEDIAN_VARIANCE = 1.07
+"""The variance of a Hodges-Lehmann median of normal values, in variances of their mean."""
+
+
 def accepted_slowdown(tolerance: Tolerance) -> float:
     """The tolerance's lower bound as a positive logarithm; inf where any drop is accepted."""
     return math.inf if tolerance.lower is None else -math.log1p(tolerance.lower)
@@ -45,8 +49,8 @@ def suspicion(accepted: float, error: float, to_be_found: float = math.inf) -> f
 
 
 def reference_variance(runs: int) -> float:
-    """The variance of a baseline, a Hodges-Lehmann median (efficiency 1.07), in variances between runs."""
-    return 1.07 / runs if runs > 1 else 1.0
+    """The variance of a baseline, the Hodges-Lehmann median of its runs, in variances between runs."""
+    return MEDIAN_VARIANCE / runs if runs > 1 else 1.0
 
 
 def screen_error(between_runs: float, runs: int, baseline_runs: int) -> float:
