@@ -6,7 +6,7 @@ import re
 import signal
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from pytest_tfperf.errors import (
     WorkloadError,
 )
 from pytest_tfperf.pytest_terminal import terminal_width
-from pytest_tfperf.reports.junit import PREFIX, Property
+from pytest_tfperf.reports.junit import PREFIX
 from pytest_tfperf.reports.wrapping import first_sentence, wrapped
 
 if TYPE_CHECKING:
@@ -134,13 +134,9 @@ def applying_outcomes(item: pytest.Item) -> Iterator[None]:
                     raise
                 fixture.outcomes.conclude(lambda text: _warn(item, text))
         finally:
-            _set_properties(item, fixture.outcomes.properties)
-
-
-def _set_properties(item: pytest.Item, ours: Sequence[Property]) -> None:
-    """What JUnit XML says of the test's measurements, in place of what it would have said after an earlier run."""
-    others = [one for one in item.user_properties if not one[0].startswith(PREFIX)]
-    item.user_properties[:] = [*others, *ours]
+            # For JUnit XML; a rerun replaces the properties of the run before.
+            others = [one for one in item.user_properties if not one[0].startswith(PREFIX)]
+            item.user_properties[:] = [*others, *fixture.outcomes.properties]
 
 
 @contextmanager
@@ -219,14 +215,13 @@ class _Told(TerminalRepr):
 
 def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Report "could not measure" as an error and "regressed" as a failure, both without a traceback."""
-    session = item.config.stash[SESSION]
-    if not report.failed or call.excinfo is None or item.nodeid not in session.selection:
+    if not report.failed or call.excinfo is None or item.nodeid not in item.config.stash[SESSION].selection:
         return
     from pytest_tfperf.outcomes import FAILURES
 
     error, fixture = call.excinfo.value, item.stash.get(FIXTURE, None)
     if isinstance(error, TfperfError):
-        _word_error(report, item, session, fixture, error)
+        _word_error(report, item, error)
     elif isinstance(error, FAILURES):
         if report.when == "setup":  # a fixture measured it, and it is a failure all the same
             report.when = "call"
@@ -244,14 +239,9 @@ def measured_only(report: pytest.TestReport, session: Session) -> tuple[str, str
     return ("measured", "m", "MEASURED") if Outcome.NO_BASELINE in outcomes else None
 
 
-def _word_error(
-    report: pytest.TestReport,
-    item: pytest.Item,
-    session: Session,
-    fixture: ThroughputFixture | None,
-    error: TfperfError,
-) -> None:
+def _word_error(report: pytest.TestReport, item: pytest.Item, error: TfperfError) -> None:
     """Report an error, or a failure where the test had confirmed a regression before the error."""
+    fixture = item.stash.get(FIXTURE, None)
     text, brief, width = str(error), _fact(str(error)), terminal_width(item.config)
     if not isinstance(error, (MeasurementError, BaselineError)):  # the fault is in the test
         text = f"{_source_line(item, error)}: {text}"
@@ -262,7 +252,7 @@ def _word_error(
     # JUnit and pytest's summary say "error" of what fails outside of the call: nothing was tested.
     report.when = "setup" if report.when == "call" else report.when
     report.longrepr = _Told(text, brief, width)
-    session.not_measured[item.nodeid] = text
+    item.config.stash[SESSION].not_measured[item.nodeid] = text
     if fixture is not None and (unreported := fixture.outcomes.unreported()):
         report.sections.append(("throughput", wrapped(unreported, width)))
 
