@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -233,13 +232,9 @@ class ThroughputFixture:
             raise ThroughputRegression(ratios.message(pairs, published.figure, published.over, least, command))
         return ratio
 
-    @contextmanager
-    def open_for_calls(self) -> Iterator[None]:
-        """Accept calls while the test's body runs: what a teardown measures later could no longer fail the test."""
-        try:
-            yield
-        finally:
-            self._is_over = True
+    def close(self) -> None:
+        """Refuse further calls, when the test's body has finished: a teardown's could no longer fail the test."""
+        self._is_over = True
 
     @property
     def outcomes(self) -> Outcomes:

@@ -126,14 +126,14 @@ def applying_outcomes(item: pytest.Item) -> Iterator[None]:
             yield
             return
         try:
-            with fixture.open_for_calls():
-                try:
-                    yield
-                except pytest.skip.Exception:
-                    fixture.outcomes.conclude(lambda text: _warn(item, text))
-                    raise
+            try:
+                yield
+            except pytest.skip.Exception:
                 fixture.outcomes.conclude(lambda text: _warn(item, text))
+                raise
+            fixture.outcomes.conclude(lambda text: _warn(item, text))
         finally:
+            fixture.close()
             # For JUnit XML; a rerun replaces the properties of the run before.
             others = [one for one in item.user_properties if not one[0].startswith(PREFIX)]
             item.user_properties[:] = [*others, *fixture.outcomes.properties]
