@@ -17,8 +17,7 @@ import resource
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,12 +31,13 @@ from pytest_tfperf.judging.changes import changes_of
 
 Values = NDArray[np.float64]
 Generator = np.random.Generator
+Reports = list[list[tuple[int, int]]]
+Report = Callable[[Sequence[Values], int | None], Reports]
 
 YEAR, TESTS = 365, 50
 BEFORE, AFTER = 60, 120  # sessions before and after an injected loss
 TOLERATED = 20  # a report that is dated so many sessions before the loss still counts as found
 LOSSES = (0.01, 0.02, 0.03, 0.05)
-TABLES = ("quiet", "machine", "delay", "recorded")
 SLOPE = math.log1p(-0.02) / 30  # a month has 30 sessions
 
 
@@ -89,47 +89,44 @@ NOISES: dict[str, Callable[[Generator, int, float], Values]] = {
 
 @dataclass(frozen=True)
 class Detector:
+    """What it is called, its reports, and how many simulated years and losses there is time for."""
+
     name: str
-    report: Callable[[Sequence[Values], int | None], list[list[tuple[int, int]]]]
+    report: Report
+    years: int
+    repeats: int
 
 
-def ours(series: Sequence[Values], _: int | None) -> list[list[tuple[int, int]]]:
+def ours(series: Sequence[Values], _: int | None) -> Reports:
     return [[(one.found, one.first) for one in alarms(values)] for values in series]
 
 
-def otava(python: Path, max_pvalue: float, processes: int) -> Detector:
-    script = Path(__file__).with_name("otava_nightly.py")
+def otava(python: Path, max_pvalue: float) -> Report:
+    command = [str(python), str(Path(__file__).with_name("otava_nightly.py")), str(max_pvalue)]
 
-    def share(series: Sequence[Values], loss: int | None) -> list[list[tuple[int, int]]]:
+    def report(series: Sequence[Values], loss: int | None) -> Reports:
         lines = "\n".join(json.dumps([np.exp(values).tolist(), (loss or 1) - 1, loss]) for values in series)
-        command = [str(python), str(script), str(max_pvalue)]
         done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
         return [[(a, b) for a, b in json.loads(line)] for line in done.stdout.splitlines()]
 
-    def report(series: Sequence[Values], loss: int | None) -> list[list[tuple[int, int]]]:
-        parts = [series[at::processes] for at in range(processes)]
-        with ThreadPoolExecutor(processes) as pool:
-            done = list(pool.map(lambda part: share(part, loss), parts))
-        return [done[at % processes][at // processes] for at in range(len(series))]
-
-    return Detector(f"Otava, p = {max_pvalue:g}", report)
+    return report
 
 
 # Tables
 
 
-def quiet_table(detectors: Sequence[Detector], years: Callable[[Detector], int], seed: int) -> None:
+def quiet_table(detectors: Sequence[Detector], seed: int) -> None:
     """False alarms a year for 50 tests, of single series."""
     print("\n| noise, CV 1 % | detector | reports a year | of them slowdowns |\n| --- | --- | --- | --- |")
     for name, noise in NOISES.items():
         for detector in detectors:
             random = np.random.default_rng(seed)
-            series = [noise(random, YEAR, 0.01) for _ in range(TESTS * years(detector))]
+            series = [noise(random, YEAR, 0.01) for _ in range(TESTS * detector.years)]
             found = [(values, at) for values, all_found in zip(series, detector.report(series, None), strict=True)
                      for at in all_found]  # fmt: skip
             slower = sum(_falls(values, first) for values, (_, first) in found)
-            print(f"| {name} | {detector.name} | {_rate(len(found), years(detector))} | "
-                  f"{_rate(slower, years(detector))} |", flush=True)  # fmt: skip
+            rates = f"{_rate(len(found), detector.years)} | {_rate(slower, detector.years)}"
+            print(f"| {name} | {detector.name} | {rates} |", flush=True)
 
 
 def machine_table(years: int, seed: int) -> None:
@@ -148,7 +145,7 @@ def machine_table(years: int, seed: int) -> None:
         print(f"| {name} | {_rate(tests, years)} | {_rate(machine, years)} |", flush=True)
 
 
-def delay_table(detectors: Sequence[Detector], repeats: Callable[[Detector], int], seed: int) -> None:
+def delay_table(detectors: Sequence[Detector], seed: int) -> None:
     """Sessions until a loss is reported."""
     print("\n| CV | detector | 1 % | 2 % | 3 % | 5 % | 2 % a month |\n| --- | --- | --- | --- | --- | --- | --- |")
     for cv in (0.005, 0.01, 0.02):
@@ -156,12 +153,12 @@ def delay_table(detectors: Sequence[Detector], repeats: Callable[[Detector], int
             cells = []
             for loss in (*[np.full(AFTER, math.log1p(-loss)) for loss in LOSSES], SLOPE * np.arange(1, AFTER + 1)):
                 random = np.random.default_rng(seed)
-                noises = [normal(random, BEFORE + AFTER, cv) for _ in range(repeats(detector))]
+                noises = [normal(random, BEFORE + AFTER, cv) for _ in range(detector.repeats)]
                 cells.append(_delays(detector, noises, loss))
             print(f"| {cv:.1%} | {detector.name} | {' | '.join(cells)} |".replace("%", " %"), flush=True)
 
 
-def recorded_tables(detectors: Sequence[Detector], clone: Path, years: Callable[[Detector], int], seed: int) -> None:
+def recorded_tables(detectors: Sequence[Detector], clone: Path, seed: int) -> None:
     """The same with recorded noise: deviations from a running median, in blocks of ten sessions drawn at random.
 
     Losses are added to the series with a CV below 2.5 %; reports on the last sessions are for 50 tests.
@@ -175,8 +172,8 @@ def recorded_tables(detectors: Sequence[Detector], clone: Path, years: Callable[
     print("| --- | --- | --- | --- | --- | --- |")
     for detector in detectors:
         random = np.random.default_rng(seed)
-        drawn = [_drawn(random, one, YEAR) for one in _cycled(list(noises.values()), TESTS * years(detector))]
-        false = _rate(sum(map(len, detector.report(drawn, None))), years(detector))
+        drawn = [_drawn(random, one, YEAR) for one in _cycled(list(noises.values()), TESTS * detector.years)]
+        false = _rate(sum(map(len, detector.report(drawn, None))), detector.years)
         short = [_drawn(random, one, BEFORE + AFTER) for one in _cycled(quiet, 3 * len(quiet))]
         cells = " | ".join(_delays(detector, short, np.full(AFTER, math.log1p(-loss))) for loss in (0.03, 0.05, 0.10))
         latest = sum(map(len, detector.report([one[-YEAR:] for one in recorded.values()], None)))
@@ -218,11 +215,11 @@ def recorded_series(clone: Path) -> dict[str, Values]:
     return found
 
 
-def _entries(text: str) -> Iterator[list[dict]]:
+def _entries(text: str) -> list[list[dict]]:
     try:
-        yield from json.loads(text[text.index("{") :].rstrip().rstrip(";"))["entries"].values()
+        return list(json.loads(text[text.index("{") :].rstrip().rstrip(";"))["entries"].values())
     except ValueError:  # a commit without results
-        return
+        return []
 
 
 def _git(clone: Path, *arguments: str) -> str:
@@ -303,34 +300,22 @@ def main() -> None:
     parser.add_argument("--years", type=int, default=20, help="simulated years of 50 tests; Otava has a twentieth")
     parser.add_argument("--repeats", type=int, default=200, help="simulated losses of each cell; Otava has a tenth")
     parser.add_argument("--seed", type=int, default=20261122)
-    parser.add_argument("--processes", type=int, default=1, help="of Otava")
     parser.add_argument("--otava", type=Path, metavar="PYTHON")
     parser.add_argument("--recorded", type=Path, metavar="CLONE")
-    parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES, help="only these tables")
     parser.add_argument("--speed", action="store_true", help="only measure the time")
     options = parser.parse_args()
     if options.speed:
         speed_table()
         return
-    own = Detector("pytest-tfperf", ours)
-    detectors = [own]
+    detectors = [Detector("pytest-tfperf", ours, options.years, options.repeats)]
     if options.otava:
-        detectors += [otava(options.otava, p, options.processes) for p in (1e-3, 1e-6)]
-
-    def years(detector: Detector) -> int:
-        return options.years if detector is own else max(1, options.years // 20)
-
-    def repeats(detector: Detector) -> int:
-        return options.repeats if detector is own else max(1, options.repeats // 10)
-
-    if "quiet" in options.tables:
-        quiet_table(detectors, years, options.seed)
-    if "machine" in options.tables:
-        machine_table(options.years, options.seed)
-    if "delay" in options.tables:
-        delay_table(detectors, repeats, options.seed)
-    if "recorded" in options.tables and options.recorded:
-        recorded_tables(detectors, options.recorded, years, options.seed)
+        years, repeats = max(1, options.years // 20), max(1, options.repeats // 10)
+        detectors += [Detector(f"Otava, p = {p:g}", otava(options.otava, p), years, repeats) for p in (1e-3, 1e-6)]
+    quiet_table(detectors, options.seed)
+    machine_table(options.years, options.seed)
+    delay_table(detectors, options.seed)
+    if options.recorded:
+        recorded_tables(detectors, options.recorded, options.seed)
     print(f"\nseed {options.seed}, {options.years} years, {options.repeats} losses a cell")
 
 

@@ -8,7 +8,6 @@ figure is the median over rounds of fresh processes that alternate. All use all 
 decode          libjpeg-turbo's fused decode and crop by TensorFlow's operation, of the same photographs and crops, held
                 in memory; nothing else: what a pipeline can reach at most
 decode-resize   the same, and resized by TensorFlow's bilinear operation, which no pipeline of its can do without
-whole           libjpeg-turbo without TensorFlow (simplejpeg, where installed), whole photographs
 others          ours by name; tf-cnn and tf-cnn-distortions are tf_cnn_benchmarks'
 """
 
@@ -22,7 +21,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -86,31 +84,6 @@ def steps(dataset: Any) -> Callable[[], object]:
     return lambda: next(batches)
 
 
-def whole(data: str) -> Callable[[], object]:
-    """Whole photographs, by libjpeg-turbo itself, a thread a core."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    import simplejpeg
-    import tensorflow as tf
-
-    from pytest_tfperf.core.data_sets import IMAGE, IMAGES, shards
-
-    examples = (tf.train.Example.FromString(r.numpy()) for r in tf.data.TFRecordDataset(list(shards(data, IMAGES))))
-    jpegs = [example.features.feature[IMAGE].bytes_list.value[0] for example in examples]
-    pool, at = ThreadPoolExecutor(CORES), 0
-
-    def some(first: int) -> None:
-        for number in range(first, first + BATCH // CORES):
-            simplejpeg.decode_jpeg(jpegs[number % len(jpegs)], fastdct=True, fastupsample=True)
-
-    def step() -> None:
-        nonlocal at
-        list(pool.map(some, range(at, at + BATCH, BATCH // CORES)))
-        at += BATCH
-
-    return step
-
-
 def theirs(checkout: str, data: str, side: int, distortions: bool) -> Callable[[], object]:
     """tf_cnn_benchmarks' preprocessor for ImageNet, with its defaults for training."""
     sys.path.insert(0, str(Path(checkout) / "scripts" / "tf_cnn_benchmarks"))
@@ -152,7 +125,6 @@ def measure(side: str, options: argparse.Namespace) -> tuple[float, float]:
     step = {
         "decode": lambda: decode(options.data, options.size),
         "decode-resize": lambda: decode(options.data, options.size, resize=True),
-        "whole": lambda: whole(options.data),
         "tf-cnn": lambda: theirs(options.tf_cnn_benchmarks, options.data, options.size, False),
         "tf-cnn-distortions": lambda: theirs(options.tf_cnn_benchmarks, options.data, options.size, True),
     }.get(side, lambda: ours(side, options.data, options.size))()
@@ -197,8 +169,7 @@ def main() -> None:
     if options.one:
         print(json.dumps(measure(options.one, options)))
         return
-    sides = ["decode", "decode-resize", *(["whole"] if find_spec("simplejpeg") else []), *OURS]
-    sides = options.sides or sides + (list(THEIRS) if options.tf_cnn_benchmarks else [])
+    sides = options.sides or ["decode", "decode-resize", *OURS, *(THEIRS if options.tf_cnn_benchmarks else ())]
     found = alternate(sides, options)
     print(f"{CORES} cores, {options.size} pixels a side, {options.rounds} rounds of {options.seconds:g} s, medians")
     ratios = f"{'of decode':>10} {'of tf-cnn':>10}"

@@ -98,30 +98,25 @@ class _NoProcess:
     def end(self) -> None: ...
 
 
-def play(channel: Channel) -> None:
-    """A rank whose windows take no time."""
+def play(channel: Channel, count: int) -> None:
+    """One of so many ranks; its windows take no time."""
     channel.receive()
     channel.send({"address": "127.0.0.1:1"})
     channel.receive()
     ready = {"unit": "images", "compile_seconds": 1.0, "fetches": False, "environment": {}}
-    channel.send({"ready": {**ready, "examples_per_step": PLAYED[0], "replicas": PLAYED[0]}})
+    channel.send({"ready": {**ready, "examples_per_step": count, "replicas": count}})
     with suppress(ConnectionLost):
         while True:
             request = channel.receive()
             channel.send({"window": {"steps": request["steps"], "seconds": 0.1, "loss": 1.0}})
 
 
-PLAYED = [0]
-"""Images a step of the ranks that are played; set before they start."""
-
-
 def played_ranks(address: str, count: int) -> None:
     """In a process of its own, so that the driver's CPU time is the driver's alone."""
-    PLAYED[0] = count
     for number in range(count):
         channel = connect(address)
         channel.send({"hello": "worker", "number": number})
-        threading.Thread(target=play, args=(channel,), daemon=True).start()
+        threading.Thread(target=play, args=(channel, count), daemon=True).start()
     time.sleep(3600)
 
 
@@ -177,7 +172,7 @@ def horovod(rounds: int, steps: int) -> None:
     rates: dict[str, list[float]] = {"collective": [], "horovod": [], "horovodrun": []}
     with local() as launcher:
         for number in range(rounds):
-            for name in (*rates, *reversed(rates))[number % 2 * 3 :][:3]:
+            for name in rates if number % 2 == 0 else reversed(rates):
                 rates[name].append(by_hand(steps) if name == "horovodrun" else ours(launcher, name, steps))
             print(f"round {number + 1}: " + ", ".join(f"{name} {found[-1]:.0f}" for name, found in rates.items()))
     for name in ("horovod", "collective"):

@@ -1,4 +1,4 @@
-"""tf_cnn_benchmarks, run in this process so that each of its steps can be timed as everybody else's.
+"""tf_cnn_benchmarks, run in this process so that its steps can be timed like those of the other sides.
 
 Its folder must be on the import path, and TF_USE_LEGACY_KERAS=1 set; step_speed.py sees to both.
 """

@@ -1,9 +1,9 @@
 """How often the gate is wrong: false alarms and losses that it misses, simulated through the production judgement.
 
-    python benchmarks/verdict.py [--sessions 400] [--seed 1] [--processes 2] [--only WORD ...] [--detectable]
+    python benchmarks/verdict.py [--sessions 400] [--seed 1] [--processes 2] [--only WORD ...]
 
 Prints the tables of docs/statistics.md in Markdown: percent, with Wilson's 95 % intervals. `--only` takes
-the situations whose name holds one of the words; `--detectable` looks for the loss that is detected 95 times in 100.
+the situations whose name holds one of the words.
 
 A simulated run is one value: the test's own level, what the session does to all tests (standard deviation 1 %) and to
 this one, what the worker does (`sb`), and what 100 windows leave uncertain (0.4 %). Baselines are recorded in a session
@@ -18,13 +18,14 @@ import argparse
 import itertools
 import math
 import random
-import statistics
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+
+from scipy.stats import binomtest
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.measurement import Measurement
@@ -442,31 +443,25 @@ def share(count: int, of: int) -> str:
     """ "99.2 (98.7 to 99.5)", in percent, with Wilson's interval."""
     if not of:
         return "-"
-    p, z = count / of, 1.96
-    middle, half = p + z * z / (2 * of), z * math.sqrt(p * (1 - p) / of + z * z / (4 * of * of))
-    low, high = (middle - half) / (1 + z * z / of), (middle + half) / (1 + z * z / of)
-    return f"{p:.1%} ({max(low, 0):.1%} to {min(high, 1):.1%})".replace("%", "")
+    low, high = binomtest(count, of).proportion_ci(method="wilson")
+    return f"{count / of:.1%} ({low:.1%} to {high:.1%})".replace("%", "")
 
 
 class Simulation:
-    """Runs cells, in this process or in several."""
+    """Runs cells, in so many processes."""
 
     def __init__(self, sessions: int, seed: int, processes: int) -> None:
         self._sessions, self._seed = sessions, seed
-        self._pool = ProcessPoolExecutor(processes) if processes > 1 else None
+        self._pool = ProcessPoolExecutor(processes)
 
     def cell(self, situation: Situation, rule: Rule) -> Counter[str]:
         """The counts of one situation under one rule: about as many sessions as asked for, four a baseline at most."""
         baselines = math.ceil(self._sessions / situation.sessions) if not situation.losing else self._sessions
         baselines = max(1, math.ceil(baselines / (1 + situation.before / 3)))
         seeds = range(self._seed * 1_000_000, self._seed * 1_000_000 + baselines)
-        found = self._map([situation] * baselines, [rule] * baselines, seeds)
+        chunk = max(1, baselines // 40)
+        found = self._pool.map(simulate, [situation] * baselines, [rule] * baselines, seeds, chunksize=chunk)
         return sum(found, Counter())
-
-    def _map(self, *lists: Sequence[object]) -> Iterable[Counter[str]]:
-        if self._pool is None:
-            return map(simulate, *lists)
-        return self._pool.map(simulate, *lists, chunksize=max(1, len(lists[0]) // 40))
 
 
 RULES = (Rule.REFERENCE_ENVIRONMENT, Rule.BASELINE)
@@ -505,25 +500,6 @@ def shared_table(simulation: Simulation, situations: Sequence[Situation]) -> Non
         print(f"| {situation.name} | {number} | {figures} |", flush=True)
 
 
-def detectable_table(simulation: Simulation) -> None:
-    """The smallest loss that is detected 95 times in 100 on the first session, and what the verdicts state."""
-    print("\n| sb, % | rule | detected 95 times in 100, % | stated as minimum detectable slowdown, % |")
-    print("| --- | --- | --- | --- |")
-    for sb, (number, rule) in itertools.product((0.005, 0.01, 0.02), enumerate(RULES, 1)):
-        low, high = 0.02, 0.15
-        while high - low > 0.001:
-            middle = (low + high) / 2
-            counts = simulation.cell(Situation(name="", between_runs=sb, losing=5, loss=middle), rule)
-            low, high = (low, middle) if counts["caught"] >= 0.95 * counts["losing"] else (middle, high)
-        print(f"| {sb:.1%} | {number} | {high:.1%} | {_stated(sb, rule):.1%} |".replace("%", ""), flush=True)
-
-
-def _stated(sb: float, rule: Rule) -> float:
-    machine = Machine(Situation(name="", between_runs=sb), random.Random(1))
-    session = run_session(machine, record_baselines(machine), {key: [] for key in machine.keys}, rule, 0)
-    return statistics.median(verdict.min_detectable_slowdown or 0.0 for verdict in session.verdicts.values())
-
-
 def _cells(simulation: Simulation, situations: Sequence[Situation]) -> Iterator[tuple[Situation, int, Counter[str]]]:
     for situation in situations:
         for number, rule in enumerate(RULES, 1):
@@ -537,14 +513,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--only", nargs="+", default=[""], metavar="WORD", help="situations whose name holds a word")
-    parser.add_argument("--detectable", action="store_true", help="also search for the smallest detectable loss")
     options = parser.parse_args()
     started, simulation = time.monotonic(), Simulation(options.sessions, options.seed, options.processes)
     for table, situations in ((quiet_table, QUIET), (losing_table, LOSING), (shared_table, SHARED)):
         if chosen := [one for one in situations if any(word in one.name for word in options.only)]:
             table(simulation, chosen)
-    if options.detectable:
-        detectable_table(simulation)
     print(f"\nseed {options.seed}, {options.sessions} sessions a cell, {time.monotonic() - started:.0f} s")
 
 

@@ -1,4 +1,4 @@
-"""What a session leaves for a CI system: a summary in Markdown, and annotations of source lines."""
+"""Output for CI systems: a summary in Markdown, and annotations of source lines."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
-from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import atomic
@@ -23,9 +21,9 @@ _LEVELS = {Consequence.FAILS: "error", Consequence.WARNS: "warning"}
 
 def github_summary(session: Session) -> list[str]:
     """Append the Markdown summary to the page of a GitHub job."""
-    path, selected = os.environ.get("GITHUB_STEP_SUMMARY"), bool(session.selection)
-    if path and selected and not session.settings.collects_only:
-        with _telling(path), Path(path).open("ab") as file:
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if path and session.selection and not session.settings.collects_only:
+        with _explaining(path), Path(path).open("ab") as file:
             file.write(_markdown(session))
     return []
 
@@ -35,20 +33,20 @@ def markdown_file(session: Session) -> list[str]:
     path = session.settings.markdown
     if path is None or session.settings.collects_only:
         return []
-    with _telling(path):
+    with _explaining(path):
         atomic.replace(path, _markdown(session))
     return [f"Markdown summary: {path}"]
 
 
 def github_annotations(session: Session) -> list[str]:
-    """Workflow commands, which GitHub takes from the job's output and shows beside the tests' source lines."""
+    """Workflow commands: GitHub reads them from the job's output and shows them beside the tests' source lines."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return []
     from pytest_tfperf.reports.annotations import annotation
     from pytest_tfperf.reports.comparisons import message_of
 
     settings, lines = session.settings, []
-    for result in _results(session):
+    for result in session.results:
         happens = consequence(result, require_baseline=settings.require_baseline, strict=settings.strict)
         if happens in _LEVELS and result.test not in session.not_measured:
             text = message_of(result, settings.rerun)
@@ -73,30 +71,20 @@ def _markdown(session: Session) -> bytes:
     remarks = [verdict.text for verdict in session.verdicts if verdict.text]
     if session.left_out:
         remarks.append(budget.after(session.left_out, session.settings.budget or 0.0))
-    text = markdown(
-        _results(session),
-        not_measured=session.not_measured,
-        remarks=remarks,
-        rerun=session.settings.rerun,
-    )
+    text = markdown(session.results, not_measured=session.not_measured, remarks=remarks, rerun=session.settings.rerun)
     return text.encode(errors="backslashreplace")  # a test's id may hold half of a character
 
 
-def _results(session: Session) -> list[Measurement | Comparison]:
-    """What the session's tests gave; a test that ended in an error leaves half-finished results, which are none."""
-    return [one for one in session.queue.results if one.is_decided or one.test not in session.not_measured]
-
-
 def _source(session: Session, test: str) -> tuple[str, int]:
-    """Where a test begins: its file from the root of the checkout, and the line."""
+    """A test's file, relative to the checkout, and its line."""
     selected = session.selection[test]
     root = os.environ.get("GITHUB_WORKSPACE") or str(session.settings.root)
     return os.path.relpath(session.settings.root / selected.file, root), selected.line
 
 
 @contextmanager
-def _telling(path: str | Path) -> Iterator[None]:
-    """Say why a file can't be written, and what to do."""
+def _explaining(path: str | Path) -> Iterator[None]:
+    """Turn an OSError into a message with the next step."""
     try:
         yield
     except OSError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class TfperfError(Exception):
-    """A fault that the user can mend; its text is meant to be shown as it is."""
+    """A fault that the user can fix; its text is shown as it is."""
 
 
 class WorkloadError(TfperfError, ValueError):
@@ -20,7 +20,7 @@ class NotEnoughDevices(TfperfError):
 
     Args:
         text: what is needed and what there is.
-        wanted: GPUs that were asked for; 0 where the want is of another kind.
+        wanted: GPUs that were asked for; 0 if something else is missing.
     """
 
     def __init__(self, text: str, wanted: int = 0) -> None:
@@ -29,11 +29,11 @@ class NotEnoughDevices(TfperfError):
 
 
 class NoBaseline(TfperfError):
-    """A log that is replayed has nothing to be judged against."""
+    """There is no baseline to judge a replayed log against."""
 
 
 class NoData(TfperfError):
-    """A test reads real images, and nobody said where they are; the plugin skips."""
+    """A test reads real images, but their folder was not given; the plugin skips."""
 
 
 class BaselineError(TfperfError):
@@ -45,11 +45,11 @@ class DocumentError(TfperfError):
 
 
 class MeasurementError(TfperfError):
-    """Nothing could be measured: the worker died, hung, or gave numbers that mean nothing."""
+    """Nothing could be measured: the worker died, hung, or gave invalid numbers."""
 
 
 class Hung(MeasurementError):
-    """A worker said nothing for longer than it may, and was killed."""
+    """A worker sent nothing for longer than the time-out, and was killed."""
 
 
 class OutOfMemory(MeasurementError):

@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 from pytest_tfperf.bench.command_windows import WARMUP_READINGS
-from pytest_tfperf.bench.comparing import MAX_PAIRS, MAX_SECONDS, Effort, compare
-from pytest_tfperf.bench.one_run import AlwaysDisturbed, Side
-from pytest_tfperf.bench.rerun_queue import asked_for
-from pytest_tfperf.bench.task import Task
+from pytest_tfperf.bench.comparing import MAX_PAIRS, MAX_SECONDS, Effort
 from pytest_tfperf.bench.windows import MIN_WINDOWS_FOR_ERROR
+from pytest_tfperf.calls import Calls
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.command import Command, Subject
+from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plan import ONE_WINDOW, Plan
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import MeasurementError, TfperfError, ThroughputRegression, WorkloadError
+from pytest_tfperf.errors import TfperfError, ThroughputRegression, WorkloadError
 from pytest_tfperf.judging.published_ratios import published_ratio
 from pytest_tfperf.outcomes import Outcomes
 from pytest_tfperf.reports import ratios
-from pytest_tfperf.reports.message import not_measured
 from pytest_tfperf.session import Session
 
 AnyTolerance = float | tuple[float | None, float | None] | Tolerance
 
 
-R = TypeVar("R", Measurement, Comparison)
-
-
 class ThroughputFixture:
-    """What a test measures with: `throughput`.
+    """The `throughput` fixture of one test.
 
     Args:
         session: the session's state.
@@ -48,9 +39,8 @@ class ThroughputFixture:
     def __init__(self, session: Session, test: str) -> None:
         self._session = session
         self._test = test
-        self._calls = 0
+        self._calls = Calls(session, test)
         self._is_over = False
-        session.queue.begin(test)
 
     def check(
         self,
@@ -81,7 +71,7 @@ class ThroughputFixture:
             BaselineError: the machine's file can't be read.
         """
         self._require_open(on)
-        return self._check(workload, on, tolerance, self._plan(steps, warmup_steps), name)
+        return self._calls.check(workload, on, _accepted(tolerance), self._plan(steps, warmup_steps), name)
 
     def check_command(
         self,
@@ -145,7 +135,7 @@ class ThroughputFixture:
                 f"{name}: readings={readings}: give at least {MIN_WINDOWS_FOR_ERROR}, because fewer have no error "
                 "estimate, or until_end=True without readings for a program that prints less"
             )
-        return self._check(command, on, tolerance, replace(plan, until_end=command.until_end))
+        return self._calls.check(command, on, _accepted(tolerance), replace(plan, until_end=command.until_end))
 
     def measure(
         self,
@@ -158,7 +148,7 @@ class ThroughputFixture:
     ) -> Throughput:
         """Measure and judge nothing; the arguments, the result and the errors are those of `check`."""
         self._require_open(on)
-        return self._measure(workload, on, self._plan(steps, warmup_steps), name)
+        return self._calls.measure(workload, on, self._plan(steps, warmup_steps), name)
 
     def compare(
         self,
@@ -188,10 +178,9 @@ class ThroughputFixture:
             MeasurementError: a worker died, hung or raised.
         """
         self._require_open(on)
-        accepted = None if tolerance is None else Tolerance.of(tolerance)
+        plan = self._plan(steps, warmup_steps)
         effort = Effort(max_pairs=max_pairs, max_seconds=max_seconds)
-        left = Side(workload=a, launcher=self._session.measuring.launcher)
-        return self._compare(left, self._ours(b), on, accepted, self._plan(steps, warmup_steps), effort)
+        return self._calls.compare(a, b, on, _accepted(tolerance), plan, effort)
 
     def check_ratio(
         self,
@@ -243,100 +232,14 @@ class ThroughputFixture:
             raise ThroughputRegression(ratios.message(pairs, published.figure, published.over, least, command))
         return ratio
 
-    @contextmanager
-    def open_for_calls(self) -> Iterator[None]:
-        """While the body runs; what a fixture's teardown measures after it could no longer fail the test."""
-        try:
-            yield
-        finally:
-            self._is_over = True
+    def close(self) -> None:
+        """Refuse further calls, when the test's body has finished: a teardown's could no longer fail the test."""
+        self._is_over = True
 
     @property
     def outcomes(self) -> Outcomes:
-        """What this test's calls so far mean for it."""
-        return Outcomes(session=self._session, test=self._test, calls=self._calls)
-
-    def _check(
-        self, subject: Subject, on: Topology, tolerance: AnyTolerance | None, plan: Plan, name: str = ""
-    ) -> Throughput:
-        settings, measuring = self._session.settings, self._session.measuring
-        accepted = None if tolerance is None else Tolerance.of(tolerance)
-        if settings.smoke:
-            return self._measure(subject, on, plan, name)
-        if settings.against is not None:
-            if isinstance(subject, Command) and not subject.runs_this_python:
-                raise TfperfError(
-                    f"{subject.id}: {subject.argv[0]} runs with the same packages on both sides of --tfperf-against. "
-                    'Begin the command with sys.executable, as in [sys.executable, "train.py"]'
-                )
-            ours = self._ours(subject)
-            other = Side(workload=subject, launcher=measuring.other_launcher)
-            return self._compare(other, ours, on, accepted, plan, name=name).b.throughput
-        task = measuring.task(self._test, self._calls, subject, on, accepted, plan)
-        if settings.update_baselines:
-            return self._measured(task, lambda earlier: measuring.bench.record(task, settings.runs, earlier), name)
-        return self._measured(task, lambda earlier: measuring.bench.check(task, earlier), name)
-
-    def _measure(self, subject: Subject, on: Topology, plan: Plan, name: str = "") -> Throughput:
-        measuring = self._session.measuring
-        task = measuring.task(self._test, self._calls, subject, on, None, plan)
-        return self._measured(task, lambda _: measuring.bench.measure(task), name)
-
-    def _measured(self, task: Task, take: Callable[[Measurement | None], Measurement], name: str) -> Throughput:
-        topology = task.topology
-        shown = self._session.name_of(task.workload, name)
-        asked = asked_for(topology.shape, topology.machine, task.workload)
-        return self._result(Measurement, asked, lambda earlier: replace(take(earlier), name=shown)).throughput
-
-    def _compare(
-        self,
-        a: Side,
-        b: Side,
-        on: Topology,
-        accepted: Tolerance | None,
-        plan: Plan,
-        effort: Effort | None = None,
-        name: str = "",
-    ) -> Comparison:
-        session = self._session
-        a_name, b_name = (session.name_of(side.workload, name) for side in (a, b))
-
-        def take() -> Comparison:
-            found = compare(
-                session.measuring.engine,
-                a,
-                b,
-                on,
-                plan,
-                accepted or Tolerance.of(session.settings.tolerance),
-                effort=effort,
-                judged=not session.settings.smoke,
-                test=self._test,
-                session=session.id,
-            )
-            return replace(found, a=replace(found.a, name=a_name), b=replace(found.b, name=b_name))
-
-        asked = asked_for(on.shape, on.machine, a.workload, b.workload)
-        return self._result(Comparison, asked, lambda _: take())
-
-    def _result(self, kind: type[R], asked: str, take: Callable[[R | None], R]) -> R:
-        """What this call gave when the test ran before, where that is decided; else what `take` makes of it."""
-        queue, index = self._session.queue, self._calls
-        result = queue.earlier(self._test, index, asked)
-        assert result is None or isinstance(result, kind), "the queue refuses another kind of call"
-        if result is None or not result.is_decided:
-            try:
-                result = take(result)
-            except MeasurementError as error:
-                raise self._explained(error, result) from error
-            queue.keep(self._test, index, result)
-        self._calls += 1
-        return result
-
-    def _ours(self, workload: Subject) -> Side:
-        """Side b: this Python, and the side that an injected slowdown is for; on both sides it would cancel out."""
-        slowdown = self._session.settings.inject_slowdown
-        return Side(workload=workload, launcher=self._session.measuring.launcher, slowdown=slowdown)
+        """The outcomes of the calls that this test has made so far."""
+        return Outcomes(session=self._session, test=self._test, calls=self._calls.made)
 
     def _require_open(self, *topologies: Topology) -> None:
         if self._is_over:
@@ -347,19 +250,6 @@ class ThroughputFixture:
         if any(not on.is_taken for on in topologies):
             raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")
 
-    def _explained(self, error: MeasurementError, earlier: Measurement | Comparison | None) -> MeasurementError:
-        """The error with what earlier runs had measured and the command that measures again below it."""
-        disturbed = error if isinstance(error, AlwaysDisturbed) else None
-        text = not_measured(
-            str(error),
-            self._test,
-            self._session.settings.rerun,
-            disturbance=disturbed.disturbance if disturbed else None,
-            runs=disturbed.runs if disturbed else (),
-            earlier=earlier if isinstance(earlier, Measurement) else None,
-        )
-        return MeasurementError(text) if disturbed else type(error)(text)
-
     def _plan(self, steps: int | None, warmup_steps: int | None, *, counts_readings: bool = False) -> Plan:
         settings = self._session.settings
         plan = Plan(
@@ -369,3 +259,7 @@ class ThroughputFixture:
             counts_readings=counts_readings,
         )
         return replace(ONE_WINDOW, counts_readings=counts_readings) if settings.smoke else plan
+
+
+def _accepted(tolerance: AnyTolerance | None) -> Tolerance | None:
+    return None if tolerance is None else Tolerance.of(tolerance)

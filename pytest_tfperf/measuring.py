@@ -1,4 +1,4 @@
-"""What a session measures with: the machine, what starts training on it, and what its tests are judged against."""
+"""What a session measures with: the machine, the launchers, the bench, and what its tests are judged against."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Measuring:
 
     @cached_property
     def topology(self) -> Topology:
-        """The machine, asked once."""
+        """The machine, discovered once."""
         found = discover()
         if self.cluster_engine is None:
             found = found.in_cluster(MOST_LOCAL_NODES, LOCAL_LINK)
@@ -222,7 +222,7 @@ class Measuring:
 
     @cached_property
     def _entrance(self) -> Entrance:
-        """Where ranks call; made when the first do."""
+        """Where ranks connect; made for the first job with ranks."""
         settings = self._settings
         made = Entrance(self._address, settings.port, settings.key_file, settings.dir)
         return self._launchers.enter_context(closing(made))
@@ -252,13 +252,13 @@ class Measuring:
     def task(
         self, test: str, index: int, workload: Subject, topology: Topology, tolerance: Tolerance | None, plan: Plan
     ) -> Task:
-        """Everything that is known of a measurement before it starts.
+        """The task of one call: everything that a measurement needs.
 
         Args:
             test: pytest's node id.
             index: which of the test's calls it is, from 0.
             workload, topology, plan: what to measure.
-            tolerance: the test's own; None: the row's, or the default.
+            tolerance: the test's own; None for the row's, or the default.
 
         Raises:
             BaselineError: the machine's file can't be read whole.
@@ -323,7 +323,7 @@ class Measuring:
         return self._machines[name]
 
     def _provisional(self, topology: Topology) -> Mapping[Key, Baseline]:
-        """What earlier sessions give for tests without a row; the nightly gate requires a row."""
+        """Baselines from earlier sessions, for tests without a row; none for the nightly gate, which requires rows."""
         if self._settings.require_baseline:
             return {}
         name, gpu = topology.machine, topology.gpus[0].name if topology.gpus else ""
@@ -332,7 +332,7 @@ class Measuring:
         return self._earlier[name, gpu]
 
     def _earlier_measurements(self, machine: str) -> Mapping[Key, Sequence[EarlierMeasurement]]:
-        """Where the history is broken, there is nothing to judge such tests against."""
+        """Empty if the history can't be read: such tests then have no baseline."""
         try:
             return self._history.earlier_measurements(machine, before=self._session, most=MOST_MEASUREMENTS)
         except TfperfError as error:
@@ -340,7 +340,7 @@ class Measuring:
             return {}
 
     def _past_sessions(self, rows: Iterable[Baseline]) -> Mapping[Key, tuple[PastSession, ...]]:
-        """Where the history broke in the middle of the session, the session is judged by itself."""
+        """Empty if the history can't be read: the session is then judged by itself."""
         least = math.ceil(len(self.runnable) / 2)
         try:
             return self._history.past_sessions_of_machine(rows, before=self._session, least_tests=least)

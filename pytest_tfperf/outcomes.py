@@ -1,4 +1,4 @@
-"""How the outcomes of a test's calls reach the test: what fails it, what warns, and what is said."""
+"""What the outcomes of its calls mean for a test: failure, error or warning, and the messages."""
 
 from __future__ import annotations
 
@@ -78,19 +78,21 @@ class Outcomes:
         return properties([result for result in self.results if result.is_decided])
 
     def unreported(self) -> str:
-        """What speaks against the test although its body failed first: regressions, and suspected ones; or ""."""
+        """Messages of regressions, confirmed or suspected, in a test whose body failed first; "" for none."""
         against = (Consequence.FAILS, Consequence.WARNS)
         return self._messages([r for r in self.results if self._consequence(r) in against])
 
     def confirmed_failures(self) -> str:
-        """The regressions that were confirmed before the test ended in an error; "" where there is none."""
-        decided = [r for r in self.results if r.is_decided]
-        return self._messages([r for r in decided if self._consequence(r) is Consequence.FAILS])
+        """Messages of regressions that were confirmed before the test ended in an error; "" for none."""
+        return self._messages(self._failed)
 
     def failures_in_brief(self) -> str:
-        """What `confirmed_failures` says, for one line; "" where there is none."""
-        failed = [r for r in self.results if r.is_decided and self._consequence(r) is Consequence.FAILS]
-        return "; ".join(in_brief(r) if isinstance(r, Measurement) else comparisons.in_brief(r) for r in failed)
+        """`confirmed_failures` in one line."""
+        return "; ".join(in_brief(r) if isinstance(r, Measurement) else comparisons.in_brief(r) for r in self._failed)
+
+    @property
+    def _failed(self) -> list[Measurement | Comparison]:
+        return [r for r in self.results if r.is_decided and self._consequence(r) is Consequence.FAILS]
 
     def _record(self) -> None:
         """Write the measured baselines; one that is refused does not keep the others from being written."""
@@ -113,7 +115,7 @@ class Outcomes:
         return "\n\n".join(comparisons.message_of(result, command) for result in results)
 
     def _warning(self, result: Measurement | Comparison) -> str:
-        """One line of what was judged against earlier sessions: nobody has to act on it today."""
+        """The message; in one line where the reference is only provisional, because it needs no action today."""
         if isinstance(result, Measurement) and result.verdict is not None and result.verdict.is_provisional:
             return f"{headline(result)}: {result.verdict.reason}. Rerun: {self.session.settings.rerun.of(self.test)}"
         return self._messages([result])

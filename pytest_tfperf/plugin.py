@@ -1,4 +1,4 @@
-"""pytest's side: hooks and fixtures, each of which delegates."""
+"""The hooks that pytest calls and the fixtures that tests use; each delegates."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Take note of our tests, once every plugin has deselected what it will (`--lf` does so last of all)."""
+    """Remember the selected throughput tests. This hook runs when even `--lf` has deselected its tests."""
     state = session.config.stash[SESSION]
     state.selection.replace(selected_tests(session.items, state.settings.input_pipeline))
     if not pytest_reports.is_xdist_worker(session.config):
@@ -89,7 +89,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """How many tests, how long about, and which of them can't run."""
+    """Say how many tests there are, how long they will take, and which of them can't run."""
     return [] if pytest_reports.is_xdist_worker(config) else pytest_terminal.header(config, config.stash[SESSION])
 
 
@@ -137,14 +137,14 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
-    """A user's fixture may take devices, too."""
+    """Skip a test whose own fixture asks for devices that this machine lacks."""
     with pytest_reports.skipping(item.config.stash[SESSION]):
         yield
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Apply the outcomes when the body has finished, so that its own asserts come first; a skip hides no regression."""
+    """Apply the outcomes when the body has finished or skipped, so that its own asserts come first."""
     with pytest_reports.applying_outcomes(item):
         yield
 
@@ -153,7 +153,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Tell "could not measure" (an error) from "regressed" (a failure), and say either without a traceback."""
+    """Report "could not measure" as an error and "regressed" as a failure, both without a traceback."""
     report = yield
     pytest_reports.word(report, item, call)
     return report
@@ -178,7 +178,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
-    """The table, and what is left to say."""
+    """Write the section with our tables."""
     pytest_terminal.write_summary(terminalreporter, config.stash[SESSION])
 
 
@@ -193,7 +193,7 @@ def pytest_benchmark_group_stats(
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
-    """Keep clock readings out of pytest-benchmark's machine facts, and put the machine's key in."""
+    """Remove clock readings from pytest-benchmark's facts about the machine, and add the machine's key."""
     from pytest_tfperf.reports.pytest_benchmark import forget_clock_readings
 
     forget_clock_readings(machine_info)

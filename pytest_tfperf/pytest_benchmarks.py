@@ -1,4 +1,4 @@
-"""Our tests beside pytest-benchmark's: its timer, its rounds, and its table, which shows ours only when asked."""
+"""What pytest-benchmark gets from our tests: a timer, rounds, and rows of its table if its options ask for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def asks_for_benchmarks(config: pytest.Config) -> bool:
 
 
 def without_ours(config: pytest.Config, groups: BenchmarkGroups) -> BenchmarkGroups:
-    """The groups without throughput tests, which have a table of their own; no empty ones."""
+    """The groups without throughput tests, which have a table of their own, and without empty groups."""
     ours = config.stash[SESSION].selection
     left = [(name, [test for test in tests if test["fullname"] not in ours]) for name, tests in groups]
     return [(name, tests) for name, tests in left if tests]
@@ -49,4 +49,4 @@ def feed_benchmark(item: pytest.Item, benchmark: Any) -> None:
     if measured and outcome_of(measured[0]) is not Outcome.INVALID and not fixture.outcomes.is_undecided:
         feed(benchmark, measured[0])
     else:
-        benchmark.skipped = True  # else pytest-benchmark warns that its fixture was not used
+        benchmark.skipped = True  # otherwise pytest-benchmark warns that its fixture was not used

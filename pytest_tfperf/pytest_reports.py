@@ -6,7 +6,7 @@ import re
 import signal
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from pytest_tfperf.errors import (
     WorkloadError,
 )
 from pytest_tfperf.pytest_terminal import terminal_width
-from pytest_tfperf.reports.junit import PREFIX, Property
+from pytest_tfperf.reports.junit import PREFIX
 from pytest_tfperf.reports.wrapping import first_sentence, wrapped
 
 if TYPE_CHECKING:
@@ -119,33 +119,29 @@ def report_session_verdicts(session: pytest.Session) -> None:
 
 @contextmanager
 def applying_outcomes(item: pytest.Item) -> Iterator[None]:
-    """Around a test's body: apply the outcomes when it has finished or skipped."""
+    """Around a test's body: apply the outcomes when it has finished or skipped; a skip must not hide a regression."""
     fixture = item.stash.get(FIXTURE, None)
     with skipping(item.config.stash[SESSION]):
         if fixture is None:
             yield
             return
         try:
-            with fixture.open_for_calls():
-                try:
-                    yield
-                except pytest.skip.Exception:
-                    fixture.outcomes.conclude(lambda text: _warn(item, text))
-                    raise
+            try:
+                yield
+            except pytest.skip.Exception:
                 fixture.outcomes.conclude(lambda text: _warn(item, text))
+                raise
+            fixture.outcomes.conclude(lambda text: _warn(item, text))
         finally:
-            _set_properties(item, fixture.outcomes.properties)
-
-
-def _set_properties(item: pytest.Item, ours: Sequence[Property]) -> None:
-    """What JUnit XML says of the test's measurements, in place of what it would have said after an earlier run."""
-    others = [one for one in item.user_properties if not one[0].startswith(PREFIX)]
-    item.user_properties[:] = [*others, *ours]
+            fixture.close()
+            # For JUnit XML; a rerun replaces the properties of the run before.
+            others = [one for one in item.user_properties if not one[0].startswith(PREFIX)]
+            item.user_properties[:] = [*others, *fixture.outcomes.properties]
 
 
 @contextmanager
 def skipping(session: Session) -> Iterator[None]:
-    """What can't be measured here skips its test, in one line; the nightly gate may report it as an error."""
+    """Skip a test that can't run here; the nightly gate may report it as an error instead."""
     try:
         yield
     except (NoData, NotEnoughDevices, NotInstalled) as error:
@@ -158,7 +154,7 @@ def skipping(session: Session) -> Iterator[None]:
 
 @contextmanager
 def as_usage_error() -> Iterator[None]:
-    """A fault before the first test is pytest's usage error, status 4."""
+    """Turn a fault before the first test into pytest's usage error, exit status 4."""
     try:
         yield
     except TfperfError as error:
@@ -166,7 +162,7 @@ def as_usage_error() -> Iterator[None]:
 
 
 def _warn(item: pytest.Item, text: str) -> None:
-    """Into pytest's summary of warnings, past filters that would turn a doubt into a failure."""
+    """Add to pytest's summary of warnings, without its filters: `error` would turn a doubt into a failure."""
     path, line, _ = item.location
     number = (line or 0) + 1
     before = len(f"{path}:{number}: {ThroughputWarning.__name__}: ")  # what pytest puts into the first line
@@ -218,15 +214,14 @@ class _Told(TerminalRepr):
 
 
 def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Tell "could not measure" (an error) from "regressed" (a failure), and say either without a traceback."""
-    session = item.config.stash[SESSION]
-    if not report.failed or call.excinfo is None or item.nodeid not in session.selection:
+    """Report "could not measure" as an error and "regressed" as a failure, both without a traceback."""
+    if not report.failed or call.excinfo is None or item.nodeid not in item.config.stash[SESSION].selection:
         return
     from pytest_tfperf.outcomes import FAILURES
 
     error, fixture = call.excinfo.value, item.stash.get(FIXTURE, None)
     if isinstance(error, TfperfError):
-        _word_error(report, item, session, fixture, error)
+        _word_error(report, item, error)
     elif isinstance(error, FAILURES):
         if report.when == "setup":  # a fixture measured it, and it is a failure all the same
             report.when = "call"
@@ -244,14 +239,9 @@ def measured_only(report: pytest.TestReport, session: Session) -> tuple[str, str
     return ("measured", "m", "MEASURED") if Outcome.NO_BASELINE in outcomes else None
 
 
-def _word_error(
-    report: pytest.TestReport,
-    item: pytest.Item,
-    session: Session,
-    fixture: ThroughputFixture | None,
-    error: TfperfError,
-) -> None:
-    """What could not be measured is an error; but no error hides a regression that the test had confirmed before it."""
+def _word_error(report: pytest.TestReport, item: pytest.Item, error: TfperfError) -> None:
+    """Report an error, or a failure where the test had confirmed a regression before the error."""
+    fixture = item.stash.get(FIXTURE, None)
     text, brief, width = str(error), _fact(str(error)), terminal_width(item.config)
     if not isinstance(error, (MeasurementError, BaselineError)):  # the fault is in the test
         text = f"{_source_line(item, error)}: {text}"
@@ -262,18 +252,18 @@ def _word_error(
     # JUnit and pytest's summary say "error" of what fails outside of the call: nothing was tested.
     report.when = "setup" if report.when == "call" else report.when
     report.longrepr = _Told(text, brief, width)
-    session.not_measured[item.nodeid] = text
+    item.config.stash[SESSION].not_measured[item.nodeid] = text
     if fixture is not None and (unreported := fixture.outcomes.unreported()):
         report.sections.append(("throughput", wrapped(unreported, width)))
 
 
 def _fact(text: str) -> str:
-    """The fact of a message, without what was measured and the devices before it: the test's name tells them."""
+    """A message's first sentence, without the workload and devices at its beginning."""
     return re.sub(r"^\S+(?: against \S+)? on \d.*?: ", "", first_sentence(text)).partition("; ")[0]
 
 
 def _source_line(item: pytest.Item, error: TfperfError) -> str:
-    """Where the test made the call that was refused, or where the test begins."""
+    """Source location of the call that was refused, else of the test."""
     folder = item.config.invocation_params.dir
     path, line, _ = item.reportinfo()
     return source_location.line_of(error, folder) or source_location.shown(Path(path), (line or 0) + 1, folder)

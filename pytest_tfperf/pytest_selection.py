@@ -1,4 +1,4 @@
-"""Which of the tests that pytest collected are throughput tests, and what their marks and parameters tell."""
+"""Which collected tests are throughput tests, and which of them run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pytest's terminal shows of a session: header, summary and progress line."""
+"""Header, summary and progress line of a session in pytest's terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report is made of, from the files: the history's results, the session before, and the documents' figures."""
+"""What a report reads from files: the history's results, the session before, and the documents' figures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def report_source(
     source: ReportSource, past: Sequence[PastResult], history: History, baselines: BaselineStore
 ) -> ReportSource:
-    """`source` with what the files add. Of earlier sessions only `past` and one measurement a machine are read.
+    """`source` completed from the files. Of earlier sessions only `past` and one measurement a machine are read.
 
     Args:
         past: the history's results in its own order; what was made after the last reported session is left out.

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.bench.recording import BaselineRecorder
-from pytest_tfperf.bench.rerun_queue import RerunQueue
+from pytest_tfperf.bench.rerun_queue import RerunQueue, Result
 from pytest_tfperf.core.consequence import EXIT_USAGE, exit_status
 from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.verdict import Outcome
@@ -43,13 +43,13 @@ class Session:
         settings: what the user asked for.
 
     Attributes:
-        id: tells its measurements from those of other sessions.
+        id: marks the measurements of this session.
         progress: shows how a measurement progresses.
         selection: the throughput tests that pytest selected.
         baselines: the files.
         queue: the tests' results, and which of them run again.
         recorder: writes baselines.
-        remarks: what is to be said before the first test, one line each.
+        remarks: lines to print before the first test.
         skipped: how many tests could not run here, for each reason.
         not_measured: of each test that ended in an error, the message.
         workload_name: the name that a user's hook gives a workload, None for none.
@@ -76,14 +76,14 @@ class Session:
 
     @cached_property
     def history(self) -> History:
-        """Opened when a session needs it, because SQLAlchemy takes a fifth of a second to import."""
+        """Opened when it is first needed, because importing SQLAlchemy takes 0.2 s."""
         from pytest_tfperf.stores.history import History
 
         return History(self.settings.dir / "history.sqlite")
 
     @cached_property
     def measuring(self) -> Measuring:
-        """Made when a test needs the machine, so that a session that only collects pays nothing."""
+        """Made when it is first needed: a session that only collects does not pay for it."""
         from pytest_tfperf.measuring import Measuring
 
         made = Measuring(self.settings, self.id, self.selection, self.baselines, self.history, self.progress)
@@ -160,10 +160,10 @@ class Session:
         return f"{error}. Its baselines were measured on {error.wanted} GPUs: one is missing" if had else ""
 
     def name_of(self, subject: Subject, given: str = "") -> str:
-        """What tables and messages call a subject: what its test says, or what a user's hook does; "" for its id.
+        """The name for tables and messages, from the test or from a user's hook; "" for the subject's id.
 
         Raises:
-            TfperfError: that is no name.
+            TfperfError: the name is not one line of text.
         """
         name = given or (self.workload_name(subject) if isinstance(subject, Workload) else None) or ""
         if not isinstance(name, str) or not name.isprintable() or name != name.strip():
@@ -171,12 +171,17 @@ class Session:
         return name
 
     @property
+    def results(self) -> list[Result]:
+        """What the tests gave, in order. A test that ended in an error leaves half-finished results, which are none."""
+        return [one for one in self.queue.results if one.is_decided or one.test not in self.not_measured]
+
+    @property
     def elapsed_seconds(self) -> float:
         """Since pytest read its settings."""
         return time.monotonic() - self._began
 
     def judge(self) -> list[SessionVerdict]:
-        """Judge software and machine as a whole, when all tests have run; what fails the session."""
+        """Judge software and machine as a whole when all tests have run; returns the verdicts that fail the session."""
         settings = self.settings
         if self.selection and not (settings.collects_only or settings.smoke or settings.update_baselines):
             self.progress.test = "software and machine"
@@ -186,7 +191,7 @@ class Session:
         return self._failing
 
     def _drift_verdicts(self) -> Iterator[SessionVerdict]:
-        """What `--tfperf-fail-on-drift` fails the session for; nothing without a history that can be read."""
+        """What `--tfperf-fail-on-drift` fails the session for; nothing if the history can't be read."""
         from pytest_tfperf.judging.lasting_slowdowns import lasting_slowdowns  # imports NumPy
         from pytest_tfperf.measuring import SessionVerdict
 

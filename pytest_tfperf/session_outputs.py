@@ -1,12 +1,15 @@
-"""What a session leaves behind when it ends, besides its history."""
+"""The files and messages that a session writes when it ends, besides its history."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.ci_outputs import github_annotations, github_summary, markdown_file
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.html_output import html_report
+from pytest_tfperf.stores import atomic
 from pytest_tfperf.stores.push_process import push_new
 
 if TYPE_CHECKING:
@@ -16,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def write_outputs(session: Session) -> list[str]:
-    """Write all that was asked for; returns what to tell the user, one line each.
+    """Write every output that was asked for; returns lines for the user.
 
-    A fault is told, and never raised: none may keep the others from being written, or change the exit status.
+    A fault becomes a line and is never raised: it must not prevent the other outputs or change the exit status.
     """
     lines = []
     for output in _OUTPUTS:
@@ -31,8 +34,43 @@ def write_outputs(session: Session) -> list[str]:
     return lines
 
 
+def html_report(session: Session) -> list[str]:
+    """Write the report where `--tfperf-html` says; without measurements a file that is there stays."""
+    path = session.settings.html
+    if path is None or session.settings.collects_only:
+        return []
+    results = session.results
+    if not results and not session.not_measured:
+        return [f"report: nothing was measured, so {path} was not written"]
+    # They import NumPy and Jinja2.
+    from pytest_tfperf.report_source import report_source
+    from pytest_tfperf.reports.page.facts import ReportSource, report_facts
+    from pytest_tfperf.reports.page.render import page
+
+    source = ReportSource(
+        measurements=[one for one in results if isinstance(one, Measurement)],
+        comparisons=[one for one in results if isinstance(one, Comparison)],
+        verdicts=[verdict.text for verdict in session.verdicts if verdict.text],
+        not_measured=sorted(session.not_measured),
+        left_out=sorted(session.left_out),
+        rerun=session.settings.rerun,
+    )
+    past = []
+    with suppress(TfperfError):  # a smoke run has none, and a broken history was reported before
+        past = session.history.results()
+    source = report_source(source, past, session.history, session.baselines)
+    try:
+        atomic.replace(path, page(report_facts(source)))
+    except OSError as error:
+        return [
+            f"report: {path} can't be written: {error.strerror}. Mend that, then write it from the history: "
+            "tfperf report -o PATH"
+        ]
+    return [f"report: {path}"]
+
+
 def _history(session: Session) -> list[str]:
-    """Send the history to the team's server; say again if a damaged one was moved aside."""
+    """Send the history to the team's server; also repeat that a damaged file was moved aside."""
     if not session.keeps_history:
         return []
     url, folder = session.settings.history_url, session.settings.dir
@@ -47,4 +85,4 @@ _OUTPUTS: tuple[Callable[[Session], list[str]], ...] = (
     markdown_file,
     github_annotations,
 )
-"""Each writes one thing, if it was asked for, and returns what to tell the user."""
+"""Each writes one thing if it was asked for, and returns lines for the user."""

@@ -1,4 +1,4 @@
-"""What a session says before its first test and after its last."""
+"""The lines that a session prints before its first test and after its last."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from pytest_tfperf.bench.expected_time import run_seconds, runs_missing, seconds_of_a_run
-from pytest_tfperf.bench.rerun_queue import Result
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome, Tolerance
@@ -26,19 +25,20 @@ _SMOKE_SECONDS = 3.0  # a worker, a compilation, a window: 2.6 s on average over
 
 
 def header(session: Session) -> list[str]:
-    """The machine, the selected tests and what is special about this session."""
+    """The machine, the selected tests, and remarks about this session."""
     remarks = [f"tfperf: {remark}" for remark in session.remarks]
     settings, selection = session.settings, session.selection
     if not selection or settings.collects_only:
         return remarks
     measuring = session.measuring
-    seconds, never_timed = _expected_seconds(session)
+    each = expected_seconds(session)
+    known = each if settings.smoke else session.known_seconds
     session.progress.expect(len(measuring.runnable), lambda: seconds_left(session))
     lines = summary.before(
         measuring.topology.machine,
         len(measuring.runnable),
-        seconds,
-        never_timed,
+        math.fsum(each.values()),
+        sum(test not in known for test in each),
         recording=settings.runs if settings.update_baselines else 0,
         baselines=settings.shown_baselines,
         smoke=settings.smoke,
@@ -59,47 +59,42 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> list[
         skips: count what kept tests from measuring, because pytest itself does not (`-rs`).
         width: the most characters of a table's line; None for any number.
     """
-    selection, errors = session.selection, session.not_measured
+    selection = session.selection
     if session.settings.collects_only:
         return summary.refused(selection.faulty, len(selection))
     skipped = summary.skips(session.skipped) if skips else []
     if not selection:
         return skipped
-    # A test that ended in an error leaves half-finished results, which are no result.
-    results = [one for one in session.queue.results if one.is_decided or one.test not in errors]
+    results = session.results
+    measurements = [one for one in results if isinstance(one, Measurement)]
     compared = summary.comparison_summary([one for one in results if isinstance(one, Comparison)], width)
     measured = summary.summary(
-        [one for one in results if isinstance(one, Measurement)],
+        measurements,
         baselines=session.settings.shown_baselines,
         changes=session.recorder.changes,
         # What fails is a report of its own, in full.
         machine=[
             first_sentence(one.text) if one.outcome is Outcome.REGRESSED else one.text for one in session.verdicts
         ],
-        not_measured=len(errors),
+        not_measured=len(session.not_measured),
         measured_nothing=session.measured_nothing,
         history_error=session.queue.history_fault or session.measuring.history_fault,
         width=width,
-        unrecorded=_unrecorded(session, [one for one in results if isinstance(one, Measurement)]),
+        unrecorded=_unrecorded(session, measurements),
     )
     return [
         *compared,
         *([""] if compared and measured else []),
         *measured,
         *(f"reference environment: {warning}" for warning in session.recorder.warnings),
-        *_missing_profiles(results),
+        *_missing_profiles(measurements),
         *(
             f"{test}: confirmed by fresh runs, because its reference environment failed: {why}"
             for test, why in session.measuring.reference_failures
         ),
-        *left_out(session),
+        *([budget.after(session.left_out, session.settings.budget or 0.0)] if session.left_out else []),
         *skipped,
     ]
-
-
-def left_out(session: Session) -> list[str]:
-    """The tests that `--tfperf-budget` had no time for, in one line; nothing where it had."""
-    return [budget.after(session.left_out, session.settings.budget or 0.0)] if session.left_out else []
 
 
 def expected_seconds(session: Session) -> dict[str, float]:
@@ -114,7 +109,7 @@ def expected_seconds(session: Session) -> dict[str, float]:
 def has_time_for(session: Session, test: str) -> bool:
     """Whether a test may begin under `--tfperf-budget`; the first one may, and one that runs again.
 
-    Estimates were wrong, or the machine is slower today, where a test that was to run no longer fits.
+    A selected test may no longer fit if the estimates were wrong or the machine is slower today.
     """
     limit, queue = session.settings.budget, session.queue
     results = list(queue.results)
@@ -124,18 +119,17 @@ def has_time_for(session: Session, test: str) -> bool:
     return session.elapsed_seconds + wanted + expected_seconds(session).get(test, 0.0) <= limit
 
 
-def _missing_profiles(results: Sequence[Result]) -> list[str]:
+def _missing_profiles(measurements: Sequence[Measurement]) -> list[str]:
     """Baselines without a profile: later regressions can't say which operations grew."""
-    recorded = [one for one in results if isinstance(one, Measurement) and one.runs_wanted]
     return [
         f"{one.test}: its baseline has no profile: {one.profile.fault or 'the trace has no TensorFlow operations'}"
-        for one in recorded
-        if one.profile is not None and not one.profile.ops
+        for one in measurements
+        if one.runs_wanted and one.profile is not None and not one.profile.ops
     ]
 
 
 def seconds_left(session: Session) -> float:
-    """How long the session will probably still take: what no test has begun, and what tests in doubt still want."""
+    """How long the session will probably still take: tests that have not begun, and the runs that others want."""
     queue, each, share = session.queue, _run_seconds(session), 1 + _confirmations(session)
     left = 0.0
     for test, seconds in each.items():
@@ -162,13 +156,6 @@ def _unrecorded(session: Session, measurements: Sequence[Measurement]) -> list[s
     )
 
 
-def _expected_seconds(session: Session) -> tuple[float, int]:
-    """How long the session will take, and how many of its tests were never timed here."""
-    each = expected_seconds(session)
-    known = each if session.settings.smoke else session.known_seconds
-    return math.fsum(each.values()), sum(test not in known for test in each)
-
-
 def _run_seconds(session: Session) -> dict[str, float]:
     """Seconds that one run of each test will probably take."""
     guesses = {
@@ -181,7 +168,7 @@ def _run_seconds(session: Session) -> dict[str, float]:
 
 
 def _confirmations(session: Session) -> float:
-    """Further runs that a test will probably take until it is decided, as earlier sessions had them."""
+    """Further runs that a test will probably need until it is decided, estimated from earlier sessions."""
     rows = any(session.baselines.load(machine) for machine in session.measuring.machine_names)
     if not (rows or session.known_seconds):  # a first session has nothing to judge against
         return 0.0

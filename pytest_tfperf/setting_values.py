@@ -1,4 +1,4 @@
-"""Parsers of a setting's text; the text of a ValueError follows the value in the message."""
+"""Parsers of settings. A ValueError's text continues the message after the value, as in "'x' must be ..."."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.core import catalogue
-from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.core.machine_key import check_name
 from pytest_tfperf.workers.engines.names import split_launcher
 
@@ -83,25 +82,19 @@ def worker(text: str) -> WorkerStart:
     return WorkerStart(text)
 
 
-def folder(text: str) -> Path:
+def _path(kind: str) -> Callable[[str], Path]:
     """A path; `~` is the user's home."""
-    try:
-        return Path(text).expanduser()
-    except RuntimeError:
-        raise ValueError("must be a folder, and there is no such user's home") from None
+
+    def parse(text: str) -> Path:
+        try:
+            return Path(text).expanduser()
+        except RuntimeError:
+            raise ValueError(f"must be a {kind}, and there is no such user's home") from None
+
+    return parse
 
 
-def file(text: str) -> Path:
-    """A path; `~` is the user's home."""
-    try:
-        return Path(text).expanduser()
-    except RuntimeError:
-        raise ValueError("must be a file, and there is no such user's home") from None
-
-
-def history_url(text: str) -> HistoryUrl:
-    """A team's server; what is wrong with it is told without the text, which has a password."""
-    return HistoryUrl(text)
+folder, file = _path("folder"), _path("file")
 
 
 def machine(text: str) -> str:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import partial
@@ -22,6 +21,7 @@ from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.errors import TfperfError, one_of
+from pytest_tfperf.rerun_options import Given, rerun_command
 from pytest_tfperf.setting_values import WorkerStart
 from pytest_tfperf.workers.interpreters import find_python
 from pytest_tfperf.workers.reference_environment import ReferenceEnvironment, parse_reference
@@ -50,7 +50,7 @@ _ini = partial(_option, is_option=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the user asked for; the help of each setting says what it does."""
+    """What the user asked for; each setting's help text explains it."""
 
     root: Path = Path()
     collects_only: bool = False
@@ -118,7 +118,7 @@ class Settings:
     )
 
     history_url: HistoryUrl | None = _ini(
-        None, parse.history_url, "a team's PostgreSQL server, to which each session sends its history"
+        None, HistoryUrl, "a team's PostgreSQL server, to which each session sends its history"
     )
     steps: int = _ini(100, parse.count(1), "the most steps that a run times, in tests that set no steps")
     warmup_steps: int = _ini(
@@ -161,27 +161,24 @@ class Settings:
         Raises:
             TfperfError: a value that is not allowed; says where it was given and what is.
         """
-        given = {name: _given(config, name) for name in _SETTINGS}
-        values = {name: _parse(name, *value) for name, value in given.items() if value is not None}
+        given = {name: found for name in _SETTINGS if (found := _given(config, name)) is not None}
+        values = {name: _parse(name, *found) for name, found in given.items()}
         for name in ("baselines", "dir", "data_dir", "profile_on_regression"):
             folder = values.get(name, _SETTINGS[name].default)
             values[name] = None if folder is None else config.rootpath / folder
-            if (source := given[name]) is not None and os.path.isfile(values[name]):  # noqa: PTH113  # never raises
-                raise TfperfError(f"{source[0]}: {values[name]} is a file; name a folder")
+            if name in given and os.path.isfile(values[name]):  # noqa: PTH113  # never raises
+                raise TfperfError(f"{given[name].source}: {values[name]} is a file; name a folder")
         for name in ("key_file", "html", "markdown"):
             if values.get(name) is not None:
                 values[name] = config.rootpath / values[name]
         update = config.getoption("update_baselines")
-        if given["baselines"] is not None and not values["baselines"].exists() and not update:
-            _refuse_missing_baselines(given["baselines"][0], values["baselines"])
-        options = _pytest_options(config) + _own_options(given)
+        if "baselines" in given and not values["baselines"].exists() and not update:
+            _refuse_missing_baselines(given["baselines"].source, values["baselines"])
         settings = cls(
             root=config.rootpath,
             collects_only=bool(config.getoption("collectonly")),
             update_baselines=Update(update) if update else None,
-            rerun=RerunCommand(
-                options, config.rootpath, config.invocation_params.dir, _arguments(config.invocation_params.args)
-            ),
+            rerun=rerun_command(config, given, values),
             **values,
         )
         for a, b, why in _CONTRADICTIONS:
@@ -278,67 +275,17 @@ def _spelled(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _given(config: pytest.Config, name: str) -> tuple[str, str] | None:
-    """Where a value was given, and its text."""
+def _given(config: pytest.Config, name: str) -> Given | None:
+    """What the user gave for a setting; None where its default holds."""
     if (value := config.getoption(f"tfperf_{name}", None)) is not None:
-        return _spelled(name), str(value)
+        return Given(_spelled(name), str(value))
     if value := os.environ.get(f"TFPERF_{name.upper()}"):
-        return f"environment variable TFPERF_{name.upper()}", value
+        return Given(f"environment variable TFPERF_{name.upper()}", value)
     if value := config.getini(f"tfperf_{name}"):
         if any(line.startswith(f"tfperf_{name}=") for line in config.getoption("override_ini", None) or ()):
-            return f"-o tfperf_{name}", str(value)
-        return f"{config.inipath}: tfperf_{name}", str(value)
+            return Given(f"-o tfperf_{name}", str(value))
+        return Given(f"{config.inipath}: tfperf_{name}", str(value))
     return None
-
-
-_OF_ONE_SESSION = (
-    *("budget", "html", "require_baseline", "strict", "hold"),
-    *("fail_on_drift", "smoke", "inject_slowdown", "max_time"),
-)
-"""Settings that a command which measures one test again leaves out."""
-
-_SECRET = "history_url"
-"""A setting that no command shows, because it holds a password."""
-
-
-def _pytest_options(config: pytest.Config) -> str:
-    """pytest's own options that a rerun needs: rootdir, the ini file and its overrides; each after a space."""
-    once = tuple(f"tfperf_{name}=" for name in (*_OF_ONE_SESSION, _SECRET))
-    words = ["-c", str(file)] if (file := config.getoption("inifilename")) else []
-    words += [f"--rootdir={folder}"] if (folder := config.getoption("rootdir")) else []
-    for line in dict.fromkeys(config.getoption("override_ini") or ()):
-        words += [] if line.startswith(once) else ["-o", line]
-    return "".join(f" {shlex.quote(word)}" for word in words)
-
-
-def _arguments(given: Iterable[object]) -> str:
-    """The command line as it was typed, without what belongs to one session; each word after a space."""
-    words = iter(map(str, given))
-    kept: list[str] = []
-    for word in words:
-        if f"tfperf_{_SECRET}=" in word:
-            if kept and kept[-1] in ("-o", "--override-ini"):
-                kept.pop()
-            continue
-        option, separator, _ = word.partition("=")
-        name = option.removeprefix("--tfperf-").replace("-", "_")
-        if option == "--update-baselines" or (option.startswith("--tfperf-") and name in _OF_ONE_SESSION):
-            if not separator and name in _SETTINGS and _SETTINGS[name].metadata["parse"] is not parse.flag:
-                next(words, None)
-            continue
-        kept.append(word)
-    return "".join(f" {shlex.quote(word)}" for word in kept)
-
-
-def _own_options(given: Mapping[str, tuple[str, str] | None]) -> str:
-    """Our options from the command line that a rerun needs; each after a space."""
-    words = []
-    for name, value in given.items():
-        if value is None or not value[0].startswith("--") or name in _OF_ONE_SESSION:
-            continue
-        option, text = value
-        words.append(option if _SETTINGS[name].metadata["parse"] is parse.flag else f"{option}={text}")
-    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def _refuse_missing_baselines(source: str, folder: Path) -> None:

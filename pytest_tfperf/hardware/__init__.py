@@ -1,1 +1,1 @@
-"""Discovery of the machine and its samplers; nothing here imports NVML before it is asked."""
+"""Discovery and sampling of the machine; NVML is imported only when it is used."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_tfperf.core.gpu import Gpu
 from pytest_tfperf.core.links import Link, LinkKind, Matrix
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.hardware.gpus import Card, read_cards
@@ -57,8 +58,10 @@ def discover(environ: Mapping[str, str] = os.environ, root: Path = ROOT, nvml: A
 def _links_of_usable(cards: Sequence[Card], links: Matrix) -> Matrix:
     """The cards' links between what can be used of them; MIG devices have none that CUDA can use."""
     ends = [(i, gpu) for i, card in enumerate(cards) for gpu in card.usable]
-    no_path = Link(LinkKind.UNKNOWN)
-    return tuple(
-        tuple(None if one is other else no_path if one.mig or other.mig else links[i][j] for j, other in ends)
-        for i, one in ends
-    )
+
+    def link(i: int, one: Gpu, j: int, other: Gpu) -> Link | None:
+        if one is other:
+            return None
+        return Link(LinkKind.UNKNOWN) if one.mig or other.mig else links[i][j]
+
+    return tuple(tuple(link(i, one, j, other) for j, other in ends) for i, one in ends)

@@ -1,4 +1,4 @@
-"""Is this host fit to measure? What it is set up for, and what it did for a few seconds."""
+"""Is this host fit to measure? Its settings, and what it did during a few seconds."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.finding import Finding, Level, Subject
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.hardware.host import ROOT, cpu_quota, host_facts, text_of
-from pytest_tfperf.hardware.host_usage import HostUsage, known
+from pytest_tfperf.hardware.host_usage import HostUsage, known, pid_in
 
 _LIMITS = DisturbanceLimits()
 _NOTABLE = 0.05  # of CPU time: below, it is what any machine does besides
-_LEAST_NAMED = 0.01  # of CPU time: a process with less explains nothing
+_LEAST_NAMED = 0.01  # of CPU time: a process that used less is not named
 _FLAGS, _KERNEL_THREAD = 6, 0x00200000  # proc(5): the field of stat after the name, and PF_KTHREAD in it
 _LEAST_MEMORY = 0.1  # of all memory
 _LEAST_DISK_BYTES = 100 * 2**20
@@ -117,22 +117,17 @@ def _others(now: Telemetry, cores: str, root: Path) -> Finding:
     if level is Level.OK:
         return Finding(Subject.OTHER_PROCESSES, level, fact)
     named = {name: share for name, share in (now.other_processes or {}).items() if share >= _LEAST_NAMED}
-    can_end = [name for name in named if _can_end(_pid(name), root)]
+    can_end = [name for name in named if _can_end(pid_in(name), root)]
     busiest = sorted(can_end, key=lambda name: -named[name])[:3]
     fact += "".join(f"; {name} {_percent(named[name])}" for name in busiest)
     if used - sum(named[name] for name in busiest) >= _LEAST_NAMED:
         fact += "; the rest: the kernel, and processes that were small or short-lived or can't be seen"
-    listed = f"ps -fp {','.join(map(_pid, busiest))}" if busiest else "top"
+    listed = f"ps -fp {','.join(map(pid_in, busiest))}" if busiest else "top"
     return Finding(Subject.OTHER_PROCESSES, level, fact, f"{listed}   # then end them, or move them elsewhere")
 
 
-def _pid(name: str) -> str:
-    """ "12" of "cc1 (pid 12)"."""
-    return name.rpartition("(pid ")[2].rstrip(")")
-
-
 def _can_end(pid: str, root: Path) -> bool:
-    """Whether a process is neither the first one, which all others hang on, nor a thread of the kernel."""
+    """Whether a process is neither init nor a thread of the kernel."""
     # The process's name, in brackets, may have blanks and brackets of its own.
     fields = text_of(root / f"proc/{pid}/stat").rpartition(")")[2].split()
     return pid != "1" and not (len(fields) > _FLAGS and int(fields[_FLAGS]) & _KERNEL_THREAD)
@@ -152,29 +147,24 @@ def _swap(seen: Observed) -> Finding:
 
 
 def _settings(root: Path) -> Iterator[Finding]:
-    facts = host_facts(root)
-    match facts.get("governor"):
-        case None:
-            yield Finding(Subject.GOVERNOR, Level.UNKNOWN, "not reported, as in most virtual machines and containers")
-        case "performance":
-            yield Finding(Subject.GOVERNOR, Level.OK, "performance")
-        case governor:
-            yield Finding(
-                Subject.GOVERNOR,
-                Level.WARNING,
-                governor.replace("+", " and "),
-                "sudo cpupower frequency-set -g performance",
-            )
-    match facts.get("turbo"):
-        case None:
-            yield Finding(Subject.TURBO, Level.UNKNOWN, "not reported, as in most virtual machines and containers")
-        case "off":
-            yield Finding(Subject.TURBO, Level.OK, "off")
-        case _:
-            cpu = "/sys/devices/system/cpu"
-            intel = (root / "sys/devices/system/cpu/intel_pstate/no_turbo").exists()
-            value, file = ("1", f"{cpu}/intel_pstate/no_turbo") if intel else ("0", f"{cpu}/cpufreq/boost")
-            yield Finding(Subject.TURBO, Level.WARNING, "on", f"echo {value} | sudo tee {file}")
+    facts, unknown = host_facts(root), "not reported, as in most virtual machines and containers"
+    governor, turbo = facts.get("governor"), facts.get("turbo")
+    if governor is None:
+        yield Finding(Subject.GOVERNOR, Level.UNKNOWN, unknown)
+    elif governor == "performance":
+        yield Finding(Subject.GOVERNOR, Level.OK, governor)
+    else:
+        mend = "sudo cpupower frequency-set -g performance"
+        yield Finding(Subject.GOVERNOR, Level.WARNING, governor.replace("+", " and "), mend)
+    if turbo is None:
+        yield Finding(Subject.TURBO, Level.UNKNOWN, unknown)
+    elif turbo == "off":
+        yield Finding(Subject.TURBO, Level.OK, turbo)
+    else:
+        cpu = "sys/devices/system/cpu"
+        intel = (root / cpu / "intel_pstate/no_turbo").exists()
+        value, file = ("1", "intel_pstate/no_turbo") if intel else ("0", "cpufreq/boost")
+        yield Finding(Subject.TURBO, Level.WARNING, "on", f"echo {value} | sudo tee /{cpu}/{file}")
 
 
 def _quota(quota: float | None, cpus: int, throttled: int) -> Finding:
@@ -187,7 +177,7 @@ def _quota(quota: float | None, cpus: int, throttled: int) -> Finding:
 
 
 def _siblings(cpus: Sequence[int], busy: Mapping[int, float], root: Path) -> Finding:
-    """Threads that share a core with one of ours but are not ours: what runs there slows us and counts as idle here."""
+    """Foreign hardware threads on our cores: what runs there slows us, and our CPUs look idle."""
     folder = root / "sys/devices/system/cpu"
     shared = {cpu: _cpu_list(text_of(folder / f"cpu{cpu}/topology/thread_siblings_list")) for cpu in cpus}
     if not any(shared.values()):

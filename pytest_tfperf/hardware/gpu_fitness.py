@@ -1,4 +1,4 @@
-"""Are the GPUs fit to measure? Their settings, their errors and who else uses them, as NVML reports them."""
+"""Are the GPUs fit to measure? Their settings, errors and other processes, as NVML reports them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_tfperf.core.telemetry import GpuTelemetry, Throttle
 from pytest_tfperf.hardware.gpu_dials import read_gpus
 from pytest_tfperf.hardware.gpus import Card, read_cards
 from pytest_tfperf.hardware.host import ROOT
-from pytest_tfperf.hardware.host_usage import process_name
+from pytest_tfperf.hardware.host_usage import pid_in, process_name
 from pytest_tfperf.hardware.nvml import NvmlError, ask, driver_hangs, session
 
 _LIMITS = DisturbanceLimits()
@@ -114,7 +114,7 @@ def _processes(index: int, now: GpuTelemetry) -> Iterator[Finding]:
     busiest = max(now.other_processes.values())
     level = Level.UNFIT if busiest > _LIMITS.gpu_utilisation_fraction else Level.WARNING
     names = ", ".join(f"{name} {share * 100:.0f} %" for name, share in now.other_processes.items())
-    pids = ",".join(name.rpartition("(pid ")[2].rstrip(")") for name in now.other_processes)
+    pids = ",".join(map(pid_in, now.other_processes))
     mend = f"ps -fp {pids}   # then end them, or choose another GPU with CUDA_VISIBLE_DEVICES"
     yield Finding(Subject.GPU_PROCESSES, level, f"GPU {index}: {names}", mend)
 

@@ -71,7 +71,7 @@ def cpu_model(cpuinfo: str) -> str:
 
 
 def host_facts(root: Path = ROOT) -> dict[str, str]:
-    """What changes the host's speed, name to value without blanks: kernel, CPU governor, turbo; only what is known."""
+    """Settings that affect the host's speed (kernel, CPU governor, turbo), as far as known; values have no blanks."""
     cpu = root / "sys/devices/system/cpu"
     governors = {text_of(file) for file in cpu.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {""}
     # Intel's own driver has "no_turbo", all others "boost".

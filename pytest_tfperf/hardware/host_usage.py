@@ -182,6 +182,11 @@ def process_name(pid: int) -> str:
         return ""
 
 
+def pid_in(name: str) -> str:
+    """The pid in what `process_name` gave: "12" of "cc1 (pid 12)"."""
+    return name.rpartition("(pid ")[2].rstrip(")")
+
+
 def known(read: Callable[[], T]) -> T | None:
     """What `read` returns; None where this kernel or container does not report it, of which psutil may warn."""
     try:

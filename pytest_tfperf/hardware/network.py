@@ -1,4 +1,4 @@
-"""The network that connects this machine with others: its address there, and the link's speed."""
+"""This machine's address on the network of the other nodes, and the speed of that link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVIDIA's management library (NVML), through nvidia-ml-py: opened, asked, and its errors explained.
+"""NVIDIA's management library (NVML), through nvidia-ml-py: sessions, queries, and explained errors.
 
 NVML opens no CUDA context, so asking leaves the GPUs as they are.
 """
@@ -78,7 +78,7 @@ def cause(nvml: Any, error: Any) -> str:
 
 
 def driver_hangs(root: Path = ROOT, answer_seconds: float = 60.0) -> bool:
-    """Whether an installed driver does not answer a process of its own; it would then block us for ever, too.
+    """Whether an installed driver hangs, tried in a process of its own: it would block this one for ever.
 
     Args:
         root: the folder above dev.

@@ -1,1 +1,1 @@
-"""The judgement, pure and from numbers alone: has a run settled, what is noise, what drifted, what fails."""
+"""The judgement, pure and from numbers alone: steady state, noise, drift, verdicts."""

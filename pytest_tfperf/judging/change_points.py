@@ -1,9 +1,8 @@
 """Lasting changes in one series of log rates, found as the sessions come in: pure statistics, no dates and no names.
 
-A series is read from its first session to its last, as a gate would have read it. What was once found stays found.
-Each session asks of the points since the last change: do they split in two levels? The question is a likelihood ratio
-test with unknown levels and unknown noise. Far points count as `_FAR` standard deviations at most.
-docs/statistics.md tells why, and how often it is wrong.
+A series is read from its first session to its last, as a gate reads it, and a change that was found stays. After each
+session a likelihood ratio test, with unknown levels and noise, asks whether the points since the last change have two
+levels. Outliers count as `_FAR` standard deviations. docs/statistics.md has the reasons and the error rates.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _AFTER = np.array((3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 1
 _LEAST_AFTER = int(_AFTER[0])
 _LEAST_BEFORE = 5
 _FAR = 2.5  # so that two bad sessions weigh 3.5 together, and never exceed the threshold
-_CARRIED = 30  # points: what the noise before a change tells of the noise after it, at most
+_CARRIED = 30  # points: the most that the noise before a change counts for the noise after it
 _CORRELATION = 0.1  # of neighbouring sessions, before a series has shown its own
 _MOST_CORRELATED = 0.5
 _QUIETEST = 0.0005  # no throughput is known better than 0.05 %
@@ -35,7 +34,7 @@ _QUIETEST = 0.0005  # no throughput is known better than 0.05 %
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What points tell of the noise of others.
+    """The noise that earlier points lead to expect.
 
     Args:
         variance: of one point, with so many degrees of freedom.

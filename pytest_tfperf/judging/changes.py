@@ -22,20 +22,11 @@ _Series = tuple[str, Key]
 
 
 @dataclass(frozen=True, slots=True)
-class _Point:
-    """What a report says of one session."""
-
-    session: str
-    time: str
-    commit: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Machine:
-    """The sessions of one machine, oldest first, and what each series measured in which of them."""
+    """The first result of each session of one machine, oldest first; and each series, by the sessions' indices."""
 
     name: str
-    sessions: Sequence[_Point]
+    sessions: Sequence[PastResult]
     series: Mapping[_Series, Mapping[int, PastResult]]
 
 
@@ -64,9 +55,9 @@ def _counts(result: PastResult) -> bool:
 
 
 def _arranged(name: str, results: Sequence[PastResult]) -> _Machine:
-    sessions: dict[str, _Point] = {}
+    sessions: dict[str, PastResult] = {}
     for result in results:
-        sessions.setdefault(result.session, _Point(result.session, result.time, result.commit))
+        sessions.setdefault(result.session, result)
     places = {session: index for index, session in enumerate(sessions)}
     series: dict[_Series, dict[int, PastResult]] = {}
     for result in results:
@@ -94,7 +85,7 @@ def _of_machine(machine: _Machine) -> Iterator[Change]:
     for which, measured in machine.series.items():
         places = [place for place in measured if not math.isnan(course[place])]
         rates = np.log([measured[place].examples_per_sec for place in places]) - course[places]
-        points = [_Point(one.session, one.time, one.commit) for one in (measured[place] for place in places)]
+        points = [measured[place] for place in places]
         yield from (_change(shape, points, machine.name, which) for shape in _found(rates))
 
 
@@ -113,7 +104,7 @@ def _found(values: Values) -> list[Shape]:
     return shapes(values, alarms(values))
 
 
-def _change(shape: Shape, points: Sequence[_Point], machine: str, which: _Series | None = None) -> Change:
+def _change(shape: Shape, points: Sequence[PastResult], machine: str, which: _Series | None = None) -> Change:
     first = points[shape.first]
     slow = ChangeKind.DECLINE if shape.size < 0 else ChangeKind.RISE
     return Change(

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import run_value
+from pytest_tfperf.judging.noise import scatter
 
 MIN_TESTS = 8
-"""With fewer tests, their median can't tell the machine from the tests themselves."""
+"""With fewer tests the median can't separate the machine from the tests themselves."""
 
 FIRST_WINDOWS = 20
-"""The drift is taken from each test's first windows only: a run that stopped early on good news would bias it."""
+"""The drift uses each test's first windows only: runs that stop early on good news would bias it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class CommonDrift:
     Args:
         log: the median over tests, in log throughput; 0 where it isn't known.
         tests: over how many.
-        error: its standard error, from how far the tests scatter around it.
+        error: its standard error, from the scatter of the tests around it.
     """
 
     log: float = 0.0
@@ -48,6 +49,5 @@ def common_drift(changes: Collection[float]) -> CommonDrift:
     """The drift of a session whose tests' first windows differ from their baselines by `changes`."""
     if len(changes) < MIN_TESTS:
         return CommonDrift(tests=len(changes))
-    middle = statistics.median(changes)
-    scatter = 1.4826 * statistics.median(abs(change - middle) for change in changes)
-    return CommonDrift(middle, len(changes), scatter * math.sqrt(math.pi / 2 / len(changes)))
+    error = scatter(changes) * math.sqrt(math.pi / 2 / len(changes))
+    return CommonDrift(statistics.median(changes), len(changes), error)

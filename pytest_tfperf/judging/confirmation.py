@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.core.noise import Noise
@@ -12,8 +11,9 @@ from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
 from pytest_tfperf.core.verdict import Rule
 from pytest_tfperf.judging.common_drift import CommonDrift
+from pytest_tfperf.judging.noise import mean_square
 from pytest_tfperf.judging.pairs import MIN_PAIRS, spread
-from pytest_tfperf.judging.session_variance import LearntReference, SessionVariance
+from pytest_tfperf.judging.session_variance import LearntReference
 from pytest_tfperf.judging.thresholds import DOUBTS, FALSE_ALARMS, TO_BE_FOUND, quantile, suspicion
 
 PAIR_STAGES = (2, 4, 8, 12)
@@ -22,29 +22,28 @@ PAIR_STAGES = (2, 4, 8, 12)
 RUN_STAGES = (1, 3, 8)
 """The same in runs, where there is no reference environment."""
 
-PAIRS_THAT_AGREE, PAIRS_THAT_DOUBT = 9 / 12, 8 / 12
-RUNS_THAT_AGREE, RUNS_THAT_DOUBT = 7 / 8, 6 / 8
-"""The shares that must show half of the threshold to fail, and to be in doubt: a few slow runs fail no test."""
+_AGREEMENT = {Rule.REFERENCE_ENVIRONMENT: 9 / 12, Rule.BASELINE: 7 / 8}
+_DOUBT = {Rule.REFERENCE_ENVIRONMENT: 8 / 12, Rule.BASELINE: 6 / 8}
+"""The shares of changes that must show half of the threshold to fail, and to be in doubt: a few slow runs fail no test.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """The changes so far, and what they are held against; all in natural logarithms of throughput.
+    """The changes so far and the variances to judge them by, all in natural logarithms of throughput.
 
     Args:
         rule: which of the two rules.
         changes: of each pair, current environment against reference environment; of each run, against the baseline.
         stages: counts at which it may be cleared; the last one decides.
-        agreement: the share of changes that must show at least half of the threshold to fail.
-        doubt: the same to be INCONCLUSIVE.
         accepted: the slowdown that the tolerance accepts.
         to_be_found: the slowdown beyond it that noise must not let pass unsuspected; inf: any.
         own_variance: of one change, by what differs from run to run.
-        own_variance_today: the same, or more where today's windows are more restless than the baseline's runs were. It
+        own_variance_today: at least `own_variance`; more if today's windows vary more than the baseline's runs did. It
             widens the threshold, never the suspicion.
-        shared_variance: what all changes share, because they are held against one baseline.
-        session_variance: what sessions add to that, as expected.
-        most_session_variance: the most that sessions are likely to add; it is what the threshold allows for.
+        shared_variance: of the one baseline that all changes are compared with.
+        session_variance: what sessions are expected to add to that.
+        most_session_variance: the most that sessions are likely to add; the threshold allows for it.
         degrees_of_freedom: how well the noise is known.
         tests: among how many tests the session's false alarms are shared.
     """
@@ -52,15 +51,13 @@ class Confirmation:
     rule: Rule
     changes: tuple[float, ...]
     stages: tuple[int, ...]
-    agreement: float
-    doubt: float
     accepted: float
     to_be_found: float
     own_variance: float
     own_variance_today: float
-    shared_variance: float
-    session_variance: float
-    most_session_variance: float
+    shared_variance: float = 0.0
+    session_variance: float = 0.0
+    most_session_variance: float = 0.0
     degrees_of_freedom: float
     tests: int
 
@@ -97,9 +94,14 @@ class Confirmation:
         return self._shows(FALSE_ALARMS, self.agreement)
 
     @property
+    def agreement(self) -> float:
+        """The share of changes that must show at least half of the threshold to fail."""
+        return _AGREEMENT[self.rule]
+
+    @property
     def is_doubtful(self) -> bool:
-        """Whether noise is a less likely cause of it than usual, and most changes show it."""
-        return self._shows(DOUBTS, self.doubt)
+        """Whether noise is an unlikely cause of the slowdown, and most changes show it."""
+        return self._shows(DOUBTS, _DOUBT[self.rule])
 
     def _shows(self, false_alarms: float, agreement: float) -> bool:
         """Whether the middle is beyond the threshold, and enough changes are beyond half of it."""
@@ -124,22 +126,17 @@ class Confirmation:
 def by_pairs(
     pairs: Sequence[Pair], noise: Noise, accepted: float, *, suspects: int, can_have_more: bool = True
 ) -> Confirmation:
-    """Rule 1: the ratios of today's pairs, which neither the baseline nor the machine's drift has a part in."""
+    """Rule 1: the ratios of today's pairs, which depend neither on the baseline nor on the machine's drift."""
     changes = tuple(pair.log_ratio for pair in pairs)
     own, degrees_of_freedom = _of_pairs(changes, noise, suspects)
     return Confirmation(
         rule=Rule.REFERENCE_ENVIRONMENT,
         changes=changes,
         stages=PAIR_STAGES if can_have_more else tuple(min(stage, len(pairs)) for stage in PAIR_STAGES),
-        agreement=PAIRS_THAT_AGREE,
-        doubt=PAIRS_THAT_DOUBT,
         accepted=accepted,
         to_be_found=TO_BE_FOUND,
         own_variance=own,
-        own_variance_today=max(own, _mean_square(pair.error for pair in pairs)),
-        shared_variance=0.0,
-        session_variance=0.0,
-        most_session_variance=0.0,
+        own_variance_today=max(own, mean_square(pair.error for pair in pairs) or 0.0),
         degrees_of_freedom=degrees_of_freedom,
         tests=suspects,
     )
@@ -153,12 +150,17 @@ def by_runs(
     *,
     learnt: LearntReference,
     drift: CommonDrift,
-    variance: SessionVariance,
+    session_sd: float,
+    most_session_sd: float,
     tests: int,
     max_runs: int | None,
     to_be_found: float,
 ) -> Confirmation:
-    """Rule 2: the runs' changes against the baseline, with all that may have moved the baseline in the meantime."""
+    """Rule 2: the runs' changes against the baseline, with all that may have moved the baseline in the meantime.
+
+    `session_sd` is the standard deviation of what a session does to one test, as expected; `most_session_sd` the most
+    that the threshold allows for.
+    """
     own = noise.between_runs**2
     shared = own * learnt.runs_variance
     # The drift is a median over the tests' first runs, so its own error is pi / 2 of a mean's variance.
@@ -171,15 +173,13 @@ def by_runs(
         rule=Rule.BASELINE,
         changes=tuple(changes),
         stages=RUN_STAGES if max_runs is None else tuple(min(stage, max_runs) for stage in RUN_STAGES),
-        agreement=RUNS_THAT_AGREE,
-        doubt=RUNS_THAT_DOUBT,
         accepted=accepted,
         to_be_found=to_be_found,
         own_variance=own,
-        own_variance_today=max(own, _mean_square(run.error for run in runs)),
+        own_variance_today=max(own, mean_square(run.error for run in runs) or 0.0),
         shared_variance=shared,
-        session_variance=of_sessions(variance.mean),
-        most_session_variance=of_sessions(variance.upper),
+        session_variance=of_sessions(session_sd),
+        most_session_variance=of_sessions(most_session_sd),
         degrees_of_freedom=noise.degrees_of_freedom,
         tests=tests,
     )
@@ -195,9 +195,3 @@ def _of_pairs(changes: Sequence[float], noise: Noise, suspects: int) -> tuple[fl
     if len(changes) < MIN_PAIRS:
         return known
     return min(known, spread(changes), key=lambda one: one[0] * quantile(one[1], FALSE_ALARMS / suspects) ** 2)
-
-
-def _mean_square(errors: Iterable[float]) -> float:
-    """0 where no run has enough windows to tell its error."""
-    known = [error**2 for error in errors if math.isfinite(error)]
-    return statistics.fmean(known) if known else 0.0

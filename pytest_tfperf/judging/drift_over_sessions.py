@@ -1,4 +1,4 @@
-"""What all tests of a machine have in common, session by session: the course of the machine itself."""
+"""The part of each session's rates that all tests of a machine have in common."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MEMORY = 30  # sessions that a test's own level is the median of
 
 
 def common_course(rates: Values) -> Values:
-    """The common part of each session, in log rate; NaN where too few tests tell.
+    """The common part of each session, in log rate; NaN where too few tests show it.
 
     It is the median over the tests of how far each is from its own level. A level is the median of what the common part
     left of the test's earlier sessions, so no later session is used. Both are medians: where noise is skewed, a mean in

@@ -1,4 +1,4 @@
-"""The judgement of one test: what a session measured against its baseline, pure and from numbers alone.
+"""The judgement of one test: a session's runs against the baseline. Pure, from numbers alone.
 
 Rule 1 confirms a suspected slowdown in fresh pairs with the reference environment, rule 2 in fresh runs against the
 baseline (docs/statistics.md). benchmarks/verdict.py counts how often either is wrong.
@@ -51,8 +51,8 @@ class Evidence:
         past: earlier sessions judged against the same row, oldest first.
         tests: tests of the session that have a baseline; rule 2 shares the false alarms among them.
         suspects: tests that their first run left undecided; rule 1 shares the false alarms among them.
-        has_reference_environment: whether pairs can be had, so that rule 1 applies.
-        max_runs: runs that can be had at all, one for a log; then no further pair can be had either. None: no limit.
+        has_reference_environment: whether pairs can be measured, so that rule 1 applies.
+        max_runs: the most runs that can be measured, 1 for a log; no further pairs then either. None: no limit.
         hold: fail only what one of the two sessions before did not pass either.
         waits_for_drift: tests that show the common drift are still to come.
     """
@@ -96,7 +96,7 @@ def judge(evidence: Evidence) -> Verdict:
 def may_stop(
     run: RunValue, reference: Reference, tolerance: Tolerance, *, has_reference_environment: bool = False
 ) -> bool:
-    """Whether a first run, so far, is good whatever else it measures: its lower end raises no suspicion.
+    """Whether a first run is good enough to stop: the lower end of its interval raises no suspicion.
 
     Only good news stops a run early: stopping on bad news multiplies the false alarms.
     """
@@ -110,7 +110,7 @@ def may_stop(
 
 
 def _by_itself(evidence: Evidence) -> Evidence:
-    """Neither a document's figure nor earlier sessions have a drift, a history or a reference environment."""
+    """Without drift, history and reference environment, which belong to the machine's own rows only."""
     alone = replace(evidence, drift=CommonDrift(), past=(), hold=False, has_reference_environment=False)
     if not evidence.reference.is_provisional:
         return alone
@@ -142,7 +142,8 @@ class _Case:
             accepted,
             learnt=learnt,
             drift=evidence.drift,
-            variance=evidence.variance,
+            session_sd=evidence.variance.mean,
+            most_session_sd=evidence.variance.upper,
             tests=evidence.tests,
             max_runs=evidence.max_runs,
             to_be_found=TO_BE_FOUND if has_pairs else math.inf,
@@ -154,7 +155,7 @@ class _Case:
 
     @property
     def is_suspected(self) -> bool:
-        """Between two stages a run that is suspected stays so: a good second run must not call off the third."""
+        """Between two stages a suspect stays one: a good second run must not prevent the third."""
         runs = self.by_runs
         if len(runs.changes) in runs.stages or not runs.next_stage:
             return runs.middle < -runs.suspicion(len(runs.changes))
@@ -169,7 +170,7 @@ class _Case:
         return self.verdict(Outcome.IMPROVED, Reason.FASTER)
 
     def confirmed(self) -> Verdict:
-        """What the pairs or runs that a suspect has so far say."""
+        """The verdict on a suspect from its pairs or runs so far."""
         found = self.confirmation
         if found.is_cleared:
             return self.verdict(Outcome.PASS, Reason.WITHIN_TOLERANCE)
@@ -205,12 +206,12 @@ class _Case:
         return max(accepted_rise(self.evidence.tolerance), quantile(self.noise.degrees_of_freedom, share) * error)
 
     def min_detectable(self, threshold: float) -> float:
-        """The slowdown that both the first run and the decision show with 95 % power."""
+        """The slowdown that the first run and the decision both detect, with 95 % power."""
         first = self.by_runs.suspicion(1) + DETECTION * self.by_runs.error(1)
         return max(first, threshold + DETECTION * self.confirmation.decision_error)
 
     def verdict(self, outcome: Outcome, reason: Reason, *, wanted: int = 0, waits_for_drift: bool = False) -> Verdict:
-        """The verdict with all figures that lead to it."""
+        """The verdict with the figures that led to it."""
         evidence, found = self.evidence, self.confirmation
         reference = self.baseline.reference * math.exp(evidence.drift.log + self.learnt.offset)
         is_bounded = evidence.tolerance.lower is not None

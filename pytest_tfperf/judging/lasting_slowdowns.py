@@ -1,4 +1,4 @@
-"""What `--tfperf-fail-on-drift` fails a session for: slowdowns that last, and that nobody has accepted."""
+"""Slowdowns that last and were not accepted by a new baseline, for `--tfperf-fail-on-drift`."""
 
 from __future__ import annotations
 

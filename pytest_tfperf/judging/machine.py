@@ -22,6 +22,7 @@ from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.thresholds import (
     DOUBTS,
     FALSE_ALARMS,
+    MEDIAN_VARIANCE,
     accepted_rise,
     accepted_slowdown,
     quantile,
@@ -30,28 +31,27 @@ from pytest_tfperf.judging.thresholds import (
 )
 
 SENTINELS = 4
-"""Tests that are measured in pairs for the session's own verdicts."""
+"""How many tests are measured in pairs for the session's own verdicts."""
 
 SENTINEL_STAGES = (1, 2, 4)
 """Pairs of each sentinel after which the software may be cleared; the last stage decides."""
 
 SENTINELS_FROM = 0.01
-"""The common drift, either way, from which it is worth the time to tell the software from the machine."""
+"""The common drift, up or down, from which telling the software from the machine is worth the time."""
 
 MACHINE_TOLERANCE = Tolerance(-0.05, 0.05)
-"""Sessions on a quiet machine differ by 1 %, and so did the one in which the baselines were recorded."""
+"""Sessions on a quiet machine differ by 1 %, also from the session in which the baselines were recorded."""
 
-_EFFICIENCY = 1.07  # of a Hodges-Lehmann median on normal values
 _AGREE = 3 / 4  # of the sentinels must show half of the threshold: one of them may have lost something by itself
 
 
 @dataclass(frozen=True, slots=True)
 class ReferencePairs:
-    """One test's pairs with the reference environment, and the row that they are held against.
+    """One test's pairs with the reference environment, and its row.
 
     Args:
         baseline: the test's committed row.
-        noise: what fresh runs of it differ by.
+        noise: of fresh runs.
         pairs: good pairs; a is the reference environment's run.
     """
 
@@ -66,9 +66,9 @@ def wants_sentinels(drift: CommonDrift) -> bool:
 
 
 def sentinels(tests: Collection[str], suspects: Collection[str], turn: int) -> list[str]:
-    """Four tests that no suspicion falls on, in rotation: another four each `turn`, such as the number of sessions.
+    """Four tests that are not suspects, in rotation: another four for each `turn`, the number of earlier sessions.
 
-    A suspect may have lost something by itself, which says nothing of the others.
+    A suspect may have lost something by itself, which shows nothing about the others.
     """
     candidates = sorted(set(tests) - set(suspects))
     count = min(SENTINELS, len(candidates))
@@ -170,4 +170,4 @@ def _machine_variance(one: ReferencePairs) -> float:
 
 def _error(variances: Sequence[float]) -> float:
     """The standard error of a middle over tests whose values have these variances."""
-    return math.sqrt(_EFFICIENCY * statistics.fmean(variances) / len(variances))
+    return math.sqrt(MEDIAN_VARIANCE * statistics.fmean(variances) / len(variances))

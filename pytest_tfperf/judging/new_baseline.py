@@ -1,4 +1,4 @@
-"""A baseline from fresh runs: how many it takes, and what is written down."""
+"""A baseline from fresh runs: how many runs it needs, and the row that they make."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pytest_tfperf.judging.noise import without_slow_runs
 from pytest_tfperf.judging.thresholds import detectable_by_one_run
 
 TOO_NOISY_TO_GATE = 0.25
-"""A row that can't detect the loss of a quarter is no gate: with five runs, that is a standard deviation of 7 %."""
+"""A row that can't detect a loss of 25 % is no gate: with five runs, a standard deviation of 7 %."""
 
 
 def runs_wanted(runs: Sequence[RunValue], least: int) -> int:
-    """Fresh runs in all that a baseline takes: `least` that are not slow ones and agree; at most twice as many."""
+    """Fresh runs that a baseline needs: `least` that agree, slow runs not counted; at most twice as many."""
     kept = without_slow_runs([run.log_rate for run in runs])
     if len(kept) >= max(least, 2) and _detectable(kept) <= TOO_NOISY_TO_GATE:
         return len(runs)

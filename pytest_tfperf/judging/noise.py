@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 
 from pytest_tfperf.core.baseline import Baseline
@@ -19,21 +19,33 @@ ASSUMED_BETWEEN_RUNS = 0.018 / math.sqrt(2)
 """Where nothing was measured. The DGX-1 document ran two one-GPU columns twice: 228/227 and 219/223, at most 1.8 %
 apart, and two runs that differ by 1.8 % have a standard deviation of 1.8 / sqrt(2)."""
 
+_ASSUMED_FREEDOM = 8.0  # how much the assumption counts beside what was measured
+
 _LEAST_BETWEEN_RUNS = 0.001  # equal readings from a coarse source are no proof of a noiseless machine
 
 _SLOW_RUN = -math.log1p(-0.05)
 
 
+def scatter(values: Collection[float]) -> float:
+    """The median absolute deviation, scaled to a normal's standard deviation."""
+    middle = statistics.median(values)
+    return 1.4826 * statistics.median(abs(value - middle) for value in values)
+
+
+def mean_square(errors: Iterable[float]) -> float | None:
+    """The mean square of runs' standard errors; None where no run has enough windows for one."""
+    known = [error**2 for error in errors if math.isfinite(error)]
+    return statistics.fmean(known) if known else None
+
+
 def without_slow_runs(log_rates: Sequence[float]) -> list[float]:
     """A baseline's runs without those that fell into a slow period of the machine, in their order.
 
-    A shared machine loses a fifth of its speed for some seconds now and then; one such run among five would double the
-    standard deviation and blind the row. Left out is what lies below the median by more than 5 % and by more than 3.5
-    robust standard deviations; where that is more than a third of the runs, it is how the machine is, and all stay.
+    A shared machine sometimes loses a fifth of its speed for some seconds. One such run among five would double the
+    standard deviation, and the row would detect little. A run is left out if it is below the median by more than 5 %
+    and by more than 3.5 robust standard deviations. If those are more than a third of the runs, all stay.
     """
-    middle = statistics.median(log_rates)
-    scatter = 1.4826 * statistics.median(abs(rate - middle) for rate in log_rates)
-    least = middle - max(_SLOW_RUN, 3.5 * scatter)
+    least = statistics.median(log_rates) - max(_SLOW_RUN, 3.5 * scatter(log_rates))
     kept = [rate for rate in log_rates if rate >= least]
     return kept if len(log_rates) - len(kept) <= len(log_rates) / 3 else list(log_rates)
 
@@ -60,6 +72,17 @@ def noise_of(baseline: Baseline, rows: Iterable[Baseline]) -> Noise:
     pooled = (prior_freedom * prior_variance + freedom * variance) / (prior_freedom + freedom)
     degrees = min(prior_freedom + freedom, most)
     return Noise(between_runs=math.sqrt(pooled), degrees_of_freedom=degrees, rows=len(known))
+
+
+def with_assumption(variance: float, degrees_of_freedom: float) -> Noise:
+    """The noise from a variance between runs, pooled with what is assumed of any machine.
+
+    The assumption counts as eight degrees of freedom: two runs alone leave their noise so uncertain that the threshold
+    would be a third of the throughput.
+    """
+    both = _ASSUMED_FREEDOM + degrees_of_freedom
+    pooled = (_ASSUMED_FREEDOM * ASSUMED_BETWEEN_RUNS**2 + degrees_of_freedom * variance) / both
+    return Noise(between_runs=math.sqrt(pooled), degrees_of_freedom=both)
 
 
 @cache  # each of a session's tests asks with the same rows

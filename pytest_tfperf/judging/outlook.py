@@ -1,4 +1,4 @@
-"""What tests without a recorded baseline tell all the same: how steady the machine is, and what can be detected."""
+"""What tests without a recorded baseline show: how steady the machine is, and what can be detected."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pytest_tfperf.core.past_session import EarlierMeasurement
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.new_baseline import TOO_NOISY_TO_GATE
+from pytest_tfperf.judging.noise import mean_square
 from pytest_tfperf.judging.provisional import provisional_baseline
 from pytest_tfperf.judging.reference import Reference, reference_for
 from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
@@ -29,7 +30,7 @@ def outlook(measurements: Sequence[Measurement], tolerance: Tolerance) -> Outloo
         measurements: all of a session's.
         tolerance: the session's default.
     """
-    found = [m for m in measurements if m.verdict is not None and _is_unrecorded(m)]
+    found = [m for m in measurements if _is_unrecorded(m)]
     if not found:
         return None
     judged = [m.verdict for m in found if m.verdict is not None and m.verdict.is_provisional]
@@ -75,7 +76,7 @@ def _is_unrecorded(m: Measurement) -> bool:
 
 
 def _as_reference(m: Measurement) -> Reference | None:
-    """What it was judged against, else what it is for the next session; None where it can't be one."""
+    """What it was judged against, else the reference that it gives the next session; None if it can't be one."""
     if m.verdict is not None and m.verdict.is_provisional:
         return Reference(m.verdict.baseline, noise=m.verdict.noise)
     today = EarlierMeasurement.of(m)
@@ -93,8 +94,8 @@ def _recorded(reference: Reference) -> Reference:
 
 def _pooled(rows: Iterable[Baseline | None]) -> float | None:
     """The root mean square of their standard deviations; None where no row has two runs."""
-    known = [row.between_runs**2 for row in rows if row is not None and row.between_runs and row.runs > 1]
-    return math.sqrt(statistics.fmean(known)) if known else None
+    squares = mean_square(row.between_runs for row in rows if row is not None and row.between_runs and row.runs > 1)
+    return None if squares is None else math.sqrt(squares)
 
 
 def _median(values: Iterable[float | None]) -> float | None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
+from pytest_tfperf.judging.thresholds import accepted_rise, accepted_slowdown, quantile
 
 MIN_PAIRS = 3
 """Pairs before the first test: two say nearly nothing about how much pairs differ."""
@@ -23,7 +22,7 @@ This holds where fresh workers differ by up to 2 %; at 4 % it is twice as often,
 """
 
 EXPECTED_PAIRS = 2
-"""What is known before the first pair of how much pairs differ counts as much as so many pairs more: see `decide`."""
+"""The weight, in pairs, of what is assumed about their scatter before the first pair: see `decide`."""
 
 _FALSE_PASSES = 0.025  # how often one that is slower by more passes; both ends of a 95 % interval have as much
 
@@ -55,7 +54,7 @@ class Decision:
 
     def instead(self, outcome: Outcome, reason: str) -> Decision:
         """The same figures with another outcome, or another reason for it."""
-        return dataclasses.replace(self, outcome=outcome, reason=reason)
+        return replace(self, outcome=outcome, reason=reason)
 
 
 def decide(
@@ -69,9 +68,8 @@ def decide(
     nominal levels for t). REGRESSED takes an upper end below the tolerance at 1 %, PASS a lower end above it at 2.5 %,
     IMPROVED one above the upper tolerance at 1 %.
 
-    Three pairs say nearly nothing of how much they differ, but more is known: their windows' errors, and that fresh
-    workers differ by a percent or so on any machine (`ASSUMED_BETWEEN_RUNS`). That expectation is averaged with what
-    the pairs show as if it came from `EXPECTED_PAIRS` more pairs, so that it soon yields to them.
+    Three pairs show little of their scatter, but more is known: their windows' errors, and that fresh workers differ by
+    about 1 % on any machine (`ASSUMED_BETWEEN_RUNS`). That expectation counts as much as `EXPECTED_PAIRS` more pairs.
 
     Args:
         log_ratios: ln(b / a) of each pair, in order; at least one.
@@ -80,10 +78,9 @@ def decide(
         window_error: the standard error of a pair's log ratio from its windows alone.
     """
     mean, error, freedom = _centre(log_ratios, math.hypot(math.sqrt(2) * ASSUMED_BETWEEN_RUNS, window_error))
-    shown = _t_quantile(freedom, share(_FALSE_PASSES, most_pairs)) * error if freedom else math.inf
-    strict = _t_quantile(freedom, share(FALSE_ALARMS, most_pairs)) * error if freedom else math.inf
-    lower = -math.inf if tolerance.lower is None else math.log1p(tolerance.lower)
-    upper = math.inf if tolerance.upper is None else math.log1p(tolerance.upper)
+    shown = quantile(freedom, share(_FALSE_PASSES, most_pairs)) * error if freedom else math.inf
+    strict = quantile(freedom, share(FALSE_ALARMS, most_pairs)) * error if freedom else math.inf
+    lower, upper = -accepted_slowdown(tolerance), accepted_rise(tolerance)
     pairs = f"{len(log_ratios)} fresh pair{'s' if len(log_ratios) > 1 else ''}"
     if mean + strict < lower:
         outcome, reason = Outcome.REGRESSED, f"slower by more than the tolerance in {pairs}"
@@ -131,13 +128,6 @@ def _trimmed(log_ratios: Sequence[float]) -> tuple[list[float], list[float]]:
     cut = count // _TRIMMED_FROM
     kept = in_order[cut : count - cut]
     return kept, [kept[0]] * cut + kept + [kept[-1]] * cut
-
-
-@cache
-def _t_quantile(degrees_of_freedom: float, error: float) -> float:
-    from scipy.special import stdtrit
-
-    return -float(stdtrit(degrees_of_freedom, error))
 
 
 def _exp(value: float) -> float:

@@ -1,7 +1,7 @@
 """A provisional baseline: what earlier sessions of this machine measured, where no row was recorded.
 
-It shows a newcomer from the second session on how the gate works. It warns and never fails, because nobody has looked
-at those sessions and said that they are right.
+It shows a new user how the gate works from the second session on. It warns and never fails, because nobody has
+confirmed that those sessions were right.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.past_session import EarlierMeasurement
 from pytest_tfperf.core.throughput import hodges_lehmann
-from pytest_tfperf.judging.noise import without_slow_runs
+from pytest_tfperf.judging.noise import mean_square, without_slow_runs
 
 MOST_MEASUREMENTS = 10
-"""The latest ones of a workload that a provisional baseline rests on."""
+"""How many of a workload's latest measurements a provisional baseline uses."""
 
 MOST_RUNS = 3
 """Fresh runs that a suspected slowdown gets in all.
@@ -71,8 +71,8 @@ def _between_runs(log_rates: Sequence[float], errors: Sequence[float]) -> float 
 
     A single run says no more than that, and two or three that agree by chance must not suspect every later one.
     """
-    within = [error**2 for error in errors if math.isfinite(error)]
-    known = [math.sqrt(statistics.fmean(within))] if within else []
+    within = mean_square(errors)
+    known = [] if within is None else [math.sqrt(within)]
     if len(log_rates) > 1:
         known.append(statistics.stdev(log_rates))
     return max(known, default=None)

@@ -28,13 +28,10 @@ class PublishedRatio:
 
 
 def published_ratio(rows: Iterable[Baseline], figure: Key, over: Key) -> PublishedRatio:
-    """The lowest ratio among the machines of which the documents give both figures.
+    """The lowest ratio of two published figures; the lowest, because it has to hold on other machines.
 
-    Where no machine has both, those of one document's machines with the same GPU serve, as for one and two GPUs of
-    Azure's NC6 and NC12.
-
-    The lowest, because it has to hold on machines that are none of theirs. `rows` may hold any rows; measured ones and
-    other keys are ignored.
+    Both figures are of one machine, or if there is none, of two machines with the same GPU in one document, as Azure's
+    NC6 and NC12. Measured rows and other keys in `rows` are ignored.
 
     Raises:
         BaselineError: no document has both.

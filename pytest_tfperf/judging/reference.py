@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -16,9 +15,7 @@ from pytest_tfperf.core.topology import DeviceKind, Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS, noise_of
-
-_ASSUMED_FREEDOM = 8.0
+from pytest_tfperf.judging.noise import noise_of, with_assumption
 
 NONE: Mapping[Key, Baseline] = MappingProxyType({})
 
@@ -46,7 +43,7 @@ class Reference:
 
     @property
     def is_provisional(self) -> bool:
-        """Whether earlier sessions stand for a baseline."""
+        """Whether the baseline is made from earlier sessions."""
         return self.baseline is not None and self.baseline.is_provisional
 
     @property
@@ -64,9 +61,9 @@ def reference_for(
     gpu_fp32_tflops: float | None,
     provisional: Mapping[Key, Baseline] = NONE,
 ) -> Reference:
-    """The machine's own row; without one, the highest figure that a document has for the same work on weaker GPUs.
+    """The machine's own row, else the highest figure of a document for weaker GPUs, else earlier sessions here.
 
-    Without that, earlier sessions of this machine. They come last, because a floor can fail a test and they can't.
+    Earlier sessions come last, because a floor can fail a test and they can't.
 
     Only synthetic device data makes a floor, because what a real pipeline gives depends on the host.
 
@@ -93,18 +90,13 @@ def reference_for(
 
 
 def _provisional_noise(row: Baseline, rows: Mapping[Key, Baseline], provisional: Mapping[Key, Baseline]) -> Noise:
-    """What all runs of the machine tell, recorded or not, together with what is assumed of any machine.
+    """The noise of all runs on the machine, recorded or not, pooled with what is assumed for any machine.
 
-    The assumption counts as `_ASSUMED_FREEDOM` degrees of freedom: two runs alone leave their noise so uncertain that
-    the threshold would be a third of the throughput. The noise is never less than what the row's own runs tell: a false
-    suspicion costs two further runs.
+    It is never less than what the row's own runs tell: a false suspicion costs two further runs.
     """
     known = noise_of(row, {**provisional, **rows}.values())
-    freedom = known.degrees_of_freedom if known.rows else 0.0
-    both = _ASSUMED_FREEDOM + freedom
-    variance = (_ASSUMED_FREEDOM * ASSUMED_BETWEEN_RUNS**2 + freedom * known.between_runs**2) / both
-    between_runs = max(math.sqrt(variance), row.between_runs or 0.0)
-    return replace(known, between_runs=between_runs, degrees_of_freedom=both)
+    pooled = with_assumption(known.between_runs**2, known.degrees_of_freedom if known.rows else 0.0)
+    return replace(pooled, between_runs=max(pooled.between_runs, row.between_runs or 0.0), rows=known.rows)
 
 
 def _is_on_device_data(id: str) -> bool:
@@ -113,7 +105,7 @@ def _is_on_device_data(id: str) -> bool:
 
 
 def refuse_other_devices(row: Baseline, topology: Topology) -> None:
-    """Refuse a row of other devices: equal names promise equal hardware, but a GPU may be gone or replaced.
+    """Refuse a row of other devices: the machine has the same name, but a GPU may be gone or replaced.
 
     Raises:
         BaselineError: the row was measured on GPUs, and the topology is of CPUs or of another model.
@@ -133,7 +125,7 @@ def refuse_other_devices(row: Baseline, topology: Topology) -> None:
 
 
 def require_same_unit(row: Baseline, throughput: Throughput) -> None:
-    """Refuse a row that counts something else than the measurement does; earlier sessions then are no reference.
+    """Refuse a row that counts another unit than the measurement.
 
     Raises:
         BaselineError: the units differ.

@@ -1,4 +1,4 @@
-"""What a session does to one test by itself: one standard deviation a machine, learnt from its history (rule 2)."""
+"""The standard deviation between sessions of one test, learnt from a machine's history (rule 2)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class SessionVariance:
 
 @dataclass(frozen=True, slots=True)
 class LearntReference:
-    """The reference, made more exact by good sessions.
+    """The committed reference, refined by good sessions.
 
     Args:
         offset: what to add to the log of the committed reference.

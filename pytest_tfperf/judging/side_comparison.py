@@ -12,11 +12,10 @@ from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.side_comparison import Figure, Movement, Ratio, SideComparison
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
-from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS, noise_of
+from pytest_tfperf.judging.noise import mean_square, noise_of, with_assumption
 from pytest_tfperf.judging.session_variance import session_variance
 from pytest_tfperf.judging.thresholds import FALSE_ALARMS, quantile, reference_variance
 
-_ASSUMED_FREEDOM = 8.0
 _INTERVAL = 0.025  # beyond either end of a 95 % interval
 
 Place = tuple[str, Key]
@@ -31,7 +30,7 @@ def figures_of_measurements(measurements: Iterable[Measurement]) -> list[Figure]
 
 
 def figures_of_rows(rows: Iterable[Baseline]) -> list[Figure]:
-    """The rows of baselines, each with the noise that its machine's rows tell."""
+    """The rows of baselines, each with the noise that its machine's rows show."""
     rows = list(rows)
     machines = {row.machine: [other for other in rows if other.machine == row.machine] for row in rows}
     return [
@@ -109,18 +108,17 @@ def _variance(figure: Figure) -> float:
 
 
 def _noise(figure: Figure) -> Noise:
-    return figure.noise or Noise(between_runs=ASSUMED_BETWEEN_RUNS, degrees_of_freedom=_ASSUMED_FREEDOM)
+    return figure.noise or with_assumption(0.0, 0)
 
 
 def _figure(m: Measurement, noise: Noise) -> Figure:
-    errors = [run.error for run in m.throughput.runs if math.isfinite(run.error)]
     return Figure(
         machine=m.machine,
         key=m.key,
         unit=m.throughput.unit,
         log_rate=math.log(m.throughput.examples_per_sec),
         runs=max(1, len(m.throughput.runs)),
-        error=math.sqrt(statistics.fmean(error**2 for error in errors)) if errors else 0.0,
+        error=math.sqrt(mean_square(run.error for run in m.throughput.runs) or 0.0),
         noise=(m.verdict and m.verdict.noise) or noise,
         name=m.name,
         environment=m.environment,
@@ -128,11 +126,9 @@ def _figure(m: Measurement, noise: Noise) -> Figure:
 
 
 def _noise_of_runs(measurements: Sequence[Measurement]) -> Noise:
-    """What the runs of all measurements tell, together with what is assumed of any machine."""
+    """The noise of the runs of all measurements, pooled with what is assumed for any machine."""
     groups = [[run.log_rate for run in m.throughput.runs] for m in measurements]
     groups = [group for group in groups if len(group) > 1]
     freedom = sum(len(group) - 1 for group in groups)
     squares = math.fsum(statistics.variance(group) * (len(group) - 1) for group in groups)
-    both = _ASSUMED_FREEDOM + freedom
-    variance = (_ASSUMED_FREEDOM * ASSUMED_BETWEEN_RUNS**2 + squares) / both
-    return Noise(between_runs=math.sqrt(variance), degrees_of_freedom=both)
+    return with_assumption(squares / freedom if freedom else 0.0, freedom)

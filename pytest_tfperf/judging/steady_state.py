@@ -7,9 +7,10 @@ import statistics
 from collections.abc import Sequence
 
 from pytest_tfperf.core.run import Window
+from pytest_tfperf.judging.noise import scatter
 
 LEAST_WINDOWS = 20
-"""Below this a drift can't be told from noise, and nothing is said of it."""
+"""With fewer windows a drift can't be separated from noise, so the run counts as steady."""
 
 _MOST_DISCARDED = 1 / 3  # a run that settles later than that has not settled
 # A noisy machine must still get a result, so only what would change a verdict counts: a drift or a step of 10 %, or two
@@ -35,7 +36,7 @@ def settled_from(windows: Sequence[Window], *, fetches: bool = False) -> int:
     faster = statistics.median(early) - statistics.median(rest)
     # MSER alone would discard a few windows of pure noise in most runs. What falls by a tenth was no warm-up, unless
     # batches lay ready at first.
-    if abs(faster) < 3 * _scatter(rest) or (faster > _LEAST_SHIFT and not fetches):
+    if abs(faster) < 3 * scatter(rest) or (faster > _LEAST_SHIFT and not fetches):
         return 0
     return best
 
@@ -55,9 +56,9 @@ def _drift(rates: Sequence[float]) -> str:
     third = len(rates) // 3
     parts = [rates[:third], rates[third:-third], rates[-third:]]
     first, middle, last = (statistics.median(part) for part in parts)
-    scatter = statistics.median(_scatter(part) for part in parts)
+    within = statistics.median(scatter(part) for part in parts)
     change = last - first
-    if abs(change) < max(_LEAST_SHIFT, _SCATTERS * scatter):
+    if abs(change) < max(_LEAST_SHIFT, _SCATTERS * within):
         return ""
     way = "falls" if change < 0 else "rises"
     between = min(first, last) <= middle <= max(first, last)
@@ -75,7 +76,7 @@ def _two_modes(rates: Sequence[float]) -> str:
     gap, split = max(gaps)
     low, high = ordered[:split], ordered[split:]
     apart = statistics.median(high) - statistics.median(low)
-    if gap < max(_LEAST_SHIFT / 2, _SCATTERS * max(_scatter(low), _scatter(high))) or apart < _LEAST_SHIFT:
+    if gap < max(_LEAST_SHIFT / 2, _SCATTERS * max(scatter(low), scatter(high))) or apart < _LEAST_SHIFT:
         return ""
     return f"never settled: {len(low)} windows are {-100 * math.expm1(-apart):.0f} % slower than the other {len(high)}"
 
@@ -85,7 +86,7 @@ def _rates(windows: Sequence[Window]) -> list[float]:
 
 
 def _least_mser(rates: Sequence[float]) -> int:
-    """The cut with the least variance / count of what remains, from running sums: this is asked every ten windows."""
+    """The cut with the least variance / count of what remains, from running sums because it is asked for often."""
     count, total, squares = 0, 0.0, 0.0
     found: list[tuple[float, int]] = []
     middle = statistics.median(rates)  # sums of squares lose their digits far from zero
@@ -94,9 +95,3 @@ def _least_mser(rates: Sequence[float]) -> int:
         if cut <= len(rates) * _MOST_DISCARDED:
             found.append(((squares / count - (total / count) ** 2) / count, cut))
     return min(found)[1]
-
-
-def _scatter(rates: Sequence[float]) -> float:
-    """Median absolute deviation, scaled to a normal's standard deviation."""
-    middle = statistics.median(rates)
-    return 1.4826 * statistics.median(abs(rate - middle) for rate in rates)

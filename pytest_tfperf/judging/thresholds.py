@@ -17,15 +17,19 @@ SUSPICION = 1.5
 """Standard errors. A test is suspected if its slowdown exceeds both this and the tolerance less this."""
 
 TO_BE_FOUND = -math.log1p(-0.05) + math.log1p(-0.02)
-"""Beyond the tolerance: a loss of 5 % where 2 % is accepted.
+"""A loss that noise must not let pass unsuspected, in excess of the tolerance: 5 % where 2 % is accepted.
 
-A reference environment can tell whether it is one, so noise must not let it pass unsuspected. Where 1.5 standard errors
-would, a test is suspected unless it is so much faster that such a loss is unlikely.
+Only where there is a reference environment, which can confirm it. A test whose 1.5 standard errors exceed such a loss
+is suspected unless it is so much faster that the loss is unlikely.
 """
 
 DETECTION = 2.05
 """Standard errors beyond the threshold at which a slowdown is detected: 98 times in 100 by the screen and again by the
 decision, so about 95 in 100 by both. benchmarks/verdict.py holds the result against simulated sessions."""
+
+
+MEDIAN_VARIANCE = 1.07
+"""The variance of a Hodges-Lehmann median of normal values, in variances of their mean."""
 
 
 def accepted_slowdown(tolerance: Tolerance) -> float:
@@ -39,14 +43,14 @@ def accepted_rise(tolerance: Tolerance) -> float:
 
 
 def suspicion(accepted: float, error: float, to_be_found: float = math.inf) -> float:
-    """The slowdown from which a value with this standard error is suspected; negative: unless it is so much faster."""
+    """The slowdown from which a value with this standard error is suspected; if negative, a speed-up clears it."""
     noise = SUSPICION * error
     return max(min(noise, accepted + to_be_found - noise), accepted - noise)
 
 
 def reference_variance(runs: int) -> float:
-    """Of a Hodges-Lehmann median over a baseline's runs, in variances between runs (1.07: its efficiency)."""
-    return 1.07 / runs if runs > 1 else 1.0
+    """The variance of a baseline, the Hodges-Lehmann median of its runs, in variances between runs."""
+    return MEDIAN_VARIANCE / runs if runs > 1 else 1.0
 
 
 def screen_error(between_runs: float, runs: int, baseline_runs: int) -> float:

@@ -1,4 +1,4 @@
-"""A file put in another's place in one step, so that no reader and no crash ever sees half of it."""
+"""Files that are replaced in one step: neither a reader nor a crash leaves half of one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The format of a baselines file: rows to text, and text to rows or an error that names the line.
 
-One row is one line, so that a diff is readable and a line number identifies a row. Reading is strict: a file that was
-read in part would gate against wrong figures, or against none.
+One row is one line, so that a diff is readable and a line number identifies a row. Reading is strict, because a file
+that is read in part would judge against wrong figures.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class BaselineStore:
 
 
 def _acquire(file: IO[str], folder: Path) -> None:
-    """Lock the open file and write into it who holds it; the lock goes when it is closed, or with the process."""
+    """Lock the open file and write the owner into it; closing the file or the end of the process frees it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         file.truncate(0)

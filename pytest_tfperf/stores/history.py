@@ -10,6 +10,7 @@ from sqlalchemy import Table, delete, insert
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_session import EarlierMeasurement, PastSession
 from pytest_tfperf.core.plain_json import build
@@ -17,7 +18,7 @@ from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.stores import history_queries as queries
 from pytest_tfperf.stores.history_database import DamagedHistory, Database
-from pytest_tfperf.stores.history_rows import comparison_row, earlier, measurement_row, microseconds, unpacked
+from pytest_tfperf.stores.history_rows import comparison_row, earlier, measurement_row, unpacked
 from pytest_tfperf.stores.history_tables import COMPARISONS, MEASUREMENTS
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Select
 
     from pytest_tfperf.core.baseline import Baseline
     from pytest_tfperf.core.history_url import HistoryUrl
@@ -87,12 +88,8 @@ class History:
 
     def seconds_of(self, tests: Iterable[str]) -> dict[str, float]:
         """Seconds that one run of each test's calls (or a whole comparison) took last; unknown tests are left out."""
-        if not self.database.exists:
-            return {}
-        with self.database.reading() as connection:
-            compared = connection.execute(queries.seconds_of_comparisons()).all()
-            measured = connection.execute(queries.seconds_of_measurements()).all()
-        known: dict[str, float] = dict([*compared, *measured])
+        known: dict[str, float] = dict(self._rows(queries.seconds_of_comparisons()))
+        known |= dict(self._rows(queries.seconds_of_measurements()))
         return {test: known[test] for test in tests if test in known}
 
     def confirmation_runs(self, machines: Collection[str]) -> tuple[int, int]:
@@ -100,10 +97,7 @@ class History:
 
         Measurements with an injected slowdown don't count.
         """
-        if not self.database.exists:
-            return 0, 0
-        with self.database.reading() as connection:
-            runs, measurements = connection.execute(queries.confirmation_runs(machines)).one()
+        runs, measurements = next(self._rows(queries.confirmation_runs(machines)), (0, 0))
         return int(runs), int(measurements)
 
     def past_sessions_of_machine(
@@ -119,15 +113,11 @@ class History:
             least_tests: tests that a session must have measured, so that rerunning one test by hand does not count.
         """
         wanted = list(rows)
-        if not wanted or not self.database.exists:
-            return {}
         found: dict[Key, list[PastSession]] = {}
-        with self.database.reading() as connection:
-            for workload, topology, session, changes, outcome in connection.execute(
-                queries.past_sessions(wanted, before, least_tests)
-            ):
-                past = PastSession(session, tuple(json.loads(changes)), Outcome(outcome))
-                found.setdefault(Key(workload, topology), []).append(past)
+        answer = self._rows(queries.past_sessions(wanted, before, least_tests)) if wanted else []
+        for workload, topology, session, changes, outcome in answer:
+            past = PastSession(session, tuple(json.loads(changes)), Outcome(outcome))
+            found.setdefault(Key(workload, topology), []).append(past)
         return {key: tuple(sessions) for key, sessions in found.items()}
 
     def earlier_measurements(
@@ -146,16 +136,11 @@ class History:
         Raises:
             TfperfError: also where one of these rows is damaged; names it.
         """
-        if not self.database.exists:
-            return {}
         found: dict[Key, list[EarlierMeasurement]] = {}
-        with self.database.reading() as connection:
-            for id, workload, topology, whole in connection.execute(
-                queries.earlier_measurements(machine, before, most)
-            ):
-                place = f"{self.database}: measurement {id}"
-                if (one := earlier(unpacked(whole, place), place)) is not None:
-                    found.setdefault(Key(workload, topology), []).append(one)
+        for id, workload, topology, whole in self._rows(queries.earlier_measurements(machine, before, most)):
+            place = f"{self.database}: measurement {id}"
+            if (one := earlier(unpacked(whole, place), place)) is not None:
+                found.setdefault(Key(workload, topology), []).append(one)
         return {key: tuple(measured[-most:]) for key, measured in found.items()}
 
     def profile_of(self, row: Baseline) -> Profile | None:
@@ -164,14 +149,11 @@ class History:
         Raises:
             TfperfError: also where a measurement of then is damaged; names it.
         """
-        if not row.date or not self.database.exists:
-            return None
-        with self.database.reading() as connection:
-            for id, whole in connection.execute(queries.recorded(row)):
-                place = f"{self.database}: measurement {id}"
-                recorded: Any = unpacked(whole, place)
-                if recorded["time"].startswith(row.date) and recorded.get("profile"):
-                    return build(Profile, recorded["profile"], place)
+        for id, whole in self._rows(queries.recorded(row)) if row.date else ():
+            place = f"{self.database}: measurement {id}"
+            recorded: Any = unpacked(whole, place)
+            if recorded["time"].startswith(row.date) and recorded.get("profile"):
+                return build(Profile, recorded["profile"], place)
         return None
 
     def measurements(self, **wanted: Unpack[Wanted]) -> Iterator[Measurement]:
@@ -229,6 +211,12 @@ class History:
         with self.database.reading() as connection:
             return pd.read_sql_query(queries.frame(wanted), connection)
 
+    def _rows(self, query: Select[Any]) -> Iterator[Any]:
+        """The rows that a query gives; none where there is no history yet."""
+        if self.database.exists:
+            with self.database.reading() as connection:
+                yield from connection.execute(query)
+
     def _wholes(self, table: Table, wanted: Wanted) -> Iterator[tuple[str, Any]]:
         self.database.require()
         kind = "measurement" if table is MEASUREMENTS else "comparison"
@@ -242,7 +230,7 @@ class History:
         id = replaces or secrets.token_hex(16)
 
         def add(connection: Connection) -> None:
-            made = max(connection.scalar(queries.last_made(table)) + 1, microseconds(when))
+            made = max(connection.scalar(queries.last_made(table)) + 1, round(moment(when).timestamp() * 1e6))
             connection.execute(delete(table).where(table.c.id == replaces))
             connection.execute(insert(table).values(**row, id=id, made=made))
 

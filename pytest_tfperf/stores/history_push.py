@@ -1,4 +1,4 @@
-"""Sending a local history to a team's server: what the server lacks, told by ids, so that nothing arrives twice."""
+"""Sending a local history to a team's server: only rows whose ids the server lacks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ _Light = Any
 """A row with `id`, `made` and `size` only."""
 
 _COMPARED_AT_ONCE: Final = 1000  # ids
-_SENT_AT_ONCE: Final = 100  # whole measurements, in one transaction
-_BYTES_AT_ONCE: Final = 500_000  # what a session has the time to send over a slow network
+_BYTES_AT_ONCE: Final = 500_000  # in one transaction: what a session has the time to send over a slow network
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +49,13 @@ def push(local: Database, server: Database, *, only_new: bool) -> Pushed:
     with server.writing() as remote:
         server_id: str = remote.execute(select(HISTORY.c.id)).scalar_one()
         remote.commit()
-        measurements, comparisons = (
-            _push_table(table, local, remote, _mark(local, server_id, table) if only_new else 0, server_id)
-            for table in (MEASUREMENTS, COMPARISONS)
-        )
+        measurements = _push_table(MEASUREMENTS, local, remote, server_id, only_new=only_new)
+        comparisons = _push_table(COMPARISONS, local, remote, server_id, only_new=only_new)
     return Pushed(measurements, comparisons)
 
 
-def _push_table(table: Table, local: Database, remote: Connection, mark: int, server_id: str) -> int:
-    sent = 0
+def _push_table(table: Table, local: Database, remote: Connection, server_id: str, *, only_new: bool) -> int:
+    sent, mark = 0, _mark(local, server_id, table) if only_new else 0
     for rows in _ids(local, table, mark):
         for portion in _portions(_lacking(table, remote, rows)):
             sent += _send(table, local, remote, portion)
@@ -92,7 +89,7 @@ def _portions(rows: Sequence[_Light]) -> Iterator[list[str]]:
     portion: list[str] = []
     size = 0
     for row in rows:
-        if portion and (len(portion) == _SENT_AT_ONCE or size + row.size > _BYTES_AT_ONCE):
+        if portion and size + row.size > _BYTES_AT_ONCE:
             yield portion
             portion, size = [], 0
         portion.append(row.id)

@@ -1,4 +1,4 @@
-"""What is asked of a history, as statements that SQLite and PostgreSQL both understand."""
+"""The queries of a history, for SQLite and PostgreSQL alike."""
 
 from __future__ import annotations
 
@@ -24,22 +24,13 @@ _M: Final = MEASUREMENTS.c
 
 _RESULT: Final = tuple(field.name for field in fields(PastResult))
 _FRAME: Final = (
-    "session",
-    "time",
-    "test",
-    "machine",
-    "workload",
-    "topology",
-    "unit",
-    "examples_per_sec",
-    "outcome",
-    "runs",
-    "seconds",
+    *("session", "time", "test", "machine", "workload", "topology"),
+    *("unit", "examples_per_sec", "outcome", "runs", "seconds"),
 )
 
 
 class Wanted(TypedDict, total=False):
-    """Which measurements or comparisons; None, and what is left out, asks for all.
+    """Which measurements or comparisons; a filter that is None or left out selects all.
 
     A session, a test and a machine are named whole, a commit by its first characters; a comparison has no commit. Of a
     time `since` is the first and `until` the first that is left out; both know their zone.

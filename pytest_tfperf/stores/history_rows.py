@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import time
 import zlib
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
+from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.past_session import EarlierMeasurement
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.throughput import RunValue
@@ -65,25 +65,14 @@ def storable(text: str) -> str:
 
 
 def as_stored(m: Measurement) -> Measurement:
-    """With its texts as the columns have them, by which a whole measurement is known from its row."""
+    """The measurement with its texts as the columns store them, so that the two can be matched."""
     texts: dict[str, Any] = {name: storable(getattr(m, name)) for name in _TEXTS}
     return replace(m, **texts)
 
 
 def utc(when: str) -> str:
-    """An ISO 8601 time in UTC, to the second; what is no such time stays as it is."""
-    try:
-        return datetime.fromisoformat(when).astimezone(UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError):
-        return storable(when)
-
-
-def microseconds(when: str) -> int:
-    """An ISO 8601 time in microseconds since 1970; of what is no such time, now."""
-    try:
-        return round(datetime.fromisoformat(when).timestamp() * 1e6)
-    except (ValueError, OverflowError):
-        return time.time_ns() // 1000
+    """An ISO 8601 time in UTC, to the second."""
+    return moment(when).astimezone(UTC).isoformat(timespec="seconds")
 
 
 def unpacked(whole: bytes, place: str) -> Any:

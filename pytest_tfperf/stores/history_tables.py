@@ -46,7 +46,7 @@ def _identity() -> tuple[Column[str], Column[int], Column[str]]:
 
 
 HISTORY: Final = Table("tfperf_history", TABLES, Column("version", Integer, nullable=False), _text("id"))
-"""One row: the version of the tables, and what tells this history from all others."""
+"""One row: the version of the tables, and the history's id."""
 
 # A measurement is kept whole, as zlib-compressed JSON; the other columns are what queries need.
 MEASUREMENTS: Final = Table(

@@ -10,21 +10,12 @@ from typing import Any, Final
 
 from pytest_tfperf.errors import TfperfError
 
-_TOML: Final = "[tool.pytest.ini_options]"
-_NATIVE_TOML: Final = "[tool.pytest]"
-_SECTION: Final = {
-    "pytest.ini": "[pytest]",
-    ".pytest.ini": "[pytest]",
-    "tox.ini": "[pytest]",
-    "setup.cfg": "[tool:pytest]",
-}
-
 FILES: Final = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 """Where pytest looks for its configuration, in its order."""
 
 
 def configuration(folder: Path) -> Path:
-    """The file that pytest takes its configuration from, or would if it had a section: pyproject.toml, else pytest.ini.
+    """The file that pytest reads its configuration from; for a new section pyproject.toml, else pytest.ini.
 
     Raises:
         TfperfError: a file that can't be read or parsed.
@@ -51,7 +42,7 @@ def with_settings(path: Path, settings: Mapping[str, str]) -> str:
     is_toml = path.suffix == ".toml"
     lines = [f'{name} = "{value}"' if is_toml else f"{name} = {value}" for name, value in missing.items()]
     header = _header(text, path)
-    new = _inserted(text, header, lines) if header else _appended(text, _new_header(path), lines)
+    new = _inserted(text, header, lines) if header else _appended(text, _headers(path)[0], lines)
     try:
         is_kept = _values(new, path) == before | missing
     except TfperfError:
@@ -77,7 +68,7 @@ def _values(text: str, path: Path) -> dict[str, Any]:
         parser.read_string(text)
     except (tomllib.TOMLDecodeError, configparser.Error) as error:
         raise TfperfError(f"{path} can't be parsed: {error}. Repair it first") from None
-    section = _SECTION[path.name][1:-1]
+    section = _headers(path)[0].strip("[]")
     return dict(parser[section]) if parser.has_section(section) else {}
 
 
@@ -86,21 +77,17 @@ def _toml_values(document: dict[str, Any], path: Path) -> dict[str, Any]:
     return dict(table.get("ini_options", table))
 
 
+def _headers(path: Path) -> list[str]:
+    """The headers that may begin pytest's section in such a file; the first one is for a new section."""
+    if path.name == "pyproject.toml":
+        return ["[tool.pytest.ini_options]", "[tool.pytest]"]
+    return ["[tool:pytest]"] if path.name == "setup.cfg" else ["[pytest]"]
+
+
 def _header(text: str, path: Path) -> str:
     """The line that begins pytest's section, as it stands in the file; "" for none."""
-    if path.suffix != ".toml":
-        wanted = [_SECTION[path.name]]
-    elif path.name == "pyproject.toml":
-        wanted = [_TOML, _NATIVE_TOML]
-    else:
-        wanted = ["[pytest]"]
+    wanted = _headers(path)
     return next((line for line in text.splitlines() if line.partition("#")[0].strip().replace(" ", "") in wanted), "")
-
-
-def _new_header(path: Path) -> str:
-    if path.name == "pyproject.toml":
-        return _TOML
-    return "[pytest]" if path.suffix == ".toml" else _SECTION[path.name]
 
 
 def _inserted(text: str, header: str, lines: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""The push of a session's history, in a process of its own, which can be ended whatever it waits for."""
+"""The push of a session's history, in a process of its own that can be killed whatever it waits for."""
 
 from __future__ import annotations
 

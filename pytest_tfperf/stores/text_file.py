@@ -1,4 +1,4 @@
-"""A whole text from a path, a pipe or standard input; each is read once, because a pipe gives its bytes only once."""
+"""A whole text from a path, a pipe or standard input, each read once."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ _SAME_RUN = 1.05  # workers stop their clocks within a step or two of each other
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One run as its log tells it.
+    """One run, as its log describes it.
 
     Args:
         name: the file, for messages.
@@ -129,8 +129,8 @@ def parse(text: str, name: str, *, only_training: bool = False) -> Log:
         speeds = [step.examples_per_sec for step in steps if step.number == last_step]
         _check_workers(examples_per_sec, sum(speeds), last_step, name)
     losses = [step.loss for step in steps if step.loss is not None]
-    broken = [loss for loss in losses if not math.isfinite(loss)]
-    return Log(name, header, examples_per_sec, last_step, [*broken, *losses[-1:]][0] if losses else None)
+    loss = next((loss for loss in losses if not math.isfinite(loss)), losses[-1] if losses else None)
+    return Log(name, header, examples_per_sec, last_step, loss)
 
 
 def _step(line: str, number: int, name: str) -> _Step:

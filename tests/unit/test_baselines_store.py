@@ -127,12 +127,6 @@ def test_a_session_updates_under_its_own_lock(tmp_path: Path) -> None:
     assert mine.load("box") == {KEY: row()}
 
 
-def test_the_lock_makes_the_folder_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    with store(tmp_path / "a" / "b").lock():
-        pass
-    assert list((tmp_path / "a" / "b").iterdir()) == []
-
-
 def test_the_lock_of_a_killed_session_is_free(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib; from pytest_tfperf.stores.baselines import BaselineStore\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -143,23 +144,25 @@ def test_the_interval_of_a_step_holds_its_size() -> None:
 # Promises, each with a generous bound
 
 
-def test_a_year_of_fifty_tests_has_few_false_alarms() -> None:
-    assert sum(len(alarms(noise(seed, 365))) for seed in range(50)) <= 3
+def correlated(random: np.random.Generator) -> Values:
+    """A year whose neighbours have a correlation of 0.3."""
+    values = random.normal(0, 0.01, 365)
+    for index in range(1, 365):
+        values[index] += 0.3 * values[index - 1]
+    return values
 
 
-def test_heavy_tails_raise_no_false_alarms() -> None:
+@pytest.mark.parametrize(
+    ("year", "most"),
+    [
+        pytest.param(lambda random: random.normal(0, 0.01, 365), 3, id="normal noise"),
+        pytest.param(lambda random: random.standard_t(3, 365) * 0.01, 3, id="heavy tails"),
+        pytest.param(correlated, 5, id="correlated neighbours"),
+    ],
+)
+def test_a_year_of_fifty_tests_has_few_false_alarms(year: Callable[[np.random.Generator], Values], most: int) -> None:
     random = np.random.default_rng(1)
-    assert sum(len(alarms(random.standard_t(3, 365) * 0.01)) for _ in range(50)) <= 3
-
-
-def test_correlated_neighbours_raise_few_false_alarms() -> None:
-    random, count = np.random.default_rng(1), 0
-    for _ in range(50):
-        values = random.normal(0, 0.01, 365)
-        for index in range(1, 365):
-            values[index] += 0.3 * values[index - 1]
-        count += len(alarms(values))
-    assert count <= 5
+    assert sum(len(alarms(year(random))) for _ in range(50)) <= most
 
 
 def delays(loss: Values, cv: float) -> list[float]:

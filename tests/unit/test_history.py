@@ -88,11 +88,6 @@ def test_a_result_is_told_from_its_columns(history: History) -> None:
     )
 
 
-def test_results_are_those_of_a_test_and_a_machine(history: History) -> None:
-    history.append(measurement())
-    assert (history.results(test="another"), history.results(machine="another")) == ([], [])
-
-
 def test_a_comparison_is_kept_whole(history: History) -> None:
     whole = comparison(session="monday", high=math.inf, outcome=None)
     history.append_comparison(whole)
@@ -112,25 +107,6 @@ def test_a_measurement_is_kept_whole(history: History) -> None:
     )
     history.append(whole)
     assert list(history.measurements()) == [whole]
-
-
-@pytest.mark.parametrize(
-    ("wanted", "found"),
-    [({}, "abc"), ({"session": "monday"}, "ac"), ({"test": "c"}, "c"), ({"session": "tuesday", "test": "c"}, "")],
-)
-def test_measurements_are_those_of_a_session_or_test_in_their_order(
-    history: History, wanted: dict[str, str], found: str
-) -> None:
-    for test, session in (("a", "monday"), ("b", "tuesday"), ("c", "monday")):
-        history.append(judged(test=test, session=session))
-    assert [one.test for one in history.measurements(**wanted)] == list(found)
-
-
-def test_a_measurement_that_replaces_an_earlier_one_is_the_only_one(history: History) -> None:
-    number = history.append(judged(test="a"))
-    history.append(judged(test="b"))
-    history.append(judged(test="a"), replaces=number)
-    assert list(history.frame()["test"]) == ["b", "a"]
 
 
 def test_the_table_of_each_workload_has_the_unit_of_its_last_measurement(history: History) -> None:
@@ -170,10 +146,6 @@ def test_confirmations_of_real_slowdowns_are_counted_on_these_machines(history: 
     history.append(judged(900.0, **confirmed, machine="another"))
     history.append(measurement())
     assert history.confirmation_runs(["box", "box-cpu"]) == (2, 2)
-
-
-def test_without_a_history_no_confirmation_is_known(history: History) -> None:
-    assert history.confirmation_runs(["box"]) == (0, 0)
 
 
 # Past sessions
@@ -238,7 +210,8 @@ def test_a_rerun_of_one_test_is_not_a_session_of_the_suite(history: History) -> 
 
 
 def test_asking_before_there_is_a_file_makes_none(history: History, path: Path) -> None:
-    assert (history.seconds_of(["a"]), past(history)) == ({}, [])
+    assert (history.seconds_of(["a"]), history.confirmation_runs(["box"])) == ({}, (0, 0))
+    assert (past(history), repeatable(history)) == ([], [])
     for ask in (history.frame, lambda: list(history.comparisons()), lambda: list(history.measurements())):
         with pytest.raises(TfperfError, match="no history yet; run pytest first"):
             ask()
@@ -345,10 +318,6 @@ def test_what_was_merely_measured_or_in_doubt_can_be_repeated(history: History, 
 )
 def test_no_reference_rests_on(history: History, more: dict[str, Any]) -> None:
     kept(history, **more)
-    assert repeatable(history) == []
-
-
-def test_without_a_history_there_are_no_earlier_measurements(history: History) -> None:
     assert repeatable(history) == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from past_results import past_result, past_results, quiet_tests
 
@@ -34,28 +35,22 @@ def recorded_at(results: list[PastResult], session: int) -> list[PastResult]:
     return [replace(one, reference=970.0) if one.session in later else one for one in results]
 
 
-def test_a_slowdown_that_lasts_is_one() -> None:
-    assert sizes(past_results({"test_0": course((AT, -0.03))})) == [-3]
+@pytest.mark.parametrize(
+    ("steps", "slowdowns"),
+    [
+        pytest.param([(AT, -0.03)], [-3], id="a slowdown"),
+        pytest.param([(AT, 0.03)], [], id="a speed-up"),
+        pytest.param([(AT, -0.03), (65, 0.03)], [], id="mended"),
+        pytest.param([(AT, -0.06), (65, 0.02)], [-6], id="mended by a third"),
+    ],
+)
+def test_a_slowdown_lasts_until_most_of_it_is_mended(steps: list[tuple[int, float]], slowdowns: list[int]) -> None:
+    assert sizes(past_results({"test_0": course(*steps)})) == slowdowns
 
 
-def test_a_speed_up_is_none() -> None:
-    assert sizes(past_results({"test_0": course((AT, 0.03))})) == []
-
-
-def test_a_slowdown_that_was_mended_is_over() -> None:
-    assert sizes(past_results({"test_0": course((AT, -0.03), (65, 0.03))})) == []
-
-
-def test_a_slowdown_that_was_mended_by_a_third_lasts() -> None:
-    assert sizes(past_results({"test_0": course((AT, -0.06), (65, 0.02))})) == [-6]
-
-
-def test_a_baseline_that_was_recorded_after_it_accepts_it() -> None:
-    assert sizes(recorded_at(past_results({"test_0": course((AT, -0.03))}), 70)) == []
-
-
-def test_a_baseline_that_was_recorded_before_it_does_not() -> None:
-    assert sizes(recorded_at(past_results({"test_0": course((AT, -0.03))}), 30)) == [-3]
+@pytest.mark.parametrize(("recorded", "slowdowns"), [(70, []), (30, [-3])], ids=["after it", "before it"])
+def test_only_a_baseline_that_was_recorded_after_a_slowdown_accepts_it(recorded: int, slowdowns: list[int]) -> None:
+    assert sizes(recorded_at(past_results({"test_0": course((AT, -0.03))}), recorded)) == slowdowns
 
 
 def test_only_what_was_slower_before_a_first_baseline_is_accepted_by_it() -> None:

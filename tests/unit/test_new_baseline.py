@@ -67,10 +67,6 @@ def test_the_row_tells_where_it_comes_from() -> None:
     assert (made.gpu, made.gpu_fp32_tflops, made.date) == ("Tesla P100", 10.6, "2026-01-02")
 
 
-def test_a_row_has_no_lock_unless_one_is_given() -> None:
-    assert row(CALM).lock == ""
-
-
 @pytest.mark.parametrize(
     ("rates", "says"), [(WILD, "too noisy for a baseline, .*1,300.0"), ([1000.0], "one run is no")]
 )

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 
 import pytest
@@ -48,10 +47,6 @@ def test_where_nothing_was_measured_the_dgx1_documents_twin_columns_are_assumed(
         between_runs=ASSUMED_BETWEEN_RUNS, degrees_of_freedom=math.inf, rows=0
     )
     assert pytest.approx(0.0127, abs=5e-5) == ASSUMED_BETWEEN_RUNS
-
-
-def test_a_single_row_keeps_its_own() -> None:
-    assert noise_of_first((0.013, 5)) == Noise(between_runs=pytest.approx(0.013), degrees_of_freedom=4, rows=1)
 
 
 def test_rows_that_do_not_know_theirs_do_not_count() -> None:
@@ -109,26 +104,8 @@ def test_pooling_never_drives_rows_further_apart(known: list[tuple[float, int]])
     assert max(pooled) / min(pooled) <= max(s for s, _ in known) / min(s for s, _ in known) * (1 + 1e-9)
 
 
-def test_an_extreme_row_is_drawn_towards_the_machine() -> None:
-    assert noise_of_first((0.004, 5), (0.02, 5), (0.03, 5), (0.025, 5)).between_runs > 0.004
-    assert noise_of_first((0.2, 5), (0.02, 5), (0.03, 5), (0.025, 5)).between_runs < 0.2
-
-
-def test_a_row_with_more_runs_keeps_more_of_its_own() -> None:
-    rest = [(0.02, 5), (0.03, 5), (0.002, 5)]
-    assert noise_of_first((0.2, 30), *rest).between_runs > noise_of_first((0.2, 5), *rest).between_runs
-
-
 def test_equal_readings_are_no_proof_of_a_noiseless_machine() -> None:
     assert noise_of_first((0.0, 5)).between_runs == pytest.approx(0.001)
-
-
-@given(st.lists(st.tuples(deviations, st.integers(2, 9)), min_size=1, max_size=6), st.randoms())
-def test_the_order_of_rows_means_nothing(known: list[tuple[float, int]], shuffler: random.Random) -> None:
-    machine = rows(*known)
-    mixed = machine.copy()
-    shuffler.shuffle(mixed)
-    assert noise_of(machine[0], mixed).between_runs == pytest.approx(noise_of(machine[0], machine).between_runs)
 
 
 @given(st.lists(st.tuples(deviations, st.integers(2, 9)), min_size=1, max_size=6), st.floats(1, 10))
@@ -137,18 +114,6 @@ def test_a_machine_that_is_noisier_by_a_factor_has_a_deviation_larger_by_it(
 ) -> None:
     noisier = noise_of_first(*((s * factor, runs) for s, runs in known))
     assert noisier.between_runs == pytest.approx(noise_of_first(*known).between_runs * factor, rel=1e-4)
-
-
-def test_the_prior_is_found_again_in_rows_that_were_drawn_from_it() -> None:
-    draw = random.Random(2)
-
-    def chi2(df: float) -> float:
-        return draw.gammavariate(df / 2, 2)
-
-    # True variances are 0.0004 * 10 / chi2(10); each row sees its own by five runs.
-    known = [(math.sqrt(0.0004 * 10 / chi2(10) * chi2(4) / 4), 5) for _ in range(3000)]
-    found = noise_of_first((None, 1), *known)
-    assert (found.degrees_of_freedom, found.between_runs) == pytest.approx((10, 0.02), rel=0.15)
 
 
 # Slow runs. The figures are ten runs of resnet20 on a shared machine of two cores, in the order they were taken.
@@ -164,19 +129,16 @@ def test_slow_runs_are_left_out() -> None:
     assert without_slow_runs(logs(SLOW_RUNS)) == logs([984.1, 969.7, 972.5, 961.7, 1005.1, 1012.8, 995.8])
 
 
-def test_where_slow_is_as_usual_as_fast_all_runs_stay() -> None:
-    uneven = logs([1000.0, 1001.0, 1002.0, 800.0, 801.0])
-    assert without_slow_runs(uneven) == uneven
-
-
-def test_a_run_that_is_a_little_slow_stays() -> None:
-    steady = logs([1000.0, 1000.0, 1000.0, 1000.0, 960.0])
-    assert without_slow_runs(steady) == steady
-
-
-def test_a_fast_run_stays() -> None:
-    lucky = logs([1000.0, 1000.0, 1000.0, 1000.0, 1200.0])
-    assert without_slow_runs(lucky) == lucky
+@pytest.mark.parametrize(
+    "rates",
+    [
+        pytest.param([1000.0, 1001.0, 1002.0, 800.0, 801.0], id="slow is as usual as fast"),
+        pytest.param([1000.0, 1000.0, 1000.0, 1000.0, 960.0], id="a little slow"),
+        pytest.param([1000.0, 1000.0, 1000.0, 1000.0, 1200.0], id="a fast run"),
+    ],
+)
+def test_all_other_runs_stay(rates: list[float]) -> None:
+    assert without_slow_runs(logs(rates)) == logs(rates)
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=12))

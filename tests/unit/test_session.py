@@ -68,10 +68,6 @@ def test_tests_that_lack_gpus_or_data_or_are_faulty_are_left_out(
     assert [test.id for test in found] == runnable
 
 
-def test_only_what_can_run_is_announced(tmp_path: Path) -> None:
-    assert ", 3 throughput tests, " in header(session(tmp_path))[0]
-
-
 def test_faulty_parameters_are_listed_before_the_first_test(tmp_path: Path) -> None:
     assert any("faulty: batch_size=0" in line for line in header(session(tmp_path)))
 

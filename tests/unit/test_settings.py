@@ -154,14 +154,6 @@ def test_an_unknown_launcher_is_refused_with_the_known_ones_and_where_it_was_giv
         asked(tfperf_launcher="slrum")
 
 
-def test_the_local_launcher_may_split_a_gpu() -> None:
-    assert asked(tfperf_launcher="local", tfperf_split_gpu="true").split_gpu
-
-
-def test_a_command_that_measures_again_starts_ranks_in_the_same_way() -> None:
-    assert asked(tfperf_launcher="mpirun -H a,b").rerun.options == " '--tfperf-launcher=mpirun -H a,b'"
-
-
 @pytest.mark.parametrize("option", ["baselines", "dir", "data_dir", "profile_on_regression"])
 def test_a_home_is_found_in_each_folder(option: str) -> None:
     found = asked(**{f"tfperf_{option}": "~/x"}, update_baselines="all")  # which makes the folder of the baselines
@@ -198,11 +190,6 @@ def test_at_most_twenty_one_settings_are_options_on_the_command_line() -> None:
     # Eighteen, and what changes from one session to the next since there is a report: where it goes, a profile, drift.
     options = [f for f in fields(Settings) if f.metadata.get("is_option")]
     assert len(options) + 1 <= 21  # and --update-baselines
-
-
-def test_each_help_text_stands_alone() -> None:
-    for setting in fields(Settings):
-        assert "the same" not in setting.metadata.get("help", "")
 
 
 def test_the_command_that_records_leaves_out_what_belongs_to_one_session() -> None:
