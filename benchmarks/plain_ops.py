@@ -6,6 +6,7 @@ Written as one would by hand for speed: fused batch normalisation, one `tf.funct
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -39,18 +40,19 @@ def _weights(shape: list[int], fan_in: int) -> Callable[[], tf.Tensor]:
     return lambda: tf.random.truncated_normal(shape, stddev=fan_in**-0.5, seed=1)
 
 
-def _convolution(
-    v: Variables, x: tf.Tensor, channels: int, size: int, stride: int = 1, *, padding: str = "SAME", relu: bool = True
-) -> tf.Tensor:
+def _convolution(v: Variables, x: tf.Tensor, channels: int, size: Any, stride: int = 1, **how: Any) -> tf.Tensor:
     depth = x.shape[-1]
-    kernel = v.get(_weights([size, size, depth, channels], size * size * depth))
-    y = tf.nn.conv2d(x, kernel, stride, padding)
-    gamma, beta = v.get(lambda: tf.ones(channels)), v.get(lambda: tf.zeros(channels))
+    height, width = size if isinstance(size, tuple) else (size, size)
+    kernel = v.get(_weights([height, width, depth, channels], height * width * depth))
+    y = tf.nn.conv2d(x, kernel, stride, how.get("padding", "SAME"))
+    gamma = v.get(lambda: tf.ones(channels)) if how.get("gamma", True) else tf.ones(channels)
+    beta = v.get(lambda: tf.zeros(channels))
     moving = v.get(lambda: tf.zeros(channels), trained=False), v.get(lambda: tf.ones(channels), trained=False)
-    y, *batch = tf.compat.v1.nn.fused_batch_norm(y, gamma, beta, epsilon=1e-5, is_training=True)
+    epsilon = how.get("epsilon", 1e-5)
+    y, *batch = tf.compat.v1.nn.fused_batch_norm(y, gamma, beta, epsilon=epsilon, is_training=True)
     for statistic, seen in zip(moving, batch, strict=True):
         statistic.assign_sub((statistic - seen) * 0.1)
-    return tf.nn.relu(y) if relu else y
+    return tf.nn.relu(y) if how.get("relu", True) else y
 
 
 def _dense(v: Variables, x: tf.Tensor, units: int) -> tf.Tensor:
@@ -109,6 +111,109 @@ def resnet20(v: Variables, images: tf.Tensor) -> tf.Tensor:
 
 def resnet56(v: Variables, images: tf.Tensor) -> tf.Tensor:
     return _cifar(v, images, 9)
+
+
+def _inception(v: Variables, x: tf.Tensor, *layers: tuple[Any, ...]) -> tf.Tensor:
+    """Layers one after the other: (channels, size), with stride 2 and no padding where a third says so."""
+    for channels, size, *stride in layers:
+        how = {"stride": stride[0], "padding": "VALID"} if stride else {}
+        x = _convolution(v, x, channels, size, gamma=False, epsilon=1e-3, **how)
+    return x
+
+
+def _shrunk(x: tf.Tensor) -> tf.Tensor:
+    return tf.nn.max_pool2d(x, 3, 2, "VALID")
+
+
+def _averaged(x: tf.Tensor) -> tf.Tensor:
+    return tf.nn.avg_pool2d(x, 3, 1, "SAME")
+
+
+def inception3(v: Variables, images: tf.Tensor) -> tf.Tensor:
+    layers = partial(_inception, v)
+    row, column = (1, 7), (7, 1)
+    x = _shrunk(layers(images, (32, 3, 2), (32, 3, 1), (64, 3)))
+    x = _shrunk(layers(x, (80, 1), (192, 3, 1)))
+    for pooled in (32, 64, 64):
+        branches = [((64, 1),), ((48, 1), (64, 5)), ((64, 1), (96, 3), (96, 3))]
+        x = tf.concat([*(layers(x, *branch) for branch in branches), layers(_averaged(x), (pooled, 1))], 3)
+    x = tf.concat([layers(x, (384, 3, 2)), layers(x, (64, 1), (96, 3), (96, 3, 2)), _shrunk(x)], 3)
+    for n in (128, 160, 160, 192):
+        branches = [
+            ((192, 1),),
+            ((n, 1), (n, row), (192, column)),
+            ((n, 1), (n, column), (n, row), (n, column), (192, row)),
+        ]
+        x = tf.concat([*(layers(x, *branch) for branch in branches), layers(_averaged(x), (192, 1))], 3)
+    one, other = layers(x, (192, 1), (320, 3, 2)), layers(x, (192, 1), (192, row), (192, column), (192, 3, 2))
+    x = tf.concat([one, other, _shrunk(x)], 3)
+    for pool in (tf.nn.avg_pool2d, tf.nn.max_pool2d):
+        narrow, wide = layers(x, (384, 1)), layers(x, (448, 1), (384, 3))
+        forks = [layers(y, (384, size)) for y in (narrow, wide) for size in ((1, 3), (3, 1))]
+        x = tf.concat([layers(x, (320, 1)), *forks, layers(pool(x, 3, 1, "SAME"), (192, 1))], 3)
+    return _dense(v, tf.reduce_mean(x, [1, 2]), 1001)
+
+
+def inception4(v: Variables, images: tf.Tensor) -> tf.Tensor:
+    layers = partial(_inception, v)
+    row, column = (1, 7), (7, 1)
+    x = layers(images, (32, 3, 2), (32, 3, 1), (64, 3))
+    x = tf.concat([_shrunk(x), layers(x, (96, 3, 2))], 3)
+    x = tf.concat([layers(x, (64, 1), (96, 3, 1)), layers(x, (64, 1), (64, column), (64, row), (96, 3, 1))], 3)
+    x = tf.concat([layers(x, (192, 3, 2)), _shrunk(x)], 3)
+    for _ in range(4):
+        branches = [((96, 1),), ((64, 1), (96, 3)), ((64, 1), (96, 3), (96, 3))]
+        x = tf.concat([layers(_averaged(x), (96, 1)), *(layers(x, *branch) for branch in branches)], 3)
+    x = tf.concat([_shrunk(x), layers(x, (384, 3, 2)), layers(x, (192, 1), (224, 3), (256, 3, 2))], 3)
+    for _ in range(7):
+        branches = [
+            ((384, 1),),
+            ((192, 1), (224, row), (256, column)),
+            ((192, 1), (192, row), (224, column), (224, row), (256, column)),
+        ]
+        x = tf.concat([layers(_averaged(x), (128, 1)), *(layers(x, *branch) for branch in branches)], 3)
+    one, other = layers(x, (192, 1), (192, 3, 2)), layers(x, (256, 1), (256, row), (320, column), (320, 3, 2))
+    x = tf.concat([_shrunk(x), one, other], 3)
+    for _ in range(3):
+        narrow, wide = layers(x, (384, 1)), layers(x, (384, 1), (448, (1, 3)), (512, (3, 1)))
+        forks = [layers(y, (256, size)) for y in (narrow, wide) for size in ((1, 3), (3, 1))]
+        x = tf.concat([layers(_averaged(x), (256, 1)), layers(x, (256, 1)), *forks], 3)
+    return _dense(v, tf.nn.dropout(tf.reduce_mean(x, [1, 2]), 0.2), 1001)
+
+
+def _biased(v: Variables, x: tf.Tensor, channels: int, size: int, stride: int = 1, padding: str = "SAME") -> tf.Tensor:
+    kernel = v.get(_weights([size, size, x.shape[-1], channels], size * size * x.shape[-1]))
+    return tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, kernel, stride, padding), v.get(lambda: tf.zeros(channels))))
+
+
+def _wide_layers(v: Variables, x: tf.Tensor) -> tf.Tensor:
+    x = tf.reshape(x, [x.shape[0], -1])
+    for _ in range(2):
+        x = tf.nn.dropout(tf.nn.relu(_dense(v, x, 4096)), 0.5)
+    return _dense(v, x, 1001)
+
+
+def _vgg(v: Variables, x: tf.Tensor, convolutions_in_stages: tuple[int, ...]) -> tf.Tensor:
+    for channels, convolutions in zip((64, 128, 256, 512, 512), convolutions_in_stages, strict=True):
+        for _ in range(convolutions):
+            x = _biased(v, x, channels, 3)
+        x = tf.nn.max_pool2d(x, 2, 2, "VALID")
+    return _wide_layers(v, x)
+
+
+def vgg16(v: Variables, images: tf.Tensor) -> tf.Tensor:
+    return _vgg(v, images, (2, 2, 3, 3, 3))
+
+
+def vgg19(v: Variables, images: tf.Tensor) -> tf.Tensor:
+    return _vgg(v, images, (2, 2, 4, 4, 4))
+
+
+def alexnet(v: Variables, images: tf.Tensor) -> tf.Tensor:
+    x = _shrunk(_biased(v, images, 64, 11, 4, "VALID"))
+    x = _shrunk(_biased(v, x, 192, 5))
+    x = _biased(v, _biased(v, x, 384, 3), 384, 3)
+    return _wide_layers(v, _shrunk(_biased(v, x, 256, 3)))
 
 
 def trivial(v: Variables, images: tf.Tensor) -> tf.Tensor:

@@ -2,7 +2,7 @@
 
     python benchmarks/step_speed.py [--models resnet50 vgg16:4] [--rounds 2] [--seconds 15] [--tf-cnn-benchmarks DIR]
 
-- plain: ResNets, BERT or trivial in TensorFlow operations, one `tf.function` for a step (plain_ops.py)
+- plain: the same network in TensorFlow operations, one `tf.function` for a step (plain_ops.py)
 - fit: Keras' `model.fit` with keras.applications' model, where there is one, or with our BERT (keras_fit.py)
 - tf_cnn: tf_cnn_benchmarks, from a checkout's folder `scripts/tf_cnn_benchmarks` (branch master runs on TensorFlow
   2.21; it needs the extra `benchmarks`), as tf_cnn.py calls it
@@ -53,7 +53,6 @@ MODELS = {
     "bert-base": (None, 2, 2, 11.174),
 }
 OTHERS = ("plain", "fit", "tf_cnn")
-PLAIN = ("resnet", "bert", "trivial")
 WINDOW_SECONDS = 0.3
 READY = b"ready\n"
 WARMUP_STEPS = 3
@@ -276,8 +275,7 @@ def ratio(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
 def row(case: Case, sides: list[str], options: argparse.Namespace) -> str:
     import keras_fit
 
-    here = [side for side in sides if side != "plain" or case.model.startswith(PLAIN)]
-    here = [side for side in here if side != "fit" or case.model in (keras_fit.MODELS | keras_fit.OURS)]
+    here = [side for side in sides if side != "fit" or case.model in (keras_fit.MODELS | keras_fit.OURS)]
     here = [side for side in here if side != "tf_cnn" or not case.is_of_texts]
     found = turns_of(["matmul", "ours", *here], case, options)
     cells = [f"{case.model}:{case.batch}", f"{statistics.median(found['ours']):,.2f}"]
