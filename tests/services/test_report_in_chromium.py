@@ -226,6 +226,25 @@ def test_it_prints_without_its_controls(open_page: Open) -> None:
     assert not shown.is_visible("#theme")
 
 
+def test_on_paper_no_plot_and_no_message_is_cut(open_page: Open) -> None:
+    shown = open_page(color_scheme="dark")
+    details = open_first(shown)
+    shown.evaluate("dispatchEvent(new Event('beforeprint'))")
+    shown.emulate_media(media="print")
+    assert details.locator("pre").evaluate("pre => pre.scrollHeight <= pre.clientHeight")
+    right = details.evaluate("box => box.getBoundingClientRect().right")
+    plots = details.locator(".uplot").evaluate_all("all => all.map(one => one.getBoundingClientRect().right)")
+    assert max(plots) < right <= 718  # A4 without its margins
+
+
+def test_after_printing_the_page_is_as_it_was(open_page: Open) -> None:
+    shown = open_page(color_scheme="dark")
+    before = background(shown)
+    shown.evaluate("dispatchEvent(new Event('beforeprint')); dispatchEvent(new Event('afterprint'))")
+    assert background(shown) == before
+    assert shown.evaluate("document.body.clientWidth") == 1280
+
+
 def test_without_scripts_the_headline_and_its_reason_are_there(open_page: Open) -> None:
     shown = open_page(java_script_enabled=False)
     assert "6.7 % slower" in shown.inner_text(".attention")

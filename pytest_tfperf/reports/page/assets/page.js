@@ -23,6 +23,21 @@ function setTheme(theme, keep = false) {
   for (const one of charts) one.draw();
 }
 
+// Paper has its own width and is white, so all plots are drawn for it, and for the screen again afterwards.
+function drawForPaper() {
+  const root = document.documentElement;
+  let theme = "light";
+  addEventListener("beforeprint", () => {
+    theme = root.dataset.theme;
+    root.classList.add("on-paper");
+    setTheme("light");
+  });
+  addEventListener("afterprint", () => {
+    root.classList.remove("on-paper");
+    setTheme(theme);
+  });
+}
+
 function drawScaling(facts) {
   const box = document.getElementById("curves");
   for (const group of facts.scaling) {
@@ -85,6 +100,7 @@ function start() {
   if (facts.scaling.length) drawScaling(facts);
   if (facts.documents.length) drawDocuments(facts);
 
+  drawForPaper();
   let width = innerWidth;
   addEventListener("resize", () => {
     if (innerWidth === width) return;
