@@ -52,30 +52,35 @@ function drawScaling(facts) {
   }
 }
 
-function drawDocuments(facts) {
-  const box = document.getElementById("published");
+function drawDocuments(facts, box) {
   const documents = new Map();
   for (const row of facts.documents) documents.set(row.document, [...(documents.get(row.document) || []), row]);
+  const unknown = [];
   for (const [name, rows] of documents) {
     const known = rows.filter((row) => row.here !== null);
+    if (!known.length) {
+      unknown.push(`${name} (${plural(rows.length, "figure")})`);
+      continue;
+    }
     const missing = rows.filter((row) => row.here === null);
     const cells = (some) => some.map((row) => el("tr", { class: row.here === null ? "missing" : false },
       el("td", { class: "break", title: row.note }, row.workload), el("td", {}, row.topology), el("td", { class: "break" }, row.machine),
       el("td", { class: "number" }, rate(row.rate)), el("td", { class: "number" }, rate(row.here)),
       el("td", { class: "number" }, row.ratio === null ? "not measured" : row.ratio.toFixed(2) + " ×")));
-    const details = el("details", { open: known.length > 0 && known.length < 12 },
+    const details = el("details", { open: known.length < 12 },
       el("summary", {}, name, " ", el("span", { class: "quiet" }, `${plural(rows.length, "figure")}, ${known.length} measured here`)));
     // Hundreds of rows that nobody has asked for yet.
     const fill = (target, some) => target.children.length > 1 || target.append(el("div", { class: "scroll" }, el("table", { class: "plain" },
       el("tr", {}, ["Workload", "Topology", "Their machine"].map((t) => el("th", {}, t)), ["Published", "Here", "Ratio"].map((t) => el("th", { class: "number" }, t))), cells(some))));
     const rest = el("details", { class: "rest" }, el("summary", {}, `${plural(missing.length, "figure")} not measured here`));
     rest.addEventListener("toggle", () => rest.open && fill(rest, missing));
-    details.addEventListener("toggle", () => details.open && fill(details, known.length ? known : missing));
+    details.addEventListener("toggle", () => details.open && fill(details, known));
     if (details.open) fill(details, known);
-    if (known.length && missing.length) details.addEventListener("toggle", () => details.append(rest));
+    if (missing.length) details.addEventListener("toggle", () => details.append(rest));
     if (details.open && missing.length) details.append(rest);
     box.append(details);
   }
+  if (unknown.length) box.append(el("p", { class: "quiet" }, `No figure of ${unknown.join(", or ")} was measured here.`));
 }
 
 function start() {
@@ -98,7 +103,8 @@ function start() {
     });
   }
   if (facts.scaling.length) drawScaling(facts);
-  if (facts.documents.length) drawDocuments(facts);
+  const published = document.getElementById("published");
+  if (published) drawDocuments(facts, published);
 
   drawForPaper();
   let width = innerWidth;
