@@ -146,6 +146,15 @@ def test_an_opened_test_shows_its_history_runs_telemetry_and_message(open_page: 
     assert "threshold" in details.locator("pre").inner_text()
 
 
+def test_each_plot_of_the_telemetry_names_its_least_and_its_largest_value(open_page: Open) -> None:
+    shown = open_page()
+    open_first(shown)
+    plots = "[...charts].map(one => one.plot).filter(plot => plot.height < 100)"
+    labels = shown.evaluate(f"{plots}.map(plot => plot.axes[1]._values)")
+    assert ["51 °C", "72 °C"] in labels
+    assert ["97 %"] in labels
+
+
 def test_nothing_is_drawn_for_a_test_before_it_is_opened_or_after_it_is_closed(open_page: Open) -> None:
     shown = open_page()
     before = shown.locator(".uplot").count()
@@ -216,6 +225,11 @@ def test_the_switch_changes_the_colours_and_is_remembered(open_page: Open) -> No
     shown.reload()
     assert before != after
     assert background(shown) == after
+
+
+def test_the_documents_figures_fit_on_a_phone(open_page: Open) -> None:
+    figures = open_page(width=360).locator("#published details[open] .scroll")
+    assert figures.evaluate("box => box.scrollWidth <= box.clientWidth")
 
 
 @pytest.mark.parametrize("width", [360, 768])

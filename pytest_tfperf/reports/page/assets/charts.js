@@ -167,9 +167,15 @@ function outcomeColour(word) {
   return word.startsWith("IMPROVED") ? "good" : "line";
 }
 
+// When the last window or the last poll of a run ended, in seconds after its start.
+function runEnd(run) {
+  const polls = run.telemetry ? run.telemetry.end_seconds : [];
+  return Math.max(run.end_seconds[run.end_seconds.length - 1] || 0, polls.length ? run.telemetry.start_seconds + polls[polls.length - 1] : 0);
+}
+
 // The runs of a session one after the other on one axis of seconds; returns where each starts.
 function runStarts(runs) {
-  const ends = runs.map((run) => run.end_seconds[run.end_seconds.length - 1] || 0);
+  const ends = runs.map(runEnd);
   const gap = Math.max(...ends, 1) * 0.06;
   let at = 0;
   return runs.map((run, i) => {
@@ -250,6 +256,14 @@ function deviceColour(index, count) {
   return `hsl(${205 + (count > 1 ? (150 * index) / (count - 1) : 0)} 46% ${document.documentElement.dataset.theme === "dark" ? 68 : 46}%)`;
 }
 
+// The least and the largest value shown, once where they read alike: a plot this low has no room for a scale.
+function extremes(u, write) {
+  const known = u.series.slice(1).filter((one) => Number.isFinite(one.min) && Number.isFinite(one.max));
+  if (!known.length) return [];
+  const ends = [Math.min(...known.map((one) => one.min)), Math.max(...known.map((one) => one.max))];
+  return write(ends[0]) === write(ends[1]) ? ends.slice(1) : ends;
+}
+
 function telemetryChart(box, what, test, starts, total, sync) {
   const write = TELEMETRY[what][1];
   const devices = devicesWith(test, what);
@@ -273,7 +287,7 @@ function telemetryChart(box, what, test, starts, total, sync) {
       padding: [8, 10, 8, 0],
       cursor: { sync: { key: sync } },
       scales: { x: { time: false, range: () => [0, total] }, y: { range: (u, a, b) => { const m = Math.max((b - a) * 0.15, Math.abs(b) * 0.01, 0.01); return [Math.max(0, a - m), b + m]; } } },
-      axes: [axis({ show: false }), axis({ size: AXIS, space: 30, values: (u, splits) => splits.map(write) })],
+      axes: [axis({ show: false }), axis({ size: AXIS, splits: (u) => extremes(u, write), values: (u, splits) => splits.map(write) })],
       series: [{}, ...devices.map((device, d) => ({ label: device, stroke: hue(d), width: 1.3, points: { show: times.length < 40, size: 4, fill: hue(d) } }))],
       hooks: {
         drawAxes: [shadeWarmup(test.runs, starts)],

@@ -60,8 +60,7 @@ function openTest(box, test, facts) {
   if (drawn.length) {
     const shown = { ...test, runs: drawn };
     const starts = runStarts(drawn);
-    const last = drawn[drawn.length - 1];
-    const total = starts[starts.length - 1] + (last.end_seconds[last.end_seconds.length - 1] || 0);
+    const total = starts[starts.length - 1] + runEnd(drawn[drawn.length - 1]);
     const sync = "runs-" + test.index;
     const time = panel("Over time", "Windows of each run, and below the machine at the same moments. Warm-up is shaded and not counted.");
     plot(time, (target) => windowsChart(target, shown, starts, total, sync));
