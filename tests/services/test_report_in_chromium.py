@@ -232,7 +232,7 @@ def test_the_documents_figures_fit_on_a_phone(open_page: Open) -> None:
     assert figures.evaluate("box => box.scrollWidth <= box.clientWidth")
 
 
-@pytest.mark.parametrize("width", [360, 768])
+@pytest.mark.parametrize("width", [360, 768, 940, 941, 1090, 1091, 1201])
 def test_a_narrow_screen_never_scrolls_sideways(open_page: Open, width: int) -> None:
     shown = open_page(width=width)
     open_first(shown)
