@@ -58,7 +58,7 @@ def _run(arguments: argparse.Namespace) -> int:
     ]
     if arguments.json:
         # Runs and pairs have every window; `tfperf history --export` gives them.
-        facts = [_summary(one) | {"explanation": plain(why) if why else None} for one, why in found]
+        facts = [summary(one) | {"explanation": plain(why) if why else None} for one, why in found]
         show(json.dumps(facts, indent=2))
     else:
         show("\n\n\n".join(wrapped(explained(one, why), width()) for one, why in found))
@@ -124,7 +124,8 @@ def _matching(measurements: Sequence[Measurement], text: str) -> Sequence[Measur
     return named or measurements
 
 
-def _summary(m: Measurement) -> dict[str, object]:
+def summary(m: Measurement) -> dict[str, object]:
+    """A measurement as --json prints it: its throughput and its verdict, without its runs."""
     from pytest_tfperf.core.plain_json import plain
 
     t = m.throughput

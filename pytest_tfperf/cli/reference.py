@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,14 +41,15 @@ def add_to(commands: Commands) -> None:
     create.add_argument(
         "--machine", metavar="NAME", help="the baselines' file name without .csv (default: this machine)"
     )
-    add_command(
+    listing = add_command(
         actions,
         "list",
         _list,
         "show environments, what they serve and their disk use",
-        examples=("tfperf reference list",),
+        examples=("tfperf reference list", "tfperf reference list --json"),
         parents=folders,
     )
+    listing.add_argument("--json", action="store_true", help="print the environments as JSON")
     remove = add_command(
         actions,
         "remove",
@@ -95,12 +97,16 @@ def _create(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.core.plain_json import plain
     from pytest_tfperf.stores.baselines import BaselineStore
     from pytest_tfperf.workers.reference_store import ReferenceStore
 
     baselines = BaselineStore(arguments.baselines)
     rows = [row for machine in baselines.machines() for row in baselines.load(machine).values()]
     entries = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd()).entries(rows)
+    if arguments.json:
+        show(json.dumps(plain(entries), indent=2))
+        return EXIT_GREEN
     for entry in entries:
         lock, commits = entry.lock, ", ".join(entry.commits) or "none"
         facts = [f"Python {lock.python}"] if lock else []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.cli.arguments import STATUSES, add_command
+from pytest_tfperf.cli.explain import summary
 from pytest_tfperf.cli.output import show, warn, width
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
 from pytest_tfperf.errors import NoBaseline, TfperfError
@@ -36,6 +38,7 @@ def add_to(commands: Commands) -> None:
             "tfperf replay run.log --machine=azure-nc6-dsvm --topology=1x1 --workload=resnet50-b64-horovod-device",
             "kubectl logs my-pod | tfperf replay - --machine=dgx1-p100",
             "tfperf replay session.json --baselines=baselines",
+            "tfperf replay session.json --json | jq '.[].verdict.outcome'",
         ),
         statuses=_STATUSES,
     )
@@ -66,6 +69,7 @@ def add_to(commands: Commands) -> None:
         metavar="DIR",
         help="folder of baselines (default: baselines/ for logs; the recorded baseline for exported measurements)",
     )
+    replay.add_argument("--json", action="store_true", help="print throughputs and verdicts as JSON")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -75,9 +79,9 @@ def _run(arguments: argparse.Namespace) -> int:
     for error in done.refused:
         warn(str(error))
     status = _status(done)
-    if done.judged:
+    if done.judged or arguments.json:
         try:
-            show(_report(done))
+            show(_json(done) if arguments.json else _report(done))
         except OSError:
             if status != EXIT_REGRESSED:
                 raise
@@ -106,6 +110,10 @@ def _request(arguments: argparse.Namespace) -> Request:
         tolerance=None if arguments.tolerance is None else Tolerance.of(arguments.tolerance),
         only_training=arguments.only is not None,
     )
+
+
+def _json(done: Replay) -> str:
+    return json.dumps([summary(judged.measurement) for judged in done.judged], indent=2)
 
 
 def _report(done: Replay) -> str:
