@@ -239,6 +239,15 @@ def test_a_narrow_screen_never_scrolls_sideways(open_page: Open, width: int) -> 
     assert not scrolls_sideways(shown)
 
 
+def test_plots_get_narrower_with_the_window(open_page: Open) -> None:
+    shown = open_page()
+    plot = open_first(shown).locator(".uplot").first
+    shown.set_viewport_size({"width": 900, "height": 900})
+    shown.wait_for_function("plot => !plot.isConnected", arg=plot.element_handle())
+    assert not scrolls_sideways(shown)
+    assert shown.locator(".details .uplot").first.evaluate("plot => plot.clientWidth") > 700
+
+
 def test_it_prints_without_its_controls(open_page: Open) -> None:
     shown = open_page(color_scheme="dark")
     shown.emulate_media(media="print")
