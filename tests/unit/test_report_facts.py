@@ -145,6 +145,11 @@ def test_a_judged_test_that_then_ended_in_an_error_counts_once(one: Measurement,
     assert facts_of(one, not_measured=[one.test])["headline"] == headline
 
 
+def test_the_headline_counts_what_the_budget_left_out() -> None:
+    facts = facts_of(judged(Outcome.PASS, 0.0), left_out=["t.py::a", "t.py::b"])
+    assert facts["headline"] == "The test passed; 2 left out by --tfperf-budget"
+
+
 def test_a_machine_that_drifted_is_named_in_the_headline() -> None:
     now = [judged(Outcome.PASS, -0.02, test=f"t.py::test_{n}", time="2025-12-05T03:00:00+00:00") for n in range(8)]
     past = [earlier(day, 1000.0, test=one.test) for day in range(1, 5) for one in now]

@@ -85,7 +85,9 @@ def report_facts(source: ReportSource) -> dict[str, Any]:
     drifts = sorted(drift_since_last_week(past, now), key=lambda drift: drift.machine)
     return {
         "schema": SCHEMA,
-        "headline": sentence(tests, drifts, source.not_measured, [one["outcome"] for one in comparisons]),
+        "headline": sentence(
+            tests, drifts, source.not_measured, [one["outcome"] for one in comparisons], source.left_out
+        ),
         "scope": source.scope,
         "counts": _counts(tests),
         "session": _session(now),
