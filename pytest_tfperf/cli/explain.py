@@ -53,7 +53,7 @@ def _run(arguments: argparse.Namespace) -> int:
     found = [(one, explain(one)) for one in _matching(calls, arguments.test)]
     if arguments.json:
         # Runs and pairs are left out, because of their many windows; `tfperf history --export` has them.
-        show_json([_summary(one) | {"explanation": plain(why)} for one, why in found])
+        show_json([summary(one) | {"explanation": plain(why)} for one, why in found])
     else:
         show("\n\n\n".join(wrapped(explained(one, why), width()) for one, why in found))
     return EXIT_GREEN
@@ -115,7 +115,8 @@ def _matching(measurements: Sequence[Measurement], text: str) -> Sequence[Measur
     return named or measurements
 
 
-def _summary(m: Measurement) -> dict[str, object]:
+def summary(m: Measurement) -> dict[str, object]:
+    """A measurement as --json prints it: its throughput and its verdict, without its runs."""
     t = m.throughput
     return {
         "test": m.test,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_tfperf.cli import changes
 from pytest_tfperf.cli.arguments import Commands, add_command, history_place, moment, open_history
 from pytest_tfperf.cli.filters import history_filters, nothing_left, wanted
-from pytest_tfperf.cli.output import show, width
+from pytest_tfperf.cli.output import show, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.errors import TfperfError
@@ -35,6 +35,7 @@ def add_to(commands: Commands) -> None:
             "tfperf history --machine=dgx1-p100 --since=30d",
             "tfperf history --history=postgresql://db.example.com/tfperf",
             "tfperf history --csv > measurements.csv",
+            "tfperf history --session=latest --json",
             "tfperf history --export --session ID -o session.json",
             "tfperf history --prune --older-than=365d",
         ),
@@ -42,6 +43,7 @@ def add_to(commands: Commands) -> None:
     )
     action = history.add_mutually_exclusive_group()
     action.add_argument("--csv", action="store_true", help="print every measurement as CSV")
+    action.add_argument("--json", action="store_true", help="print every measurement as JSON, with the fields of --csv")
     action.add_argument("--export", action="store_true", help="write whole measurements as JSON, for `tfperf replay`")
     action.add_argument("--prune", action="store_true", help="delete what is older than --older-than says")
     history.add_argument("--older-than", type=moment, metavar="AGE", help="what --prune deletes: 90d, or 2026-01-31")
@@ -83,6 +85,10 @@ def _show(history: History, arguments: argparse.Namespace) -> int:
     measured, columns = history.frame(**part), width()
     if arguments.csv:
         show(measured.to_csv(index=False).rstrip("\n"))
+        return EXIT_GREEN
+    if arguments.json:
+        rows = measured.astype(object).where(measured.notna(), None).to_dict("records")
+        show_json(rows)
         return EXIT_GREEN
     compared = latest_comparisons(history.comparisons(**part), columns)
     if measured.empty and not compared:

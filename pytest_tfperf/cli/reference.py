@@ -6,9 +6,10 @@ import argparse
 from pathlib import Path
 
 from pytest_tfperf.cli.arguments import Commands, add_command, folder
-from pytest_tfperf.cli.output import show, warn
+from pytest_tfperf.cli.output import show, show_json, warn
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_USAGE
+from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.baselines import BaselineStore
@@ -42,14 +43,15 @@ def add_to(commands: Commands) -> None:
     create.add_argument(
         "--machine", metavar="NAME", help="the baselines' file name without .csv (default: this machine)"
     )
-    add_command(
+    listing = add_command(
         actions,
         "list",
         _list,
         "show environments, what they serve and their disk use",
-        examples=("tfperf reference list",),
+        examples=("tfperf reference list", "tfperf reference list --json"),
         parents=folders,
     )
+    listing.add_argument("--json", action="store_true", help="print the environments as JSON")
     remove = add_command(
         actions,
         "remove",
@@ -94,6 +96,9 @@ def _list(arguments: argparse.Namespace) -> int:
     baselines = BaselineStore(arguments.baselines)
     rows = [row for machine in baselines.machines() for row in baselines.load(machine).values()]
     entries = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd()).entries(rows)
+    if arguments.json:
+        show_json(plain(entries))
+        return EXIT_GREEN
     for entry in entries:
         lock, commits = entry.lock, ", ".join(entry.commits) or "none"
         facts = [f"Python {lock.python}"] if lock else []

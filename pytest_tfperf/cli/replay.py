@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pytest_tfperf.bench.replay import Replay, Request, replay
 from pytest_tfperf.cli.arguments import STATUSES, Commands, add_command
-from pytest_tfperf.cli.output import show, warn, width
+from pytest_tfperf.cli.explain import summary
+from pytest_tfperf.cli.output import show, show_json, warn, width
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
@@ -38,6 +39,7 @@ def add_to(commands: Commands) -> None:
             "tfperf replay run.log --machine=azure-nc6-dsvm --topology=1x1 --workload=resnet50-b64-horovod-device",
             "kubectl logs my-pod | tfperf replay - --machine=dgx1-p100",
             "tfperf replay session.json --baselines=baselines",
+            "tfperf replay session.json --json | jq '.[].verdict.outcome'",
         ),
         statuses=_STATUSES,
     )
@@ -70,6 +72,7 @@ def add_to(commands: Commands) -> None:
         metavar="DIR",
         help="folder of baselines (default: baselines/ for logs; the recorded baseline for exported measurements)",
     )
+    command.add_argument("--json", action="store_true", help="print throughputs and verdicts as JSON")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -77,9 +80,12 @@ def _run(arguments: argparse.Namespace) -> int:
     for error in done.refused:
         warn(str(error))
     status = _status(done)
-    if done.judged:
+    if done.judged or arguments.json:
         try:
-            show(_report(done))
+            if arguments.json:
+                show_json([summary(judged.measurement) for judged in done.judged])
+            else:
+                show(_report(done))
         except OSError:
             if status != EXIT_REGRESSED:
                 raise

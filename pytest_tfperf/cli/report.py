@@ -39,7 +39,7 @@ def add_to(commands: Commands) -> None:
         examples=(
             "tfperf report",
             "tfperf report --machine NAME -o nightly.html",
-            "tfperf report --since 2026-11-01",
+            "tfperf report --since 30d",
             "tfperf report --session ID --format json > facts.json",
         ),
         parents=[
@@ -48,9 +48,12 @@ def add_to(commands: Commands) -> None:
         ],
     )
     which = report.add_mutually_exclusive_group()
-    which.add_argument("--session", metavar="ID", help="a session: its id, or previous (default: the last one)")
+    which.add_argument("--session", metavar="ID", help="a session: its id, latest or previous (default: latest)")
     which.add_argument(
-        "--since", type=moment, metavar="DATE", help="the latest measurement of each test since a date, 2026-11-01"
+        "--since",
+        type=moment,
+        metavar="TIME",
+        help="the latest measurement of each test since a date, time or age: 2026-01-31, 30d",
     )
     which.add_argument("--machine", metavar="NAME", help="the last session of a machine")
     report.add_argument(

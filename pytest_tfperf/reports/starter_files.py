@@ -36,6 +36,7 @@ jobs:
   throughput:
     runs-on: [self-hosted]    # add the label of the machine whose baselines are committed
     concurrency: {{group: throughput, cancel-in-progress: false}}    # one job at a time on a host
+    env: {{TFPERF_HTML: throughput.html}}    # the report
     steps:
       - uses: actions/checkout@v4
         with: {{fetch-depth: 0}}    # the reference environment needs the baselines' commits
@@ -46,7 +47,7 @@ jobs:
           --tfperf-dir="$HOME/.cache/tfperf" --junitxml=throughput.xml
       - uses: actions/upload-artifact@v4
         if: always()
-        with: {{name: throughput, path: throughput.xml}}
+        with: {{name: throughput, path: throughput.*}}
 """
 
 GITLAB = """\
@@ -56,12 +57,15 @@ throughput:
   resource_group: throughput    # one job at a time on a host
   rules:
     - if: $CI_PIPELINE_SOURCE == "schedule" || $CI_PIPELINE_SOURCE == "web"
-  variables: {{GIT_DEPTH: 0}}    # the reference environment needs the baselines' commits
+  variables:
+    GIT_DEPTH: 0    # the reference environment needs the baselines' commits
+    TFPERF_HTML: throughput.html    # the report
   script:
     - tfperf doctor || true    # the session itself discards disturbed runs
     - pytest {tests} --tfperf-require-baseline --tfperf-dir="$HOME/.cache/tfperf" --junitxml=throughput.xml
   artifacts:
     when: always
+    paths: [throughput.html]
     reports: {{junit: throughput.xml}}
 """
 

@@ -165,10 +165,12 @@ class Database:
         else:
             raise TfperfError(f"{self}: no history yet; send one: tfperf history push")
         if version != SCHEMA:
-            next_step = "move the file away, or give another folder: --tfperf-dir DIR" if self.path else "update it"
+            is_newer = isinstance(version, int) and version > SCHEMA
+            steps = ["upgrade pytest-tfperf"] if is_newer else ["move the file away"] if self.path else ["update it"]
+            steps += ["give another folder: --tfperf-dir DIR, or --history DIR for tfperf"] if self.path else []
             raise TfperfError(
-                f"{self}: another version of pytest-tfperf made this history (schema {version}; this version reads "
-                f"schema {SCHEMA}): {next_step}"
+                f"{self}: {'a newer' if is_newer else 'another'} version of pytest-tfperf made this history (schema "
+                f"{version}; this version reads schema {SCHEMA}): {', or '.join(steps)}"
             )
 
     def _make_tables(self, connection: Connection) -> int | None:

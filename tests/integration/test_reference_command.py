@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -83,6 +84,9 @@ def test_an_environment_is_created_listed_and_removed_by_the_command(
     facts = f"Python {PYTHON}, TensorFlow 2.21.0, commit {project.first}, serves 1 baselines"
     assert said.startswith(f"{name}  {facts}"), said
     assert said.endswith("  ok\n")
+    assert cli.main(["reference", "list", "--json"]) == 0
+    (entry,) = json.loads(capfd.readouterr().out)
+    assert (entry["name"], entry["commits"], entry["lock"]["python"]) == (name, [project.first], PYTHON)
 
     assert cli.main(["reference", "remove", "--all"]) == 0
     assert cli.main(["reference", "list"]) == 0

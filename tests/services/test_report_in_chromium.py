@@ -146,6 +146,15 @@ def test_an_opened_test_shows_its_history_runs_telemetry_and_message(open_page: 
     assert "threshold" in details.locator("pre").inner_text()
 
 
+def test_each_plot_of_the_telemetry_names_its_least_and_its_largest_value(open_page: Open) -> None:
+    shown = open_page()
+    open_first(shown)
+    plots = "[...charts].map(one => one.plot).filter(plot => plot.height < 100)"
+    labels = shown.evaluate(f"{plots}.map(plot => plot.axes[1]._values)")
+    assert ["51 °C", "72 °C"] in labels
+    assert ["97 %"] in labels
+
+
 def test_nothing_is_drawn_for_a_test_before_it_is_opened_or_after_it_is_closed(open_page: Open) -> None:
     shown = open_page()
     before = shown.locator(".uplot").count()
@@ -153,6 +162,12 @@ def test_nothing_is_drawn_for_a_test_before_it_is_opened_or_after_it_is_closed(o
     shown.locator("tr.test button.name").first.click()
     assert shown.locator(".details").count() == 0
     assert shown.locator(".uplot").count() == before
+
+
+def test_a_document_of_which_nothing_was_measured_is_only_named(open_page: Open) -> None:
+    documents = open_page().locator("#published")
+    assert not any("azure" in one for one in documents.locator("summary").all_inner_texts())
+    assert "No figure of azure-k80-tensorflow-benchmark.md (7 figures) was measured here." in documents.inner_text()
 
 
 def test_the_headline_opens_its_test(open_page: Open) -> None:
@@ -212,11 +227,25 @@ def test_the_switch_changes_the_colours_and_is_remembered(open_page: Open) -> No
     assert background(shown) == after
 
 
-@pytest.mark.parametrize("width", [360, 768])
+def test_the_documents_figures_fit_on_a_phone(open_page: Open) -> None:
+    figures = open_page(width=360).locator("#published details[open] .scroll")
+    assert figures.evaluate("box => box.scrollWidth <= box.clientWidth")
+
+
+@pytest.mark.parametrize("width", [360, 768, 940, 941, 1090, 1091, 1181])
 def test_a_narrow_screen_never_scrolls_sideways(open_page: Open, width: int) -> None:
     shown = open_page(width=width)
     open_first(shown)
     assert not scrolls_sideways(shown)
+
+
+def test_plots_get_narrower_with_the_window(open_page: Open) -> None:
+    shown = open_page()
+    plot = open_first(shown).locator(".uplot").first.element_handle()
+    shown.set_viewport_size({"width": 900, "height": 900})
+    plot.wait_for_element_state("hidden")  # another one takes its place
+    assert not scrolls_sideways(shown)
+    assert shown.locator(".details .uplot").first.evaluate("plot => plot.clientWidth") > 700
 
 
 def test_it_prints_without_its_controls(open_page: Open) -> None:
@@ -224,6 +253,25 @@ def test_it_prints_without_its_controls(open_page: Open) -> None:
     shown.emulate_media(media="print")
     assert background(shown) == "rgb(255, 255, 255)"
     assert not shown.is_visible("#theme")
+
+
+def test_on_paper_no_plot_and_no_message_is_cut(open_page: Open) -> None:
+    shown = open_page(color_scheme="dark")
+    details = open_first(shown)
+    shown.evaluate("dispatchEvent(new Event('beforeprint'))")
+    shown.emulate_media(media="print")
+    assert details.locator("pre").evaluate("pre => pre.scrollHeight <= pre.clientHeight")
+    right = details.evaluate("box => box.getBoundingClientRect().right")
+    plots = details.locator(".uplot").evaluate_all("all => all.map(one => one.getBoundingClientRect().right)")
+    assert max(plots) < right <= 718  # A4 without its margins
+
+
+def test_after_printing_the_page_is_as_it_was(open_page: Open) -> None:
+    shown = open_page(color_scheme="dark")
+    before = background(shown)
+    shown.evaluate("dispatchEvent(new Event('beforeprint')); dispatchEvent(new Event('afterprint'))")
+    assert background(shown) == before
+    assert shown.evaluate("document.body.clientWidth") == 1280
 
 
 def test_without_scripts_the_headline_and_its_reason_are_there(open_page: Open) -> None:

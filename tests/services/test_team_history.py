@@ -177,7 +177,7 @@ def test_a_history_of_another_version_is_refused(local: History, url: str, serve
     local.append(judged())
     send(local, url)
     server.execute("update tfperf_history set version = 2", url)
-    with pytest.raises(TfperfError, match=r"schema 2; this version reads schema 1\): update it"):
+    with pytest.raises(TfperfError, match=r"schema 2; this version reads schema 1\): upgrade pytest-tfperf"):
         send(local, url)
 
 

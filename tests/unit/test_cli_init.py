@@ -76,6 +76,7 @@ def test_both_ci_files_gate_with_the_same_command(ci: str, tmp_path: Path) -> No
     command = 'pytest speed --tfperf-require-baseline --tfperf-dir="$HOME/.cache/tfperf" --junitxml=throughput.xml'
     assert command in " ".join(text.split())
     assert "{{" not in text
+    assert "TFPERF_HTML: throughput.html" in text
 
 
 def test_what_exists_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -223,7 +223,7 @@ def test_another_versions_file_is_refused_with_the_next_step(history: History, p
     with closing(sqlite3.connect(path)) as database:
         database.execute("update tfperf_history set version = 3")
         database.commit()
-    with pytest.raises(TfperfError, match=r"history\.sqlite: another version .*schema 3; .* schema 1.*folder"):
+    with pytest.raises(TfperfError, match=r"history\.sqlite: a newer version .*schema 3; .*upgrade .*folder"):
         history.append(judged())
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import io
+import json
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -76,6 +79,15 @@ def test_the_command_takes_dates_of_which_the_last_counts_whole(
     folder = ["--history", str(tmp_path)]
     assert cli.main(["history", "--csv", "--since=2026-01-02T00:00Z", "--until=2026-01-02", *folder]) == 0
     assert [line.split(",")[2] for line in capsys.readouterr().out.splitlines()[1:]] == ["b"]
+
+
+def test_json_has_the_fields_of_csv(days: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    of = [f"--history={tmp_path}", "--test=b"]
+    assert cli.main(["history", "--csv", *of]) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert cli.main(["history", "--json", *of]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert {name: "" if value is None else str(value) for name, value in found.items()} == row
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
@@ -434,6 +435,13 @@ def test_a_measurement_is_judged_against_a_folder_or_machine_that_is_given(tmp_p
     assert cli.main(["replay", path, rows(folder, baseline(900.0))]) == GREEN
     assert cli.main(["replay", path, rows(folder, baseline(1000.0, machine="theirs")), "--machine=theirs"]) == REGRESSED
     assert cli.main(["replay", path, rows(folder, baseline(1000.0, lower=-0.2))]) == GREEN
+
+
+def test_verdicts_are_printed_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(exported(tmp_path, [run_at(900.0)] * 8, verdict(tolerance=Tolerance(), noise=NOISE)))
+    assert cli.main(["replay", path, "--json"]) == REGRESSED
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["topology"], found["verdict"]["outcome"]) == ("1x8", "REGRESSED")
 
 
 # Real measurements; tests/data/measurements/README.md describes them

@@ -146,6 +146,11 @@ def test_a_judged_test_that_then_ended_in_an_error_counts_once(one: Measurement,
     assert facts_of(one, not_measured=[one.test])["headline"] == headline
 
 
+def test_the_headline_counts_what_the_budget_left_out() -> None:
+    facts = facts_of(judged(Outcome.PASS, 0.0), left_out=["t.py::a", "t.py::b"])
+    assert facts["headline"] == "The test passed; 2 left out by --tfperf-budget"
+
+
 def drifted(*changes: float, outcome: Outcome = Outcome.PASS, past_rate: float = 1000.0, word: str = "PASS") -> Any:
     """The facts of a session whose tests changed so since four earlier sessions."""
     time = "2025-12-05T03:00:00+00:00"

@@ -7,10 +7,12 @@ import math
 from html.parser import HTMLParser
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import measurement, throughput, verdict
+from measurements import baseline, measurement, throughput, verdict
 
+from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.page.facts import ReportSource, report_facts
 from pytest_tfperf.reports.page.figures import figure, moment
@@ -66,6 +68,14 @@ def test_a_regression_whose_interval_is_open_above_has_a_page() -> None:
     now = throughput(900.0, low=800.0, high=math.inf)
     one = measurement(now, test="a.py::slow", verdict=verdict(Outcome.REGRESSED, -0.1))
     assert "a.py::slow" in Tags(page(report_facts(ReportSource(measurements=[one]))).decode()).facts
+
+
+@pytest.mark.parametrize(("topology", "is_shown"), [("1x8", True), ("1x1", False)])
+def test_the_documents_have_a_section_where_one_of_their_figures_was_measured(topology: str, is_shown: bool) -> None:
+    one = measurement()
+    row = baseline(machine="dgx", key=one.key._replace(topology=topology), provenance=Provenance.PUBLISHED)
+    text = page(report_facts(ReportSource(measurements=[one], published=[row]))).decode()
+    assert ('<section id="documents">' in text) is is_shown
 
 
 def test_the_licence_of_the_plotting_library_is_in_the_page() -> None:

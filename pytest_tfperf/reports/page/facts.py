@@ -79,7 +79,9 @@ def report_facts(source: ReportSource) -> dict[str, Any]:
     drifts = drift_facts(past, now)
     return {
         "schema": SCHEMA,
-        "headline": sentence(tests, drifts, source.not_measured, [one["outcome"] for one in comparisons]),
+        "headline": sentence(
+            tests, drifts, source.not_measured, [one["outcome"] for one in comparisons], source.left_out
+        ),
         "scope": source.scope,
         "counts": Counter(test["outcome"] for test in tests),  # those that need action first, as the tests are
         "session": _session(now),

@@ -14,6 +14,7 @@ def sentence(
     drifts: Sequence[Mapping[str, Any]],
     not_measured: Collection[str],
     comparisons: Sequence[str],
+    left_out: Collection[str],
 ) -> str:
     """ "2 of 49 tests regressed; the machine itself is 1.0 % slower than last week".
 
@@ -36,6 +37,8 @@ def sentence(
         parts.append(f"{provisional} slower than earlier sessions")
     if failed:
         parts.append(f"{failed} could not be measured")
+    if left_out:
+        parts.append(f"{len(left_out)} left out by --tfperf-budget")
     for drift in drifts:
         if drift["is_sure"]:
             which = "the machine itself" if len({test["machine"] for test in tests}) == 1 else drift["machine"]

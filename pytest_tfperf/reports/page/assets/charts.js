@@ -178,18 +178,20 @@ function outcomeColour(word) {
   return word.startsWith("IMPROVED") ? "good" : "line";
 }
 
-// Seconds until the end of a run's last window.
-function runSeconds(run) {
-  return run.end_seconds.at(-1) ?? 0;
+// When the last window or the last poll of a run ended, in seconds after its start.
+function runEnd(run) {
+  const polls = run.telemetry ? run.telemetry.end_seconds : [];
+  const lastPoll = polls.length ? run.telemetry.start_seconds + polls.at(-1) : 0;
+  return Math.max(run.end_seconds.at(-1) ?? 0, lastPoll);
 }
 
 // The runs of a session one after the other on one axis of seconds; returns where each starts.
 function runStarts(runs) {
-  const gap = Math.max(...runs.map(runSeconds), 1) * 0.06;
+  const gap = Math.max(...runs.map(runEnd), 1) * 0.06;
   let at = 0;
   return runs.map((run) => {
     const start = at;
-    at += runSeconds(run) + gap;
+    at += runEnd(run) + gap;
     return start;
   });
 }
@@ -206,7 +208,7 @@ function shadeWarmup(runs, starts) {
       ctx.textAlign = "left";
       ctx.font = `${11 * ratio}px system-ui, sans-serif`;
       const text = run.kind === "run" ? `run ${i + 1}` : run.kind;
-      const room = x(starts[i] + runSeconds(run)) - x(starts[i]);
+      const room = x(starts[i] + runEnd(run)) - x(starts[i]);
       if (room > ctx.measureText(text).width) ctx.fillText(text, x(starts[i]) + 4 * ratio, area.top + 12 * ratio);
     });
   });
@@ -221,7 +223,7 @@ function windowsChart(box, test, starts, total, sync) {
       rates.push(run.rates[j]);
       of.push([i, j]);
     });
-    times.push(starts[i] + runSeconds(run) + 1e-6);
+    times.push(starts[i] + runEnd(run) + 1e-6);
     rates.push(null);
     of.push(null);
   });
@@ -265,6 +267,14 @@ function deviceColour(index, count) {
   return `hsl(${205 + (count > 1 ? (150 * index) / (count - 1) : 0)} 46% ${document.documentElement.dataset.theme === "dark" ? 68 : 46}%)`;
 }
 
+// The least and the largest value shown, once where they read alike: a plot this low has no room for a scale.
+function extremes(u, write) {
+  const known = u.series.slice(1).filter((one) => Number.isFinite(one.min) && Number.isFinite(one.max));
+  if (!known.length) return [];
+  const ends = [Math.min(...known.map((one) => one.min)), Math.max(...known.map((one) => one.max))];
+  return write(ends[0]) === write(ends[1]) ? ends.slice(1) : ends;
+}
+
 function telemetryChart(box, what, test, starts, total, sync) {
   const write = TELEMETRY[what][1];
   const devices = devicesWith(test, what);
@@ -288,7 +298,7 @@ function telemetryChart(box, what, test, starts, total, sync) {
       padding: [8, 10, 8, 0],
       cursor: { sync: { key: sync } },
       scales: { x: { time: false, range: () => [0, total] }, y: { range: (u, a, b) => { const m = Math.max((b - a) * 0.15, Math.abs(b) * 0.01, 0.01); return [Math.max(0, a - m), b + m]; } } },
-      axes: [axis({ show: false }), axis({ size: AXIS, space: 30, values: (u, splits) => splits.map(write) })],
+      axes: [axis({ show: false }), axis({ size: AXIS, splits: (u) => extremes(u, write), values: (u, splits) => splits.map(write) })],
       series: [{}, ...devices.map((device, d) => ({ label: device, stroke: hue(d), width: 1.3, points: { show: times.length < 40, size: 4, fill: hue(d) } }))],
       hooks: {
         drawAxes: [shadeWarmup(test.runs, starts)],

@@ -23,6 +23,21 @@ function setTheme(theme, keep = false) {
   for (const one of charts) one.draw();
 }
 
+// Paper has its own width and is white, so all plots are drawn for it, and for the screen again afterwards.
+function drawForPaper() {
+  const root = document.documentElement;
+  let theme = "light";
+  addEventListener("beforeprint", () => {
+    theme = root.dataset.theme;
+    root.classList.add("on-paper");
+    setTheme("light");
+  });
+  addEventListener("afterprint", () => {
+    root.classList.remove("on-paper");
+    setTheme(theme);
+  });
+}
+
 function drawScaling(facts) {
   for (const group of facts.scaling) {
     const documents = group.documents.map((one) => one.machine).join(", ");
@@ -55,18 +70,24 @@ function folded(attributes, summary, fill) {
   return box;
 }
 
-function drawDocuments(facts) {
+function drawDocuments(facts, box) {
+  const unknown = [];
   for (const name of new Set(facts.documents.map((row) => row.document))) {
     const rows = facts.documents.filter((row) => row.document === name);
     const known = rows.filter((row) => row.here !== null);
+    if (!known.length) {
+      unknown.push(`${name} (${plural(rows.length, "figure")})`);
+      continue;
+    }
     const missing = rows.filter((row) => row.here === null);
     const summary = [name, " ", el("span", { class: "quiet" }, `${plural(rows.length, "figure")}, ${known.length} measured here`)];
-    document.getElementById("published").append(folded({ open: known.length > 0 && known.length < 12 }, summary, () => {
-      if (!known.length || !missing.length) return [documentTable(rows)];
+    box.append(folded({ open: known.length < 12 }, summary, () => {
+      if (!missing.length) return [documentTable(rows)];
       const rest = `${plural(missing.length, "figure")} not measured here`;
       return [documentTable(known), folded({ class: "rest" }, rest, () => [documentTable(missing)])];
     }));
   }
+  if (unknown.length) box.append(el("p", { class: "quiet" }, `No figure of ${unknown.join(", or ")} was measured here.`));
 }
 
 function start() {
@@ -89,8 +110,10 @@ function start() {
     });
   }
   if (facts.scaling.length) drawScaling(facts);
-  if (facts.documents.length) drawDocuments(facts);
+  const published = document.getElementById("published");
+  if (published) drawDocuments(facts, published);
 
+  drawForPaper();
   let width = innerWidth;
   addEventListener("resize", () => {
     if (innerWidth === width) return;

@@ -60,7 +60,7 @@ function openTest(box, test, facts) {
   if (drawn.length) {
     const shown = { ...test, runs: drawn };
     const starts = runStarts(drawn);
-    const total = starts.at(-1) + runSeconds(drawn.at(-1));
+    const total = starts.at(-1) + runEnd(drawn.at(-1));
     const sync = "runs-" + test.index;
     const time = panel("Over time", "Windows of each run, and below the machine at the same moments. Warm-up is shaded and not counted.");
     plot(time, (target) => windowsChart(target, shown, starts, total, sync));
