@@ -114,6 +114,7 @@ def report_session_verdicts(session: pytest.Session) -> None:
             longrepr=_Told(failure.text, first_sentence(failure.text), terminal_width(session.config)),
             when="call",
         )
+        session.testscollected += 1  # or else pytest's progress ends at 110 %
         session.config.hook.pytest_runtest_logreport(report=report)
 
 

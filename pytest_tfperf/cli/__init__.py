@@ -127,7 +127,7 @@ def _add_makers(commands: Commands) -> None:
         "write a small data set of token ids, with the features of BERT's classifier",
         examples=("tfperf make-tokens data", "tfperf make-tokens data --texts 100000 --shards 16"),
     )
-    images.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
+    images.add_argument("folder", type=Path, metavar="DIR", help="a folder, which may be new or hold texts")
     texts.add_argument("folder", type=Path, metavar="DIR", help="a folder, which may be new or hold images")
     _add_count(images, "--images", 512, "number of photographs, about 0.1 MB each")
     _add_count(texts, "--texts", 20_000, "number of texts, 0.7 kB each")
