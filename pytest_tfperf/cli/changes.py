@@ -30,7 +30,7 @@ def add_to(commands: Commands) -> None:
         ),
         parents=[history_place(is_action=True)],
     )
-    # `tfperf history` has the next three options, too; their values there must not be overwritten.
+    # `tfperf history` has these options, too; their values there must not be overwritten.
     changes.add_argument("--machine", default=argparse.SUPPRESS, metavar="NAME", help="only this machine")
     changes.add_argument("--test", default=argparse.SUPPRESS, metavar="NODEID", help="only this test")
     changes.add_argument(
@@ -40,7 +40,9 @@ def add_to(commands: Commands) -> None:
         metavar="TIME",
         help="only changes since this date, time or age: 2026-01-31, 30d",
     )
-    changes.add_argument("--json", action="store_true", help="as a JSON list of objects, all fields")
+    changes.add_argument(
+        "--json", action="store_true", default=argparse.SUPPRESS, help="as a JSON list of objects, all fields"
+    )
 
 
 def _run(arguments: argparse.Namespace) -> int:

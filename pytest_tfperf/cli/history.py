@@ -13,6 +13,7 @@ from pytest_tfperf.cli.filters import history_filters, nothing_left, wanted
 from pytest_tfperf.cli.output import show, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
+from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.comparisons import latest_comparisons
 from pytest_tfperf.reports.history import by_workload
@@ -87,8 +88,7 @@ def _show(history: History, arguments: argparse.Namespace) -> int:
         show(measured.to_csv(index=False).rstrip("\n"))
         return EXIT_GREEN
     if arguments.json:
-        rows = measured.astype(object).where(measured.notna(), None).to_dict("records")
-        show_json(rows)
+        show_json(plain(measured.astype(object).where(measured.notna(), None).to_dict("records")))
         return EXIT_GREEN
     compared = latest_comparisons(history.comparisons(**part), columns)
     if measured.empty and not compared:

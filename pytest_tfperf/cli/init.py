@@ -47,10 +47,15 @@ def _run(arguments: argparse.Namespace) -> int:
     if not re.fullmatch(r"\w[\w.-]*", arguments.tests, re.ASCII):
         raise TfperfError(f"--tests={arguments.tests}: give the name of a folder, as in perf_tests")
     ci = arguments.ci or _ci_of(root)
-    # A configuration that can't be edited stops the command before anything is written.
+    # A file that can't be read stops the command before anything is written.
     configuration = ini_section.configuration(root)
     text = ini_section.with_settings(configuration, _SETTINGS)
-    lines = [*_new_files(root, arguments.tests, ci), _edited(root, configuration, text), _git_ignores_history(root)]
+    ignored = _git_ignores(root)
+    lines = [
+        *_new_files(root, arguments.tests, ci),
+        _edited(root, configuration, text),
+        _edited_git_ignores(root, ignored),
+    ]
     steps = files.next_steps(arguments.tests, with_ci=ci != "none")
     show("\n".join([*filter(None, lines), "", "Next:", *(f"  {step}" for step in steps)]))
     return EXIT_GREEN
@@ -95,12 +100,18 @@ def _edited(root: Path, path: Path, text: str) -> str:
     return f"{done}  {name}: {', '.join(_SETTINGS)}"
 
 
-def _git_ignores_history(root: Path) -> str:
+def _git_ignores(root: Path) -> str:
+    """The text of .gitignore, whose names may be in any encoding; "" where it is missing."""
+    path = root / ".gitignore"
+    return path.read_text("utf-8", "surrogateescape") if path.exists() else ""
+
+
+def _edited_git_ignores(root: Path, text: str) -> str:
     """Keep the history from being committed; outside of a git repository nothing is done."""
     path = root / ".gitignore"
-    text = path.read_text("utf-8", "surrogateescape") if path.exists() else ""  # names may be in any encoding
     if not (root / ".git").exists() or files.GITIGNORE in text.split():
         return ""
+    done = "edited" if path.exists() else "wrote "
     with path.open("a", encoding="utf-8") as file:
         file.write(("" if not text or text.endswith("\n") else "\n") + files.GITIGNORE + "\n")
-    return f"edited  .gitignore: {files.GITIGNORE}"
+    return f"{done}  .gitignore: {files.GITIGNORE}"

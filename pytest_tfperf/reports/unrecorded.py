@@ -1,27 +1,33 @@
-"""The paragraph about tests without a recorded baseline: what is known without one, and how to record it."""
+"""What a session says of its tests without a recorded baseline: what they tell all the same, and how to record them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
+from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.outlook import Outlook
 from pytest_tfperf.reports.advice import ADVICE
 from pytest_tfperf.reports.message import Line, with_lines
 from pytest_tfperf.reports.numbers import duration, percent
 
+_MOST_RATIOS = 3
+
+_Published = tuple[Measurement, Baseline]
+
 
 def unrecorded(
     outlook: Outlook, measurements: Sequence[Measurement], *, baselines: str, command: str, seconds: float
 ) -> list[str]:
-    """The lines of the paragraph.
+    """One paragraph: what was judged, how steady the machine is, the documents, what can be detected, the next step.
 
     Args:
         outlook: of these tests.
-        measurements: all measurements of the session.
-        baselines: the folder of the baselines, as shown to the user.
-        command: the command that records them.
+        measurements: all of the session's.
+        baselines: the folder of the baselines, as it is shown.
+        command: records them.
         seconds: how long that will take.
     """
     lines = [
@@ -35,7 +41,7 @@ def unrecorded(
 
 
 def required(outlook: Outlook, *, baselines: str) -> str:
-    """The line under --tfperf-require-baseline, where each of these tests failed with its own message."""
+    """What the nightly gate says, where such tests failed and each has a message of its own."""
     return f"{outlook.tests} without a baseline: record them with --update-baselines, then commit {baselines}"
 
 
@@ -77,11 +83,28 @@ def _disturbed(outlook: Outlook) -> Iterator[Line]:
 
 
 def _documents(measurements: Sequence[Measurement]) -> Iterator[Line]:
-    """How this machine compares with the document's machine that has most of these workloads."""
+    """How this machine compares with one document's machine, and a few ratios beside the document's."""
     published = [(m, m.document) for m in measurements if m.document is not None]
     if not published:
         return
     machine = Counter(row.machine for _, row in published).most_common(1)[0][0]
-    times = sorted(m.throughput.examples_per_sec / row.reference for m, row in published if row.machine == machine)
+    alike = [(m, row) for m, row in published if row.machine == machine]
+    times = sorted(m.throughput.examples_per_sec / row.reference for m, row in alike)
     spread = f"{times[0]:.2f}" + (f" to {times[-1]:.2f}" if len(times) > 1 else "")
-    yield "documents", f"{spread} times the {len(times)} published figures of {machine} for these workloads"
+    yield "documents", f"{spread} times the {len(alike)} published figures of {machine} for these workloads"
+    for one, other in _comparable(alike)[:_MOST_RATIOS]:
+        yield "", _ratio(one, other)
+
+
+def _comparable(published: Sequence[_Published]) -> list[tuple[_Published, _Published]]:
+    """Pairs that differ in the topology or in the workload, not in both; each with the larger second."""
+    pairs = combinations(published, 2)
+    return [(a, b) for a, b in pairs if (a[0].workload == b[0].workload) != (a[0].topology == b[0].topology)]
+
+
+def _ratio(base: _Published, one: _Published) -> str:
+    (over, over_row), (m, row) = base, one
+    here = m.throughput.examples_per_sec / over.throughput.examples_per_sec
+    what = f"{m.workload.id} on {m.topology} over "
+    what += over.topology if m.workload == over.workload else over.workload.id
+    return f"{what}: {here:.2f} here, {row.reference / over_row.reference:.2f} there"

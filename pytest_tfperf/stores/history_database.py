@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -17,16 +17,11 @@ from sqlalchemy.pool import NullPool
 from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.history_tables import HISTORY, SCHEMA, TABLES
+from pytest_tfperf.stores.silence import ended_by_silence
 
 _LOCK_SECONDS = 30
-# Of libpq: how long it waits for a server to connect, and for one that no longer answers on the network.
-_PATIENCE: Final = {
-    "connect_timeout": "10",
-    "tcp_user_timeout": "60000",
-    "keepalives_idle": "30",
-    "keepalives_interval": "10",
-    "keepalives_count": "3",
-}
+_CONNECT_SECONDS = 10
+_SILENT_SECONDS = 60
 _MAKES_TABLES = 0x7466_7065_7266  # PostgreSQL's advisory locks have numbers
 
 # How a transaction begins in SQLite: one that writes takes its lock before it reads.
@@ -136,10 +131,15 @@ class Database:
         with self._worded():
             if self.path is not None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self._engine.connect() as connection:
+            with self._engine.connect() as connection, self._bounded(connection, writes):
                 self._require_tables(connection, may_make=writes or self.path is not None)
                 connection.rollback()  # the check's own transaction does not write
                 yield connection.execution_options(tfperf_begin=_WRITES if writes else _READS)
+
+    def _bounded(self, connection: Connection, writes: bool) -> AbstractContextManager[None]:
+        """A reader may take its time between two rows; a writer gives up a server that says nothing."""
+        waits_for_server = writes and self.path is None
+        return ended_by_silence(connection, _SILENT_SECONDS) if waits_for_server else nullcontext()
 
     @cached_property
     def _engine(self) -> Engine:
@@ -156,9 +156,11 @@ class Database:
         return engine
 
     def _require_tables(self, connection: Connection, *, may_make: bool) -> None:
-        version: int | None
+        version: int | str | None
         if inspect(connection).has_table(HISTORY.name):
             version = connection.scalar(select(HISTORY.c.version))
+        elif self.path is not None and inspect(connection).get_table_names():
+            version = "before the first release"
         elif may_make:
             connection.rollback()
             version = self._make_tables(connection.execution_options(tfperf_begin=_WRITES))
@@ -192,7 +194,8 @@ class Database:
         except (OSError, SQLAlchemyError) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
             if isinstance(self._place, HistoryUrl):  # the cause could show the password
-                said = " ".join(self._place.without_secrets(str(cause)).split()).rstrip(".?")
+                lines = self._place.without_secrets(str(cause)).splitlines()
+                said = "; ".join(" ".join(line.split()).rstrip(".?") for line in lines if line.strip())
                 raise TfperfError(f"{self}: the history can't be used: {said}. Check the server and the URL") from None
             code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
             if code in (_CORRUPT, _NOT_A_DATABASE):
@@ -215,7 +218,7 @@ def _server_engine(url: HistoryUrl) -> Engine:
     try:
         return create_engine(
             target.difference_update_query(()).update_query_dict(
-                {**_PATIENCE, "application_name": "pytest-tfperf", **target.query}
+                {"connect_timeout": str(_CONNECT_SECONDS), "application_name": "pytest-tfperf", **target.query}
             ),
             poolclass=NullPool,
             connect_args={"prepare_threshold": None},  # a pool between us and the server may not keep statements

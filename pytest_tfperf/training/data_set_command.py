@@ -35,7 +35,7 @@ def run(make: Callable[[Path, int, int, int], str], folder: str, *counts: str) -
 
 
 def write(folder: Path, data: DataSet, examples: Iterator[tf.train.Example], count: int, shards: int) -> int:
-    """Write `count` examples into a folder, in `shards` files, all or nothing; returns the files' bytes.
+    """Write `count` examples into a folder, in `shards` files; returns the files' bytes.
 
     Raises:
         TfperfError: the folder can't be written, or has such files already.

@@ -102,13 +102,18 @@ def _events(space: Any, planes: str, compiled: Mapping[tuple[str, str], _Op]) ->
             continue
         stats = {number: stat.name for number, stat in plane.stat_metadata.items()}
         names = {number: about.name for number, about in plane.event_metadata.items()}
+        has_texts = planes == _GPU or "hlo_op" in stats.values()  # reading them takes long, and most events have none
         for line in plane.lines:
             if planes == _GPU and not line.name.startswith(_STREAM):
                 continue
             events = (
                 _Event(event.offset_ps, event.offset_ps + event.duration_ps, op)
                 for event in line.events
-                if (op := _op_of(event, names[event.metadata_id], stats, compiled, is_on_gpu=planes == _GPU))
+                if (
+                    op := _op_of(
+                        event, names[event.metadata_id], stats if has_texts else {}, compiled, is_on_gpu=planes == _GPU
+                    )
+                )
             )
             yield from _without_inner(sorted(events, key=lambda event: (event.begin, -event.end)))
 
@@ -136,7 +141,7 @@ def _op_of(
 ) -> _Op | None:
     """What an event computes; None if that is no operation. A GPU's event is one, if only a copy from the host."""
     op = _op_of_name(name)
-    if op is None:
+    if op is None and (stats or is_on_gpu):
         texts = _texts(event, stats)
         op = _xla_op(texts, compiled)
         if op is None and is_on_gpu:

@@ -30,6 +30,7 @@ _CONNECT_SECONDS = 30.0
 _HELLO_SECONDS = 5.0  # a worker says who it is as soon as it is connected
 _GREET_SECONDS = 0.2  # how often to check that the awaited process still runs
 _HELLO_BYTES = 64 * 1024
+_MOST_UNKNOWN = 1024  # connections that have not said who they are; of more, the oldest are closed
 
 
 class ConnectionLost(Exception):
@@ -179,7 +180,7 @@ class Listener:
                 if (hello := self._heard(caller)) is not None:
                     return caller, hello
             if self._socket.fileno() in readable:
-                self._accept()
+                self._accept()  # last: it may close one of those that were readable
         raise Silence(f"no call within {timeout_seconds:g} s")
 
     def _accept(self) -> None:
@@ -188,6 +189,8 @@ class Listener:
             caller = Channel(sock, self._key, ours=b"driver", theirs=b"worker")
             caller.most_bytes = _HELLO_BYTES
             self._unknown[caller] = time.monotonic() + _HELLO_SECONDS
+        if len(self._unknown) > _MOST_UNKNOWN:
+            self._forget(next(iter(self._unknown)))
 
     def _heard(self, caller: Channel) -> dict[str, Any] | None:
         """Its first message; None if that has not come yet, or is not signed with the key."""

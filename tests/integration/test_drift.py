@@ -107,6 +107,11 @@ def test_a_filter_before_the_action_holds(slower: Project, capsys: pytest.Captur
     assert capsys.readouterr().out == "no lasting change was found\n"
 
 
+def test_json_before_the_action_holds(slower: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["history", f"--dir={slower.folder / '.tfperf'}", "--json", "changes"]) == GREEN
+    assert json.loads(capsys.readouterr().out)[0]["kind"] == "step"
+
+
 def test_a_filter_that_changes_do_not_have_is_refused(slower: Project, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["history", "--commit=abc", "changes"]) == USAGE
     assert "--machine, --test or --since" in capsys.readouterr().err

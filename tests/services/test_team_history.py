@@ -23,6 +23,7 @@ from pytest_tfperf import cli
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.stores import history_database
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.stores.history_push import Pushed, push
 from pytest_tfperf.stores.push_process import push_new
@@ -224,6 +225,17 @@ def test_a_network_that_stalls_is_given_up_in_one_line(
     assert said == f"history not sent whole: {stalled} took more than 1.5 s. The next push sends the rest"
     proxy.close()
     assert rest_is_sent(local, url)
+
+
+def test_a_push_without_a_session_gives_a_stalled_network_up_too(
+    local: History, url: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_database, "_SILENT_SECONDS", 0.3)
+    local.append(judged())
+    proxy = Proxy(server.port, 3_000)
+    with pytest.raises(TfperfError, match=r"the history can't be used: "):
+        send(local, url.replace(f":{server.port}/", f":{proxy.port}/"))
+    proxy.close()
 
 
 def test_a_server_that_is_down_is_one_line_without_the_password(local: History, tmp_path: Path) -> None:

@@ -201,6 +201,7 @@ def test_threads_do_not_lie_inside_each_other() -> None:
         ("while/body/_1/gradient_tape/while/net/conv:_MklNativeConv2D", ("gradient_tape/net/conv", "Conv2D")),
         ("while/body/_1/while/L2Loss_4:L2Loss", ("L2Loss", "L2Loss")),
         ("Iterator::Root::Repeat[7]::Map", ("Iterator::Root::Repeat::Map", "Dataset")),
+        ("EagerLocalExecute: MatMul", ("MatMul", "MatMul")),
     ],
 )
 def test_an_operation_has_the_same_name_in_each_replica_step_and_session(event: str, op: tuple[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -256,6 +257,30 @@ def test_a_caller_that_stops_in_its_first_message_does_not_keep_others_waiting(p
         second, said = listener.greet(PATIENCE_SECONDS)
         end.callback(second.close)
         assert said["number"] == 1
+
+
+@pytest.mark.usefixtures("many_files")
+def test_more_than_a_thousand_callers_that_say_nothing_delay_nobody() -> None:
+    with ExitStack() as end:
+        listener = end.enter_context(closing(Listener()))
+        for number in range(3):
+            for _ in range(400):  # fewer than the kernel keeps until they are accepted
+                end.enter_context(socket.create_connection(place(listener)))
+            end.enter_context(closing(worker(listener.address, number)))
+            channel, hello = listener.greet(PATIENCE_SECONDS)
+            end.callback(channel.close)
+            assert hello["number"] == number
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Lets this process open 4,000 files: shells often allow 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 4000:
+        pytest.skip(f"a process may open no more than {hard} files here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4000), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_first_message_of_more_than_64_kib_is_refused_and_a_later_one_is_not(listener: Listener) -> None:

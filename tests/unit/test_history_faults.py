@@ -86,3 +86,10 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "dir").write_text("text")
     with pytest.raises(TfperfError, match=r"history\.sqlite: the history can't be used: .*\. Move the file away"):
         History(tmp_path / "dir" / "history.sqlite").prepare()
+
+
+def test_a_history_of_before_the_first_release_is_refused(history: History, path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("create table measurements (id integer)")
+    with pytest.raises(TfperfError, match=r"schema before the first release; .*move the file away"):
+        history.prepare()

@@ -149,6 +149,8 @@ def test_a_judged_test_that_then_ended_in_an_error_counts_once(one: Measurement,
 def test_the_headline_counts_what_the_budget_left_out() -> None:
     facts = facts_of(judged(Outcome.PASS, 0.0), left_out=["t.py::a", "t.py::b"])
     assert facts["headline"] == "The test passed; 2 left out by --tfperf-budget"
+    nothing = facts_of(not_measured=["t.py::a"], left_out=["t.py::b"])
+    assert nothing["headline"].endswith("; 1 left out by --tfperf-budget")
 
 
 def drifted(*changes: float, outcome: Outcome = Outcome.PASS, past_rate: float = 1000.0, word: str = "PASS") -> Any:

@@ -22,8 +22,9 @@ def sentence(
     `comparisons` has the outcomes of interleaved comparisons, which are counted if nothing else was measured. A test
     that is slower than earlier sessions but has no baseline has not regressed.
     """
+    unmeasured = [f"{len(left_out)} left out by --tfperf-budget"] if left_out else []
     if not tests:
-        return _compared(comparisons) if comparisons else _nothing(len(not_measured))
+        return "; ".join([_compared(comparisons) if comparisons else _nothing(len(not_measured)), *unmeasured])
     without_result = len(set(not_measured) - {test["test"] for test in tests})
     total = len(tests) + without_result
     slower = [test for test in tests if test["outcome"] == Outcome.REGRESSED]
@@ -37,8 +38,7 @@ def sentence(
         parts.append(f"{provisional} slower than earlier sessions")
     if failed:
         parts.append(f"{failed} could not be measured")
-    if left_out:
-        parts.append(f"{len(left_out)} left out by --tfperf-budget")
+    parts += unmeasured
     for drift in drifts:
         if drift["is_sure"]:
             which = "the machine itself" if len({test["machine"] for test in tests}) == 1 else drift["machine"]

@@ -39,7 +39,8 @@ class Mpirun:
         exported = [word for name in variables for word in ("-x", name)]
         # mpirun would pin each of two ranks to one core, and TensorFlow's threads with it.
         placed = ["--map-by", f"ppr:{ranks_per_node}:node", "--bind-to", "none"]
-        as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []  # containers often run as root
+        allow = "--allow-run-as-root"  # containers often run as root
+        as_root = [allow] if os.geteuid() == 0 and allow not in self._options else []
         ranks = ["-np", str(nodes * ranks_per_node)]
         return ["mpirun", *as_root, *self._options, *ranks, *placed, *exported, *rank]
 
