@@ -147,24 +147,19 @@ def _swap(seen: Observed) -> Finding:
 
 
 def _settings(root: Path) -> Iterator[Finding]:
-    facts, unknown = host_facts(root), "not reported, as in most virtual machines and containers"
-    governor, turbo = facts.get("governor"), facts.get("turbo")
-    if governor is None:
-        yield Finding(Subject.GOVERNOR, Level.UNKNOWN, unknown)
-    elif governor == "performance":
-        yield Finding(Subject.GOVERNOR, Level.OK, governor)
-    else:
-        mend = "sudo cpupower frequency-set -g performance"
-        yield Finding(Subject.GOVERNOR, Level.WARNING, governor.replace("+", " and "), mend)
-    if turbo is None:
-        yield Finding(Subject.TURBO, Level.UNKNOWN, unknown)
-    elif turbo == "off":
-        yield Finding(Subject.TURBO, Level.OK, turbo)
-    else:
-        cpu = "sys/devices/system/cpu"
-        intel = (root / cpu / "intel_pstate/no_turbo").exists()
-        value, file = ("1", "intel_pstate/no_turbo") if intel else ("0", "cpufreq/boost")
-        yield Finding(Subject.TURBO, Level.WARNING, "on", f"echo {value} | sudo tee /{cpu}/{file}")
+    facts, cpu = host_facts(root), "sys/devices/system/cpu"
+    yield _setting(Subject.GOVERNOR, facts.get("governor"), "performance", "sudo cpupower frequency-set -g performance")
+    intel = (root / cpu / "intel_pstate/no_turbo").exists()
+    value, file = ("1", "intel_pstate/no_turbo") if intel else ("0", "cpufreq/boost")
+    yield _setting(Subject.TURBO, facts.get("turbo"), "off", f"echo {value} | sudo tee /{cpu}/{file}")
+
+
+def _setting(subject: Subject, value: str | None, good: str, mend: str) -> Finding:
+    if value is None:
+        return Finding(subject, Level.UNKNOWN, "not reported, as in most virtual machines and containers")
+    if value == good:
+        return Finding(subject, Level.OK, value)
+    return Finding(subject, Level.WARNING, value.replace("+", " and "), mend)
 
 
 def _quota(quota: float | None, cpus: int, throttled: int) -> Finding:
