@@ -46,6 +46,7 @@ class Confirmation:
         most_session_variance: the most that sessions are likely to add; the threshold allows for it.
         degrees_of_freedom: how well the noise is known.
         tests: among how many tests the session's false alarms are shared.
+        warns_only: the slowdown can't fail the test, so only one beyond the threshold is worth further runs.
     """
 
     rule: Rule
@@ -60,6 +61,7 @@ class Confirmation:
     most_session_variance: float = 0.0
     degrees_of_freedom: float
     tests: int
+    warns_only: bool = False
 
     @property
     def middle(self) -> float:
@@ -79,6 +81,8 @@ class Confirmation:
 
     def suspicion(self, count: int) -> float:
         """The slowdown from which the middle of so many changes is suspected."""
+        if self.warns_only:
+            return self.threshold(FALSE_ALARMS)
         error = math.sqrt(self.own_variance / count + self.shared_variance)
         return suspicion(self.accepted, error, self.to_be_found)
 
@@ -155,6 +159,7 @@ def by_runs(
     tests: int,
     max_runs: int | None,
     to_be_found: float,
+    warns_only: bool,
 ) -> Confirmation:
     """Rule 2: the runs' changes against the baseline, with all that may have moved the baseline in the meantime.
 
@@ -182,6 +187,7 @@ def by_runs(
         most_session_variance=of_sessions(most_session_sd),
         degrees_of_freedom=noise.degrees_of_freedom,
         tests=tests,
+        warns_only=warns_only,
     )
 
 

@@ -88,6 +88,7 @@ def _of_runs(
         tests=verdict.tests,
         max_runs=MOST_RUNS if verdict.is_provisional else None,
         to_be_found=TO_BE_FOUND if verdict.rule is Rule.REFERENCE_ENVIRONMENT else math.inf,
+        warns_only=verdict.is_provisional,
     )
 
 

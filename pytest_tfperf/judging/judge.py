@@ -147,6 +147,7 @@ class _Case:
             tests=evidence.tests,
             max_runs=evidence.max_runs,
             to_be_found=TO_BE_FOUND if has_pairs else math.inf,
+            warns_only=evidence.reference.is_provisional,
         )
         pairs = by_pairs(
             evidence.pairs, noise, accepted, suspects=evidence.suspects, can_have_more=evidence.max_runs is None

@@ -130,6 +130,19 @@ def test_a_slowdown_is_confirmed_in_three_runs() -> None:
     assert (judged(800.0, 800.0, 800.0).outcome, MOST_RUNS) == (Outcome.REGRESSED, 3)
 
 
+def test_only_a_slowdown_that_would_warn_gets_further_runs() -> None:
+    threshold = judged(1000.0).threshold
+    assert threshold is not None
+    assert [judged(1000.0 * (1 - threshold * share)).runs_wanted for share in (0.99, 1.01)] == [0, MOST_RUNS]
+
+
+def test_what_the_first_run_and_the_confirmation_both_show_is_detectable() -> None:
+    found = judged(1000.0)
+    assert found.threshold is not None
+    assert found.min_detectable_slowdown is not None
+    assert found.min_detectable_slowdown > found.threshold + 2 * 0.01  # two standard errors between runs and more
+
+
 def test_one_slow_run_is_cleared_by_two_more() -> None:
     assert judged(800.0, 1000.0, 1001.0).outcome is Outcome.PASS
 
