@@ -18,9 +18,8 @@ from pytest_tfperf.session import Session
 # Where the history knows no test: mostly the start, compilation, and the step's profile.
 _GUESSED_SECONDS = 15.0
 _GUESSED_SECONDS_ON_CPU = 5.0
-# Further runs of a test, before there is a history of confirmations: one test in twenty wants two against a recorded
-# baseline. Against one earlier session there were 0.3, 0.4, 0.6 and 1.3 further runs a test, in sessions of 14 tests.
-_PRIOR_RUNS, _PRIOR_PROVISIONAL_RUNS, _PRIOR_MEASUREMENTS = 0.1, 0.5, 20
+# Further runs of a test, before there is a history of confirmations: one test in twenty wants two.
+_PRIOR_RUNS, _PRIOR_MEASUREMENTS = 0.1, 20
 _SMOKE_SECONDS = 3.0  # a worker, a compilation, a window: 2.6 s on average over the CPU tests on two slow cores
 
 
@@ -173,5 +172,4 @@ def _confirmations(session: Session) -> float:
     if not (rows or session.known_seconds):  # a first session has nothing to judge against
         return 0.0
     runs, measurements = session.known_confirmations
-    prior = _PRIOR_RUNS if rows else _PRIOR_PROVISIONAL_RUNS
-    return (runs + prior * _PRIOR_MEASUREMENTS) / (measurements + _PRIOR_MEASUREMENTS)
+    return (runs + _PRIOR_RUNS * _PRIOR_MEASUREMENTS) / (measurements + _PRIOR_MEASUREMENTS)
