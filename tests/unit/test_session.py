@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from machines import load
-from measurements import KEY, baseline, measurement, run_at, throughput, verdict
+from measurements import baseline, measurement, run_at, throughput, verdict
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.op_times import OpTime
@@ -130,13 +130,7 @@ def test_a_first_session_is_guessed(tmp_path: Path) -> None:
 
 
 def test_tests_that_were_never_timed_count_as_much_as_others_and_likely_confirmations_are_added(tmp_path: Path) -> None:
-    assert announced(timed(tmp_path)) == "about 45 s (2 never timed here)"
-
-
-def test_a_recorded_baseline_wants_fewer_confirmations_than_an_earlier_session(tmp_path: Path) -> None:
-    made = timed(tmp_path)
-    made.baselines.update("box", {KEY: baseline(machine="box")})
-    assert announced(made) == "about 33 s (2 never timed here)"
+    assert announced(timed(tmp_path)) == "about 33 s (2 never timed here)"
 
 
 def test_recording_takes_five_runs_of_each(tmp_path: Path) -> None:
@@ -150,7 +144,7 @@ def test_what_is_left_shrinks_with_each_test_that_is_done(tmp_path: Path) -> Non
         made.queue.begin(test)
         made.queue.keep(test, 0, measurement(test=test, seconds=10.0))
         left.append(seconds_left(made))
-    assert left == pytest.approx([45.0, 30.0, 15.0, 0.0])
+    assert left == pytest.approx([33.0, 22.0, 11.0, 0.0])
 
 
 def test_a_test_in_doubt_has_its_further_runs_left(tmp_path: Path) -> None:
