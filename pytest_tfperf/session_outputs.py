@@ -51,7 +51,7 @@ def html_report(session: Session) -> list[str]:
         measurements=[one for one in results if isinstance(one, Measurement)],
         comparisons=[one for one in results if isinstance(one, Comparison)],
         verdicts=[verdict.text for verdict in session.verdicts if verdict.text],
-        not_measured=sorted(session.not_measured),
+        not_measured=session.not_measured,
         left_out=sorted(session.left_out),
         rerun=session.settings.rerun,
     )

@@ -59,7 +59,12 @@ def add_to(commands: Commands) -> None:
     report.add_argument(
         "-o", "--output", type=Path, metavar="PATH", help=f"file to write (default: {_PAGE}; JSON: to stdout)"
     )
-    report.add_argument("--format", choices=("html", "json"), default="html", help="html (default) or json")
+    report.add_argument(
+        "--format",
+        choices=("html", "json"),
+        default="html",
+        help="html (default) or json; for tables like the documents' see `tfperf export`",
+    )
 
 
 def _run(arguments: argparse.Namespace) -> int:

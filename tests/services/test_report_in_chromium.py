@@ -296,7 +296,11 @@ def hostile(weeks: ReportSource, tmp_path_factory: pytest.TempPathFactory) -> Pa
         for number, (one, text) in enumerate(zip(weeks.measurements, [HOSTILE, ENDLESS] * 20, strict=False))
     ]
     source = replace(
-        weeks, measurements=bad, verdicts=[HOSTILE, ENDLESS], not_measured=[HOSTILE, ENDLESS], scope=HOSTILE
+        weeks,
+        measurements=bad,
+        verdicts=[HOSTILE, ENDLESS],
+        not_measured={HOSTILE: ENDLESS, ENDLESS: HOSTILE},
+        scope=HOSTILE,
     )
     path = tmp_path_factory.mktemp("report") / "hostile.html"
     path.write_bytes(page(report_facts(source)))

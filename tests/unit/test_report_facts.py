@@ -63,7 +63,7 @@ def test_facts_of_odd_measurements_fit_the_schema(odd: Measurement) -> None:
 
 
 def test_a_session_without_measurements_has_facts_too() -> None:
-    facts = facts_of(not_measured=["test_a.py::test_b"])
+    facts = facts_of(not_measured={"test_a.py::test_b": "the worker died"})
     jsonschema.validate(facts, SCHEMA)
     assert facts["headline"] == "The test could not be measured"
 
@@ -143,13 +143,13 @@ def test_tests_without_a_baseline_are_measured_and_not_judged() -> None:
     ids=["passed", "regressed"],
 )
 def test_a_judged_test_that_then_ended_in_an_error_counts_once(one: Measurement, headline: str) -> None:
-    assert facts_of(one, not_measured=[one.test])["headline"] == headline
+    assert facts_of(one, not_measured={one.test: "the worker died"})["headline"] == headline
 
 
 def test_the_headline_counts_what_the_budget_left_out() -> None:
     facts = facts_of(judged(Outcome.PASS, 0.0), left_out=["t.py::a", "t.py::b"])
     assert facts["headline"] == "The test passed; 2 left out by --tfperf-budget"
-    nothing = facts_of(not_measured=["t.py::a"], left_out=["t.py::b"])
+    nothing = facts_of(not_measured={"t.py::a": "the worker died"}, left_out=["t.py::b"])
     assert nothing["headline"].endswith("; 1 left out by --tfperf-budget")
 
 

@@ -44,7 +44,7 @@ class Tags(HTMLParser):
 
 def page_with(text: str) -> tuple[dict[str, Any], Tags]:
     one = measurement(test=f"a.py::{text}", name=text, commit=text, environment={text: text})
-    facts = report_facts(ReportSource(measurements=[one], verdicts=[text], not_measured=[text], scope=text))
+    facts = report_facts(ReportSource(measurements=[one], verdicts=[text], not_measured={text: text}, scope=text))
     return facts, Tags(page(facts).decode())
 
 

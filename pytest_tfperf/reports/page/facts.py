@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from pytest_tfperf.core.baseline import Baseline
@@ -39,7 +40,7 @@ class ReportSource:
         published: the documents' figures.
         comparisons: interleaved comparisons of the session.
         verdicts: on software and machine as a whole, one sentence each.
-        not_measured: tests that ended in an error.
+        not_measured: of each test that ended in an error, the message.
         left_out: tests that `--tfperf-budget` had no time for.
         changes: lasting changes of tests and machines, oldest first.
         rerun: how to measure a test again.
@@ -52,7 +53,7 @@ class ReportSource:
     published: Sequence[Baseline] = ()
     comparisons: Sequence[Comparison] = ()
     verdicts: Sequence[str] = ()
-    not_measured: Sequence[str] = ()
+    not_measured: Mapping[str, str] = MappingProxyType({})
     left_out: Sequence[str] = ()
     changes: Sequence[Change] = ()
     rerun: RerunCommand = FROM_ROOTDIR
@@ -88,7 +89,7 @@ def report_facts(source: ReportSource) -> dict[str, Any]:
         "drifts": drifts,
         "machine_changes": machine_changes(source.changes, {one.machine for one in now}),
         "verdicts": list(source.verdicts),
-        "not_measured": sorted(source.not_measured),
+        "not_measured": [{"test": test, "why": why} for test, why in sorted(source.not_measured.items())],
         "left_out": sorted(source.left_out),
         "previous": previous_facts(source.previous, now, past),
         "sessions": [{"id": id, "time": past.sessions[id].time, "commit": past.sessions[id].commit} for id in sessions],

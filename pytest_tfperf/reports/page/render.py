@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.reports.numbers import change, duration, rate
 from pytest_tfperf.reports.page.figures import day
+from pytest_tfperf.reports.wrapping import first_sentence
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -47,6 +48,7 @@ def _template() -> Template:
         "change": change,
         "rate": rate,
         "commit": _commit,
+        "first_sentence": first_sentence,
     }
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return environment.from_string(_asset("page.html.j2"))
