@@ -10,7 +10,7 @@ from pytest_tfperf.core.verdict import Tolerance
 FALSE_ALARMS = 0.01
 """How often noise alone may fail a session: shared among its tests, or by rule 1 among its suspects."""
 
-DOUBTS = 0.10
+DOUBTS = 0.05
 """How often noise alone may leave a session with an INCONCLUSIVE test."""
 
 SUSPICION = 1.5
@@ -19,8 +19,8 @@ SUSPICION = 1.5
 TO_BE_FOUND = -math.log1p(-0.05) + math.log1p(-0.02)
 """A loss that noise must not let pass unsuspected, in excess of the tolerance: 5 % where 2 % is accepted.
 
-Only where there is a reference environment, which can confirm it. A test whose 1.5 standard errors exceed such a loss
-is suspected unless it is so much faster that the loss is unlikely.
+Only where there is a reference environment, which can confirm it. A test that is too noisy to show such a loss by
+itself is suspected unless it is so much faster that the loss is unlikely.
 """
 
 DETECTION = 2.05
@@ -45,7 +45,7 @@ def accepted_rise(tolerance: Tolerance) -> float:
 def suspicion(accepted: float, error: float, to_be_found: float = math.inf) -> float:
     """The slowdown from which a value with this standard error is suspected; if negative, a speed-up clears it."""
     noise = SUSPICION * error
-    return max(min(noise, accepted + to_be_found - noise), accepted - noise)
+    return max(min(noise, accepted + to_be_found - DETECTION * error), accepted - noise)
 
 
 def reference_variance(runs: int) -> float:

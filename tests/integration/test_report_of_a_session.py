@@ -64,7 +64,7 @@ def test_the_report_has_the_measurements_of_the_session(facts: dict[str, Any]) -
 
 def test_a_test_that_ended_in_an_error_is_named_with_the_reason(facts: dict[str, Any]) -> None:
     assert [one["test"] for one in facts["not_measured"]] == ["test_it.py::test_dies"]
-    assert "exit status 3" in facts["not_measured"][0]["why"]
+    assert "exited with status 3" in facts["not_measured"][0]["why"]
 
 
 def test_the_report_is_no_part_of_a_rerun_command(facts: dict[str, Any]) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pytest_tfperf.core.baseline import Baseline
@@ -53,7 +52,7 @@ class ReportSource:
     published: Sequence[Baseline] = ()
     comparisons: Sequence[Comparison] = ()
     verdicts: Sequence[str] = ()
-    not_measured: Mapping[str, str] = MappingProxyType({})
+    not_measured: Mapping[str, str] = field(default_factory=dict)
     left_out: Sequence[str] = ()
     changes: Sequence[Change] = ()
     rerun: RerunCommand = FROM_ROOTDIR
