@@ -404,7 +404,7 @@ def test_a_first_run_that_noise_could_make_look_good_is_no_pass_where_pairs_can_
     assert verdict(0.0, noise=NOISY).outcome is Outcome.PASS
     found = verdict(0.0, confirmed=[], noise=NOISY)
     assert (found.outcome, found.reason, found.pairs_wanted) == (Outcome.INCONCLUSIVE, Reason.SUSPECTED, 2)
-    assert verdict(0.06, confirmed=[], noise=NOISY).is_decided
+    assert verdict(0.08, confirmed=[], noise=NOISY).is_decided
 
 
 def test_one_slow_run_fails_nobody() -> None:
