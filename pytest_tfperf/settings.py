@@ -60,7 +60,9 @@ class Settings:
     baselines: Path = _option(
         Path("baselines"), parse.folder, "folder of the baselines, one CSV for each machine", "DIR"
     )
-    dir: Path = _option(Path(".tfperf"), parse.folder, "folder of the history and the workers' logs", "DIR")
+    dir: Path = _option(
+        Path(".tfperf"), parse.folder, "folder of the history, the workers' logs and the reference environments", "DIR"
+    )
     machine: str = _option(
         "", parse.machine, "name of this machine's baselines, in place of the name made from its hardware", "NAME"
     )
@@ -80,20 +82,25 @@ class Settings:
         "device", parse.pipeline, "value of the input_pipeline fixture in tests that don't parametrise it", "NAME"
     )
     data_dir: Path | None = _option(
-        None, parse.folder, "folder of the ImageNet TFRecords that the imagenet pipelines read", "DIR"
+        None, parse.folder, "folder of the TFRecords that the pipelines imagenet and tokens read", "DIR"
     )
     require_baseline: bool = _option(
         False, parse.flag, "the nightly gate: fail a test without a baseline, exit with 6 if nothing was measured"
     )
     profile_on_regression: Path | None = _option(
-        None, parse.folder, "run a few more steps of each regressed test under TensorFlow's profiler; its traces", "DIR"
+        None,
+        parse.folder,
+        "folder for traces of TensorFlow's profiler, taken of each regressed test and each new baseline",
+        "DIR",
     )
     strict: bool = _option(False, parse.flag, "fail INCONCLUSIVE tests too")
     hold: bool = _option(False, parse.flag, "fail a regression only if one of the two sessions before showed it too")
     fail_on_drift: bool = _option(
         False, parse.flag, "fail the session while the history shows a lasting slowdown that no new baseline accepted"
     )
-    smoke: bool = _option(False, parse.flag, "run one window of each test and judge nothing: do all tests start?")
+    smoke: bool = _option(
+        False, parse.flag, "run one window of each test and judge nothing, to see whether all tests start"
+    )
     worker: WorkerStart = _option(
         WorkerStart.FORK, parse.worker, "start workers from a fork server, or as fresh interpreters", "fork|fresh"
     )
@@ -114,7 +121,10 @@ class Settings:
         False, parse.flag, "split one GPU into as many logical GPUs as a test takes, to try multi-GPU code"
     )
     inject_slowdown: float = _option(
-        0.0, parse.fraction, "make workers lose this part of their throughput on purpose: see the gate fail", "FRACTION"
+        0.0,
+        parse.fraction,
+        "make workers lose this part of their throughput on purpose, to see the gate fail",
+        "FRACTION",
     )
 
     history_url: HistoryUrl | None = _ini(
@@ -238,10 +248,11 @@ def add_options(parser: pytest.Parser) -> None:
         action="store_const",
         const=Update.FAILED.value,
         dest="update_baselines",
-        help="record the baselines of those tests only that failed in the last session",
+        help="record only the baselines of tests that failed in the last session",
     )
     for name, setting in _SETTINGS.items():
-        text, default = setting.metadata["help"], f" (default: {setting.default})"
+        text = setting.metadata["help"]
+        default = "" if setting.default in ("", None) else f" (default: {setting.default})"
         if not setting.metadata["is_option"]:
             parser.addini(f"tfperf_{name}", help=text + default)
             continue

@@ -80,7 +80,7 @@ def _guarded(parsed: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tfperf",
-        description="pytest-tfperf without pytest.",
+        description="What pytest-tfperf does outside of a pytest session.",
         epilog="`tfperf COMMAND --help` has examples and the exit statuses.",
     )
     parser.add_argument("--version", action="version", version=f"pytest-tfperf {_version()}")
@@ -127,8 +127,8 @@ def _add_makers(commands: Commands) -> None:
         "write a small data set of token ids, with the features of BERT's classifier",
         examples=("tfperf make-tokens data", "tfperf make-tokens data --texts 100000 --shards 16"),
     )
-    images.add_argument("folder", type=Path, metavar="DIR", help="a folder, which may be new or hold texts")
-    texts.add_argument("folder", type=Path, metavar="DIR", help="a folder, which may be new or hold images")
+    images.add_argument("folder", type=Path, metavar="DIR", help="the folder to write to; it may hold texts already")
+    texts.add_argument("folder", type=Path, metavar="DIR", help="the folder to write to; it may hold images already")
     _add_count(images, "--images", 512, "number of photographs, about 0.1 MB each")
     _add_count(texts, "--texts", 20_000, "number of texts, 0.7 kB each")
     for command in (images, texts):

@@ -49,7 +49,7 @@ def add_to(commands: Commands) -> None:
         where,
     )
     diff.add_argument(
-        "old", metavar="REV..REV", help="two revisions; or one revision, a file or a folder: the old rows"
+        "old", metavar="REV..REV", help="two revisions of the rows, or the old rows: a revision, a file or a folder"
     )
     diff.add_argument(
         "new", nargs="?", metavar="NEW", help="revision, file or folder of the new rows (default: --baselines)"

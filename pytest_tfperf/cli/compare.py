@@ -44,10 +44,13 @@ def add_to(commands: Commands) -> None:
         "a session's id, latest or previous; a file of `tfperf history --export`; a CSV, or a git revision of baselines"
     )
     compare.add_argument("a", metavar="A", help=f"{what}; A..B gives two revisions")
-    compare.add_argument("b", nargs="?", metavar="B", help="what is compared with A: like A")
+    compare.add_argument("b", nargs="?", metavar="B", help="what is compared with A, named in the same way")
     compare.add_argument("--machine", metavar="NAME", help="only this machine's figures")
     compare.add_argument(
-        "--tolerance", type=float, metavar="FRACTION", help="exit with 1 if one is slower by more than this, as 0.02"
+        "--tolerance",
+        type=float,
+        metavar="FRACTION",
+        help="exit with 1 if a workload, or all in common, is slower by more than this, such as 0.02",
     )
     compare.add_argument("--json", action="store_true", help="print the figures as JSON")
 

@@ -31,7 +31,7 @@ def history_filters() -> argparse.ArgumentParser:
         "--since", type=moment, metavar="TIME", help="only from this date, time or age on: 2026-01-31, 30d"
     )
     parser.add_argument("--until", type=end, metavar="TIME", help="only up to this date (its whole day), time or age")
-    parser.add_argument("--commit", metavar="HASH", help="only commits that begin so")
+    parser.add_argument("--commit", metavar="HASH", help="only the commit that begins with HASH")
     return parser
 
 

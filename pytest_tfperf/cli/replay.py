@@ -62,7 +62,7 @@ def add_to(commands: Commands) -> None:
         metavar="NxM",
         help="nodes x devices per node of the logs, as in 2x4 (default: as the log's header says)",
     )
-    command.add_argument("--only", choices=["training"], help="leave out evaluations that are in the logs, too")
+    command.add_argument("--only", choices=["training"], help="leave out evaluations that the logs also hold")
     command.add_argument(
         "--tolerance", type=float, metavar="FRACTION", help="accepted change (default: the baseline's)"
     )

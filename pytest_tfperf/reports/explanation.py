@@ -83,6 +83,9 @@ def _steps(verdict: Verdict, e: Explanation) -> Iterator[str]:
     if verdict.waits_for_drift:
         yield f"{first} It was not judged, because the session ended before its other tests ran."
         return
+    if verdict.reason is Reason.NOT_CONFIRMED:
+        yield f"{first} {_suspicion(e)} Further runs, which would have confirmed it, were disturbed or never settled."
+        return
     further = len(e.changes) if _kind(e) == "pair" else len(e.changes) - 1
     wanted = verdict.runs_wanted or verdict.pairs_wanted
     if further or wanted:
@@ -112,7 +115,7 @@ def _confirmation(verdict: Verdict, e: Explanation, wanted: int) -> Iterator[str
     elif e.middle < -e.threshold:
         yield f"{e.showing} of {len(e.changes)} show at least half of the threshold, and {e.showing_wanted} must."
     elif verdict.outcome is Outcome.INCONCLUSIVE:
-        yield "It is INCONCLUSIVE, because noise alone would be so slow in less than one session in 10."
+        yield "It is INCONCLUSIVE, because noise alone is seldom so slow: in less than one session in 20."
     if verdict.is_provisional:
         yield "Earlier sessions are no recorded baseline, so this test warns and never fails."
     elif verdict.reason is Reason.HELD:
@@ -182,11 +185,11 @@ def _powers(verdict: Verdict, e: Explanation) -> Iterator[str]:
         {
             f"{what}s": str(power.count) + (" (decides)" if power.count == e.last else ""),
             "warns from" if verdict.is_provisional else "fails from": percent(power.threshold),
-            "detects (95 % power)": percent(power.detectable),
+            "detectable (95 % power)": percent(power.detectable),
         }
         for power in e.powers
     ]
-    yield from table(rows, Columns(right={"fails from", "warns from", "detects (95 % power)"}))
+    yield from table(rows, Columns(right={"fails from", "warns from", "detectable (95 % power)"}))
     if len({percent(power.detectable) for power in e.powers}) == 1 and len(e.powers) > 1:
         yield "The first run has to raise the suspicion, so more of them detect no smaller slowdown."
     if e.middle is None or e.middle >= -e.accepted:

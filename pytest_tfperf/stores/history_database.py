@@ -224,6 +224,4 @@ def _server_engine(url: HistoryUrl) -> Engine:
             connect_args={"prepare_threshold": None},  # a pool between us and the server may not keep statements
         )
     except ModuleNotFoundError as error:
-        raise TfperfError(
-            f"{url}: PostgreSQL's driver is not installed: pip install 'pytest-tfperf[postgres]'"
-        ) from error
+        raise TfperfError(f"{url}: PostgreSQL's driver is not installed: pip install 'psycopg[binary]'") from error

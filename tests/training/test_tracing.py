@@ -117,7 +117,7 @@ def test_a_profiler_that_is_in_use_is_an_error(cpus: list[str], tmp_path: Path) 
 def xprof_rows(trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What XProf's page "framework op stats" shows."""
     reader = pytest.importorskip(
-        "xprof.convert.raw_to_tool_data", reason="XProf is not installed: pip install 'pytest-tfperf[profile]'"
+        "xprof.convert.raw_to_tool_data", reason="XProf is not installed: pip install '.[profile]'"
     )
     file = tmp_path_factory.mktemp("trace") / "vm.xplane.pb"
     file.write_bytes(xspace(trace))

@@ -73,8 +73,9 @@ def test_beside_a_ci_file_of_gitlab_ours_is_one_to_include(tmp_path: Path, capsy
 def test_both_ci_files_gate_with_the_same_command(ci: str, tmp_path: Path) -> None:
     cli.main(["init", str(tmp_path), f"--ci={ci}", "--tests=speed"])
     (text,) = [text for name, text in files(tmp_path).items() if name.endswith(".yml")]
-    command = 'pytest speed --tfperf-require-baseline --tfperf-dir="$HOME/.cache/tfperf" --junitxml=throughput.xml'
-    assert command in " ".join(text.split())
+    options = '--tfperf-require-baseline --continue-on-collection-errors --tfperf-dir="$HOME/.cache/tfperf"'
+    assert f"pytest speed {options} --junitxml=throughput.xml" in " ".join(text.split())
+    assert 'tfperf reference create --dir="$HOME/.cache/tfperf"' in text
     assert "{{" not in text
     assert "TFPERF_HTML: throughput.html" in text
 

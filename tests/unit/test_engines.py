@@ -262,7 +262,7 @@ def test_an_engine_whose_program_is_missing_says_where_it_comes_from(launcher: s
 
 def test_ray_that_is_not_installed_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)  # Python's way to say that a module can't be imported
-    with pytest.raises(TfperfError, match=r"^--tfperf-launcher=ray: Ray is not installed: pip install 'pytest-tfperf"):
+    with pytest.raises(TfperfError, match=r"^--tfperf-launcher=ray: Ray is not installed: pip install ray"):
         find_engine("ray")
 
 

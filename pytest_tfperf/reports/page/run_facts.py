@@ -73,7 +73,7 @@ def _merged(windows: Sequence[Window]) -> list[Window]:
 def _telemetry(run: Run, start: float) -> dict[str, Any] | None:
     """Series over time, from `start` seconds after the beginning of the run's first window; None without telemetry.
 
-    The telemetry of a command's run starts after its warm-up. Runs of earlier releases have a single value.
+    The telemetry of a command's run starts after its warm-up.
     """
     polls = run.polls or ((run.telemetry,) if run.telemetry else ())
     if not polls:

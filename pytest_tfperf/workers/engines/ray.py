@@ -24,7 +24,7 @@ class Ray:
 
     def __init__(self, options: Sequence[str]) -> None:
         if importlib.util.find_spec("ray") is None:
-            raise TfperfError("Ray is not installed: pip install 'pytest-tfperf[ray]'")
+            raise TfperfError("Ray is not installed: pip install ray")
         if any(not option.startswith("--address=") for option in options):
             raise TfperfError(f"ray takes --address=ADDRESS, found {' '.join(options)!r}")
         self._options = list(options)
