@@ -30,7 +30,6 @@ from pytest_tfperf.errors import (
     WorkloadError,
 )
 from pytest_tfperf.pytest_terminal import terminal_width
-from pytest_tfperf.reports.junit import PREFIX
 from pytest_tfperf.reports.wrapping import first_sentence, wrapped
 
 if TYPE_CHECKING:
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
 
 SESSION: pytest.StashKey[Session] = pytest.StashKey()
 FIXTURE: pytest.StashKey[ThroughputFixture] = pytest.StashKey()
+IN_DOUBT: pytest.StashKey[bool] = pytest.StashKey()
+"""Whether the test's body came to its end in this run, and a call wants further runs."""
 
 
 class ThroughputWarning(pytest.PytestWarning):
@@ -51,17 +52,24 @@ class ThroughputWarning(pytest.PytestWarning):
 
 
 def run_or_defer(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Run a throughput test and report it, or, where it is in doubt, let it run again after all others."""
-    session = item.config.stash[SESSION]
+    """Run a throughput test and report it, or, where it is in doubt, let it run again after all others.
+
+    Only a body that came to its end makes a test run again. If a rerun is skipped, or if `xfail` expects its error,
+    the test would stay in doubt for ever.
+    """
+    session, properties = item.config.stash[SESSION], list(item.user_properties)
+    item.stash[IN_DOUBT] = False
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     try:
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
     except (KeyboardInterrupt, pytest.exit.Exception):
         session.close()  # pytest takes its time to find out where it was interrupted, and workers would last as long
         raise
-    if session.queue.is_undecided(item.nodeid) and not any(report.failed for report in reports):
+    # The report of the call does not count: a strict `xfail` fails a body that came to its end.
+    if item.stash[IN_DOUBT] and not any(report.failed for report in reports if report.when != "call"):
         session.queue.defer(item.nodeid)
-        item._report_sections.clear()  # what the body prints, it prints again
+        item._report_sections.clear()  # what the body prints and records, it prints and records again
+        item.user_properties[:] = properties
         item.session.items.append(item)  # pytest walks this list as it grows
     else:
         for report in reports:
@@ -133,11 +141,10 @@ def applying_outcomes(item: pytest.Item) -> Iterator[None]:
                 fixture.outcomes.conclude(lambda text: _warn(item, text))
                 raise
             fixture.outcomes.conclude(lambda text: _warn(item, text))
+            item.stash[IN_DOUBT] = fixture.outcomes.is_undecided
         finally:
             fixture.close()
-            # For JUnit XML; a rerun replaces the properties of the run before.
-            others = [one for one in item.user_properties if not one[0].startswith(PREFIX)]
-            item.user_properties[:] = [*others, *fixture.outcomes.properties]
+            item.user_properties += fixture.outcomes.properties  # for JUnit XML
 
 
 @contextmanager

@@ -74,6 +74,7 @@ class Case:
     kind: str
     message: str
     text: str
+    properties: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -240,7 +241,8 @@ def _cases(junit: Path) -> dict[str, Case]:
 
 def _case(case: ElementTree.Element) -> Case:
     outcomes = [part for part in case if part.tag in ("failure", "error", "skipped")]
+    properties = tuple((one.get("name", ""), one.get("value", "")) for one in case.iter("property"))
     if not outcomes:
-        return Case("passed", "", "")
+        return Case("passed", "", "", properties)
     assert len(outcomes) == 1, f"{case.get('name')}: more than one outcome"
-    return Case(outcomes[0].tag, outcomes[0].attrib.get("message", ""), outcomes[0].text or "")
+    return Case(outcomes[0].tag, outcomes[0].attrib.get("message", ""), outcomes[0].text or "", properties)

@@ -115,3 +115,62 @@ def test_the_command_leaves_out_what_belongs_to_one_session(pytester: pytest.Pyt
     config = pytester.parseconfig("-o", "tfperf_strict=true", "-o", "tfperf_machine=box")
     command = Settings.from_config(config).rerun.of("test_y.py::test_x")
     assert command == "pytest test_y.py::test_x -o tfperf_machine=box"
+
+
+# Marks and fixtures that change between two runs. A program that prints a rate needs no TensorFlow.
+RATE = """
+    import time
+
+    while True:
+        print("7 examples/s", flush=True)
+        time.sleep(0.02)
+"""
+
+MARKED = """
+    import sys
+
+    RUNS = {}
+
+    @pytest.fixture
+    def is_there_once(request):
+        RUNS[request.node.name] = RUNS.get(request.node.name, 0) + 1
+        if RUNS[request.node.name] > 1:
+            pytest.skip("it is gone")
+
+    def slow(throughput, on):
+        throughput.check_command([sys.executable, "rate.py"], name="slow", on=on)
+
+    def test_is_skipped_when_it_runs_again(is_there_once, throughput, on):
+        slow(throughput, on)
+
+    @pytest.mark.xfail
+    def test_is_expected_to_fail_and_errs_when_it_runs_again(throughput, on):
+        RUNS["expected"] = RUNS.get("expected", 0) + 1
+        slow(throughput, on) if RUNS["expected"] == 1 else throughput.check(tiny(), on=on)
+
+    @pytest.mark.xfail(strict=True)
+    def test_is_expected_to_regress(throughput, on, record_property):
+        record_property("ticket", "PERF-7")
+        slow(throughput, on)
+"""
+
+
+@pytest.fixture(scope="module")
+def marked(shared: Project) -> Finished:
+    shared.write("rate.py", RATE)
+    shared.tests(MARKED)
+    shared.baseline("slow", reference=1e12, unit="examples")
+    return shared.run("-o", "junit_family=xunit1")  # xunit2 has no properties of a test
+
+
+def test_a_rerun_that_is_skipped_or_expected_to_fail_is_the_last(marked: Finished) -> None:
+    assert "1 skipped, 2 xfailed in " in marked.text
+
+
+def test_a_strict_xfail_is_judged_when_the_regression_is_confirmed(marked: Finished) -> None:
+    assert "1 REGRESSED" in marked.text
+
+
+def test_what_a_test_records_for_junit_is_there_once(marked: Finished) -> None:
+    recorded = marked.cases["test_is_expected_to_regress"].properties
+    assert [value for name, value in recorded if name == "ticket"] == ["PERF-7"]
