@@ -124,6 +124,10 @@ def report_session_verdicts(session: pytest.Session) -> None:
         )
         session.testscollected += 1  # or else pytest's progress ends at 110 %
         session.config.hook.pytest_runtest_logreport(report=report)
+        # It is no test, and would stay among the failed ones that `--lf` looks for. Newer pytests have ids for keys.
+        failed = getattr(session.config.pluginmanager.get_plugin("lfplugin"), "lastfailed", {})
+        for key in [key for key in failed if str(key) == report.nodeid]:
+            del failed[key]
 
 
 @contextmanager

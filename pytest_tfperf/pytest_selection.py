@@ -10,8 +10,11 @@ import pytest
 
 from pytest_tfperf.bench.budget import LONG, candidates, choose
 from pytest_tfperf.core import catalogue, parameters
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.pytest_reports import SESSION
 from pytest_tfperf.session import Session
 from pytest_tfperf.session_report import expected_seconds
@@ -64,22 +67,26 @@ def keep_failed(config: pytest.Config, items: list[pytest.Item]) -> None:
 def keep_within_budget(session: pytest.Session, state: Session) -> None:
     """Under `--tfperf-budget`: deselect the tests that there is no time for, and put the most informative first.
 
-    Tests that measure nothing keep their places; those that can't run here take no time, and stay.
-
-    Raises:
-        TfperfError: the history can't be read.
+    Tests that measure nothing keep their places; those that can't run here take no time, and stay. What can't be read
+    of the history makes tests look as if they had never been measured.
     """
     settings, tests = state.settings, [item for item in session.items if selected(item)]
     if settings.budget is None or settings.collects_only or not tests:
         return
     cache = getattr(session.config, "cache", None)
     now = datetime.now(UTC)
+    past: list[PastResult | Comparison] = []
+    try:
+        past += state.history.results()
+        # Comparisons are read whole; an older one would only say that its test waits for long.
+        past += state.history.comparisons(since=now - LONG)
+    except TfperfError as error:
+        state.remarks.append(f"--tfperf-budget chose without a part of the history: {error}")
     known = candidates(
         expected_seconds(state),
         important=[test.nodeid for test in tests if state.selection[test.nodeid].is_important],
         failed=cache.get("cache/lastfailed", {}) if cache else (),
-        # Comparisons are read whole; an older one would only say that its test waits for long.
-        past=[*state.history.results(), *state.history.comparisons(since=now - LONG)],
+        past=past,
     )
     choice = choose(known, settings.budget, now)
     state.left_out.update({one.test: one.seconds for one in choice.left_out})

@@ -26,6 +26,7 @@ from pytest_tfperf.stores import atomic
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.traces import TraceStore
 from pytest_tfperf.workers.engines.names import LOCAL
+from pytest_tfperf.workers.git_worktree import refusal_of
 from pytest_tfperf.workers.interpreters import require_python, try_imports
 
 if TYPE_CHECKING:
@@ -97,6 +98,13 @@ class Session:
         return {}
 
     @cached_property
+    def has_rows(self) -> bool:
+        """Whether any baseline of this machine is recorded; files that can't be read have none."""
+        with suppress(TfperfError):
+            return any(self.baselines.load(machine) for machine in self.measuring.machine_names)
+        return False
+
+    @cached_property
     def known_confirmations(self) -> tuple[int, int]:
         """Further runs that confirmations took in earlier sessions, and among how many measurements."""
         with suppress(TfperfError):
@@ -134,6 +142,7 @@ class Session:
         settings = self.settings
         if not self.selection or settings.collects_only:
             return
+        self.remarks += [why] if (why := refusal_of(settings.root)) else []
         self.history.prepare()
         self.remarks += [self.history.moved_aside] if self.history.moved_aside else []
         if settings.against is not None:

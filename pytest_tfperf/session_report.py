@@ -168,8 +168,7 @@ def _run_seconds(session: Session) -> dict[str, float]:
 
 def _confirmations(session: Session) -> float:
     """Further runs that a test will probably need until it is decided, estimated from earlier sessions."""
-    rows = any(session.baselines.load(machine) for machine in session.measuring.machine_names)
-    if not (rows or session.known_seconds):  # a first session has nothing to judge against
+    if not (session.has_rows or session.known_seconds):  # a first session has nothing to judge against
         return 0.0
     runs, measurements = session.known_confirmations
     return (runs + _PRIOR_RUNS * _PRIOR_MEASUREMENTS) / (measurements + _PRIOR_MEASUREMENTS)

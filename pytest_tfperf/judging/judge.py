@@ -34,6 +34,7 @@ from pytest_tfperf.judging.thresholds import (
 )
 
 _SESSIONS_HELD = 2
+_NO_RISE = 100.0  # log throughput: nothing is so much faster, and floats end soon after
 _UNSURE = 2.0  # standard errors of a run's own windows: it stops early only if it is good even so
 
 
@@ -228,7 +229,7 @@ class _Case:
             change=evidence.throughput.examples_per_sec / self.baseline.reference - 1,
             confirmed_change=math.expm1(found.middle) if is_confirmed else None,
             lower=reference * math.exp(-self.by_runs.suspicion(1)) if is_bounded else None,
-            upper=None if math.isinf(self.rise) or evidence.reference.is_floor else reference * math.exp(self.rise),
+            upper=None if self.rise > _NO_RISE or evidence.reference.is_floor else reference * math.exp(self.rise),
             tolerance=evidence.tolerance,
             threshold=-math.expm1(-threshold) if is_bounded else None,
             min_detectable_slowdown=-math.expm1(-self.min_detectable(threshold)) if is_bounded else None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 
 from pytest_tfperf.core.baseline import Baseline
@@ -68,7 +69,9 @@ def noise_of(baseline: Baseline, rows: Iterable[Baseline]) -> Noise:
     most = float(sum(freedom for _, freedom in known.values()))
     if math.isinf(prior_freedom) or len(known) == 1:
         return Noise(between_runs=math.sqrt(prior_variance), degrees_of_freedom=most, rows=len(known))
-    variance, freedom = known.get(baseline.key, (0.0, 0))
+    if baseline.key not in known:  # rows that differ much say little about another one
+        return replace(with_assumption(prior_variance, prior_freedom), rows=len(known))
+    variance, freedom = known[baseline.key]
     pooled = (prior_freedom * prior_variance + freedom * variance) / (prior_freedom + freedom)
     degrees = min(prior_freedom + freedom, most)
     return Noise(between_runs=math.sqrt(pooled), degrees_of_freedom=degrees, rows=len(known))

@@ -68,7 +68,8 @@ class ProgressLine:
         self._timed = run
         if crosses_display_step(run):
             self._print_step(run)
-        self._show(*progress(run, plan))
+        if self.write is not None:
+            self._show(*progress(run, plan))
 
     def ended(self, run: Run) -> None:
         """All windows are in; in `run`, windows before the steady state count as warm-up."""

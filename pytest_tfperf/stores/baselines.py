@@ -100,19 +100,30 @@ class BaselineStore:
             BaselineError: another session holds the lock (which, since when), or the folder can't be written.
         """
         path = self.folder / ".lock"
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            file = path.open("a+", encoding="utf-8")
-        except OSError as error:
-            raise _unwritable(self.folder, error) from None
-        with file:
-            _acquire(file, self.folder)
+        with self._acquired(path):
             self._locked = True
             try:
                 yield
             finally:
                 self._locked = False
                 path.unlink(missing_ok=True)
+
+    def _acquired(self, path: Path) -> IO[str]:
+        """The lock's file, locked; another one where the session before has just deleted it."""
+        while True:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                file = path.open("a+", encoding="utf-8")
+            except OSError as error:
+                raise _unwritable(self.folder, error) from None
+            try:
+                _acquire(file, self.folder)
+            except BaseException:
+                file.close()
+                raise
+            if os.fstat(file.fileno()).st_nlink:
+                return file
+            file.close()
 
     def _folders(self) -> list[Path]:
         return [self.folder] if self._published is None else [self._published, self.folder]

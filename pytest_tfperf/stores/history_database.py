@@ -28,13 +28,16 @@ _MAKES_TABLES = 0x7466_7065_7266  # PostgreSQL's advisory locks have numbers
 _READS, _WRITES = "begin", "begin immediate"
 
 # SQLite's primary result codes, which its documentation numbers.
-_BUSY, _LOCKED, _CORRUPT, _FULL, _NOT_A_DATABASE = 5, 6, 11, 13, 26
+_BUSY, _LOCKED, _READ_ONLY, _DISK, _CORRUPT, _FULL, _NO_ACCESS, _NOT_A_DATABASE = 5, 6, 8, 10, 11, 13, 14, 26
 _REASONS: Final = {
     _BUSY: (
         f"another process has held its lock for {_LOCK_SECONDS} s",
         "Wait until that process has ended, or end it",
     ),
     _FULL: ("the disk is full", "Free some space"),
+    _READ_ONLY: ("it is read-only for this user", "Correct the permissions of the file and its folder"),
+    _NO_ACCESS: ("it can't be opened", "Check that it is a file, and the permissions of its folder"),
+    _DISK: ("the disk reports an error", "Check the disk"),
 }
 _REASONS[_LOCKED] = _REASONS[_BUSY]
 

@@ -148,6 +148,10 @@ class ClusterLauncher:
                 f"{command.id}: ranks that something else starts can't run a program of your own; use another "
                 "--tfperf-launcher, such as mpirun or slurm"
             )
+        try:
+            log = self._files.worker_log(next(self._commands), "command")
+        except OSError as error:
+            raise MeasurementError(f"{command.id} could not be started: {error}") from error
         interpreter = self._interpreter
         argv = interpreter.user_command(command.argv)
         # Other nodes' GPUs have other UUIDs. A program on CPUs must not take a GPU's memory.
@@ -158,7 +162,7 @@ class ClusterLauncher:
             self._engine.command(nodes, command.ranks_per_node, argv, variables),
             environment={**interpreter.environment(), **ours},
             folder=interpreter.user_folder(command.folder),
-            log=self._files.worker_log(next(self._commands), "command"),
+            log=log,
             silence_seconds=self._silence_seconds,
             facts=interpreter.facts(command),
             cancel=self._engine.cancel,

@@ -105,7 +105,10 @@ class CommandRun:
         self._cancel = cancel
         self._oom_kills = kernel_oom_kills()
         supervisor = Interpreter(sys.executable).command("pytest_tfperf.workers.supervisor")
-        self._log = BoundedLog(log)
+        try:
+            self._log = BoundedLog(log)
+        except OSError as error:
+            raise MeasurementError(f"{log} can't be written: {error.strerror}. Mend its folder") from error
         try:
             self._process = subprocess.Popen(
                 [*supervisor, str(os.getpid()), str(GRACE_SECONDS), *argv],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -18,6 +20,17 @@ def repository_of(folder: Path) -> Path | None:
     """The root of the repository that the folder is in; None if it is in none, or git is missing."""
     done = _git(folder, "rev-parse", "--show-toplevel")
     return Path(done.stdout.rstrip("\n")) if done.returncode == 0 else None
+
+
+def refusal_of(folder: Path) -> str:
+    """Why git refuses to read the repository that the folder is in; "" if it does not, or there is none."""
+    found = re.search(r"dubious ownership in repository at '(.+)'", _git(folder, "rev-parse", "--show-toplevel").stderr)
+    if found is None:
+        return ""
+    return (
+        f"git refuses to read {found[1]}, because another user owns it, so results and baselines name no commit: "
+        f"git config --global --add safe.directory {found[1]}"
+    )
 
 
 def commit_of(folder: Path, *, besides: Path | None = None) -> str:
@@ -83,6 +96,13 @@ def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run git; a missing git gives a result that failed."""
     command = ["git", "-C", str(folder), *arguments]
     try:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command,
+            env={**os.environ, "LC_ALL": "C"},  # we read its errors
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     except OSError as error:
         return subprocess.CompletedProcess(command, 127, "", f"git can't be run: {error.strerror}")

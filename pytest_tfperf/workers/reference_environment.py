@@ -10,7 +10,7 @@ from pathlib import Path
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import TfperfError, WorkloadError
 from pytest_tfperf.workers.git_worktree import DIRTY
 from pytest_tfperf.workers.interpreters import find_python, try_imports
 from pytest_tfperf.workers.reference_lock import SUFFIX
@@ -79,17 +79,23 @@ def check(environment: ReferenceEnvironment, workloads: Iterable[Workload], root
     """Check that the Python imports TensorFlow, and that the code has the workloads' models and pipelines.
 
     Takes as long as importing TensorFlow, and trains nothing. Returns TensorFlow's version, and why a workload can't be
-    used, by id, for each whose model or pipeline is missing.
+    used, by id, for each whose model or pipeline is missing, there or here.
 
     Args:
         environment: to be checked.
-        workloads: known to `catalogue.check`.
+        workloads: what is to be measured in it.
         root: pytest's rootdir.
 
     Raises:
         TfperfError: nothing can be measured in it.
     """
-    needed = {workload.id: _own_functions(workload) for workload in workloads}
+    needed: dict[str, list[str]] = {}
+    unknown: dict[str, str] = {}
+    for workload in workloads:
+        try:
+            needed[workload.id] = _own_functions(workload)
+        except WorkloadError as error:  # a row of a model that was renamed, or whose conftest.py was not loaded
+            unknown[workload.id] = str(error)
     functions = {function for own in needed.values() for function in own}
     try:
         tensorflow, faults = try_imports(environment.python, functions, environment.moved(root))
@@ -98,8 +104,10 @@ def check(environment: ReferenceEnvironment, workloads: Iterable[Workload], root
             f"the reference environment {environment.name} can't be used: {str(error).splitlines()[0]}. Build it again "
             "(tfperf reference remove, then tfperf reference create), or name another: --tfperf-reference=PYTHON"
         ) from None
-    unknown = {id: "; ".join(faults[name] for name in own if name in faults) for id, own in needed.items()}
-    return tensorflow, {id: why for id, why in unknown.items() if why}
+    for id, own in needed.items():
+        if why := "; ".join(faults[name] for name in own if name in faults):
+            unknown[id] = why
+    return tensorflow, unknown
 
 
 def _own_functions(workload: Workload) -> list[str]:

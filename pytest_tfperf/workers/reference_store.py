@@ -66,10 +66,14 @@ class ReferenceStore:
         """The environment that serves a row.
 
         Raises:
-            TfperfError: it is missing, incomplete or changed; says how to build it.
+            TfperfError: it is missing, incomplete, changed or unreadable; says how to build it.
         """
         home = self._home(row)
-        if why := unrepeatable(row) or self._packages_fault(home) or self._code_fault(home, row.commit):
+        try:
+            why = unrepeatable(row) or self._packages_fault(home) or self._code_fault(home, row.commit)
+        except (OSError, UnicodeDecodeError) as error:  # another user made it, or a session is removing it
+            why = f"{home} can't be read: {error}. {self._build_it(home)}"
+        if why:
             raise TfperfError(why)
         return self._environment(row, repository_of(self._root) or self._root)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 from pathlib import Path
+from typing import IO
 
 import pytest
 from patience import running
@@ -118,6 +120,22 @@ def test_a_second_session_is_refused_and_told_who_holds_the_lock(tmp_path: Path)
     refused = pytest.raises(BaselineError, match=rf"pid {os.getpid()} on {os.uname().nodename} since \d{{4}}-")
     with store(tmp_path).lock(), refused:
         store(tmp_path).update("box", {KEY: row()})
+
+
+def test_a_lock_that_was_deleted_before_it_was_taken_is_taken_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock, deleted = fcntl.flock, []
+
+    def after_another_session_ended(file: IO[str], operation: int) -> None:
+        if not deleted:
+            deleted.append((tmp_path / ".lock").unlink())
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", after_another_session_ended)
+    refused = pytest.raises(BaselineError, match="another session")
+    with store(tmp_path).lock(), refused, store(tmp_path).lock():
+        pass
 
 
 def test_a_session_updates_under_its_own_lock(tmp_path: Path) -> None:

@@ -50,6 +50,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
         run.close()
 
 
+def test_a_log_that_can_not_be_written_is_no_failure_of_the_program(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "command.log").mkdir()
+    with pytest.raises(MeasurementError, match=r"command\.log can't be written: Is a directory"):
+        start("print(1)")
+
+
 def printed(run: CommandRun) -> str:
     """All that it prints until it ends."""
     parts = []

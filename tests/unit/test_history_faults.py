@@ -88,6 +88,12 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
         History(tmp_path / "dir" / "history.sqlite").prepare()
 
 
+def test_a_folder_in_the_place_of_the_file_keeps_what_is_there(path: Path) -> None:
+    path.mkdir()
+    with pytest.raises(TfperfError, match=r"can't be used: it can't be opened\. Check that it is a file"):
+        History(path).prepare()
+
+
 def test_a_history_of_before_the_first_release_is_refused(history: History, path: Path) -> None:
     with closing(sqlite3.connect(path)) as database:
         database.execute("create table measurements (id integer)")

@@ -12,7 +12,7 @@ from scipy.special import digamma, polygamma
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.noise import Noise
-from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS, noise_of, without_slow_runs
+from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS, noise_of, with_assumption, without_slow_runs
 
 deviations = st.floats(0.002, 0.5)
 
@@ -59,6 +59,13 @@ def test_a_row_that_does_not_know_its_own_borrows_the_machines_only_one() -> Non
     )
 
 
+@pytest.mark.parametrize("between_runs", [0.03, 0.07, 0.5])
+def test_a_row_that_does_not_know_its_own_keeps_a_gate_where_the_others_differ_much(between_runs: float) -> None:
+    noise = noise_of_first((None, 1), (0.001, 5), (between_runs, 5))
+    assert noise.degrees_of_freedom >= 8
+    assert 0.001 < noise.between_runs < between_runs
+
+
 def test_a_documents_row_borrows_the_machines() -> None:
     published = baseline(
         machine="dgx1-p100", key=Key(KEY.workload, "9x9"), between_runs=None, runs=1, provenance=Provenance.PUBLISHED
@@ -70,7 +77,9 @@ def test_the_noise_is_moderated_as_limma_does() -> None:
     d0, s0 = limma([s**2 for s, _ in UNEQUAL], [n - 1 for _, n in UNEQUAL])
     borrowed, own = noise_of_first((None, 1), *UNEQUAL), noise_of_first(*UNEQUAL)
     between_runs, runs = UNEQUAL[0]
-    assert (borrowed.degrees_of_freedom, borrowed.between_runs**2) == pytest.approx((d0, s0), rel=1e-6)
+    expected = with_assumption(s0, d0)
+    assert borrowed.degrees_of_freedom == pytest.approx(expected.degrees_of_freedom, rel=1e-6)
+    assert borrowed.between_runs == pytest.approx(expected.between_runs, rel=1e-6)
     pooled = (d0 * s0 + (runs - 1) * between_runs**2) / (d0 + runs - 1)
     assert (own.degrees_of_freedom, own.between_runs**2) == pytest.approx((d0 + runs - 1, pooled), rel=1e-6)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -16,7 +17,7 @@ from reference_projects import ReferenceProject, play_python
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineError, TfperfError
-from pytest_tfperf.workers.git_worktree import commit_of
+from pytest_tfperf.workers.git_worktree import commit_of, refusal_of
 from pytest_tfperf.workers.reference_environment import ReferenceEnvironment, check, parse_reference
 from pytest_tfperf.workers.reference_launchers import ReferenceLaunchers
 from pytest_tfperf.workers.reference_lock import Lock, forget_locks, read_lock, write_lock
@@ -161,6 +162,14 @@ def test_a_changed_file_makes_the_code_dirty(project: ReferenceProject, below: s
     assert commit_of(project.folder / below, besides=project.baselines) == f"{project.first}-dirty"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_repository_of_another_user_is_named_with_the_command_that_trusts_it(project: ReferenceProject) -> None:
+    assert refusal_of(project.folder) == ""
+    os.chown(project.folder, 12345, 12345)
+    assert commit_of(project.folder) == ""
+    assert refusal_of(project.folder).endswith(f"git config --global --add safe.directory {project.folder}")
+
+
 def test_outside_of_a_repository_there_is_no_commit(tmp_path: Path) -> None:
     assert commit_of(tmp_path, besides=tmp_path / "baselines") == ""
 
@@ -224,6 +233,14 @@ def test_what_is_gone_is_said_and_built_again(gone: str, fact: str, project: Ref
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert re.search(fact, why_not(project, row))
     assert project.store.create(row, lambda _: None) == project.store.find(row)
+
+
+def test_what_can_not_be_read_is_no_environment(project: ReferenceProject) -> None:
+    row = project.row("six==1.16.0")
+    project.store.create(row, lambda _: None)
+    (installed,) = project.home.glob("*/venv/installed.txt")
+    installed.unlink()
+    assert re.search("box-.* can't be read: .*Build it", why_not(project, row))
 
 
 def test_an_environment_whose_lock_has_changed_is_built_again_and_one_without_its_lock_is_not_used(
@@ -387,6 +404,14 @@ def test_an_environment_without_tensorflow_says_what_to_do(tmp_path: Path) -> No
 
 
 # What a session uses
+
+
+def test_a_row_of_a_model_that_nobody_knows_any_more_takes_no_other_row_along(tmp_path: Path) -> None:
+    environment = answering(tmp_path, imported={"tensorflow": "2.21.0"}, faults={})
+    workloads = [Workload(model=model, batch_size=1) for model in ("trivial", "renamed")]
+    _, unknown = check(environment, workloads, tmp_path)
+    assert list(unknown) == [workloads[1].id]
+    assert "renamed" in unknown[workloads[1].id]
 
 
 def test_a_session_uses_what_can_be_measured_and_says_of_the_rest_why_not(

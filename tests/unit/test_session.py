@@ -133,6 +133,13 @@ def test_tests_that_were_never_timed_count_as_much_as_others_and_likely_confirma
     assert announced(timed(tmp_path)) == "about 33 s (2 never timed here)"
 
 
+def test_a_file_of_baselines_that_cannot_be_read_changes_no_estimate(tmp_path: Path) -> None:
+    made = timed(tmp_path)
+    (tmp_path / "baselines").mkdir()
+    (tmp_path / "baselines" / "box.csv").write_text("<<<<<<< HEAD\n")
+    assert announced(made) == announced(timed(tmp_path / "other"))
+
+
 def test_recording_takes_five_runs_of_each(tmp_path: Path) -> None:
     assert announced(timed(tmp_path, update_baselines=Update.ALL)) == "about 2 min 30 s (2 never timed here)"
 

@@ -407,6 +407,10 @@ def test_a_first_run_that_noise_could_make_look_good_is_no_pass_where_pairs_can_
     assert verdict(0.08, confirmed=[], noise=NOISY).is_decided
 
 
+def test_a_rise_that_no_float_can_hold_has_no_upper_end() -> None:
+    assert verdict(0.0, noise=Noise(between_runs=0.05, degrees_of_freedom=0.3)).upper is None
+
+
 def test_one_slow_run_fails_nobody() -> None:
     assert rate_of(Outcome.REGRESSED, spike=0.12) == 0
 
