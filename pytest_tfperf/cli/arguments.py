@@ -95,20 +95,24 @@ def moment(text: str) -> datetime:
     Raises:
         argparse.ArgumentTypeError: the text is none of these.
     """
-    try:
-        if age := re.fullmatch(r"(\d+)([hdw])", text):
-            return datetime.now().astimezone() - int(age[1]) * _AGES[age[2]]
-        return datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no time: write 2026-01-31, 2026-01-31T06:00, 2026-01-31T06:00+01:00, or 30d for 30 days ago"
-        ) from None
+    return _moment(text)
 
 
 def end(text: str) -> datetime:
     """Like `moment`, but a date stands for the end of its day."""
     is_date = re.fullmatch(r"\d{4}-\d{2}-\d{2}", text)
-    return moment(text) + (timedelta(days=1) if is_date else timedelta())
+    return _moment(text, timedelta(days=1) if is_date else timedelta())
+
+
+def _moment(text: str, later: timedelta = timedelta()) -> datetime:
+    try:
+        if age := re.fullmatch(r"(\d+)([hdw])", text):
+            return datetime.now().astimezone() - int(age[1]) * _AGES[age[2]]
+        return (datetime.fromisoformat(text) + later).astimezone()  # a local day may have 23 or 25 hours
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time: write 2026-01-31, 2026-01-31T06:00, 2026-01-31T06:00+01:00, or 30d for 30 days ago"
+        ) from None
 
 
 _AGES: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}

@@ -106,15 +106,20 @@ def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[st
 
 
 def environment_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What differs between two environments, sorted by name.
+    """What differs between two environments, sorted by name."""
+    return [
+        f"{name} {then.get(name, '(unset)')} -> {now.get(name, '(unset)')}"
+        for name in compared_names(then, now)
+        if then.get(name) != now.get(name)
+    ]
+
+
+def compared_names(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """What two environments can be compared in, sorted.
 
     A version that only one of them has is left out. A setting that only one of them has was set or unset since.
     """
     names = then.keys() & now.keys()
     if then:
         names |= (then.keys() ^ now.keys()) & SETTINGS
-    return [
-        f"{name} {then.get(name, '(unset)')} -> {now.get(name, '(unset)')}"
-        for name in sorted(names)
-        if then.get(name) != now.get(name)
-    ]
+    return sorted(names)

@@ -95,6 +95,10 @@ class SideComparison:
         return tuple(one for one in self.ratios if one.movement is not Movement.NONE)
 
     def is_slower_than(self, tolerance: float) -> bool:
-        """Whether a workload, or what all have in common, is slower by more than a fraction and than noise explains."""
-        alone = any(one.ratio < 1 - tolerance for one in self.ratios if one.movement is Movement.SLOWER)
+        """Whether a workload, or what all have in common, is slower by more than a fraction and than noise explains.
+
+        What all have in common does not count in a workload's own change, as in a session.
+        """
+        least = (1 - tolerance) * (1 + (self.common or 0.0))
+        alone = any(one.ratio < least for one in self.ratios if one.movement is Movement.SLOWER)
         return alone or (self.common is not None and self.common_high < -tolerance)

@@ -68,5 +68,8 @@ def _fault(workload: Workload, topology: Topology) -> str:
     if workload.xla and update is VariableUpdate.PARAMETER_SERVER and is_apart:
         return "XLA can't compile a step whose variables are on another device; use variable_update='replicated'"
     if workload.xla and workload.trainer is Trainer.KERAS and devices.count > 1:
-        return "model.fit also compiles the update, and XLA can't exchange gradients; use trainer='loop'"
+        return (
+            "model.fit also compiles the update, and XLA can't exchange gradients; use trainer='loop', and do not "
+            "compile the model"
+        )
     return ""

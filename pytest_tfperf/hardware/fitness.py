@@ -12,7 +12,7 @@ from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.finding import Finding, Level, Subject
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.hardware.host import ROOT, cpu_quota, host_facts, text_of
-from pytest_tfperf.hardware.host_usage import HostUsage, known, pid_in
+from pytest_tfperf.hardware.host_usage import HostUsage, cpu_numbers, known, pid_in
 
 _LIMITS = DisturbanceLimits()
 _NOTABLE = 0.05  # of CPU time: below, it is what any machine does besides
@@ -56,7 +56,7 @@ def observe(seconds: float, root: Path = ROOT) -> Observed:
         telemetry=host.poll(),
         memory_bytes=psutil.virtual_memory().total,
         swap_used_bytes=0 if swap is None else swap.used,
-        busy={cpu: percent / 100 for cpu, percent in enumerate(busy)},
+        busy={cpu: percent / 100 for cpu, percent in zip(cpu_numbers(len(busy)), busy, strict=True)},
         throttled=_times_throttled(root) - throttled,
     )
 

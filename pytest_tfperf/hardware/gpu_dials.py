@@ -50,6 +50,8 @@ def _read(nvml: Any, uuid: str, other_process: Callable[[int], str]) -> GpuTelem
 
 def _throttles(nvml: Any, gpu: Any) -> Mapping[str, float] | None:
     bits = ask(nvml, "nvmlDeviceGetCurrentClocksEventReasons", gpu)  # from R535 on
+    if bits is None:
+        bits = ask(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", gpu)  # the name that older drivers know
     return None if bits is None else {reason.value: 1.0 for i, reason in enumerate(Throttle) if bits & 1 << i}
 
 

@@ -100,9 +100,12 @@ def _clocks(nvml: Any, handle: Any, index: int, now: GpuTelemetry) -> Iterator[F
         fact = f"GPU {index}: application clock {asked} MHz, its default is {default} MHz"
         yield Finding(Subject.GPU_CLOCKS, Level.WARNING, fact, f"sudo nvidia-smi -i {index} -rac")
     elif now.sm_clock_mhz_median is not None:
-        yield Finding(
-            Subject.GPU_CLOCKS, Level.OK, f"GPU {index}: not slowed down, {now.sm_clock_mhz_median:g} MHz now"
+        state = (
+            "the driver does not say whether it is slowed down"
+            if now.throttled_fractions is None
+            else "not slowed down"
         )
+        yield Finding(Subject.GPU_CLOCKS, Level.OK, f"GPU {index}: {state}, {now.sm_clock_mhz_median:g} MHz now")
 
 
 def _processes(index: int, now: GpuTelemetry) -> Iterator[Finding]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import psutil
@@ -137,8 +139,9 @@ def read_counters(cpus: Collection[int], ours: frozenset[int]) -> Counters:
     """The counters now; takes about 0.02 ms for each process on the machine."""
     monotonic_seconds = time.monotonic()
     times = psutil.cpu_times(percpu=True)
+    numbered = dict(zip(cpu_numbers(len(times)), times, strict=True))
     # A container's /proc/stat may number its CPUs anew: then all that it shows are ours.
-    times = [times[cpu] for cpu in cpus if cpu < len(times)] or times
+    times = [numbered[cpu] for cpu in cpus] if numbered.keys() >= set(cpus) else times
     processes = {}
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -157,6 +160,18 @@ def read_counters(cpus: Collection[int], ours: frozenset[int]) -> Counters:
         processes=processes,
         ours=ours,
     )
+
+
+def cpu_numbers(rows: int) -> Sequence[int]:
+    """The numbers of the CPUs that psutil's rows are of: those that are offline have no row.
+
+    Counted from 0 where the kernel does not say, or has changed them since the rows were read.
+    """
+    with suppress(OSError):
+        found = [int(number) for number in re.findall(r"^cpu(\d+) ", Path("/proc/stat").read_text(), re.MULTILINE)]
+        if len(found) == rows:
+            return found
+    return range(rows)
 
 
 def our_processes(root: int, besides: Collection[int] = ()) -> frozenset[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.names import with_id
 from pytest_tfperf.reports.numbers import change, rate
 from pytest_tfperf.reports.table import Columns, table
@@ -24,13 +25,14 @@ def by_workload(
 ) -> list[str]:
     """One line for each machine, workload and topology of `History.frame()`.
 
-    `change` is the last measurement against the median of all; `session` and `when` are those of the last one. `names`
-    and `units` are by the workload's id. `width` is the terminal's, None for no limit.
+    `change` is the last measurement against the median of all valid ones; `session` and `when` are those of the last
+    one. `names` and `units` are by the workload's id. `width` is the terminal's, None for no limit.
     """
     rows = []
     known = history.fillna({"outcome": "measured"})
     for (machine, workload, topology), measured in known.groupby(["machine", "workload", "topology"]):
-        last, median = measured.iloc[-1], measured["examples_per_sec"].median()
+        valid = measured[~measured["outcome"].str.startswith(Outcome.INVALID)]
+        last, median = measured.iloc[-1], (measured if valid.empty else valid)["examples_per_sec"].median()
         rows.append(
             {
                 "outcome": last["outcome"],

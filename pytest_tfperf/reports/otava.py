@@ -26,7 +26,7 @@ def otava_files(results: Iterable[PastResult]) -> dict[str, str]:
     """File name -> text; empty if no result can be used.
 
     A series is one workload on one topology of one machine, oldest first. INVALID results, and those with an injected
-    slowdown, are left out: they do not show how fast the software is.
+    slowdown, are left out: they do not show how fast the software is. So are those in another unit than the latest.
     """
     series: dict[str, list[PastResult]] = {}
     for one in results:
@@ -35,8 +35,13 @@ def otava_files(results: Iterable[PastResult]) -> dict[str, str]:
             series.setdefault(f"{one.machine}/{one.workload}/{one.topology}", []).append(one)
     if not series:
         return {}
-    files = {_file(name): _csv(sorted(found, key=lambda one: moment(one.time))) for name, found in series.items()}
+    files = {_file(name): _csv(_of_one_unit(found)) for name, found in series.items()}
     return files | {CONFIGURATION: _configuration(sorted(series))}
+
+
+def _of_one_unit(results: Iterable[PastResult]) -> list[PastResult]:
+    in_order = sorted(results, key=lambda one: moment(one.time))
+    return [one for one in in_order if one.unit == in_order[-1].unit]
 
 
 def _configuration(series: Sequence[str]) -> str:

@@ -84,11 +84,14 @@ def _fitting(cells: dict[str, list[str]], columns: Columns, width: int) -> dict[
             chosen.append(name)
     fitting = {name: cells[name] for name in cells if name in chosen}
     longest = max((len(text) for name in fitting if name in columns.ids for text in cells[name]), default=0)
+    ids = [name for name in fitting if name in columns.ids]
     for length in range(longest, _LEAST_ID - 1, -1):
-        short = {name: shortened(cells[name], length) if name in columns.ids else cells[name] for name in fitting}
-        if _width(short) <= width:
-            return short
-        fitting = short
+        cut = {name: [text[:length] for text in cells[name]] for name in ids}  # as wide as when it is shortened
+        if _width(fitting | cut) <= width or length == _LEAST_ID:
+            fitting |= {name: shortened(cells[name], length) for name in ids}
+            break
+    if _width(fitting) <= width:
+        return fitting
     others = [name for name in fitting if name not in columns.ids][1:]
     while _width(fitting) > width and others:
         del fitting[others.pop()]

@@ -14,11 +14,15 @@ if TYPE_CHECKING:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write `data` beside `path`, to disk, and rename it.
+    """Write `data` beside `path`, to disk, and rename it; a pipe or a device, as /dev/stdout, is written to instead.
 
     Raises:
         OSError: it can't be written; what was there before is untouched.
     """
+    if _is_stream(path):
+        path.write_bytes(data)
+        return
+    path = path.resolve()  # a link stays, and what it leads to is replaced
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:
@@ -39,6 +43,8 @@ def require_writable(path: Path, option: str) -> None:
     """
     if path.is_dir():
         raise TfperfError(f"{option}={path}: that is a folder. Name a file in it")
+    if _is_stream(path):
+        return
     try:
         with tempfile.TemporaryFile(dir=path.parent):
             pass
@@ -49,3 +55,7 @@ def require_writable(path: Path, option: str) -> None:
             f"{option}={path} can't be written: {error.strerror}. Name another file, or correct the permissions of "
             f"{path.parent}"
         ) from None
+
+
+def _is_stream(path: Path) -> bool:
+    return path.exists() and not path.is_file()

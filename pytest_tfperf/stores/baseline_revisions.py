@@ -41,6 +41,7 @@ def rows_of_revision(revision: str, folder: Path) -> Rows:
     Raises:
         TfperfError: git knows no such revision, or a file of it can't be read whole.
     """
+    folder = folder.resolve()  # "." has no name
     commit = _git(folder, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").decode().strip()
     files = os.fsdecode(_git(folder, "ls-tree", "-z", "--name-only", commit, "--", f"{folder.name}/")).split("\0")
     return _parsed(

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from pytest_tfperf.training.batches import ends_of
+from pytest_tfperf.training.loop import sync_devices
 
 _WINDOWS = 5
 _MIN_SECONDS = 0.01  # of one product
@@ -91,9 +92,9 @@ def _seconds_of_product(device: str, dtype: str, side: int, products: int) -> fl
     with tf.device(device):
         factor = tf.cast(tf.random.normal((side, side)), dtype)
         tf.linalg.matmul(factor, factor)
-        tf.test.experimental.sync_devices()
+        sync_devices([device])
         started = time.perf_counter()
         for _ in range(products):
             tf.linalg.matmul(factor, factor)
-        tf.test.experimental.sync_devices()
+        sync_devices([device])
     return (time.perf_counter() - started) / products

@@ -49,6 +49,7 @@ class FitLoop:
         self._workload = workload
         self._requests: SimpleQueue[int] = SimpleQueue()
         self._answers: SimpleQueue[float | Exception | None] = SimpleQueue()
+        self._dtype_policy = keras.config.dtype_policy()
         self._window_ends = 0
         self._has_ended = False
         self._logs: Mapping[str, Any] = {}
@@ -86,6 +87,7 @@ class FitLoop:
 
     def _fit(self) -> None:
         """The thread: an exception of `fit` is the answer to the window in which it was raised."""
+        keras.config.set_dtype_policy(self._dtype_policy)  # Keras has one for each thread, and may make layers here
         windows = keras.callbacks.LambdaCallback(on_train_batch_begin=self._before_step)
         try:
             with naming_its_end(self._workload):

@@ -111,6 +111,11 @@ class CompiledModelStep:
                 f"model {workload.model!r} is compiled with run_eagerly=True, so its steps can't be compiled into one "
                 "call: use trainer='keras', or leave run_eagerly out"
             )
+        if workload.xla and not workload.forward_only and strategy.num_replicas_in_sync > 1:
+            raise WorkloadError(
+                f"model {workload.model!r} is compiled, so XLA would also compile its update, and it can't exchange "
+                "gradients between replicas: return the model without compiling it, or leave xla out"
+            )
         # As `fit` does. What this can't build, such as a model without `call`, Keras makes in the first step; several
         # replicas of one rank could not run that step, because TensorFlow can't initialise their variables in it.
         with strategy.scope(), suppress(Exception):

@@ -29,6 +29,7 @@ from pytest_tfperf.training.input_spec import described
 from pytest_tfperf.training.inputs import spec_of_batch
 from pytest_tfperf.training.loading import input_spec, load_model, load_own, load_pipeline, loop_for
 from pytest_tfperf.training.loop import Loop
+from pytest_tfperf.training.own_loop import OwnLoop
 from pytest_tfperf.training.parameter_server import Lender, connect
 from pytest_tfperf.training.photographs import naming_corrupt
 from pytest_tfperf.training.place import reserve_port
@@ -133,7 +134,7 @@ def _answer(
         "unit": loop.unit,
         "replicas": loop.replicas,
         "compile_seconds": compile_seconds,
-        "fetches": loop.fetch is not None,
+        "fetches": loop.fetch is not None or isinstance(loop, OwnLoop),  # one's own training may read data
         "environment": software,
     }
     channel.send({"ready": ready})

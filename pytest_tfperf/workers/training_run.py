@@ -137,8 +137,10 @@ class TrainingRun:
         Raises:
             MeasurementError: a worker raised, died, or was silent for a minute.
         """
+        # Ranks compile their step once more, without the exchange.
+        limit = max(_PROFILE_SECONDS, 2 * self.compile_seconds)
         for worker in self._workers:
-            worker.begin("step profile", _PROFILE_SECONDS)
+            worker.begin("step profile", limit)
             worker.send({"profile_step": {"matrix_products": matrix_products, "multiply_adds": multiply_adds}})
         profiles = [build(StepProfile, answer, "step profile") for answer in self._answers("step_profile")]
         first = profiles[0]

@@ -91,6 +91,11 @@ def test_xla_compiles_the_step_of_a_compiled_model(cpus: list[str]) -> None:
     assert math.isfinite(build(cpus[:1], model="jobs:classifier", xla=True)[0].run(2))
 
 
+def test_xla_does_not_compile_the_update_of_a_compiled_model_on_replicas(cpus: list[str]) -> None:
+    with pytest.raises(WorkloadError, match="return the model without compiling it, or leave xla out"):
+        build(cpus[:2], model="jobs:classifier", xla=True)
+
+
 @pytest.mark.parametrize(
     ("choices", "message"),
     [

@@ -78,6 +78,15 @@ def test_keras_optimizer_has_the_loops_loss_scale_and_no_xla(
     assert model.jit_compile is False
 
 
+def test_layers_that_fit_makes_have_the_workloads_precision(cpus: list[str], fit: Callable[..., Built]) -> None:
+    loop, model = fit(cpus[:1], precision="mixed_bfloat16")
+    seen: list[str] = []
+    model.fit = lambda *_, **__: seen.append(keras.config.dtype_policy().name)
+    with pytest.raises(MeasurementError, match="ended by itself"):
+        loop.run(1)
+    assert seen == ["mixed_bfloat16"]
+
+
 def test_a_windows_loss_is_the_mean_of_its_steps(cpus: list[str], fit: Callable[..., Built]) -> None:
     singly, together = fit(cpus[:1])[0], fit(cpus[:1])[0]
     losses = [singly.run(1) for _ in range(5)]

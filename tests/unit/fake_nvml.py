@@ -135,6 +135,7 @@ class FakeNvml:
             "nvmlDeviceGetEnforcedPowerLimit": lambda handle: 300_000,
             "nvmlDeviceGetUtilizationRates": lambda handle: SimpleNamespace(gpu=97),
             "nvmlDeviceGetCurrentClocksEventReasons": lambda handle: now.reasons,
+            "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: now.reasons,
             "nvmlDeviceGetComputeRunningProcesses": lambda h: [SimpleNamespace(pid=pid) for pid in now.processes],
             "nvmlDeviceGetProcessUtilization": lambda handle, since: [
                 SimpleNamespace(pid=pid, smUtil=used, timeStamp=since - now.stale)

@@ -225,6 +225,14 @@ def test_a_common_slowdown_fails_the_gate_too() -> None:
     assert (compared.moved, compared.is_slower_than(0.05)) == ((), True)
 
 
+@pytest.mark.parametrize(
+    ("common", "own", "fails"), [(0.04, -0.05, True), (-0.015, -0.01, False)], ids=["hidden", "blamed"]
+)
+def test_what_all_have_in_common_neither_hides_nor_makes_a_slowdown(common: float, own: float, fails: bool) -> None:
+    compared = compare_sides(figures(*[0.0] * 10), figures(common + own, *[common] * 9))
+    assert compared.is_slower_than(0.02) is fails
+
+
 def test_two_exports_are_compared(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     measurement_file.write(project / "a.json", [measured(1000.0, "x")])
     measurement_file.write(project / "b.json", [measured(1200.0, "y")])

@@ -6,6 +6,7 @@ import argparse
 import csv
 import io
 import json
+import time
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,22 @@ def test_an_age_is_counted_from_now() -> None:
     week = timedelta(days=7)
     assert abs(moment("7d") - moment("1w")) < week < moment("167h") - moment("15d")
     assert end("2026-01-31") - moment("2026-01-31") == timedelta(days=1)
+
+
+@pytest.mark.parametrize(("day", "hours"), [("2026-03-29", 23), ("2026-10-25", 25)])
+def test_a_day_on_which_clocks_change_is_whole(day: str, hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    try:
+        assert end(day) - moment(day) == timedelta(hours=hours)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_day_after_the_last_one_is_refused() -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="is no time"):
+        end("9999-12-31")
 
 
 # Order

@@ -7,11 +7,13 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from patience import wait_for
 
+from pytest_tfperf.hardware import host_usage
 from pytest_tfperf.hardware.host_usage import (
     Counters,
     CpuSeconds,
@@ -19,6 +21,7 @@ from pytest_tfperf.hardware.host_usage import (
     ProcessSeconds,
     our_processes,
     process_name,
+    read_counters,
     usage_between,
 )
 
@@ -76,6 +79,21 @@ def test_idle_stolen_and_swapped_are_rates():
 def test_under_a_quota_others_may_use_the_rest_of_the_machine(busy, others):
     usage = usage_between(counters(50), counters(51, busy=busy), cpus=8, quota=2)
     assert (usage.usable_cores, usage.other_cpu_fraction_mean) == (2, others)
+
+
+def test_cpus_are_counted_by_their_numbers_where_some_are_offline(monkeypatch):
+    class Row(SimpleNamespace):
+        nice = system = irq = softirq = idle = iowait = steal = 0.0
+
+    rows = [Row(user=float(cpu)) for cpu in (0, 2, 4, 6)]
+    monkeypatch.setattr(psutil, "cpu_times", lambda percpu: rows)
+    monkeypatch.setattr(host_usage, "cpu_numbers", lambda rows: [0, 2, 4, 6])
+    assert read_counters({2, 6}, frozenset()).cpu.busy == 8
+    assert read_counters({2, 3}, frozenset()).cpu.busy == 12, "renumbered: all are ours"
+
+
+def test_the_kernels_numbers_are_those_of_psutils_rows():
+    assert set(host_usage.cpu_numbers(len(psutil.cpu_times(percpu=True)))) >= os.sched_getaffinity(0)
 
 
 def test_what_the_kernel_does_not_report_is_none():

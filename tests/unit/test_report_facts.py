@@ -166,6 +166,30 @@ def test_a_machine_that_drifted_is_named_in_the_headline() -> None:
     assert drifted(*[-0.02] * 8)["headline"] == headline
 
 
+def test_a_slowdown_on_purpose_is_no_drift_of_the_machine() -> None:
+    slowed = {"injected_slowdown": "0.1"}
+    now = [judged(Outcome.REGRESSED, -0.1, test=f"t.py::test_{number}", environment=slowed) for number in range(8)]
+    past = [earlier(day, 1000.0, test=one.test) for day in range(1, 5) for one in now]
+    assert facts_of(*now, past=past)["drifts"] == []
+
+
+def test_where_nothing_is_valid_the_headline_says_only_that() -> None:
+    invalid = [judged(Outcome.INVALID, 0.0, test=f"t.py::test_{number}") for number in range(3)]
+    assert facts_of(*invalid)["headline"] == "None of 3 tests could be measured"
+
+
+def test_sessions_of_two_hosts_with_one_name_are_in_order() -> None:
+    times = {"long": "2025-12-01T0{}:00:00+00:00", "short": "2025-12-01T0{}:30:00+00:00"}
+    past = [
+        earlier(1, 990.0, session="long", time=times["long"].format(1)),
+        earlier(1, 980.0, session="short", time=times["short"].format(2)),
+        earlier(1, 500.0, session="long", time=times["long"].format(5), test="t.py::last"),
+    ]
+    facts = facts_of(judged(Outcome.PASS, 0.0), past=past)
+    shown = [facts["sessions"][index]["time"] for index in facts["tests"][0]["history"]["session"]]
+    assert shown == sorted(shown)
+
+
 def test_one_slow_test_is_no_drift_of_the_machine() -> None:
     assert "machine" not in drifted(-0.3, *[0.0] * 7)["headline"]
 
@@ -278,6 +302,15 @@ def test_what_changed_since_the_last_session_is_told() -> None:
     ]
     assert previous["newly_regressed"] == [now.test]
     assert previous["absent"] == ["t.py::gone"]
+
+
+def test_a_program_of_ones_own_beside_a_model_changes_no_environment() -> None:
+    program = {"environment": {"command": "1a2b", "torch": "2.9"}, "test": "t.py::program"}
+    model = {"environment": {"tensorflow": "2.21.0", "threads": "4"}}
+    now = [judged(Outcome.PASS, 0.0, **model), judged(Outcome.PASS, 0.0, **program)]
+    before = judged(Outcome.PASS, 0.0, session="s1", **program)
+    (previous,) = facts_of(*now, past=[earlier(1, 1000.0)], previous=[before])["previous"]
+    assert previous["environment_changes"] == []
 
 
 def test_a_test_that_passes_again_has_recovered() -> None:

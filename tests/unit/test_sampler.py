@@ -41,17 +41,22 @@ def test_what_a_gpu_shows_is_read():
 
 
 @pytest.mark.parametrize(
-    ("function", "fact"),
+    ("functions", "fact"),
     [
-        ("nvmlDeviceGetPowerUsage", "power_watts_mean"),
-        ("nvmlDeviceGetMemoryInfo", "memory_used_bytes_max"),
-        ("nvmlDeviceGetCurrentClocksEventReasons", "throttled_fractions"),
-        ("nvmlDeviceGetComputeRunningProcesses", "other_processes"),
+        (["PowerUsage"], "power_watts_mean"),
+        (["MemoryInfo"], "memory_used_bytes_max"),
+        (["CurrentClocksEventReasons", "CurrentClocksThrottleReasons"], "throttled_fractions"),
+        (["ComputeRunningProcesses"], "other_processes"),
     ],
 )
-def test_what_the_driver_fails_to_report_is_none_and_nothing_more(function, fact):
-    facts = asdict(read(broken={function: pynvml.NVML_ERROR_UNKNOWN}))
+def test_what_the_driver_fails_to_report_is_none_and_nothing_more(functions, fact):
+    facts = asdict(read(broken={f"nvmlDeviceGet{one}": pynvml.NVML_ERROR_UNKNOWN for one in functions}))
     assert [name for name, value in facts.items() if value is None] == [fact]
+
+
+def test_an_older_driver_knows_why_a_gpu_is_slowed_down_by_another_name():
+    broken = {"nvmlDeviceGetCurrentClocksEventReasons": pynvml.NVML_ERROR_FUNCTION_NOT_FOUND}
+    assert read(Now(reasons=0x4), broken=broken).throttled_fractions == {"power_cap": 1}
 
 
 @pytest.mark.parametrize(

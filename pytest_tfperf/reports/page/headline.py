@@ -36,7 +36,7 @@ def sentence(
     parts = [_regressed(tests, len(slower) - provisional, total, not_measured)]
     if provisional:
         parts.append(f"{provisional} slower than earlier sessions")
-    if failed:
+    if failed and not _all_invalid(tests):
         parts.append(f"{failed} could not be measured")
     parts += unmeasured
     for drift in drifts:
@@ -49,6 +49,8 @@ def sentence(
 def _regressed(tests: Sequence[Mapping[str, Any]], regressed: int, total: int, not_measured: Collection[str]) -> str:
     if regressed:
         return f"{regressed} of {counted(total, 'test')} regressed"
+    if _all_invalid(tests):
+        return _nothing(total)
     if all(test["reference"] is None for test in tests):
         return "1 test measured, not judged" if len(tests) == 1 else f"{len(tests)} tests measured, none of them judged"
     good = [test for test in tests if test["outcome"] in (Outcome.PASS, Outcome.IMPROVED)]
@@ -56,6 +58,10 @@ def _regressed(tests: Sequence[Mapping[str, Any]], regressed: int, total: int, n
     if passed == total:
         return "The test passed" if total == 1 else f"All {total} tests passed"
     return f"No test regressed; {passed} of {total} passed"
+
+
+def _all_invalid(tests: Sequence[Mapping[str, Any]]) -> bool:
+    return all(test["outcome"] == Outcome.INVALID for test in tests)
 
 
 def _compared(outcomes: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.measurement import Measurement, compared_names
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.page.past import Past, key_of
 
@@ -52,8 +52,10 @@ def _environment_changes(before: Sequence[Measurement], now: Sequence[Measuremen
     """Each change once, with its machines; None for a value that was not set."""
     changes: dict[tuple[str, str | None, str | None], list[str]] = {}
     for old in before:
-        new = next((one.environment for one in now if one.machine == old.machine), {})
-        for name in sorted(old.environment.keys() | new.keys()):
+        # Of the same test where it still is there: a user's program has another environment than a model.
+        here = sorted((one for one in now if one.machine == old.machine), key=lambda one: key_of(one) != key_of(old))
+        new = here[0].environment if here else {}
+        for name in compared_names(old.environment, new):
             if old.environment.get(name) != new.get(name):
                 changes.setdefault((name, old.environment.get(name), new.get(name)), []).append(old.machine)
     for (name, was, is_now), machines in changes.items():

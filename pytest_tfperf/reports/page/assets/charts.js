@@ -6,6 +6,7 @@ const charts = new Set(); // those on the page, to be drawn again when the theme
 function chart(box, make) {
   const entry = {
     draw() {
+      if (entry.plot && !box.isConnected) return; // a filter hides its test, so it has no width
       if (entry.plot) entry.plot.destroy();
       box.textContent = "";
       entry.plot = make(box, Math.max(240, Math.floor(box.clientWidth)));

@@ -105,6 +105,7 @@ function start() {
     link.addEventListener("click", (event) => {
       event.preventDefault();
       const index = Number(link.dataset.opens);
+      if (!table.shows(facts.tests[index])) table.clear();
       if (!table.open.has(index)) table.toggle(index);
       table.row(facts.tests[index]).scrollIntoView({ block: "start" });
     });
