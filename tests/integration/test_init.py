@@ -23,7 +23,7 @@ def test_the_first_test_passes_under_the_commands_of_the_ci_file(tmp_path: Path)
         (job,) = yaml.safe_load((project.folder / ".gitlab-ci.yml").read_text()).values()
         variables = {name: str(value) for name, value in job["variables"].items()}
         commands = job["script"]
-        assert [command.split()[0] for command in commands] == ["tfperf", "pytest"]
+        assert [command.split()[0] for command in commands] == ["tfperf", "tfperf", "pytest"]
         done = subprocess.run(
             ["bash", "-ec", "\n".join(commands)],
             cwd=project.folder,
