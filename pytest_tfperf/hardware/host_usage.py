@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -162,6 +163,7 @@ def read_counters(cpus: Collection[int], ours: frozenset[int]) -> Counters:
     )
 
 
+@cache
 def cpu_numbers(rows: int) -> Sequence[int]:
     """The numbers of the CPUs that psutil's rows are of: those that are offline have no row.
 

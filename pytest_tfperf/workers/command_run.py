@@ -108,7 +108,9 @@ class CommandRun:
         try:
             self._log = BoundedLog(log)
         except OSError as error:
-            raise MeasurementError(f"{log} can't be written: {error.strerror}. Mend its folder") from error
+            raise MeasurementError(
+                f"{log} can't be written: {error.strerror}. Free some space, or correct the permissions of its folder"
+            ) from error
         try:
             self._process = subprocess.Popen(
                 [*supervisor, str(os.getpid()), str(GRACE_SECONDS), *argv],

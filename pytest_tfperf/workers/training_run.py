@@ -135,7 +135,7 @@ class TrainingRun:
             multiply_adds: also count the model's multiply-adds.
 
         Raises:
-            MeasurementError: a worker raised, died, or was silent for a minute.
+            MeasurementError: a worker raised, died, or was silent for a minute and for twice as long as it compiled.
         """
         # Ranks compile their step once more, without the exchange.
         limit = max(_PROFILE_SECONDS, 2 * self.compile_seconds)
