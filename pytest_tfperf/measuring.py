@@ -6,9 +6,8 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_tfperf.bench.bench import Bench
@@ -54,8 +53,6 @@ if TYPE_CHECKING:
 
 MOST_LOCAL_NODES = 64
 """Processes of this machine that may stand for nodes: each takes about 400 MB and a thread for each device."""
-
-_NOTHING_MOVED: Mapping[Path, Path] = MappingProxyType({})
 
 
 class SessionVerdict(NamedTuple):
@@ -117,12 +114,10 @@ class Measuring:
     @cached_property
     def topology(self) -> Topology:
         """The machine, discovered once."""
-        found = discover()
-        if self.cluster_engine is None:
-            found = found.in_cluster(MOST_LOCAL_NODES, LOCAL_LINK)
-        else:
-            found = found.in_cluster(self.cluster_engine.most_nodes, link_name(self._address))
-        return found.named(self._settings.machine) if self._settings.machine else found
+        found, engine = replace(discover(), machine_name=self._settings.machine), self.cluster_engine
+        if engine is None:
+            return replace(found, most_nodes=MOST_LOCAL_NODES, node_link=LOCAL_LINK)
+        return replace(found, most_nodes=engine.most_nodes, node_link=link_name(self._address))
 
     @cached_property
     def cluster_engine(self) -> Engine | None:
@@ -161,7 +156,7 @@ class Measuring:
         """What a test with these marks takes devices from: CPUs where it is marked `cpu` and GPUs don't serve it."""
         machine, name = self.topology, self._settings.machine
         if cpu and not (gpu and machine.gpus):
-            return machine.on_cpu().named(f"{name}-cpu" if name and machine.gpus else name)
+            return replace(machine.on_cpu(), machine_name=f"{name}-cpu" if name and machine.gpus else name)
         return machine.split() if self._settings.split_gpu and machine.gpus else machine
 
     @property
@@ -180,13 +175,13 @@ class Measuring:
     @cached_property
     def launcher(self) -> Launcher:
         """Starts workers under this Python."""
-        return self._launcher(Path(sys.executable))
+        return self._launcher(Interpreter(sys.executable))
 
     @cached_property
     def other_launcher(self) -> Launcher:
         """Starts workers under the Python of `--tfperf-against`."""
         assert self._settings.against is not None, "asked only with --tfperf-against"
-        return self._launcher(self._settings.against)
+        return self._launcher(Interpreter(str(self._settings.against)))
 
     @cached_property
     def references(self) -> ReferenceLaunchers:
@@ -195,18 +190,17 @@ class Measuring:
         store = ReferenceStore(settings.dir, baselines=settings.baselines, root=settings.root)
         return ReferenceLaunchers(
             store.find if named is None else lambda _: named,
-            lambda environment: self._launcher(environment.python, environment.moved(settings.root)),
+            lambda found: self._launcher(Interpreter(str(found.python), found.moved(settings.root))),
             settings.root,
         )
 
-    def _launcher(self, python: Path, moved: Mapping[Path, Path] = _NOTHING_MOVED) -> Launcher:
+    def _launcher(self, interpreter: Interpreter) -> Launcher:
         settings = self._settings
         local = LocalLauncher(
             logs=settings.dir / "logs",
             silence_seconds=settings.timeout,
             fresh=settings.worker is WorkerStart.FRESH,
-            python=str(python),
-            moved=moved,
+            interpreter=interpreter,
         )
         self._launchers.callback(local.close)
         if self.cluster_engine is None:
@@ -217,7 +211,7 @@ class Measuring:
             lambda: self._entrance,
             logs=settings.dir / "logs",
             silence_seconds=settings.timeout,
-            interpreter=Interpreter(str(python), moved),
+            interpreter=interpreter,
         )
 
     @cached_property

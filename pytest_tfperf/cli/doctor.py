@@ -27,7 +27,7 @@ def add_to(commands: Commands) -> None:
         commands,
         "doctor",
         _run,
-        "check whether this machine is fit to measure, and show the commands that mend it",
+        "check whether this machine is fit to measure, and show the commands that fix it",
         examples=("tfperf doctor", "tfperf doctor --seconds 30", "tfperf doctor && pytest perf_tests"),
         statuses=_STATUSES,
         parents=[folder("--dir", ".tfperf", "folder of the history, whose disk is checked")],

@@ -46,10 +46,10 @@ class Finding:
         level: UNFIT: a measurement would be discarded or wrong; WARNING: it would be noisier, or may not last;
             UNKNOWN: the machine does not report it.
         fact: what was found, with figures.
-        mend: the command that mends it, or what to do where no command can; "" for none.
+        fix: the command that fixes it, or what to do where no command can; "" for none.
     """
 
     subject: Subject
     level: Level
     fact: str
-    mend: str = ""
+    fix: str = ""

@@ -160,7 +160,8 @@ class Topology:
     def take(self, n: int, *, nodes: int | None = None) -> Topology:
         """The best linked `n` equal GPUs; after `on_cpu` or `split`, `n` logical devices.
 
-        Best: the worst pair's link, then all links in total, then the lowest indices.
+        Best: the worst pair's link, then all links in total, then the lowest indices. Of several machines each takes
+        its first `n`, because the links of the others are not known here.
 
         Args:
             n: devices on each node.
@@ -181,7 +182,10 @@ class Topology:
                 kind = "virtual CPU devices" if self.on_cpus else "parts of a GPU"
                 raise NotEnoughDevices(f"needs {n:,} {kind}, and a test can take at most {MOST_LOGICAL_DEVICES}")
             return replace(self, devices=replace(self.devices, count=n))
-        chosen = best_linked(self.links, self._groups(), n)
+        groups = self._groups()
+        if self.node_count > 1:
+            groups = [group[:n] for group in groups]
+        chosen = best_linked(self.links, groups, n)
         if chosen is None:
             raise NotEnoughDevices(self._too_few(n), wanted=n)
         uuids = tuple(self.gpus[i].uuid for i in chosen)
@@ -194,10 +198,6 @@ class Topology:
         taken = replace(self, node_count=1).take(n * self.node_count)
         assert taken.devices is not None, "take sets them"
         return replace(taken, node_count=self.node_count, devices=replace(taken.devices, count=n))
-
-    def in_cluster(self, most_nodes: int | None, node_link: str) -> Topology:
-        """The same, as one of several machines; None: how many is not known."""
-        return replace(self, most_nodes=most_nodes, node_link=node_link)
 
     def on_cpu(self) -> Topology:
         """The same host without its GPUs: `take(n)` then gives n virtual CPU devices."""
@@ -220,10 +220,6 @@ class Topology:
         if not indices:
             return replace(shown, why_no_gpus=why)
         return replace(shown, notes=(*self.notes, why) if why else self.notes)
-
-    def named(self, machine_name: str) -> Topology:
-        """The same, with this machine key."""
-        return replace(self, machine_name=machine_name)
 
     def describe(self) -> str:
         """One short line: "8x Tesla P100-SXM2-16GB", "2 of 2 cores of AMD EPYC", "2 nodes, each with ..."."""

@@ -96,14 +96,14 @@ def _usage(seen: Observed, root: Path) -> Iterator[Finding]:
     if now.steal_fraction_mean is not None:
         level = _level(now.steal_fraction_mean, unfit=_LIMITS.steal_fraction, notable=0.02)
         fact = f"the hypervisor gave {_percent(now.steal_fraction_mean)} of {cores} to other virtual machines"
-        mend = "" if level is Level.OK else "use a machine that is not shared (a dedicated or metal instance)"
-        yield Finding(Subject.STEAL, level, fact, mend)
+        fix = "" if level is Level.OK else "use a machine that is not shared (a dedicated or metal instance)"
+        yield Finding(Subject.STEAL, level, fact, fix)
     yield _swap(seen)
     if now.memory_available_bytes_min is not None:
         few = now.memory_available_bytes_min < _LEAST_MEMORY * seen.memory_bytes
         fact = f"{_gib(now.memory_available_bytes_min)} of {_gib(seen.memory_bytes)} available"
-        mend = "ps -eo pid,user,rss,args --sort=-rss | head   # end what is not needed" if few else ""
-        yield Finding(Subject.MEMORY, Level.WARNING if few else Level.OK, fact, mend)
+        fix = "ps -eo pid,user,rss,args --sort=-rss | head   # end what is not needed" if few else ""
+        yield Finding(Subject.MEMORY, Level.WARNING if few else Level.OK, fact, fix)
 
 
 def _others(now: Telemetry, cores: str, root: Path) -> Finding:
@@ -138,11 +138,11 @@ def _swap(seen: Observed) -> Finding:
     if rate is None:
         return Finding(Subject.SWAP, Level.UNKNOWN, "the kernel does not report swapping")
     fact = f"{_gib(seen.swap_used_bytes)} in use, {rate / 2**20:.1f} MiB/s in and out"
-    mend = "free memory, then: sudo swapoff -a"
+    fix = "free memory, then: sudo swapoff -a"
     if rate > _LIMITS.swap_bytes_per_sec:
-        return Finding(Subject.SWAP, Level.UNFIT, fact, mend)
+        return Finding(Subject.SWAP, Level.UNFIT, fact, fix)
     if seen.swap_used_bytes > _NOTABLE * seen.memory_bytes:
-        return Finding(Subject.SWAP, Level.WARNING, fact, mend)
+        return Finding(Subject.SWAP, Level.WARNING, fact, fix)
     return Finding(Subject.SWAP, Level.OK, fact)
 
 
@@ -154,12 +154,12 @@ def _settings(root: Path) -> Iterator[Finding]:
     yield _setting(Subject.TURBO, facts.get("turbo"), "off", f"echo {value} | sudo tee /{cpu}/{file}")
 
 
-def _setting(subject: Subject, value: str | None, good: str, mend: str) -> Finding:
+def _setting(subject: Subject, value: str | None, good: str, fix: str) -> Finding:
     if value is None:
         return Finding(subject, Level.UNKNOWN, "not reported, as in most virtual machines and containers")
     if value == good:
         return Finding(subject, Level.OK, value)
-    return Finding(subject, Level.WARNING, value.replace("+", " and "), mend)
+    return Finding(subject, Level.WARNING, value.replace("+", " and "), fix)
 
 
 def _quota(quota: float | None, cpus: int, throttled: int) -> Finding:
@@ -167,8 +167,8 @@ def _quota(quota: float | None, cpus: int, throttled: int) -> Finding:
         return Finding(Subject.QUOTA, Level.OK, "none below the usable CPUs")
     times = f", held back {throttled} times while looking" if throttled else ""
     fact = f"{quota:g} cores' worth of time on {cpus} CPUs{times}"
-    mend = "give whole CPUs instead: docker run --cpuset-cpus=0-3 (Kubernetes: static CPU manager, integer CPUs)"
-    return Finding(Subject.QUOTA, Level.WARNING, fact, mend)
+    fix = "give whole CPUs instead: docker run --cpuset-cpus=0-3 (Kubernetes: static CPU manager, integer CPUs)"
+    return Finding(Subject.QUOTA, Level.WARNING, fact, fix)
 
 
 def _siblings(cpus: Sequence[int], busy: Mapping[int, float], root: Path) -> Finding:
@@ -187,8 +187,8 @@ def _siblings(cpus: Sequence[int], busy: Mapping[int, float], root: Path) -> Fin
     if not in_use:
         return Finding(Subject.SIBLINGS, Level.OK, f"CPUs {ids} share cores with ours, and were idle")
     fact = f"CPUs {','.join(map(str, in_use))} share cores with ours, and others use them"
-    mend = f"keep others off them, or switch them off: echo 0 | sudo tee /sys/devices/system/cpu/cpu{in_use[0]}/online"
-    return Finding(Subject.SIBLINGS, Level.WARNING, fact, mend)
+    fix = f"keep others off them, or switch them off: echo 0 | sudo tee /sys/devices/system/cpu/cpu{in_use[0]}/online"
+    return Finding(Subject.SIBLINGS, Level.WARNING, fact, fix)
 
 
 def _disk(folder: Path, free_bytes: int) -> Finding:

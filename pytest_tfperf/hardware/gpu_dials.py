@@ -58,6 +58,8 @@ def _throttles(nvml: Any, gpu: Any) -> Mapping[str, float] | None:
 def _other_processes(nvml: Any, handle: Any, other_process: Callable[[int], str]) -> Mapping[str, float] | None:
     """Processes that compute on the GPU; graphics alone (a desktop) does not count."""
     computing = ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
+    if computing is None:  # drivers before R510 know the second version of the function
+        computing = ask(nvml, "nvmlDeviceGetComputeRunningProcesses_v2", handle)
     if computing is None:
         return None
     others = {pid: name for pid in {entry.pid for entry in computing} if (name := other_process(pid))}

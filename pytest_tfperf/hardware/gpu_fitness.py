@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pytest_tfperf.hardware.gpus import Card, read_cards
 from pytest_tfperf.hardware.host import ROOT
 from pytest_tfperf.hardware.host_usage import pid_in, process_name
 from pytest_tfperf.hardware.nvml import NvmlError, ask, driver_hangs, session
+from pytest_tfperf.hardware.visible import visible_gpus
 
 _LIMITS = DisturbanceLimits()
 _TOO_HOT = {
@@ -25,14 +27,18 @@ _TOO_HOT = {
 
 
 def gpu_findings(
-    root: Path = ROOT, nvml: Any = None, other_process: Callable[[int], str] = process_name
+    root: Path = ROOT,
+    nvml: Any = None,
+    other_process: Callable[[int], str] = process_name,
+    environ: Mapping[str, str] = os.environ,
 ) -> list[Finding]:
-    """What was found of the driver and of each GPU; a fact that the driver does not report is left out.
+    """What was found of the driver and of each visible GPU; a fact that the driver does not report is left out.
 
     Args:
         root: the folder above sys and dev.
         nvml: pynvml or a stand-in; None imports pynvml.
         other_process: the name of a process by its pid; "" where it can't be seen.
+        environ: CUDA_VISIBLE_DEVICES may hide GPUs, whose state then does not matter.
     """
     if driver_hangs(root):
         fact = "it does not answer"
@@ -43,8 +49,10 @@ def gpu_findings(
             cards, notes = read_cards(opened, root)
             found = [Finding(Subject.DRIVER, Level.UNFIT, note, "nvidia-smi -q") for note in notes]
             found += found or [Finding(Subject.DRIVER, Level.OK, f"version {version}, {_gpus(len(cards))}")]
+            visible = visible_gpus(cards, environ)
             for card in cards:
-                found += _of_card(opened, card, other_process)
+                if shown := [gpu.uuid for gpu in card.usable if gpu in visible]:
+                    found += _of_card(opened, card, read_gpus(opened, shown, other_process))
             return found
     except NvmlError as error:
         if error.fault:
@@ -56,13 +64,14 @@ def _gpus(count: int) -> str:
     return f"{count} GPU{'' if count == 1 else 's'}"
 
 
-def _of_card(nvml: Any, card: Card, other_process: Callable[[int], str]) -> Iterator[Finding]:
+def _of_card(nvml: Any, card: Card, seen: Sequence[GpuTelemetry]) -> Iterator[Finding]:
+    """Of a GPU, of which `seen` is the state, or that of its MIG devices: only processes differ between these."""
     index = card.gpu.index
-    (now,) = read_gpus(nvml, [card.gpu.uuid], other_process)
     yield from _persistence(nvml, card.handle, index)
     yield from _power_limit(nvml, card.handle, index)
-    yield from _clocks(nvml, card.handle, index, now)
-    yield from _processes(index, now)
+    yield from _clocks(nvml, card.handle, index, seen[0])
+    for now in seen:
+        yield from _processes(index, now)
     yield from _errors(nvml, card.handle, index)
 
 
@@ -70,8 +79,8 @@ def _persistence(nvml: Any, handle: Any, index: int) -> Iterator[Finding]:
     mode = ask(nvml, "nvmlDeviceGetPersistenceMode", handle)
     if mode is not None:
         is_on = mode == nvml.NVML_FEATURE_ENABLED
-        level, mend = (Level.OK, "") if is_on else (Level.WARNING, f"sudo nvidia-smi -i {index} -pm 1")
-        yield Finding(Subject.PERSISTENCE, level, f"GPU {index}: {'on' if is_on else 'off'}", mend)
+        level, fix = (Level.OK, "") if is_on else (Level.WARNING, f"sudo nvidia-smi -i {index} -pm 1")
+        yield Finding(Subject.PERSISTENCE, level, f"GPU {index}: {'on' if is_on else 'off'}", fix)
 
 
 def _power_limit(nvml: Any, handle: Any, index: int) -> Iterator[Finding]:
@@ -81,8 +90,8 @@ def _power_limit(nvml: Any, handle: Any, index: int) -> Iterator[Finding]:
         return
     watts, usual = round(enforced / 1000), round(default / 1000)
     if watts < usual:
-        fact, mend = f"GPU {index}: {watts} W, its default is {usual} W", f"sudo nvidia-smi -i {index} -pl {usual}"
-        yield Finding(Subject.POWER_LIMIT, Level.WARNING, fact, mend)
+        fact, fix = f"GPU {index}: {watts} W, its default is {usual} W", f"sudo nvidia-smi -i {index} -pl {usual}"
+        yield Finding(Subject.POWER_LIMIT, Level.WARNING, fact, fix)
     else:
         yield Finding(Subject.POWER_LIMIT, Level.OK, f"GPU {index}: {watts} W")
 
@@ -91,8 +100,8 @@ def _clocks(nvml: Any, handle: Any, index: int, now: GpuTelemetry) -> Iterator[F
     throttled = now.throttled_fractions or {}
     if reason := next((text for throttle, text in _TOO_HOT.items() if throttled.get(throttle)), ""):
         hot = "" if now.temperature_celsius_max is None else f", {now.temperature_celsius_max} C"
-        mend = f"check cooling and power supply: nvidia-smi -i {index} -q -d TEMPERATURE,POWER,PERFORMANCE"
-        yield Finding(Subject.GPU_CLOCKS, Level.UNFIT, f"GPU {index}: {reason}{hot}", mend)
+        fix = f"check cooling and power supply: nvidia-smi -i {index} -q -d TEMPERATURE,POWER,PERFORMANCE"
+        yield Finding(Subject.GPU_CLOCKS, Level.UNFIT, f"GPU {index}: {reason}{hot}", fix)
         return
     asked = ask(nvml, "nvmlDeviceGetApplicationsClock", handle, nvml.NVML_CLOCK_SM)
     default = ask(nvml, "nvmlDeviceGetDefaultApplicationsClock", handle, nvml.NVML_CLOCK_SM)
@@ -118,8 +127,8 @@ def _processes(index: int, now: GpuTelemetry) -> Iterator[Finding]:
     level = Level.UNFIT if busiest > _LIMITS.gpu_utilisation_fraction else Level.WARNING
     names = ", ".join(f"{name} {share * 100:.0f} %" for name, share in now.other_processes.items())
     pids = ",".join(map(pid_in, now.other_processes))
-    mend = f"ps -fp {pids}   # then end them, or choose another GPU with CUDA_VISIBLE_DEVICES"
-    yield Finding(Subject.GPU_PROCESSES, level, f"GPU {index}: {names}", mend)
+    fix = f"ps -fp {pids}   # then end them, or choose another GPU with CUDA_VISIBLE_DEVICES"
+    yield Finding(Subject.GPU_PROCESSES, level, f"GPU {index}: {names}", fix)
 
 
 def _errors(nvml: Any, handle: Any, index: int) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_tfperf.core.gpu import Gpu
 from pytest_tfperf.hardware.host import text_of
-from pytest_tfperf.hardware.nvml import ask, cause
+from pytest_tfperf.hardware.nvml import as_text, ask, cause
 from pytest_tfperf.hardware.nvml_links import pci_address
 
 
@@ -53,7 +53,7 @@ def read_gpu(nvml: Any, handle: Any, index: int, root: Path) -> Gpu:
     gpu = Gpu(
         index=index,
         # The one fact that a worker needs to be given this GPU, so its error is passed on.
-        uuid=nvml.nvmlDeviceGetUUID(handle),
+        uuid=as_text(nvml.nvmlDeviceGetUUID(handle)),
         name=ask(nvml, "nvmlDeviceGetName", handle) or "unknown GPU",
         memory_bytes=memory.total if memory else None,
         compute_capability=ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle),

@@ -65,16 +65,35 @@ def session(nvml: Any = None) -> Iterator[Any]:
 
 def ask(nvml: Any, function: str, *args: Any) -> Any:
     """The function's answer; None where this driver, GPU or version of nvidia-ml-py does not have it."""
-    # AttributeError: the abandoned package pynvml, whose module has the same name, lacks later functions.
-    with suppress(nvml.NVMLError, AttributeError):
-        return getattr(nvml, function)(*args)
+    # AttributeError: the abandoned package pynvml, whose module has the same name, lacks later functions. The mismatch:
+    # a driver before R510 lacks later versions of a function. UnicodeDecodeError: the names that R555 gives in WSL2.
+    mismatch = getattr(nvml, "NVMLLibraryMismatchError", AttributeError)
+    with suppress(nvml.NVMLError, AttributeError, UnicodeDecodeError, mismatch):
+        return as_text(getattr(nvml, function)(*args))
     return None
+
+
+def as_text(answer: Any) -> Any:
+    """An answer with bytes, which the package pynvml gives for names, as text."""
+    return answer.decode(errors="replace") if isinstance(answer, bytes) else answer
 
 
 def cause(nvml: Any, error: Any) -> str:
     """What an NVML error means for the user, and what to do."""
     causes = {getattr(nvml, f"NVML_ERROR_{name}"): text for name, text in _CAUSES.items()}
     return causes.get(error.value, f"NVML reports {str(error)!r} (error {error.value})")
+
+
+# NVML wakes a GPU when it is asked for, not before.
+_TOUCH_ALL = """
+import pynvml
+pynvml.nvmlInit()
+for index in range(pynvml.nvmlDeviceGetCount()):
+    try:
+        pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index))
+    except pynvml.NVMLError:
+        pass
+"""
 
 
 def driver_hangs(root: Path = ROOT, answer_seconds: float = 60.0) -> bool:
@@ -87,7 +106,7 @@ def driver_hangs(root: Path = ROOT, answer_seconds: float = 60.0) -> bool:
     if not (root / "dev/nvidiactl").exists():
         return False
     quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen([sys.executable, "-c", "import pynvml; pynvml.nvmlInit()"], **quiet)
+    process = subprocess.Popen([sys.executable, "-c", _TOUCH_ALL], **quiet)
     try:
         process.wait(answer_seconds)
     except subprocess.TimeoutExpired:

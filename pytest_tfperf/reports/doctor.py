@@ -1,4 +1,4 @@
-"""What `tfperf doctor` found: the worst first, why each matters, and the command that mends it."""
+"""What `tfperf doctor` found: the worst first, why each matters, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ def _lines(finding: Finding) -> Iterator[str]:
     if finding.level in (Level.UNFIT, Level.WARNING):
         indent = " " * (_LABEL + 1)
         yield f"{indent}{'why':<{_SUBJECT}}{WHY[finding.subject]}"
-        if finding.mend:
-            yield f"{indent}{'mend':<{_SUBJECT}}{finding.mend}"
+        if finding.fix:
+            yield f"{indent}{'fix':<{_SUBJECT}}{finding.fix}"

@@ -35,8 +35,8 @@ def max_threads() -> int:
 def configure(devices: Devices, *, local_rank: int = 0) -> list[str]:
     """Make `devices.count` logical devices; returns their names, such as "CPU:0", one for each replica.
 
-    Call it before any device is touched. The launcher decides which GPUs the process sees: CUDA_VISIBLE_DEVICES lists
-    `devices.gpu_uuids` in their order.
+    Call it before any device is touched; it touches none itself. The launcher decides which GPUs the process sees:
+    CUDA_VISIBLE_DEVICES lists `devices.gpu_uuids` in their order.
 
     Args:
         devices: what to configure.
@@ -76,8 +76,17 @@ def _configure_gpus(devices: Devices, local_rank: int) -> None:
         for gpu in physical[:needed]:
             # Without growth TensorFlow takes all of the memory, and a second worker on the same GPU dies.
             tf.config.experimental.set_memory_growth(gpu, True)
-    # TensorFlow leaves out a GPU that it has no code for only now.
-    _require_gpus(devices, devices.count, len(tf.config.list_logical_devices("GPU")))
+
+
+def require_logical(devices: Devices) -> None:
+    """Return if TensorFlow has made the logical devices; this touches them all.
+
+    TensorFlow leaves out a GPU that it has no code for only when it makes them.
+
+    Raises:
+        NotEnoughDevices: it made fewer.
+    """
+    _require_gpus(devices, devices.count, len(tf.config.list_logical_devices(devices.kind.value)))
 
 
 def _require_gpus(devices: Devices, needed: int, seen: int) -> None:

@@ -29,6 +29,10 @@ _NO_ROOM = re.compile(
 )
 
 
+# What CUDA says of a GPU that is newer than all that this TensorFlow was built for.
+_TOO_NEW = re.compile(r"CUDA_ERROR_(INVALID_PTX|INVALID_HANDLE|NO_BINARY_FOR_GPU|UNSUPPORTED_PTX_VERSION)")
+
+
 # What TensorFlow's collectives and cluster, and Horovod's Gloo, say of a rank that is gone. A pipeline that reads from
 # another machine raises errors of the same types.
 _PEER = re.compile(
@@ -74,5 +78,9 @@ def is_about_a_peer(error: BaseException) -> bool:
 
 def hint(error: BaseException) -> str:
     """A likely cause, to be appended to the error's text; "" if none is known."""
-    no_room = _NO_ROOM.search(str(error))
-    return ". Often another process holds the GPU's memory: nvidia-smi shows which" if no_room else ""
+    if _NO_ROOM.search(str(error)):
+        return ". Often another process holds the GPU's memory: nvidia-smi shows which"
+    if _TOO_NEW.search(str(error)):
+        built_for = ", ".join(tf.sysconfig.get_build_info().get("cuda_compute_capabilities", []))
+        return f". Is the GPU newer than this TensorFlow, which was built for {built_for}? Then use a newer one"
+    return ""

@@ -21,7 +21,7 @@ from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.core.workload import Trainer, VariableUpdate
-from pytest_tfperf.training.devices import configure, limit_threads
+from pytest_tfperf.training.devices import configure, limit_threads, require_logical
 from pytest_tfperf.training.environment import environment
 from pytest_tfperf.training.failures import failure
 from pytest_tfperf.training.horovod import Horovod
@@ -70,6 +70,9 @@ def _work(channel: Channel, job: Job) -> None:
         return
     limit_threads(cores)
     devices = configure(job.devices, local_rank=0 if cluster is None else cluster.local_rank)
+    is_collective = workload.variable_update is VariableUpdate.COLLECTIVE
+    if not is_collective:  # the strategy configures collectives, which it can't once a device is touched
+        require_logical(job.devices)
     if workload.trainer is Trainer.OWN:
         channel.send({"phase": "model"})
         own = load_own(workload, devices)
@@ -85,6 +88,8 @@ def _work(channel: Channel, job: Job) -> None:
     if has_server and cluster is not None:
         devices, cluster = connect(cluster, devices), None  # from here on as on one node
     strategy = strategy_for(workload, devices, cluster)
+    if is_collective:
+        require_logical(job.devices)
     channel.send({"phase": "model"})
     model = load_model(workload, strategy, job.seed)
     if horovod is not None:

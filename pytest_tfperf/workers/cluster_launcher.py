@@ -154,9 +154,7 @@ class ClusterLauncher:
             raise MeasurementError(f"{command.id} could not be started: {error}") from error
         interpreter = self._interpreter
         argv = interpreter.user_command(command.argv)
-        # Other nodes' GPUs have other UUIDs. A program on CPUs must not take a GPU's memory.
-        visible = "-1" if devices.kind is DeviceKind.CPU else ",".join(map(str, range(devices.count)))
-        ours = {"PYTHONUNBUFFERED": "1", "CUDA_VISIBLE_DEVICES": visible}
+        ours = {"PYTHONUNBUFFERED": "1", "CUDA_VISIBLE_DEVICES": _visible(devices)}
         variables = ["PYTHONPATH", *ours, *_settings()]
         return CommandRun(
             self._engine.command(nodes, command.ranks_per_node, argv, variables),
@@ -200,6 +198,19 @@ class ClusterLauncher:
         }
         run.adopt(call.channel, message, progress)
         return run
+
+
+def _visible(devices: Devices) -> str:
+    """CUDA_VISIBLE_DEVICES on each node: the first of those that the user shows, else of all, by index.
+
+    Other nodes' GPUs have other UUIDs. A program on CPUs must not take a GPU's memory.
+    """
+    if devices.kind is DeviceKind.CPU:
+        return "-1"
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    if not all(entry.isdecimal() for entry in shown):
+        shown = [str(index) for index in range(devices.count)]
+    return ",".join(shown[: devices.count])
 
 
 def _settings() -> list[str]:

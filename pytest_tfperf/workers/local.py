@@ -46,8 +46,7 @@ class LocalLauncher:
         logs: folder for the workers' log files; made where missing.
         silence_seconds: a worker that sends nothing for this long is taken to hang, and is killed.
         fresh: start a new interpreter for each worker instead of forking.
-        python: the interpreter to run.
-        moved: as in `Interpreter`.
+        interpreter: what runs them; this Python if None.
     """
 
     def __init__(
@@ -56,14 +55,13 @@ class LocalLauncher:
         logs: Path,
         silence_seconds: float,
         fresh: bool = False,
-        python: str = sys.executable,
-        moved: Mapping[Path, Path] | None = None,
+        interpreter: Interpreter | None = None,
     ) -> None:
         self._files = WorkerFiles(logs.absolute())  # workers may run in another folder
         self._files.remove_old()
         self._silence_seconds = silence_seconds
         self._fresh = fresh
-        self._interpreter = Interpreter(python, moved or {})
+        self._interpreter = interpreter or Interpreter(sys.executable)
         self._listener = Listener()
         self._server: ForkServer | None = None
         self._imported_under: dict[str, str] = {}

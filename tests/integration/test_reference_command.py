@@ -21,6 +21,7 @@ from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.local import LocalLauncher
 from pytest_tfperf.workers.reference_environment import ReferenceEnvironment, check
 
@@ -188,8 +189,7 @@ def test_a_worker_runs_the_code_of_the_commit_in_its_folder(
     launcher = LocalLauncher(
         logs=tmp_path / "logs",
         silence_seconds=SESSION_SECONDS,
-        python=str(environment.python),
-        moved=environment.moved(project.folder),
+        interpreter=Interpreter(str(environment.python), environment.moved(project.folder)),
     )
     try:
         job = Job(workload=TINY, devices=Devices(kind=DeviceKind.CPU, count=1))

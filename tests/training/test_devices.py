@@ -12,7 +12,7 @@ from patience import SESSION_SECONDS
 
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import NotEnoughDevices
-from pytest_tfperf.training.devices import configure
+from pytest_tfperf.training.devices import configure, require_logical
 
 GPU = DeviceKind.GPU
 
@@ -65,6 +65,14 @@ def test_too_few_gpus_are_named_with_the_likely_reasons(calls: SimpleNamespace) 
     reasons = r"sees 2 GPU\(s\), and 3 are needed \(a, b, c\).*built for sm_60.*ignores older.*built for CUDA"
     with pytest.raises(NotEnoughDevices, match=reasons):
         configure(Devices(kind=GPU, count=3, gpu_uuids=("a", "b", "c")))
+
+
+def test_a_gpu_that_tensorflow_leaves_out_is_missed(calls: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = Devices(kind=GPU, count=2, gpu_uuids=("a", "b"))
+    require_logical(devices)
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: ["the first"])
+    with pytest.raises(NotEnoughDevices, match=r"sees 1 GPU\(s\), and 2 are needed \(a, b\)"):
+        require_logical(devices)
 
 
 def test_virtual_cpus_are_as_many_as_were_asked_for(cpus: list[str]) -> None:

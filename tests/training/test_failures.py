@@ -71,3 +71,8 @@ def test_a_long_text_keeps_its_ends_and_the_log_gets_the_cause(capsys: pytest.Ca
     sent = failure(caused_by(ZeroDivisionError("no such depth")))
     assert (sent["type"], sent["ours"]) == ("WorkloadError", True)
     assert "ZeroDivisionError: no such depth" in capsys.readouterr().err
+
+
+def test_a_gpu_that_is_newer_than_tensorflow_is_suspected_where_cuda_finds_no_code_for_it() -> None:
+    error = of_tensorflow(tf.errors.InternalError, "'cuLaunchKernel(...)' failed with 'CUDA_ERROR_INVALID_PTX'")
+    assert "Is the GPU newer than this TensorFlow, which was built for" in failure(error)["hint"]

@@ -137,6 +137,7 @@ class FakeNvml:
             "nvmlDeviceGetCurrentClocksEventReasons": lambda handle: now.reasons,
             "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: now.reasons,
             "nvmlDeviceGetComputeRunningProcesses": lambda h: [SimpleNamespace(pid=pid) for pid in now.processes],
+            "nvmlDeviceGetComputeRunningProcesses_v2": lambda h: [SimpleNamespace(pid=pid) for pid in now.processes],
             "nvmlDeviceGetProcessUtilization": lambda handle, since: [
                 SimpleNamespace(pid=pid, smUtil=used, timeStamp=since - now.stale)
                 for pid, used in now.processes.items()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pynvml
 import pytest
-from fake_nvml import FakeNvml, Now
+from fake_nvml import FakeNvml, MigDevice, Now
 from machines import load
 
 from pytest_tfperf import cli
@@ -88,7 +89,7 @@ def test_the_busiest_processes_are_named_with_a_command_that_shows_them(tmp_path
     now = seen(other_cpu_fraction_mean=0.9, idle_fraction_mean=0.0, other_processes=busy)
     found = of_host(Subject.OTHER_PROCESSES, tmp_path, now)
     assert found.fact == "used 90 % of 2 cores; cc1 (pid 12) 50 %; make (pid 4711) 40 %"
-    assert found.mend.startswith("ps -fp 12,4711 ")
+    assert found.fix.startswith("ps -fp 12,4711 ")
 
 
 def test_what_can_not_be_ended_or_explains_nothing_is_not_named(tmp_path: Path) -> None:
@@ -100,14 +101,14 @@ def test_what_can_not_be_ended_or_explains_nothing_is_not_named(tmp_path: Path) 
     now = seen(other_cpu_fraction_mean=0.71, idle_fraction_mean=0.0, other_processes=busy)
     found = of_host(Subject.OTHER_PROCESSES, tmp_path, now, files)
     assert found.fact.startswith("used 71 % of 2 cores; a) b (pid 7) 6 %; the rest: the kernel, and processes that ")
-    assert found.mend.startswith("ps -fp 7 ")
+    assert found.fix.startswith("ps -fp 7 ")
 
 
 # The host's settings
 
 
 @pytest.mark.parametrize(
-    ("subject", "files", "level", "mend"),
+    ("subject", "files", "level", "fix"),
     [
         (Subject.GOVERNOR, {}, Level.UNKNOWN, ""),
         (Subject.GOVERNOR, {f"{CPU}/cpu0/cpufreq/scaling_governor": "performance"}, Level.OK, ""),
@@ -145,10 +146,10 @@ def test_what_can_not_be_ended_or_explains_nothing_is_not_named(tmp_path: Path) 
     ],
 )
 def test_a_setting_has_a_level_and_a_command(
-    subject: Subject, files: dict[str, str], level: Level, mend: str, tmp_path: Path
+    subject: Subject, files: dict[str, str], level: Level, fix: str, tmp_path: Path
 ) -> None:
     found = of_host(subject, tmp_path, files=files)
-    assert (found.level, mend in found.mend) == (level, True)
+    assert (found.level, fix in found.fix) == (level, True)
 
 
 def test_a_quota_that_held_the_group_back_is_counted(tmp_path: Path) -> None:
@@ -199,22 +200,29 @@ def test_a_history_on_a_network_file_system_is_a_warning(folder: str, level: Lev
 DGX = load("dgx1-p100")
 
 
+IN_ORDER = {
+    "GetPersistenceMode": 1,
+    "GetPowerManagementDefaultLimit": 300_000,
+    "GetApplicationsClock": 1480,
+    "GetDefaultApplicationsClock": 1480,
+    "GetTotalEccErrors": 0,
+}
+
+
+def answering(**answers: Any) -> dict[str, Any]:
+    """What plays NVML's functions, which are named without "nvmlDevice"; all else is in order."""
+    return {f"nvmlDevice{name}": lambda *_, value=value: value for name, value in (IN_ORDER | answers).items()}
+
+
 def gpus(machine: Topology = DGX, *, pids: bool = True, **answers: Any) -> list[Finding]:
-    """What is found of the first GPU; answers by NVML's functions without "nvmlDevice"."""
-    usual = {
-        "GetPersistenceMode": 1,
-        "GetPowerManagementDefaultLimit": 300_000,
-        "GetApplicationsClock": 1480,
-        "GetDefaultApplicationsClock": 1480,
-        "GetTotalEccErrors": 0,
-    }
+    """What is found of the first GPU, which answers like this."""
     now = answers.pop("now", Now())
-    played = {f"nvmlDevice{name}": lambda *_, value=value: value for name, value in (usual | answers).items()}
     one = replace(machine, gpus=machine.gpus[:1], links=((None,),))
     return gpu_findings(
         Path("/none"),
-        FakeNvml(one, now=now, answers=played),
+        FakeNvml(one, now=now, answers=answering(**answers)),
         lambda pid: f"python (pid {pid})" if pids else "",
+        {},
     )
 
 
@@ -244,7 +252,31 @@ def test_a_gpu_out_of_order_is_named_with_the_command_that_mends_it(
     answers: dict[str, Any], subject: Subject, level: Level, said: str
 ) -> None:
     (found,) = [one for one in gpus(**answers) if one.level is not Level.OK]
-    assert (found.subject, found.level, said in found.mend) == (subject, level, True)
+    assert (found.subject, found.level, said in found.fix) == (subject, level, True)
+
+
+def test_only_gpus_that_a_test_could_take_are_judged() -> None:
+    found = gpu_findings(Path("/none"), FakeNvml(DGX, answers=answering()), environ={"CUDA_VISIBLE_DEVICES": "2,3"})
+    assert [one.fact for one in found if one.subject is Subject.GPU_PROCESSES] == [
+        f"GPU {index}: no other process computes on it" for index in (2, 3)
+    ]
+
+
+def test_a_gpu_in_mig_mode_is_asked_for_the_processes_of_its_mig_devices() -> None:
+    mig = {0: [MigDevice("MIG-0", "H200 MIG 1g.18gb", GIB), MigDevice("MIG-1", "H200 MIG 1g.18gb", GIB)]}
+
+    def computing(handle: Any) -> list[Any]:
+        return [SimpleNamespace(pid=7)] if handle == (0, 1) else []
+
+    answers = answering() | {"nvmlDeviceGetComputeRunningProcesses": computing}
+    nvml = FakeNvml(load("h200"), mig=mig, answers=answers)
+    visible = {"CUDA_VISIBLE_DEVICES": "MIG-0"}
+    both = gpu_findings(Path("/none"), nvml, lambda pid: f"python (pid {pid})", {})
+    ours = gpu_findings(Path("/none"), nvml, lambda pid: f"python (pid {pid})", visible)
+    assert [[one.level for one in found if one.subject is Subject.GPU_PROCESSES] for found in (both, ours)] == [
+        [Level.OK, Level.WARNING],
+        [Level.OK],
+    ]
 
 
 def test_what_a_driver_does_not_report_is_left_out() -> None:
@@ -280,7 +312,7 @@ def test_the_worst_comes_first_with_its_reason_and_command() -> None:
         Finding(Subject.DISK, Level.UNFIT, "full", "delete files"),
     ]
     lines = render("box", found).splitlines()
-    assert [line.split()[0] for line in lines[2:-2]] == ["UNFIT", "why", "mend", "warning", "why", "mend", "ok"]
+    assert [line.split()[0] for line in lines[2:-2]] == ["UNFIT", "why", "fix", "warning", "why", "fix", "ok"]
     assert lines[-1] == "Not fit to measure: 1 fault, 1 warning."
 
 

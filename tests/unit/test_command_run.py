@@ -272,12 +272,22 @@ class EnvEngine:
         pass
 
 
+TWO_GPUS = Devices(kind=DeviceKind.GPU, count=2, gpu_uuids=("GPU-a", "GPU-b"))
+
+
 @pytest.mark.parametrize(
-    ("devices", "seen"), [(ONE_CPU, "-1"), (Devices(kind=DeviceKind.GPU, count=2, gpu_uuids=("GPU-a", "GPU-b")), "0,1")]
+    ("devices", "shown", "seen"),
+    [
+        (ONE_CPU, "2,3,5", "-1"),
+        (TWO_GPUS, "", "0,1"),
+        (TWO_GPUS, "2,3,5", "2,3"),
+        (TWO_GPUS, "GPU-a,GPU-b", "0,1"),  # other nodes' GPUs have other UUIDs
+    ],
 )
 def test_on_several_nodes_a_program_sees_as_many_gpus_as_the_test_took(
-    tmp_path: Path, devices: Devices, seen: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, devices: Devices, shown: str, seen: str
 ) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
     program = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"
     command = Command(name="it", argv=(sys.executable, "-c", program), folder=str(tmp_path))
     with closing(LocalLauncher(logs=tmp_path, silence_seconds=9)) as local:

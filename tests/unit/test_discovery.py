@@ -64,6 +64,30 @@ def test_a_fact_that_is_not_reported_is_none_and_nothing_more(found, code):
     assert topology.gpus == (replace(H200.gpus[0], cores=None),)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        pynvml.NVMLLibraryMismatchError("a driver before R510 lacks this version of the function"),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),  # R555 in WSL2
+    ],
+    ids=["driver too old", "no text"],
+)
+def test_a_driver_that_can_not_tell_a_name_leaves_the_other_facts(found, error):
+    def name(_):
+        raise error
+
+    topology = found(FakeNvml(H200, answers={"nvmlDeviceGetName": name}))
+    assert topology.gpus == (replace(H200.gpus[0], name="unknown GPU"),)
+
+
+def test_names_that_the_package_pynvml_gives_as_bytes_are_texts(found):
+    (gpu,) = H200.gpus
+    answers = {"nvmlDeviceGetName": lambda _: gpu.name.encode(), "nvmlDeviceGetUUID": lambda _: gpu.uuid.encode()}
+    answers["nvmlSystemGetDriverVersion"] = lambda: b"570.1"
+    topology = found(FakeNvml(H200, answers=answers))
+    assert (topology.gpus, topology.driver_version) == (H200.gpus, "570.1")
+
+
 def test_a_pcie_path_that_is_not_reported_is_unknown(found):
     broken = {"nvmlDeviceGetTopologyCommonAncestor": pynvml.NVML_ERROR_NOT_SUPPORTED}
     assert found(FakeNvml(load("4x-gtx-1080-ti"), broken=broken)).links[0][1] == Link(LinkKind.UNKNOWN)

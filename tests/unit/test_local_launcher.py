@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.local import LocalLauncher
 
 CPU = Devices(kind=DeviceKind.CPU, count=1)
@@ -58,10 +59,10 @@ def launching(folder: Path, **options: Any) -> closing[LocalLauncher]:
     return closing(LocalLauncher(logs=folder / "logs", silence_seconds=60, **options))
 
 
-def message_for(folder: Path, job: Job, **options: Any) -> dict[str, Any]:
-    """What the launcher sends to the worker of this job."""
-    python = fake_python(folder, KEEPS_ITS_MESSAGE)
-    with launching(folder, fresh=True, python=python, **options) as launcher:
+def message_for(folder: Path, job: Job, moved: Mapping[Path, Path] | None = None) -> dict[str, Any]:
+    """What the launcher sends to the worker of this job; `moved` as in `Interpreter`."""
+    interpreter = Interpreter(fake_python(folder, KEEPS_ITS_MESSAGE), moved or {})
+    with launching(folder, fresh=True, interpreter=interpreter) as launcher:
         launcher.start(job, lambda phase: None).close()
     message: dict[str, Any] = json.loads((folder / "message").read_text())
     return message
@@ -99,7 +100,7 @@ def server_of(launcher: LocalLauncher) -> str:
 def test_a_variable_that_tensorflow_reads_at_import_starts_a_new_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, restarts: bool
 ) -> None:
-    with launching(tmp_path, python=fake_server(tmp_path, NAMES_ITS_SERVER)) as launcher:
+    with launching(tmp_path, interpreter=Interpreter(fake_server(tmp_path, NAMES_ITS_SERVER))) as launcher:
         first = server_of(launcher)
         monkeypatch.setenv(variable, "1")
         second = server_of(launcher)
@@ -107,7 +108,7 @@ def test_a_variable_that_tensorflow_reads_at_import_starts_a_new_server(
 
 
 def test_a_server_that_was_killed_is_replaced(tmp_path: Path) -> None:
-    with launching(tmp_path, python=fake_server(tmp_path, NAMES_ITS_SERVER)) as launcher:
+    with launching(tmp_path, interpreter=Interpreter(fake_server(tmp_path, NAMES_ITS_SERVER))) as launcher:
         first = server_of(launcher)
         os.kill(int(first), signal.SIGKILL)
         assert wait_for(lambda: psutil.Process(int(first)).status() == psutil.STATUS_ZOMBIE)
@@ -146,7 +147,10 @@ def test_a_start_that_fails_is_no_measurement_and_leaves_nothing(
 ) -> None:
     before = open_sockets()
     python = fake_python(tmp_path, script) if script else "/nonexistent/python"
-    with launching(tmp_path, fresh=fresh, python=python) as launcher, pytest.raises(MeasurementError, match=message):
+    with (
+        launching(tmp_path, fresh=fresh, interpreter=Interpreter(python)) as launcher,
+        pytest.raises(MeasurementError, match=message),
+    ):
         launcher.start(JOB, lambda phase: None)
     assert open_sockets() == before
     assert not list(temporary.iterdir())

@@ -11,6 +11,12 @@ from hypothesis import strategies as st
 from machines import linked, load, machines
 
 from pytest_tfperf.core import machine_key
+from pytest_tfperf.core.topology import Topology
+
+
+def in_cluster(name: str, most_nodes: int | None, link: str) -> Topology:
+    """A machine as one of several."""
+    return replace(load(name), most_nodes=most_nodes, node_link=link)
 
 
 @pytest.mark.parametrize(
@@ -25,13 +31,13 @@ from pytest_tfperf.core import machine_key
         (load("no-gpu"), "amd-epyc-2c"),
         (load("no-gpu").on_cpu().take(4), "amd-epyc-2c"),
         (
-            load("dgx1-p100").in_cluster(2, "10gbe").take(4, nodes=2),
+            in_cluster("dgx1-p100", 2, "10gbe").take(4, nodes=2),
             "2-nodes-10gbe-8x-tesla-p100-sxm2-16gb-nvlink-xeon-e5-2698-v4-80c",
         ),
-        (load("dgx1-p100").in_cluster(2, "10gbe").take(4), "8x-tesla-p100-sxm2-16gb-nvlink-xeon-e5-2698-v4-80c"),
-        (load("no-gpu").in_cluster(None, "").on_cpu().take(1, nodes=3), "3-nodes-amd-epyc-2c"),
-        (load("no-gpu").in_cluster(64, "local").on_cpu().take(1, nodes=2), "2-nodes-local-amd-epyc-2c"),
-        (load("dgx1-p100").named("dgx1-p100").on_cpu().take(2), "dgx1-p100"),
+        (in_cluster("dgx1-p100", 2, "10gbe").take(4), "8x-tesla-p100-sxm2-16gb-nvlink-xeon-e5-2698-v4-80c"),
+        (in_cluster("no-gpu", None, "").on_cpu().take(1, nodes=3), "3-nodes-amd-epyc-2c"),
+        (in_cluster("no-gpu", 64, "local").on_cpu().take(1, nodes=2), "2-nodes-local-amd-epyc-2c"),
+        (replace(load("dgx1-p100"), machine_name="dgx1-p100").on_cpu().take(2), "dgx1-p100"),
     ],
 )
 def test_the_machines_key(topology, key):

@@ -46,7 +46,7 @@ def test_what_a_gpu_shows_is_read():
         (["PowerUsage"], "power_watts_mean"),
         (["MemoryInfo"], "memory_used_bytes_max"),
         (["CurrentClocksEventReasons", "CurrentClocksThrottleReasons"], "throttled_fractions"),
-        (["ComputeRunningProcesses"], "other_processes"),
+        (["ComputeRunningProcesses", "ComputeRunningProcesses_v2"], "other_processes"),
     ],
 )
 def test_what_the_driver_fails_to_report_is_none_and_nothing_more(functions, fact):
@@ -57,6 +57,11 @@ def test_what_the_driver_fails_to_report_is_none_and_nothing_more(functions, fac
 def test_an_older_driver_knows_why_a_gpu_is_slowed_down_by_another_name():
     broken = {"nvmlDeviceGetCurrentClocksEventReasons": pynvml.NVML_ERROR_FUNCTION_NOT_FOUND}
     assert read(Now(reasons=0x4), broken=broken).throttled_fractions == {"power_cap": 1}
+
+
+def test_an_older_driver_knows_processes_by_another_function():
+    broken = {"nvmlDeviceGetComputeRunningProcesses": pynvml.NVML_ERROR_FUNCTION_NOT_FOUND}
+    assert read(Now(processes={4711: 62}), broken=broken).other_processes == {"python (pid 4711)": 0.62}
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_a_count_below_one_is_an_error(count):
 
 def of_several(machine, most=4, link="10gbe"):
     """This machine as one of several."""
-    return machine.in_cluster(most, link)
+    return replace(machine, most_nodes=most, node_link=link)
 
 
 @pytest.mark.parametrize("machine", [DGX1, NO_GPU.on_cpu(), H200.split()])
@@ -102,6 +102,12 @@ def test_nodes_before_devices_and_both_at_once_take_the_same(machine):
 def test_devices_are_taken_on_each_node():
     taken = of_several(DGX1).take(2, nodes=3)
     assert (taken.shape, taken.devices.count, len(taken.gpus)) == ("3x2", 2, 2)
+
+
+def test_each_of_several_machines_gives_its_first_gpus_because_only_this_ones_links_are_known():
+    machine = of_several(linked(4, {(2, 3): "NV2"}))
+    assert (indices(machine.take(2)), indices(machine.take(2, nodes=2))) == ([2, 3], [0, 1])
+    assert indices(of_several(MIXED).take(2, nodes=2)) == [1, 2]  # the equal ones
 
 
 @pytest.mark.parametrize("wanted", [3, 100])
