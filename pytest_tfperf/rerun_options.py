@@ -13,11 +13,14 @@ if TYPE_CHECKING:
 
 # Settings that affect one session only.
 _FLAGS_OF_ONE_SESSION = ("require_baseline", "strict", "hold", "fail_on_drift", "smoke")
-_VALUES_OF_ONE_SESSION = ("budget", "html", "inject_slowdown", "max_time")
+_VALUES_OF_ONE_SESSION = ("budget", "html", "inject_slowdown", "markdown", "max_time")
 _OF_ONE_SESSION = (*_FLAGS_OF_ONE_SESSION, *_VALUES_OF_ONE_SESSION)
 
 _SECRET = "history_url"
 """A setting that no command shows, because it holds a password."""
+
+_LEFT_OUT = tuple(f"tfperf_{name}=" for name in (*_OF_ONE_SESSION, _SECRET))
+"""How an override of such a setting begins, after `-o`."""
 
 
 class Given(NamedTuple):
@@ -29,9 +32,10 @@ class Given(NamedTuple):
 
 def rerun_command(config: pytest.Config, given: Mapping[str, Given], values: Mapping[str, Any]) -> RerunCommand:
     """The command of this session's tests; `given` and `values` are the settings' texts and parsed values, by name."""
-    called = config.invocation_params
-    options = [*_pytest_options(config), *_own_options(given, values)]
-    return RerunCommand(_shell_words(options), config.rootpath, called.dir, _shell_words(_arguments(called.args)))
+    called, environment = config.invocation_params, _from_environment(given)
+    options = [*_pytest_options(config), *_own_options(given, values), *environment]
+    arguments = [*_arguments(called.args), *environment]
+    return RerunCommand(_shell_words(options), config.rootpath, called.dir, _shell_words(arguments))
 
 
 def _shell_words(words: Iterable[str]) -> str:
@@ -40,12 +44,12 @@ def _shell_words(words: Iterable[str]) -> str:
 
 
 def _pytest_options(config: pytest.Config) -> list[str]:
-    """pytest's own options that decide what is measured: the ini file, rootdir and overrides."""
+    """pytest's own options that decide what is measured: the ini file, rootdir, overrides, and no pytest-xdist."""
     words = ["-c", str(file)] if (file := config.getoption("inifilename")) else []
     words += [f"--rootdir={folder}"] if (folder := config.getoption("rootdir")) else []
-    left_out = tuple(f"tfperf_{name}=" for name in (*_OF_ONE_SESSION, _SECRET))
+    words += ["-n", "0"] if config.getoption("numprocesses", None) == 0 else []
     for line in dict.fromkeys(config.getoption("override_ini") or ()):
-        words += [] if line.startswith(left_out) else ["-o", line]
+        words += [] if line.startswith(_LEFT_OUT) else ["-o", line]
     return words
 
 
@@ -58,6 +62,16 @@ def _own_options(given: Mapping[str, Given], values: Mapping[str, Any]) -> list[
     ]
 
 
+def _from_environment(given: Mapping[str, Given]) -> list[str]:
+    """What environment variables say, as overrides: the shell in which a command is pasted may not have them."""
+    return [
+        word
+        for name, (source, text) in given.items()
+        if source.startswith("environment") and name not in (*_OF_ONE_SESSION, _SECRET)
+        for word in ("-o", f"tfperf_{name}={text}")
+    ]
+
+
 def _arguments(typed: Iterable[object]) -> list[str]:
     """The command line as it was typed, without what affects one session only."""
     words = iter(map(str, typed))
@@ -65,7 +79,7 @@ def _arguments(typed: Iterable[object]) -> list[str]:
     for word in words:
         option, separator, _ = word.partition("=")
         name = option.removeprefix("--tfperf-").replace("-", "_") if option.startswith("--tfperf-") else ""
-        if f"tfperf_{_SECRET}=" in word:
+        if any(override in word for override in _LEFT_OUT):
             if kept and kept[-1] in ("-o", "--override-ini"):
                 kept.pop()
         elif name in _VALUES_OF_ONE_SESSION and not separator:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from pytest_tfperf import setting_values as parse
 from pytest_tfperf.core.disturbance import DisturbanceLimits
@@ -135,12 +135,12 @@ class Settings:
         10, parse.count(0), "the least steps that run untimed first, in tests that set no warmup_steps"
     )
     runs: int = _ini(5, parse.count(5), "fresh runs that --update-baselines measures, at least 5")
-    max_time: float = _ini(math.inf, parse.seconds_or_inf, "the most seconds that a run is timed; inf for no limit")
+    max_time: float = _ini(
+        math.inf, parse.seconds_or_inf, "the most seconds that a run is timed, except for baselines; inf for no limit"
+    )
     interface: str = _ini("", str, "network interface, or address, at which ranks on other nodes call this machine")
     port: int = _ini(0, parse.port, "port at which ranks on other nodes call this machine; 0 for any that is free")
-    key_file: Path | None = _ini(
-        None, parse.folder, "file with the key of ranks that --tfperf-launcher=external awaits"
-    )
+    key_file: Path | None = _ini(None, parse.file, "file with the key of ranks that --tfperf-launcher=external awaits")
     markdown: Path | None = _ini(None, parse.file, "file that gets the session's summary as Markdown")
     timeout: float = _ini(600.0, parse.seconds, "seconds of silence after which a worker is killed as hung")
     busy: float = _ini(
@@ -173,27 +173,31 @@ class Settings:
         """
         given = {name: found for name in _SETTINGS if (found := _given(config, name)) is not None}
         values = {name: _parse(name, *found) for name, found in given.items()}
-        for name in ("baselines", "dir", "data_dir", "profile_on_regression"):
-            folder = values.get(name, _SETTINGS[name].default)
-            values[name] = None if folder is None else config.rootpath / folder
-            if name in given and os.path.isfile(values[name]):  # noqa: PTH113  # never raises
+        for name, setting in _SETTINGS.items():
+            kind = setting.metadata["parse"]
+            if kind not in (parse.folder, parse.file):
+                continue
+            path = values.get(name, setting.default)
+            values[name] = None if path is None else config.rootpath / path
+            if kind is parse.folder and name in given and os.path.isfile(values[name]):  # noqa: PTH113  # never raises
                 raise TfperfError(f"{given[name].source}: {values[name]} is a file; name a folder")
-        for name in ("key_file", "html", "markdown"):
-            if values.get(name) is not None:
-                values[name] = config.rootpath / values[name]
         update = config.getoption("update_baselines")
+        if update and config.getoption("numprocesses", None):
+            raise TfperfError("--update-baselines with -n: nothing is measured under pytest-xdist. Add -n 0")
+        if update:
+            values.pop("max_time", None)  # runs that are cut short are no baseline
         if "baselines" in given and not values["baselines"].exists() and not update:
             _refuse_missing_baselines(given["baselines"].source, values["baselines"])
         settings = cls(
             root=config.rootpath,
-            collects_only=bool(config.getoption("collectonly")),
+            collects_only=any(map(config.getoption, _COLLECT_ONLY)),
             update_baselines=Update(update) if update else None,
             rerun=rerun_command(config, given, values),
             **values,
         )
         for a, b, why in _CONTRADICTIONS:
             if all(getattr(settings, name) != cls.__dataclass_fields__[name].default for name in (a, b)):
-                raise TfperfError(f"{_spelled(a)} with {_spelled(b)}: {why}. Leave one of them out.")
+                _refuse_both([given.get(name, Given(_spelled(name), "")).source for name in (a, b)], (a, b), why)
         return settings
 
     @property
@@ -217,11 +221,13 @@ class Settings:
 
 _SETTINGS: dict[str, Any] = {f.name: f for f in fields(Settings) if "parse" in f.metadata}
 
+_COLLECT_ONLY = ("collectonly", "showfixtures", "show_fixtures_per_test", "setupplan")
+"""pytest's options with which no test runs."""
+
 _CONTRADICTIONS = (
     ("update_baselines", "smoke", "one window is no baseline"),
     ("update_baselines", "inject_slowdown", "the slowdown would become the reference"),
     ("update_baselines", "against", "a comparison has no baseline"),
-    ("update_baselines", "max_time", "runs that are cut short are no baseline"),
     ("hold", "strict", "hold makes a new regression INCONCLUSIVE, which strict fails"),
     ("against", "hold", "a comparison has no earlier session"),
     ("against", "reference", "a comparison has no reference environment"),
@@ -299,12 +305,21 @@ def _given(config: pytest.Config, name: str) -> Given | None:
     return None
 
 
+def _refuse_both(sources: Sequence[str], names: Sequence[str], why: str) -> NoReturn:
+    """Say which two settings contradict each other, and where each was given."""
+    text = f"{' with '.join(sources)}: {why}. Leave one of them out"
+    for source, name in zip(sources, names, strict=True):
+        if not source.startswith(("-", "environment")):
+            text += f"; for one session -o tfperf_{name}= does so"
+    raise TfperfError(f"{text}.")
+
+
 def _refuse_missing_baselines(source: str, folder: Path) -> None:
     """A misspelt folder would leave each test without a baseline, and so the gate green.
 
     In an ini file it is the folder of baselines yet to be recorded.
     """
-    if source.startswith(("--", "environment")):
+    if source.startswith(("-", "environment")):
         raise TfperfError(
             f"{source}: there is no folder {folder}. Name the folder of your baselines, or record them there with "
             "--update-baselines"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -54,9 +55,16 @@ def add_command(
 
 
 def folder(option: str, default: str, what: str) -> argparse.ArgumentParser:
-    """A parent parser with an option that takes a folder."""
+    """A parent parser with an option that takes a folder; its default is that of a session here."""
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument(option, type=Path, default=Path(default), metavar="DIR", help=f"{what} (default: {default}/)")
+    variable = f"TFPERF_{option.removeprefix('--').upper()}"
+    parser.add_argument(
+        option,
+        type=Path,
+        default=Path(os.environ.get(variable) or default),
+        metavar="DIR",
+        help=f"{what} (default: the variable {variable}, or {default}/)",
+    )
     return parser
 
 
@@ -70,9 +78,10 @@ def history_place(*, is_action: bool = False) -> argparse.ArgumentParser:
     parser.add_argument(
         "--history",
         "--dir",
-        default=argparse.SUPPRESS if is_action else ".tfperf",
+        default=argparse.SUPPRESS if is_action else os.environ.get("TFPERF_DIR") or ".tfperf",
         metavar="DIR|URL",
-        help="folder of the history, or a team's server, postgresql://HOST/DATABASE (default: .tfperf/)",
+        help="folder of the history, or a team's server, postgresql://HOST/DATABASE (default: the variable TFPERF_DIR, "
+        "or .tfperf/)",
     )
     return parser
 

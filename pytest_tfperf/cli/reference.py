@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from pytest_tfperf.cli.arguments import Commands, add_command, folder
@@ -41,7 +42,10 @@ def add_to(commands: Commands) -> None:
         parents=folders,
     )
     create.add_argument(
-        "--machine", metavar="NAME", help="the baselines' file name without .csv (default: this machine)"
+        "--machine",
+        default=os.environ.get("TFPERF_MACHINE"),
+        metavar="NAME",
+        help="the baselines' file name without .csv (default: the variable TFPERF_MACHINE, or this machine)",
     )
     listing = add_command(
         actions,

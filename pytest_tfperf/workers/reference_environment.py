@@ -102,7 +102,7 @@ def check(environment: ReferenceEnvironment, workloads: Iterable[Workload], root
     except TfperfError as error:
         raise TfperfError(
             f"the reference environment {environment.name} can't be used: {str(error).splitlines()[0]}. Build it again "
-            "(tfperf reference remove, then tfperf reference create), or name another: --tfperf-reference=PYTHON"
+            "(tfperf reference remove NAME, then tfperf reference create), or name another: --tfperf-reference=PYTHON"
         ) from None
     for id, own in needed.items():
         if why := "; ".join(faults[name] for name in own if name in faults):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from contextlib import suppress
 from dataclasses import fields
@@ -137,9 +138,17 @@ def test_a_command_that_measures_again_takes_what_the_command_line_said_of_the_m
     assert asked(**given).rerun.options == " '--tfperf-dir=my runs' --tfperf-machine=h200 --tfperf-split-gpu"
 
 
-def test_what_the_environment_says_needs_no_repeating(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_repeats_what_the_environment_says_for_a_shell_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFPERF_MACHINE", "h200")
-    assert (asked().machine, asked().rerun.options) == ("h200", "")
+    monkeypatch.setenv("TFPERF_MARKDOWN", "summary.md")  # of this session alone
+    settings = asked()
+    assert (settings.machine, settings.rerun.options) == ("h200", " -o tfperf_machine=h200")
+    assert settings.rerun.recording == "pytest -o tfperf_machine=h200 --update-baselines"
+
+
+def test_a_command_keeps_pytest_xdist_out_where_this_session_did() -> None:
+    assert asked(numprocesses=0).rerun.options == " -n 0"
+    assert asked(numprocesses=None).rerun.options == ""
 
 
 def test_a_key_file_lies_in_the_root_folder_where_its_path_is_relative(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,6 +195,33 @@ def test_options_that_contradict_each_other_are_refused(given: dict[str, str], s
         asked(**given)
 
 
+def test_a_contradiction_names_the_file_that_has_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Config, "inipath", Path("pyproject.toml"))
+    monkeypatch.setattr(Config, "getini", lambda self, name: "true" if name == "tfperf_require_baseline" else None)
+    with pytest.raises(TfperfError) as raised:
+        asked(tfperf_smoke="true")
+    assert str(raised.value) == (
+        "--tfperf-smoke with pyproject.toml: tfperf_require_baseline: a smoke run judges nothing. Leave one of them "
+        "out; for one session -o tfperf_require_baseline= does so."
+    )
+
+
+def test_no_baselines_are_recorded_under_pytest_xdist() -> None:
+    with pytest.raises(TfperfError, match=r"--update-baselines with -n: .* Add -n 0"):
+        asked(update_baselines="all", numprocesses=2)
+    assert asked(update_baselines="all", numprocesses=0).update_baselines
+
+
+def test_baselines_are_recorded_from_whole_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFPERF_MAX_TIME", "5")
+    assert (asked().max_time, asked(update_baselines="all").max_time) == (5.0, math.inf)
+
+
+@pytest.mark.parametrize("option", ["collectonly", "showfixtures", "show_fixtures_per_test", "setupplan"])
+def test_a_session_that_only_lists_measures_nothing(option: str) -> None:
+    assert (asked().collects_only, asked(**{option: True}).collects_only) == (False, True)
+
+
 def test_at_most_twenty_one_settings_are_options_on_the_command_line() -> None:
     # Eighteen, and what changes from one session to the next since there is a report: where it goes, a profile, drift.
     options = [f for f in fields(Settings) if f.metadata.get("is_option")]
@@ -194,6 +230,7 @@ def test_at_most_twenty_one_settings_are_options_on_the_command_line() -> None:
 
 def test_the_command_that_records_leaves_out_what_belongs_to_one_session() -> None:
     typed = ("perf_tests", "-m", "cpu and not slow", "--tfperf-inject-slowdown", "0.2", "--tfperf-strict", "-q")
+    typed += ("-o", "tfperf_max_time=10", "-otfperf_budget=5m")
     config = Config()
     config.invocation_params = SimpleNamespace(dir=Config.rootpath, args=typed)
     recording = Settings.from_config(config).rerun.recording  # type: ignore[arg-type]  # only what it reads
