@@ -48,7 +48,7 @@ def github_annotations(session: Session) -> list[str]:
     settings, lines = session.settings, []
     for result in session.results:
         happens = consequence(result, require_baseline=settings.require_baseline, strict=settings.strict)
-        if happens in _LEVELS and result.test not in session.not_measured:
+        if happens in _LEVELS and result.is_decided and result.test not in session.not_measured:
             text = message_of(result, settings.rerun)
             title = f"{outcome_of(result)}: {result.test}"
             file, line = _source(session, result.test)

@@ -96,7 +96,7 @@ def _show(history: History, arguments: argparse.Namespace) -> int:
             raise error
         show("nothing was measured here yet")
         return EXIT_GREEN
-    tables = [by_workload(measured, *history.names_and_units(), columns), compared]
+    tables = [by_workload(measured, columns), compared]
     show("\n\n".join("\n".join(lines) for lines in tables if lines))
     return EXIT_GREEN
 

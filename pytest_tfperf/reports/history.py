@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.core.verdict import Outcome
@@ -20,29 +19,30 @@ _COLUMNS = Columns(
 )
 
 
-def by_workload(
-    history: pandas.DataFrame, names: Mapping[str, str], units: Mapping[str, str], width: int | None = None
-) -> list[str]:
+def by_workload(history: pandas.DataFrame, width: int | None = None) -> list[str]:
     """One line for each machine, workload and topology of `History.frame()`.
 
-    `change` is the last measurement against the median of all valid ones; `session` and `when` are those of the last
-    one. `names` and `units` are by the workload's id. `width` is the terminal's, None for no limit.
+    `change` is the last measurement against the median of all measurements of its unit that are valid and not slowed
+    on purpose. Name, unit, session and time are the last one's. `width` is the terminal's, None for no limit.
     """
     rows = []
     known = history.fillna({"outcome": "measured"})
     for (machine, workload, topology), measured in known.groupby(["machine", "workload", "topology"]):
-        valid = measured[~measured["outcome"].str.startswith(Outcome.INVALID)]
-        last, median = measured.iloc[-1], (measured if valid.empty else valid)["examples_per_sec"].median()
+        last = measured.iloc[-1]
+        is_alike = measured["unit"] == last["unit"]
+        is_valid = ~measured["outcome"].str.startswith(Outcome.INVALID) & ~measured["is_slowed_on_purpose"].astype(bool)
+        valid = measured[is_alike & is_valid]
+        median = (measured[is_alike] if valid.empty else valid)["examples_per_sec"].median()
         rows.append(
             {
                 "outcome": last["outcome"],
                 "machine": machine,
-                "workload": with_id(str(workload), names.get(str(workload), "")),
+                "workload": with_id(str(workload), last["name"]),
                 "topology": topology,
                 "measured": str(len(measured)),
                 "median": rate(median),
                 "last": rate(last["examples_per_sec"]),
-                "unit": f"{units.get(str(workload), 'images')}/s",
+                "unit": f"{last['unit']}/s",
                 "change": change(last["examples_per_sec"] / median - 1),
                 "when": last["time"],
                 "session": last["session"],

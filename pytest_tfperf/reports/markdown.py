@@ -57,7 +57,7 @@ def markdown(
     measured = [one for one in ordered if isinstance(one, Measurement)]
     compared = [one for one in ordered if isinstance(one, Comparison)]
     blocks += [_table(rows) for rows in (_measured(measured), _compared(compared)) if rows]
-    needed = [one for one in ordered if outcome_of(one) in _NEEDS_ACTION and one.test not in failed]
+    needed = [one for one in ordered if _decided(one) in _NEEDS_ACTION and one.test not in failed]
     messages = [(outcome(one), one.test, message_of(one, rerun)) for one in needed]
     messages += [("NOT MEASURED", test, text) for test, text in failed.items()]
     blocks += _folded(messages)
@@ -71,7 +71,7 @@ def in_one_sentence(results: Iterable[Result], not_measured: Collection[str] = (
     """
     worst: dict[str, Outcome | None] = dict.fromkeys(not_measured, Outcome.INVALID)
     for result in results:
-        found = outcome_of(result)
+        found = _decided(result)
         worst[result.test] = min(worst.get(result.test, found), found, key=ACT_FIRST.index)
     if not worst:
         return "No throughput test was measured."
@@ -102,7 +102,12 @@ def _urgency(result: Result) -> tuple[int, float]:
         return ACT_FIRST.index(result.outcome), result.ratio - 1
     verdict = result.verdict
     lost = (verdict.confirmed_change or verdict.change or 0.0) if verdict else 0.0
-    return ACT_FIRST.index(outcome_of(result)), lost
+    return ACT_FIRST.index(_decided(result)), lost
+
+
+def _decided(result: Result) -> Outcome | None:
+    """The outcome; None also where the session ended before it was decided."""
+    return outcome_of(result) if result.is_decided else None
 
 
 def _measured(measurements: Sequence[Measurement]) -> list[Row]:

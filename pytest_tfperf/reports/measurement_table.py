@@ -65,12 +65,17 @@ def rate_cell(throughput: Throughput, heading: str) -> str:
 
 
 def outcome(result: Measurement | Comparison) -> str:
-    """The word for the outcome: "PASS (floor)"; "measured" or "compared" if nothing was judged."""
+    """The word for the outcome: "PASS (floor)"; "measured" or "compared" if nothing was judged.
+
+    "undecided" if the runs that its verdict waits for were never made.
+    """
     if isinstance(result, Comparison):
         return result.outcome.value if result.outcome else "compared"
     verdict = result.verdict
     if verdict is None:
         return "measured"
+    if not verdict.is_decided:
+        return "undecided"
     kind = reference_kind(verdict)
     return f"{verdict.outcome.value} ({kind})" if kind else verdict.outcome.value
 

@@ -13,6 +13,7 @@ from pytest_tfperf.reports.comparisons import comparison_table
 from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
 from pytest_tfperf.reports.numbers import change, compared, counted, duration, percent, rate
 from pytest_tfperf.reports.table import Columns, table
+from pytest_tfperf.reports.telemetry import telemetry_lines
 from pytest_tfperf.reports.wrapping import first_sentence
 
 _RECORDED = Columns(
@@ -114,6 +115,9 @@ def summary(
         )
     elif measurements:
         lines += [*measurement_table(measurements, width), "", _counts_line(measurements), *filter(None, machine)]
+        if undecided := [m for m in measurements if m.verdict and not m.verdict.is_decided]:
+            why = "the session ended, or the test failed, before their last runs"
+            lines.append(f"{len(undecided)} undecided: {why}. Run them again")
         lines += [*_next_steps(measurements, changes, baselines, width), *unrecorded]
     if not_measured:
         lines.append(f"{not_measured} not measured: the error of each test says why, and what to do")
@@ -151,19 +155,21 @@ def machine_line(machine: str, verdict: MachineVerdict, measurements: Iterable[M
     """The verdict about the machine: its reference environment in this session against the committed baselines.
 
     Without a reference environment it is about machine and software together; it is "" if they passed and are within
-    1 % of the baselines. `measurements` show what changed.
+    1 % of the baselines. `measurements` show what changed, and the state of the machine during their runs.
     """
+    measurements = list(measurements)
+    state = _state(measurements) if verdict.outcome is Outcome.REGRESSED else ""
     change = f"{compared(verdict.change)} the baselines{_interval(verdict)}"
     if not verdict.is_apart:
         if verdict.outcome is Outcome.PASS and abs(verdict.change) < _DRIFT_WORTH_SHOWING:
             return ""
         return (
             f"machine and software on {machine}: {verdict.outcome.value}: all tests together are {change}. "
-            f"Changed since: {_changed(measurements)}. {_NO_REFERENCE_ENVIRONMENT}"
+            f"Changed since: {_changed(measurements)}. {state}{_NO_REFERENCE_ENVIRONMENT}"
         )
     text = f"machine {machine}: {verdict.outcome.value}: the reference environment is {change}"
     if verdict.outcome is Outcome.REGRESSED:
-        text += f". Changed outside of it: {_changed(measurements, OUTSIDE)}. "
+        text += f". Changed outside of it: {_changed(measurements, OUTSIDE)}. {state}"
         text += "Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
     return text
 
@@ -181,6 +187,13 @@ def _changed(measurements: Iterable[Measurement], names: Collection[str] = ()) -
     return ", ".join(c for c in changed if not names or c.split(" ")[0] in names) or "nothing that is recorded"
 
 
+def _state(measurements: Iterable[Measurement]) -> str:
+    """What the machine did during all runs, as a sentence; "" without telemetry."""
+    runs = (run for m in measurements for run in (*m.runs, *(run for pair in m.pairs for run in (pair.a, pair.b))))
+    parts = [text if label == "machine" else f"{label} {text}" for label, text in telemetry_lines(runs)]
+    return f"During the runs: {'; '.join(parts)}. " if parts else ""
+
+
 def _next_steps(
     measurements: Sequence[Measurement], changes: Sequence[Change], baselines: str, width: int | None
 ) -> Iterator[str]:
@@ -191,7 +204,7 @@ def _next_steps(
         yield from (f"  {line}" for line in table(rows, _RECORDED, None if width is None else width - 2))
     verdicts = [m.verdict for m in measurements if m.verdict and not m.verdict.is_provisional]
     if better := sum(verdict.outcome is Outcome.IMPROVED for verdict in verdicts):
-        yield f"{better} IMPROVED: record them with --update-baselines, or a later loss of the gain will pass unnoticed"
+        yield f"{better} IMPROVED: record them with --update-baselines, or a later slowdown to the old speed will pass"
 
 
 def _recorded(changed: Change) -> dict[str, str | None]:

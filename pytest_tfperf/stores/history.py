@@ -184,23 +184,11 @@ class History:
         with self.database.reading() as connection:
             return [queries.as_result(row) for row in connection.execute(queries.results(wanted))]
 
-    def names_and_units(self) -> tuple[dict[str, str], dict[str, str]]:
-        """What tests called their workloads last, and what these counted, both by the workload's id.
-
-        Those without a name are left out of the names.
-
-        Raises:
-            TfperfError: also where there is no history yet.
-        """
-        self.database.require()
-        with self.database.reading() as connection:
-            latest = connection.execute(queries.names_and_units()).all()
-        return {id: name for id, name, _ in latest if name}, {id: unit for id, _, unit in latest}
-
     def frame(self, **wanted: Unpack[Wanted]) -> pandas.DataFrame:
         """The measurements that are wanted (by default all), in the order in which they were made.
 
-        Columns: session, time, test, machine, workload, topology, unit, examples_per_sec, outcome, runs, seconds.
+        Columns: session, time, test, machine, workload, topology, unit, examples_per_sec, outcome, runs, seconds, name,
+        is_slowed_on_purpose.
 
         Raises:
             TfperfError: also where there is no history yet.

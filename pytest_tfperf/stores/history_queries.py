@@ -25,7 +25,7 @@ _M: Final = MEASUREMENTS.c
 _RESULT: Final = tuple(field.name for field in fields(PastResult))
 _FRAME: Final = (
     *("session", "time", "test", "machine", "workload", "topology"),
-    *("unit", "examples_per_sec", "outcome", "runs", "seconds"),
+    *("unit", "examples_per_sec", "outcome", "runs", "seconds", "name", "is_slowed_on_purpose"),
 )
 
 
@@ -95,13 +95,6 @@ def as_result(row: Iterable[Any]) -> PastResult:
 def frame(wanted: Wanted) -> Select[Any]:
     """The columns of `History.frame`."""
     return in_order(select(*(_M[name] for name in _FRAME)).where(*conditions(MEASUREMENTS, wanted)), MEASUREMENTS)
-
-
-def names_and_units() -> Select[Any]:
-    """Of each workload its id, and the last name and unit."""
-    latest = func.row_number().over(partition_by=_M.workload, order_by=(_M.made.desc(), _M.id)).label("nth")
-    last = select(_M.workload, _M.name, _M.unit, latest).subquery()
-    return select(last.c.workload, last.c.name, last.c.unit).where(last.c.nth == 1)
 
 
 def seconds_of_measurements() -> Select[Any]:

@@ -74,7 +74,8 @@ def test_a_session_that_can_end_in_order_shows_what_it_has(ended: Ended) -> None
     by, _, finished = ended
     is_killed = by is signal.SIGKILL
     assert finished.status == (-signal.SIGKILL if is_killed else INTERRUPTED), finished.text
-    assert ("box: 1 INCONCLUSIVE, 1 NO_BASELINE in " in finished.text) is not is_killed
+    assert ("box: 1 NO_BASELINE, 1 undecided in " in finished.text) is not is_killed
+    assert ("1 undecided: the session ended, " in finished.text) is not is_killed
 
 
 def test_workers_end_before_pytest_reports_where_it_was_interrupted(ended: Ended) -> None:

@@ -183,7 +183,7 @@ def test_the_table_shows_every_measurement_with_its_outcome(plain: Finished) -> 
     assert {f"{row[0]} {row[1].removesuffix('-replicated-device')}" for row in rows} == {
         "PASS tiny-b1",
         "IMPROVED tiny-b2",
-        "INCONCLUSIVE tiny-b3",
+        "undecided tiny-b3",
         "REGRESSED tiny-b3",
         "measured tiny-b3",
         "NO_BASELINE tiny-b4",

@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from measurements import baseline, measurement, throughput, verdict
+from measurements import baseline, measurement, run_at, throughput, verdict
 
 from pytest_tfperf.core.baseline import Change
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
+from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.reports.measurement_table import measurement_table
 from pytest_tfperf.reports.summary import before, machine_line, refused, skips, software_line, summary
@@ -89,7 +90,7 @@ def test_every_machine_that_was_measured_is_named_once() -> None:
 
 
 def test_an_improvement_asks_to_be_recorded() -> None:
-    last = "1 IMPROVED: record them with --update-baselines, or a later loss of the gain will pass unnoticed"
+    last = "1 IMPROVED: record them with --update-baselines, or a later slowdown to the old speed will pass"
     assert after(judged(Outcome.IMPROVED, 0.13))[-1] == last
 
 
@@ -143,6 +144,16 @@ NOW = replace(judged(Outcome.PASS, -0.08, baseline=THEN), environment={"tensorfl
 )
 def test_the_machine_has_a_verdict_of_its_own(verdict: dict[str, Any], line: str) -> None:
     assert machine_line("box", MachineVerdict(threshold=0.05, tests=13, **verdict), [NOW, UNKNOWN]) == line
+
+
+@pytest.mark.parametrize("is_apart", [True, False])
+def test_a_slower_machine_shows_what_else_ran_on_it(is_apart: bool) -> None:
+    busy = Telemetry(seconds=4.0, other_cpu_fraction_mean=0.49, other_processes={"make (pid 4711)": 0.48})
+    slower = MachineVerdict(
+        outcome=Outcome.REGRESSED, change=-0.4, low=-0.41, high=-0.39, threshold=0.05, tests=8, is_apart=is_apart
+    )
+    line = machine_line("box", slower, [replace(NOW, runs=(run_at(1000.0, telemetry=busy),))])
+    assert "During the runs: other processes 49 % of the CPU (most of it make (pid 4711)). " in line
 
 
 SLOWER_SOFTWARE = SoftwareVerdict(

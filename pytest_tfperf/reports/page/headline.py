@@ -16,11 +16,13 @@ def sentence(
     comparisons: Sequence[str],
     left_out: Collection[str],
 ) -> str:
-    """ "2 of 49 tests regressed; the machine itself is 1.0 % slower than last week".
+    """ "2 of 49 tests regressed; all tests together are 1.0 % slower than last week".
 
     `not_measured` has the tests that ended in an error; a test with an earlier result among them has not passed.
     `comparisons` has the outcomes of interleaved comparisons, which are counted if nothing else was measured. A test
     that is slower than earlier sessions but has no baseline has not regressed.
+
+    What all tests of a machine have in common may come from the machine or from the software, so neither is named.
     """
     unmeasured = [f"{len(left_out)} left out by --tfperf-budget"] if left_out else []
     if not tests:
@@ -41,8 +43,9 @@ def sentence(
     parts += unmeasured
     for drift in drifts:
         if drift["is_sure"]:
-            which = "the machine itself" if len({test["machine"] for test in tests}) == 1 else drift["machine"]
-            parts.append(f"{which} is {compared(drift['change'])} last week")
+            is_alone = len({test["machine"] for test in tests}) == 1
+            which = "all tests" if is_alone else f"the tests on {drift['machine']}"
+            parts.append(f"{which} together are {compared(drift['change'])} last week")
     return "; ".join(parts)
 
 
