@@ -49,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
     with pytest_reports.as_usage_error():
+        config.add_cleanup(catalogue.forget())
         _register_names(config)
         session = config.stash[SESSION] = Session(settings.Settings.from_config(config))
         session.workload_name = lambda workload: config.hook.pytest_tfperf_workload_name(workload=workload)
@@ -81,6 +82,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Remember the selected throughput tests. This hook runs when even `--lf` has deselected its tests."""
     state = session.config.stash[SESSION]
+    with pytest_reports.as_usage_error():
+        _register_names(session.config)  # a conftest.py in a folder of tests is loaded only when these are collected
     state.selection.replace(selected_tests(session.items, state.settings.input_pipeline))
     if not pytest_reports.is_xdist_worker(session.config):
         with pytest_reports.as_usage_error():
@@ -201,7 +204,6 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
 
 
 def _register_names(config: pytest.Config) -> None:
-    config.add_cleanup(catalogue.forget())
     for kind, hook in (
         ("models", config.hook.pytest_tfperf_models),
         ("pipelines", config.hook.pytest_tfperf_pipelines),

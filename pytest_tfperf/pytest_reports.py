@@ -141,6 +141,7 @@ def applying_outcomes(item: pytest.Item) -> Iterator[None]:
         try:
             try:
                 yield
+                _raise_of_unittest(item)
             except pytest.skip.Exception:
                 fixture.outcomes.conclude(lambda text: _warn(item, text))
                 raise
@@ -149,6 +150,14 @@ def applying_outcomes(item: pytest.Item) -> Iterator[None]:
         finally:
             fixture.close()
             item.user_properties += fixture.outcomes.properties  # for JUnit XML
+
+
+def _raise_of_unittest(item: pytest.Item) -> None:
+    """Raise what the body of a `unittest.TestCase` raised: pytest keeps it until its report is made."""
+    if kept := getattr(item, "_excinfo", None):
+        raised = kept[0].value
+        kept.clear()
+        raise raised
 
 
 @contextmanager

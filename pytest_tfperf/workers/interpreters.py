@@ -51,6 +51,7 @@ for name in ("tensorflow", "tensorflow-cpu", "keras", "torch", "jax", "jaxlib", 
         pass
 print(json.dumps(found))
 """
+_COVERAGE = ("COV_CORE_", "COVERAGE_PROCESS_")  # pytest-cov and coverage would trace workers and slow them down
 _WITHOUT_GPUS = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 IMPORT_SECONDS = 300
@@ -97,10 +98,13 @@ class Interpreter:
         return {"command": command.digest, **packages}
 
     def environment(self) -> dict[str, str]:
-        """This process's environment variables, with PYTHONPATH for workers and without the history's password."""
+        """This process's environment variables, with PYTHONPATH for workers.
+
+        Left out are the history's password and what starts coverage in subprocesses.
+        """
         folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        ours = {name: value for name, value in os.environ.items() if name != VARIABLE}
-        return {**ours, "PYTHONPATH": os.pathsep.join(self._move(folder) for folder in folders if folder)}
+        kept = {name: os.environ[name] for name in os.environ if name != VARIABLE and not name.startswith(_COVERAGE)}
+        return {**kept, "PYTHONPATH": os.pathsep.join(self._move(folder) for folder in folders if folder)}
 
     def import_paths(self) -> list[str]:
         """Folders in which pytest finds the tests' own modules, the working folder first.

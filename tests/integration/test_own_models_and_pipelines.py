@@ -120,6 +120,25 @@ def test_two_conftests_that_give_one_name_to_two_functions_are_a_usage_error(pro
     assert all(part in said for part in ("'mine' names two models", "'nets:tiny'", "'nets:nan'")), said
 
 
+def test_names_in_a_folder_that_the_command_line_does_not_name_are_known(project: Project) -> None:
+    project.write("speed/conftest.py", naming("mine", "nets:tiny"))
+    project.write(
+        "speed/test_mine.py",
+        """
+        import pytest
+
+        from pytest_tfperf import Workload
+
+        @pytest.mark.cpu
+        @pytest.mark.parametrize("workload", [Workload(model="mine", batch_size=1)])
+        def test_mine(throughput, workload):
+            pass
+        """,
+    )
+    finished = project.run("--collect-only")
+    assert finished.status == 0, finished.text
+
+
 def test_a_session_forgets_its_names_and_leaves_those_of_one_around_it(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(naming("mine", "nets:tiny"))
     pytester.parseconfigure("--collect-only")
