@@ -1,4 +1,7 @@
-"""Gates four programs as they are; only what they print matters."""
+"""Gates four programs as they are; only what they print matters.
+
+They run in pytest's rootdir: pytest examples/own_script --rootdir=examples/own_script
+"""
 
 import sys
 

@@ -68,6 +68,8 @@ throughput:
     - >
       pytest {tests} --tfperf-require-baseline --continue-on-collection-errors
       --tfperf-dir="$HOME/.cache/tfperf" --junitxml=throughput.xml
+  allow_failure:
+    exit_codes: [6, 7]    # could not measure, or the machine is slower: a warning, and no failed pipeline
   artifacts:
     when: always
     paths: [throughput.html]
