@@ -147,10 +147,10 @@ class Bench:
         return self._judged(task, taken)
 
     def _judged(self, task: Task, taken: _Taken) -> Measurement:
-        if task.reference.baseline is not None:
-            require_same_unit(task.reference.baseline, summarise(taken.runs))
-        verdict = judge(self._machine(task.topology).evidence(task, taken.runs, taken.pairs))
         result = self._measurement(task, taken)
+        if task.reference.baseline is not None:
+            require_same_unit(task.reference.baseline, result.throughput)
+        verdict = judge(self._machine(task.topology).evidence(task, taken.runs, taken.pairs))
         if verdict.is_decided and verdict.outcome is Outcome.REGRESSED:
             rate = self._engine.rate_on_device_data(task.side, task.topology, task.plan, taken.runs)
             broken_down = breakdown(taken.runs, result.throughput.examples_per_sec, task.workload, rate)
@@ -260,7 +260,7 @@ class _Taken:
 
 def _always_disturbed(task: Task, runs: Sequence[Run]) -> AlwaysDisturbed:
     disturbance = next(run.disturbance for run in reversed(runs) if run.disturbance is not None)
-    return AlwaysDisturbed(f"{task.workload.id} on {task.topology.describe()}", disturbance, len(runs), tuple(runs))
+    return AlwaysDisturbed(f"{task.workload.id} on {task.topology.describe()}", disturbance, tuple(runs))
 
 
 def _require_finite_loss(result: Measurement) -> None:

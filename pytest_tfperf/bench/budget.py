@@ -94,7 +94,7 @@ def candidates(
             seconds=expected,
             is_important=test in important,
             in_doubt=test in failed or any((one.outcome or "").startswith(_IN_DOUBT) for one in last.get(test, ())),
-            measured=_time(last[test][-1]) if test in last else None,
+            measured=moment(last[test][-1].time) if test in last else None,
         )
         for test, expected in seconds.items()
     ]
@@ -115,11 +115,3 @@ def _is_slowed_on_purpose(result: PastResult | Comparison) -> bool:
     if isinstance(result, Comparison):
         return "injected_slowdown" in result.b.environment
     return result.is_slowed_on_purpose
-
-
-def _time(result: PastResult | Comparison) -> datetime | None:
-    """When it was measured; None if the time is not valid, so that the test counts as never measured."""
-    try:
-        return datetime.fromisoformat(result.time).astimezone()
-    except ValueError:
-        return None

@@ -13,6 +13,7 @@ from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.readings import Kind, LineSplitter, Reader, Reading, worst_loss
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.workers.command_run import CommandRun
 from pytest_tfperf.workers.failures import SHOWN_LINES
 
@@ -74,7 +75,7 @@ class CommandWindows:
                 break
         warmup = self._warmup
         if len(windows) < min(MIN_WINDOWS_FOR_ERROR, plan.steps):
-            self._require_until_end(len(warmup) + len(windows))
+            self._refuse_too_few(len(warmup) + len(windows))
             if not windows:  # the only window there is, although it contains start and compilation
                 warmup, windows = [], warmup
         run = in_steady_state(self._run(warmup, windows))
@@ -109,8 +110,8 @@ class CommandWindows:
             yield self._slowed(window)
         if bad := self._program.ended_badly():
             raise self._program.failure(
-                f"the program {bad} after {_count(meter.readings)}",
-                "mend the cause that its output shows"
+                f"the program {bad} after {counted(meter.readings, 'reading')}",
+                "fix the cause that its output shows"
                 + ("; it must end with status 0" if self._command.until_end else ""),
             )
         if not meter.readings:
@@ -170,7 +171,7 @@ class CommandWindows:
                 "look for the cause in the program; a pattern that matches another number reads that",
             )
 
-    def _require_until_end(self, readings: int) -> None:
+    def _refuse_too_few(self, readings: int) -> None:
         if readings == 0:
             raise self._program.failure(
                 "it printed too little before it ended: two lines with a counter make one reading",
@@ -178,7 +179,7 @@ class CommandWindows:
             )
         if not self._command.until_end:
             raise self._program.failure(
-                f"the program ended after {_count(readings)}, of which the first is warm-up and "
+                f"the program ended after {counted(readings, 'reading')}, of which the first is warm-up and "
                 f"{MIN_WINDOWS_FOR_ERROR} more are needed: one alone has no error estimate",
                 "let it print more often or run longer, or give until_end=True to take what it prints in one run",
             )
@@ -282,7 +283,3 @@ class Meter:
             self._steps += step - before[0]
             self._seconds += now - before[1]
         return step > before[0]
-
-
-def _count(readings: int) -> str:
-    return f"{readings} reading{'' if readings == 1 else 's'}"

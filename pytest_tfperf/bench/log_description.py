@@ -17,8 +17,6 @@ from pytest_tfperf.stores import tf_cnn_header as header
 from pytest_tfperf.stores.tf_cnn_header import Header
 from pytest_tfperf.stores.tf_cnn_log import Log
 
-_TOPOLOGY = re.compile(r"[1-9]\d{0,3}x[1-9]\d{0,3}", re.ASCII)
-
 _UPDATES = {update.value: update for update in VariableUpdate} | {
     "collective_all_reduce": VariableUpdate.COLLECTIVE,
     "distributed_all_reduce": VariableUpdate.COLLECTIVE,
@@ -48,16 +46,6 @@ class LogDescription:
         return self.workload.batch_size * _device_count(self.topology)
 
 
-def require_topology(text: str) -> None:
-    """Return if the text is nodes x devices per node.
-
-    Raises:
-        TfperfError: it is not; says what one looks like.
-    """
-    if not _TOPOLOGY.fullmatch(text):
-        raise TfperfError(f"topology {text!r}: write nodes x devices per node, as in 2x4")
-
-
 def describe(
     log: Log, rows: Collection[Key], *, machine: str, workload: Workload | None = None, topology: str | None = None
 ) -> LogDescription:
@@ -70,7 +58,7 @@ def describe(
         rows: the keys of the machine's baselines.
         machine: the machine's name.
         workload: what the user says was trained; None to choose.
-        topology: nodes x devices per node as the user gave them, checked by `require_topology`; None to choose.
+        topology: nodes x devices per node as the user gave them, checked before; None to choose.
 
     Raises:
         TfperfError: the log's header contradicts the user, or says too little to choose, or several baselines fit.

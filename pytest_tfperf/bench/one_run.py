@@ -54,12 +54,11 @@ class AlwaysDisturbed(MeasurementError):
     Args:
         where: workload and devices, for the message.
         disturbance: the last run's disturbance.
-        tries: how many runs or pairs were tried.
-        runs: the disturbed runs, to be shown.
+        runs: all of them, to be shown.
     """
 
-    def __init__(self, where: str, disturbance: Disturbance, tries: int, runs: tuple[Run, ...]) -> None:
-        each = f" (each of {tries} fresh runs was disturbed)" if tries > 1 else ""
+    def __init__(self, where: str, disturbance: Disturbance, runs: tuple[Run, ...]) -> None:
+        each = f" (each of {len(runs)} fresh runs was disturbed)" if len(runs) > 1 else ""
         super().__init__(f"{where}: INVALID: {disturbance}{each}")
         self.disturbance = disturbance
         self.runs = runs
@@ -223,8 +222,7 @@ class RunEngine:
     def _profiled(self, side: Side, training: TrainingRun, job: Job, run: Run) -> Run:
         self._observer.phase("step profile")
         profiler = self._profilers.setdefault(id(side.launcher), StepProfiler())
-        cores = job.cores or 1
-        return replace(run, step_profile=profiler.profile(training, job, cores, run_value(run).examples_per_sec))
+        return replace(run, step_profile=profiler.profile(training, job, run_value(run).examples_per_sec))
 
     @contextmanager
     def _named(self, topology: Topology, *workloads: Subject) -> Iterator[None]:

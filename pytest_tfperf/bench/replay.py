@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_tfperf.bench.log_description import LogDescription, describe, nearest, require_topology
-from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.bench.log_description import LogDescription, describe, nearest
+from pytest_tfperf.core.baseline import Key, require_topology
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict

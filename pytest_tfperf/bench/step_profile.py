@@ -25,13 +25,12 @@ class StepProfiler:
         self._rates: dict[object, float | None] = {}  # matrix products of one device, multiply-adds a second
         self._multiply_adds: dict[object, int | None] = {}  # of each model, forward
 
-    def profile(self, training: TrainingRun, job: Job, cores: int, examples_per_sec: float) -> StepProfile | None:
+    def profile(self, training: TrainingRun, job: Job, examples_per_sec: float) -> StepProfile | None:
         """The profile of the worker's step; None if that fails, because the windows are already measured.
 
         Args:
             training: the worker, after its last window.
             job: what it trains.
-            cores: how many cores of the host are usable.
             examples_per_sec: the throughput of its windows.
         """
         devices, workload = job.devices, job.workload
@@ -50,7 +49,9 @@ class StepProfiler:
             self._multiply_adds[model] = found.forward_multiply_adds
         found = replace(
             found,
-            cores=cores * max(1, len({rank.host for rank in found.ranks})) if devices.kind is DeviceKind.CPU else None,
+            cores=(job.cores or 1) * max(1, len({rank.host for rank in found.ranks}))
+            if devices.kind is DeviceKind.CPU
+            else None,
             forward_multiply_adds=self._multiply_adds[model],
             products_multiply_adds_per_sec=self._rate(kind, job),
         )

@@ -14,11 +14,22 @@ PUBLISHED_TOLERANCE = 0.05
 """The change in both directions that a published figure accepts, unless its row says otherwise."""
 
 _UNIT = re.compile(r"[^\s/,][^/,]{0,39}")
+_TOPOLOGY = re.compile(r"[1-9]\d{0,5}x[1-9]\d{0,5}", re.ASCII)
 
 
 def is_unit(word: object) -> bool:
     """Whether a word can say what a throughput counts: "images" in images/s."""
     return isinstance(word, str) and _UNIT.fullmatch(word) is not None
+
+
+def require_topology(text: str) -> None:
+    """Return if the text is nodes x devices per node.
+
+    Raises:
+        BaselineError: it is not; says what one looks like.
+    """
+    if not _TOPOLOGY.fullmatch(text):
+        raise BaselineError(f"topology {text!r}: write nodes x devices per node, as in 2x4")
 
 
 class Provenance(StrEnum):

@@ -23,7 +23,10 @@ EXIT_USAGE: Final = 4
 """pytest's own status for a wrong command line."""
 
 EXIT_NOT_MEASURED: Final = 6
-"""Nothing regressed as far as is known, but something could not be measured; pytest itself uses 0 to 5."""
+"""Nothing regressed as far as is known, but something could not be measured.
+
+pytest itself uses 0 to 5, and from 9.1 on 6 where there are more warnings than `--max-warnings` allows.
+"""
 
 EXIT_MACHINE: Final = 7
 """No test regressed, but the machine itself is slower than when its baselines were recorded."""

@@ -122,7 +122,7 @@ def summarise(runs: Sequence[Run]) -> Throughput:
 
 
 def _loss(windows: Sequence[Window]) -> float | None:
-    """The last loss, but the first that is no number where there is one: NaN is not mended by what comes after."""
+    """The last loss, but the first that is no number where there is one: NaN is not fixed by what comes after."""
     return next((w.loss for w in windows if w.loss is not None and not math.isfinite(w.loss)), windows[-1].loss)
 
 

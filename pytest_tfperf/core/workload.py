@@ -181,7 +181,12 @@ class Workload:
     def _training_options(self) -> list[str]:
         """The fields, besides model, batch and trainer, that are not the default."""
         own = [field for field in fields(self) if field.name not in ("model", "batch_size", "trainer", "all_reduce")]
-        return [field.name for field in own if getattr(self, field.name) != field.default]
+        given = [field.name for field in own if getattr(self, field.name) != field.default]
+        return given if self._has_default_all_reduce else [*given, "all_reduce"]
+
+    @property
+    def _has_default_all_reduce(self) -> bool:
+        return self.all_reduce is ALL_REDUCES.get(self.variable_update, (AllReduce.COPY,))[0]
 
     @property
     def id(self) -> str:
@@ -230,7 +235,7 @@ class Workload:
 
         Another variable update comes with its own default of `all_reduce`, if this one's was the default.
         """
-        if self.all_reduce is ALL_REDUCES.get(self.variable_update, (AllReduce.COPY,))[0]:
+        if self._has_default_all_reduce:
             changes = {"all_reduce": AllReduce.AUTO, **changes}
         return replace(self, **changes)
 

@@ -104,7 +104,7 @@ def may_stop(
     baseline, noise = reference.baseline, reference.noise
     if baseline is None or noise is None:
         return False
-    error = screen_error(noise.between_runs, 1, baseline.runs)
+    error = screen_error(noise.between_runs, baseline.runs)
     change = run.log_rate - math.log(baseline.reference)
     to_be_found = TO_BE_FOUND if has_reference_environment else math.inf
     return change - _UNSURE * run.error >= -suspicion(accepted_slowdown(tolerance), error, to_be_found)

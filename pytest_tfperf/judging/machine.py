@@ -118,7 +118,6 @@ def judge_machine(
     measured: Sequence[ReferencePairs] = (),
     *,
     between_sessions: float = 0.0,
-    tolerance: Tolerance = MACHINE_TOLERANCE,
 ) -> MachineVerdict | None:
     """How far the machine moved since its baselines were recorded.
 
@@ -129,7 +128,6 @@ def judge_machine(
         drift: what all tests of the session have in common.
         measured: the tests that have pairs with the reference environment.
         between_sessions: standard deviation of what a session does to one test by itself (`SessionVariance.mean`).
-        tolerance: the change of the machine that is accepted.
     """
     measured = [one for one in measured if one.pairs]
     if measured:
@@ -141,12 +139,12 @@ def judge_machine(
     else:
         return None
     explained = quantile(freedom, FALSE_ALARMS) * error
-    threshold = max(accepted_slowdown(tolerance), explained)
+    threshold = max(accepted_slowdown(MACHINE_TOLERANCE), explained)
     if middle < -threshold:
         is_told = drift.is_known and tests >= SENTINELS
         outcome = Outcome.REGRESSED if is_told else Outcome.INCONCLUSIVE
     else:
-        outcome = Outcome.IMPROVED if middle > max(accepted_rise(tolerance), explained) else Outcome.PASS
+        outcome = Outcome.IMPROVED if middle > max(accepted_rise(MACHINE_TOLERANCE), explained) else Outcome.PASS
     half = quantile(freedom, 0.025) * error
     return MachineVerdict(
         outcome=outcome,

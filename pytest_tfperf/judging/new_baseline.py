@@ -13,10 +13,10 @@ from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.noise import without_slow_runs
-from pytest_tfperf.judging.thresholds import detectable_by_one_run
+from pytest_tfperf.judging.thresholds import DETECTION, accepted_slowdown, screen_error, suspicion
 
 TOO_NOISY_TO_GATE = 0.25
-"""A row that can't detect a loss of 25 % is no gate: with five runs, a standard deviation of 7 %."""
+"""A row that can't detect a slowdown of 25 % is no gate: with five runs, a standard deviation of 7 %."""
 
 
 def runs_wanted(runs: Sequence[RunValue], least: int) -> int:
@@ -27,13 +27,11 @@ def runs_wanted(runs: Sequence[RunValue], least: int) -> int:
     return min(max(least, len(runs) + 1), 2 * least)
 
 
-def baseline_of(measurement: Measurement, *, lock: str = "") -> Baseline:
-    """The row that a measurement of several runs makes.
-
-    `lock` is the name of the requirements file that its reference environment is built from.
+def baseline_of(measurement: Measurement) -> Baseline:
+    """The row that a measurement of several runs makes, without the name of its lock.
 
     Raises:
-        MeasurementError: the runs differ too much to detect the loss of a quarter, or there is only one.
+        MeasurementError: the runs differ too much to detect a slowdown by a quarter, or there is only one.
     """
     runs = [run.log_rate for run in measurement.throughput.runs]
     kept = without_slow_runs(runs)
@@ -47,7 +45,7 @@ def baseline_of(measurement: Measurement, *, lock: str = "") -> Baseline:
         each = "  ".join(f"{math.exp(rate):,.1f}" for rate in runs) + f" {measurement.throughput.unit}/s"
         raise MeasurementError(
             f"{measurement.workload.id} on {measurement.devices}: too noisy for a baseline, which was left as it is: "
-            f"its runs gave {each}, so a loss below {100 * slowdown:.0f} % would not be detected. Free the "
+            f"its runs gave {each}, so a slowdown below {100 * slowdown:.0f} % would not be detected. Free the "
             f"machine of other work, or give the test more {longer}, and record again"
         )
     left_out = "  ".join(f"{math.exp(rate):.5g}" for rate in runs if rate not in kept)
@@ -63,7 +61,6 @@ def baseline_of(measurement: Measurement, *, lock: str = "") -> Baseline:
         between_runs=float(f"{statistics.stdev(kept):.3g}"),
         gpu=measurement.gpu,
         gpu_fp32_tflops=measurement.gpu_fp32_tflops,
-        lock=lock,
         commit=measurement.commit,
         environment=" ".join(f"{name}={value}" for name, value in sorted(measurement.environment.items())),
         note=f"left out as slow runs: {left_out} {measurement.throughput.unit}/s" if left_out else "",
@@ -71,4 +68,6 @@ def baseline_of(measurement: Measurement, *, lock: str = "") -> Baseline:
 
 
 def _detectable(log_rates: Sequence[float]) -> float:
-    return detectable_by_one_run(statistics.stdev(log_rates), len(log_rates), Tolerance())
+    """The slowdown, as a positive fraction, that one run against these shows with 98 % power."""
+    error = screen_error(statistics.stdev(log_rates), len(log_rates))
+    return -math.expm1(-(suspicion(accepted_slowdown(Tolerance()), error) + DETECTION * error))

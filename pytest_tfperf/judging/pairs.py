@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
@@ -51,10 +51,6 @@ class Decision:
     high: float
     outcome: Outcome
     reason: str
-
-    def instead(self, outcome: Outcome, reason: str) -> Decision:
-        """The same figures with another outcome, or another reason for it."""
-        return replace(self, outcome=outcome, reason=reason)
 
 
 def decide(

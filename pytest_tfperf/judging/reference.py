@@ -17,8 +17,6 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.judging.noise import noise_of, with_assumption
 
-NONE: Mapping[Key, Baseline] = MappingProxyType({})
-
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -59,7 +57,7 @@ def reference_for(
     key: Key,
     *,
     gpu_fp32_tflops: float | None,
-    provisional: Mapping[Key, Baseline] = NONE,
+    provisional: Mapping[Key, Baseline] = MappingProxyType({}),
 ) -> Reference:
     """The machine's own row, else the highest figure of a document for weaker GPUs, else earlier sessions here.
 

@@ -53,15 +53,9 @@ def reference_variance(runs: int) -> float:
     return MEDIAN_VARIANCE / runs if runs > 1 else 1.0
 
 
-def screen_error(between_runs: float, runs: int, baseline_runs: int) -> float:
-    """The standard error of the difference between so many runs and a baseline."""
-    return between_runs * math.sqrt(1 / runs + reference_variance(baseline_runs))
-
-
-def detectable_by_one_run(between_runs: float, baseline_runs: int, tolerance: Tolerance) -> float:
-    """The slowdown, as a positive fraction, that one run against such a baseline shows with 98 % power."""
-    error = screen_error(between_runs, 1, baseline_runs)
-    return -math.expm1(-(suspicion(accepted_slowdown(tolerance), error) + DETECTION * error))
+def screen_error(between_runs: float, baseline_runs: int) -> float:
+    """The standard error of the difference between one run and a baseline of so many runs."""
+    return between_runs * math.sqrt(1 + reference_variance(baseline_runs))
 
 
 @cache

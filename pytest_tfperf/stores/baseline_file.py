@@ -11,7 +11,7 @@ import io
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_tfperf.core.baseline import Baseline, Key, Provenance
+from pytest_tfperf.core.baseline import Baseline, Key, Provenance, is_unit, require_topology
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.errors import BaselineError, TfperfError, one_of
 
@@ -27,9 +27,6 @@ _TEXTS: Final = ("source", "date", "gpu", "lock", "commit", "environment", "note
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf", re.ASCII)
 _WRITTEN: Final = (Provenance.PUBLISHED, Provenance.MEASURED)
-
-_UNIT = re.compile(r"([^\s/,][^/,]{0,39})/s")
-_TOPOLOGY = re.compile(r"[1-9]\d{0,5}x[1-9]\d{0,5}", re.ASCII)
 
 
 def parse(data: bytes, machine: str, name: str) -> dict[Key, Baseline]:
@@ -118,7 +115,8 @@ def _checked_header(header: list[str]) -> list[str]:
 
 
 def _row(cell: Mapping[str, str], machine: str) -> Baseline:
-    if (unit := _UNIT.fullmatch(cell["unit"])) is None:
+    unit, per_second = cell["unit"][:-2], cell["unit"][-2:]
+    if per_second != "/s" or not is_unit(unit):
         raise BaselineError(f"unit {cell['unit']!r}: write what is counted in a second, as in images/s or tokens/s")
     if cell["provenance"] not in _WRITTEN:
         raise BaselineError(one_of("provenance", cell["provenance"], _WRITTEN))
@@ -131,14 +129,13 @@ def _row(cell: Mapping[str, str], machine: str) -> Baseline:
     if peak is not None and not 0 < peak < float("inf"):
         raise BaselineError(f"gpu_fp32_tflops {cell['gpu_fp32_tflops']} is not a rate: leave it empty if not known")
     parse_subject(cell["workload"])
-    if not _TOPOLOGY.fullmatch(cell["topology"]):
-        raise BaselineError(f"topology {cell['topology']!r}: write nodes x devices per node, as in '2x4'")
+    require_topology(cell["topology"])
     values: dict[str, Any] = numbers | {column: cell[column] for column in _TEXTS}
     return Baseline(
         machine=machine,
         key=Key(cell["workload"], cell["topology"]),
         provenance=Provenance(cell["provenance"]),
-        **values | {"runs": int(cell["runs"]), "unit": unit[1]},
+        **values | {"runs": int(cell["runs"]), "unit": unit},
     )
 
 

@@ -165,8 +165,8 @@ def _acquire(file: IO[str], folder: Path) -> None:
 
 def _unwritable(path: Path, error: OSError) -> BaselineError:
     in_the_way = isinstance(error, (FileExistsError, NotADirectoryError))
-    fact, mend = ("a file is in its way", "Move that") if in_the_way else (error.strerror, "Make it writable")
+    fact, fix = ("a file is in its way", "Move that") if in_the_way else (error.strerror, "Make it writable")
     return BaselineError(
-        f"{path} can't be written: {fact}. {mend}, or name another folder with --tfperf-baselines=DIR "
+        f"{path} can't be written: {fact}. {fix}, or name another folder with --tfperf-baselines=DIR "
         "(or the ini value tfperf_baselines)"
     )

@@ -80,9 +80,13 @@ def become_worker(log: Path | None, environment: Mapping[str, str], import_paths
 
 
 def main() -> int:
-    """Import TensorFlow, then do the driver's job; returns the process's exit status."""
+    """Do one job of the driver's; returns the process's exit status."""
     die_with_parent(int(os.environ.pop("TFPERF_PARENT")))
-    channel, message = call_driver(os.environ.pop("TFPERF_ADDRESS"), int(os.environ.pop("TFPERF_NUMBER")))
+    return import_and_work(*call_driver(os.environ.pop("TFPERF_ADDRESS"), int(os.environ.pop("TFPERF_NUMBER"))))
+
+
+def import_and_work(channel: Channel, message: dict[str, Any]) -> int:
+    """Import TensorFlow, tell the driver, and do its job; returns the process's exit status."""
     found = import_tensorflow()
     channel.send(found)
     if "failed" in found:

@@ -25,7 +25,7 @@ from typing import Any
 from pytest_tfperf.core.own_code import digest
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.training.place import find_place
-from pytest_tfperf.training.process import become_worker, import_tensorflow
+from pytest_tfperf.training.process import become_worker, import_and_work
 from pytest_tfperf.workers.session_key import read_key
 from pytest_tfperf.workers.tied import die_with_parent
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, connect
@@ -56,13 +56,7 @@ def main() -> int:
     environment = {**os.environ, "TMPDIR": scratch}  # TensorFlow removes its files in an exit handler, which never runs
     become_worker(log if log.parent.is_dir() else None, environment, message["import_paths"])
     threading.Thread(target=end_with_driver, args=(channel.fileno(), scratch), daemon=True).start()
-    found = import_tensorflow()
-    channel.send(found)
-    status = 1
-    if "failed" not in found:
-        from pytest_tfperf.training import worker
-
-        status = worker.work(channel, message)
+    status = import_and_work(channel, message)
     if status:
         # If this rank ended now, its engine would end the others too, and the driver could not tell who was to blame.
         # The driver closes the connection when it knows.

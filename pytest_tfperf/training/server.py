@@ -20,7 +20,7 @@ from pytest_tfperf.training.process import (
     import_tensorflow,
     pin_compute_settings,
 )
-from pytest_tfperf.workers.tied import die_with_parent
+from pytest_tfperf.workers.tied import die_with_parent, kill_group
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, connect
 
 
@@ -86,7 +86,7 @@ class _Server:
                 if self._channel in ready:
                     self._fork(self._channel.receive()["fork"])
         for pid in self._workers:
-            _kill(pid)
+            kill_group(pid)
 
     def _fork(self, number: int) -> None:
         if files := open_accelerators():
@@ -124,17 +124,10 @@ class _Server:
             # WNOWAIT keeps the pid reserved, and its process group with it, until the group is killed.
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 continue
-            _kill(pid)  # processes that the worker started end with it
+            kill_group(pid)  # processes that the worker started end with it
             del self._workers[pid]
             _, status = os.waitpid(pid, 0)
             self._channel.send({"exited": number, "status": os.waitstatus_to_exitcode(status)})
-
-
-def _kill(worker: int) -> None:
-    """SIGKILL to a worker that was not waited for yet, and to its process group."""
-    for kill in (os.killpg, os.kill):  # a worker that has just been forked has no group of its own yet
-        with suppress(ProcessLookupError, PermissionError):
-            kill(worker, signal.SIGKILL)
 
 
 if __name__ == "__main__":

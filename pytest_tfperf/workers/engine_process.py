@@ -13,7 +13,7 @@ from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.engines.engine import Engine
 from pytest_tfperf.workers.failures import describe_exit, last_lines, read_end
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.processes import kill_group
+from pytest_tfperf.workers.tied import kill_group
 
 _END_SECONDS = 5.0  # healthy ranks end within a second after the driver closes their connections
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from typing import Any
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.failures import describe_exit, last_lines, read_end
 from pytest_tfperf.workers.interpreters import IMPORT_SECONDS, Interpreter, require_usable_import
+from pytest_tfperf.workers.tied import kill_group
 from pytest_tfperf.workers.wire import ConnectionLost, Listener, Silence
 
 _ANSWER_SECONDS = 60
@@ -177,10 +177,3 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
             process.wait(seconds)
             kill_group(process.pid)  # at once: no other process has this number yet
     return process.returncode
-
-
-def kill_group(pid: int) -> None:
-    """SIGKILL to a process and to its group: TensorFlow's preemption notifier swallows SIGTERM."""
-    for kill in (os.killpg, os.kill):  # a worker that has just been forked has no group of its own yet
-        with suppress(ProcessLookupError, PermissionError):
-            kill(pid, signal.SIGKILL)

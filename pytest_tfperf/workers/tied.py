@@ -1,4 +1,4 @@
-"""Ties a process to its parent, so that a killed pytest leaves no processes behind.
+"""Ends processes together, so that a killed pytest leaves none behind: one with its parent, or a group at once.
 
 Run as a module with the parent's process id and a command: becomes that command, and gets SIGTERM when the parent dies.
 """
@@ -9,6 +9,7 @@ import ctypes
 import os
 import signal
 import sys
+from contextlib import suppress
 
 _PR_SET_PDEATHSIG = 1
 
@@ -21,6 +22,13 @@ def die_with_parent(parent_pid: int, by: signal.Signals = signal.SIGKILL) -> Non
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by)
     if os.getppid() != parent_pid:
         os._exit(1)
+
+
+def kill_group(pid: int) -> None:
+    """SIGKILL to a process and to its group: TensorFlow's preemption notifier swallows SIGTERM."""
+    for kill in (os.killpg, os.kill):  # a worker that has just been forked has no group of its own yet
+        with suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,10 @@ def test_an_object_that_cannot_be_measured_is_refused(cpus: list[str], own: Any,
         OwnLoop(own, cpus[:1])
 
 
-@pytest.mark.parametrize("choices", [{"xla": True}, {"input_pipeline": "host"}, {"variable_update": "horovod"}])
+@pytest.mark.parametrize(
+    "choices",
+    [{"xla": True}, {"input_pipeline": "host"}, {"variable_update": "horovod"}, {"all_reduce": "hierarchical"}],
+)
 def test_a_workload_leaves_everything_to_it(choices: dict[str, Any]) -> None:
     with pytest.raises(WorkloadError, match=f"trainer='own' leaves everything.*: leave out {next(iter(choices))}"):
         workload_of(trainer="own", **choices)

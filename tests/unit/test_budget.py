@@ -131,9 +131,9 @@ def test_a_provisional_regression_is_a_doubt() -> None:
 
 
 def test_a_time_that_can_not_be_read_counts_as_never_measured() -> None:
-    (found,) = candidates({"a": 1.0}, important=["a"], past=[past("a", time="yesterday")])
-    assert found.measured is None
-    assert found.is_important
+    results = [past("a"), past("b", time="yesterday")]
+    found = candidates({"a": 1.0, "b": 1.0}, important=["a"], past=results)
+    assert [one.test for one in choose(found, 2.0, NOW).run] == ["b", "a"]
 
 
 def test_a_test_that_failed_without_a_measurement_is_in_doubt() -> None:

@@ -40,8 +40,8 @@ def recorded_at(results: list[PastResult], session: int) -> list[PastResult]:
     [
         pytest.param([(AT, -0.03)], [-3], id="a slowdown"),
         pytest.param([(AT, 0.03)], [], id="a speed-up"),
-        pytest.param([(AT, -0.03), (65, 0.03)], [], id="mended"),
-        pytest.param([(AT, -0.06), (65, 0.02)], [-6], id="mended by a third"),
+        pytest.param([(AT, -0.03), (65, 0.03)], [], id="fixed"),
+        pytest.param([(AT, -0.06), (65, 0.02)], [-6], id="fixed by a third"),
     ],
 )
 def test_a_slowdown_lasts_until_most_of_it_is_mended(steps: list[tuple[int, float]], slowdowns: list[int]) -> None:

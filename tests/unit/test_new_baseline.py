@@ -25,8 +25,8 @@ def values(rates: list[float]) -> list[RunValue]:
     return [RunValue(math.log(rate), 0.001, 100) for rate in rates]
 
 
-def row(rates: list[float], *, lock: str = "", **more: Any) -> Baseline:
-    return baseline_of(measurement(throughput(*rates), **more), lock=lock)
+def row(rates: list[float], **more: Any) -> Baseline:
+    return baseline_of(measurement(throughput(*rates), **more))
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,12 @@ def test_a_slow_run_is_left_out_and_noted() -> None:
 def test_the_row_tells_where_it_comes_from() -> None:
     made = row(
         CALM,
-        lock="box.lock.txt",
         commit="abc",
         environment={"tensorflow": "2.21.0", "cuda": "12"},
         gpu="Tesla P100",
         gpu_fp32_tflops=10.6,
     )
-    assert (made.lock, made.commit, made.environment) == ("box.lock.txt", "abc", "cuda=12 tensorflow=2.21.0")
+    assert (made.commit, made.environment) == ("abc", "cuda=12 tensorflow=2.21.0")
     assert (made.gpu, made.gpu_fp32_tflops, made.date) == ("Tesla P100", 10.6, "2026-01-02")
 
 

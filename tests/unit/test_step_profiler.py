@@ -25,8 +25,8 @@ def worker(profile: StepProfile = KNOWN) -> PlayedRun:
 def profiled(
     profiler: StepProfiler, of: PlayedRun, devices: Devices = CPUS, examples_per_sec: float = 1.0, **workload: Any
 ) -> StepProfile | None:
-    job = Job(workload=TRIVIAL.with_(**workload), devices=devices)
-    return profiler.profile(of, job, 8, examples_per_sec)
+    job = Job(workload=TRIVIAL.with_(**workload), devices=devices, cores=8)
+    return profiler.profile(of, job, examples_per_sec)
 
 
 def test_matrix_products_and_multiply_adds_are_asked_for_once_in_a_session() -> None:
