@@ -25,7 +25,8 @@ def read_gpus(nvml: Any, uuids: Iterable[str], other_process: Callable[[int], st
 
 
 def _read(nvml: Any, uuid: str, other_process: Callable[[int], str]) -> GpuTelemetry:
-    handle = None if nvml is None else ask(nvml, "nvmlDeviceGetHandleByUUID", uuid)
+    # Bytes, because the package pynvml takes no text.
+    handle = None if nvml is None else ask(nvml, "nvmlDeviceGetHandleByUUID", uuid.encode())
     if handle is None:
         return GpuTelemetry(uuid=uuid)
     mig = uuid.startswith("MIG-")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import psutil
 
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.hardware.host import ROOT, text_of
 
 
 def find_address(interface: str = "") -> str:
@@ -40,18 +42,28 @@ def find_address(interface: str = "") -> str:
         try:
             probe.connect(("192.0.2.1", 9))  # documentation's own network: only the route is looked up, nothing is sent
             return str(probe.getsockname()[0])
-        except OSError:
-            return "127.0.0.1"  # no network: all ranks are on this machine
+        except OSError:  # no default route: a network of its own, or none, and then all ranks are on this machine
+            others = [address for address in own_addresses if not address.startswith("127.")]
+            return others[0] if len(others) == 1 else "127.0.0.1"
 
 
-def link_name(address: str) -> str:
-    """Speed of the link that has this address, "10gbe"; "" where it is not known, as in virtual machines."""
+def link_name(address: str, root: Path = ROOT) -> str:
+    """Speed of the link that has this address, "10gbe"; "" where it is not known, as in virtual machines.
+
+    `root` is the folder above sys.
+    """
     for name, addresses in psutil.net_if_addrs().items():
         if any(one.address == address for one in addresses):
             stats = psutil.net_if_stats().get(name)
-            megabits = 0 if stats is None else stats.speed
+            megabits = 0 if stats is None or _is_made_up(root / "sys/class/net" / name) else stats.speed
             return f"{megabits / 1000:g}gbe" if megabits >= 1000 else ""
     return ""
+
+
+def _is_made_up(interface: Path) -> bool:
+    """Whether an interface is no device, as in a container: Linux's veth always reports 10,000 Mb/s."""
+    is_of_devices = (interface / "bonding").exists() or "DEVTYPE=vlan" in text_of(interface / "uevent")
+    return "virtual" in interface.resolve().parts and not is_of_devices
 
 
 def _resolved(name: str) -> str:

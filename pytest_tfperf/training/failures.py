@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import traceback
+from contextlib import suppress
 from typing import Any
 
 import tensorflow as tf
@@ -49,6 +51,8 @@ def failure(error: BaseException) -> dict[str, Any]:
     """
     ours = isinstance(error, TfperfError)
     traceback.print_exception(error.__cause__ if ours and error.__cause__ else error)
+    with suppress(OSError):
+        os.fsync(2)  # on NFS the driver would not see it until the log is closed
     text, half = str(error), _MAX_CHARACTERS // 2
     return {
         "type": type(error).__name__,

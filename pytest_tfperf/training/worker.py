@@ -159,7 +159,10 @@ def _join(channel: Channel) -> tuple[Cluster, socket.socket]:
     """Reserve a port for this rank, and learn from the driver where all ranks are; also returns what holds the port."""
     port, address = reserve_port(channel.own_host)
     channel.send({"address": address})
-    return build(Cluster, channel.receive()["cluster"], "cluster"), port
+    cluster = build(Cluster, channel.receive()["cluster"], "cluster")
+    # Otherwise gRPC would connect the ranks through the proxy that http_proxy names.
+    os.environ["no_grpc_proxy"] = ",".join(address.rpartition(":")[0] for address in cluster.addresses)
+    return cluster, port
 
 
 def _window(loop: Loop, steps: int, slowdown: float) -> dict[str, Any]:

@@ -31,7 +31,11 @@ from pytest_tfperf.workers.worker_run import Progress, WorkerRun
 _VARIABLES = ("TFPERF_ADDRESS", "TFPERF_KEY_FILE", "TFPERF_JOB", "PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL")
 
 # What changes how TensorFlow, its libraries and Horovod compute, or where they are found.
-_SETTINGS = ("TF_", "KERAS_", "XLA_", "NCCL_", "HOROVOD_", "OMP_", "ONEDNN_", "MKL_", "LD_LIBRARY_PATH")
+_SETTINGS = (
+    *("TF_", "KERAS_", "XLA_", "NCCL_", "HOROVOD_", "OMP_", "ONEDNN_", "MKL_", "LD_LIBRARY_PATH"),
+    *("CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_TF32_OVERRIDE"),
+)
+_OWN = {"TF_CONFIG", "CUDA_VISIBLE_DEVICES", *_VARIABLES}  # each node has its own
 
 
 class Entrance:
@@ -143,10 +147,10 @@ class ClusterLauncher:
         """See `Launcher.start_command`."""
         if nodes == 1:
             return self._local.start_command(command, devices, nodes)
-        if not self._engine.starts_ranks:
+        if not self._engine.runs_programs:
             raise TfperfError(
-                f"{command.id}: ranks that something else starts can't run a program of your own; use another "
-                "--tfperf-launcher, such as mpirun or slurm"
+                f"{command.id}: this --tfperf-launcher can't run a program of your own and pass on what it prints; use "
+                "mpirun or slurm"
             )
         try:
             log = self._files.worker_log(next(self._commands), "command")
@@ -215,4 +219,4 @@ def _visible(devices: Devices) -> str:
 
 def _settings() -> list[str]:
     """Names of this process's environment variables that ranks need because they change how TensorFlow works."""
-    return sorted({name for name in os.environ if name.startswith(_SETTINGS)} - {"TF_CONFIG", *_VARIABLES})
+    return sorted({name for name in os.environ if name.startswith(_SETTINGS)} - _OWN)

@@ -37,6 +37,13 @@ TESTS = """
         def test_of_unittest(self):
             self.throughput.check(tiny(), on=self.on)
 
+        def test_of_unittest_skips_after_it_measured(self):
+            self.throughput.check(tiny(4), on=self.on)
+            self.skipTest("enough for today")
+
+        def test_of_unittest_takes_too_many(self):
+            self.throughput.check(tiny(), on=self.on.take(65))
+
     def test_measured_by_a_fixture(measured):
         pass
 
@@ -85,6 +92,8 @@ def finished(shared: Project) -> Finished:
         ("test_improves", "passed", ""),
         ("test_has_no_baseline", "failure", "there is no baseline"),
         ("test_of_unittest", "failure", "8 of 8 fresh runs: "),
+        ("test_of_unittest_skips_after_it_measured", "failure", "there is no baseline"),
+        ("test_of_unittest_takes_too_many", "skipped", "needs 65 virtual CPU devices"),
         ("test_measured_by_a_fixture", "failure", "there is no baseline"),
         ("test_skips_after_it_measured", "failure", "there is no baseline"),
         ("test_errs_after_it_measured", "failure", "there is no baseline"),

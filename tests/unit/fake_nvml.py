@@ -111,7 +111,7 @@ class FakeNvml:
             "nvmlSystemGetCudaDriverVersion": lambda: int(major) * 1000 + int(minor) * 10,
             "nvmlDeviceGetCount": lambda: len(gpus),
             "nvmlDeviceGetHandleByIndex": lambda index: index,
-            "nvmlDeviceGetHandleByUUID": handles.get,
+            "nvmlDeviceGetHandleByUUID": lambda uuid: handles.get(uuid.decode()),
             "nvmlDeviceGetUUID": lambda handle: gpu_or_mig(handle).uuid,
             "nvmlDeviceGetName": lambda handle: gpu_or_mig(handle).name,
             "nvmlDeviceGetMemoryInfo": lambda h: SimpleNamespace(total=gpu_or_mig(h).memory_bytes, used=2**30),

@@ -74,6 +74,15 @@ def test_each_machine_is_listed_with_its_rows_and_dates(project: Path, capsys: p
     assert ["box", "2", "2", "0", "0", "2026-01-02", "2026-01-02"] in lines(capsys)
 
 
+def test_the_variable_that_tells_a_session_its_folder_tells_a_command_too(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "baselines").rename(project / "elsewhere")
+    monkeypatch.setenv("TFPERF_BASELINES", "elsewhere")
+    assert tfperf("show", "box") == GREEN
+    assert capsys.readouterr().out.startswith("box: 2 rows\n")
+
+
 def test_the_list_can_be_had_as_json(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tfperf("list", "--json") == GREEN
     found = json.loads(capsys.readouterr().out)["box"]

@@ -262,6 +262,7 @@ class EnvEngine:
 
     most_nodes = None
     starts_ranks = True
+    runs_programs = True
 
     def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:
         kept = [f"{name}=${{{name}-}}" for name in variables]

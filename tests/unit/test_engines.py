@@ -111,6 +111,16 @@ def test_a_host_file_names_a_node_a_line_with_slots_and_comments(
     assert mpirun(option.format(tmp_path / "hosts")).most_nodes == 2
 
 
+@pytest.mark.parametrize("option", ["--hostfile hosts", "-machinefile hosts", "--hostfile=hosts"])
+def test_a_host_file_is_found_from_any_folder(
+    mpirun: Callable[[str], Engine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    (tmp_path / "hosts").write_text("nodea\n")
+    monkeypatch.chdir(tmp_path)
+    command = " ".join(mpirun(option).command(1, 1, RANK, VARIABLES))
+    assert option.replace(" hosts", f" {tmp_path}/hosts").replace("=hosts", f"={tmp_path}/hosts") in command
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -185,6 +195,16 @@ def test_inside_an_allocation_srun_starts_a_step_that_shares_its_cores_with_pyte
     command = slurm().command(2, 1, RANK, [])
     assert "--overlap" in command
     assert not any(word.startswith("--job-name") for word in command)
+
+
+def test_a_step_does_not_take_over_the_shape_of_the_step_in_which_pytest_runs(
+    slurm: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_allocation(monkeypatch)
+    monkeypatch.setenv("SLURM_GPUS_PER_TASK", "1")
+    command = slurm("--cpu-bind=cores").command(2, 1, RANK, [])
+    assert command[:4] == ["env", "-u", "SLURM_GPUS_PER_TASK", "srun"]
+    assert command.index("--cpu-bind=none") < command.index("--cpu-bind=cores")  # the user's option wins
 
 
 @pytest.mark.parametrize(("variable", "nodes"), [("SLURM_JOB_NUM_NODES", 4), ("SLURM_NNODES", 3)])

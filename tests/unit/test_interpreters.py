@@ -43,6 +43,12 @@ def test_workers_do_not_get_the_password_of_the_history(monkeypatch: pytest.Monk
     assert "secret" not in str(Interpreter("python").environment())
 
 
+def test_coverage_does_not_start_in_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("COV_CORE_SOURCE", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
+        monkeypatch.setenv(name, "here")
+    assert "here" not in Interpreter("python").environment().values()
+
+
 @pytest.mark.parametrize("there", [True, False], ids=["there", "not there"])
 def test_workers_run_in_the_same_folder_of_the_other_checkout_or_at_its_top(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: bool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
@@ -102,9 +103,35 @@ def test_a_name_that_stands_for_no_address_here_leaves_it_to_the_route(machine: 
         (0, ""),
     ],
 )
-def test_a_link_is_named_by_its_speed(monkeypatch: pytest.MonkeyPatch, megabits: int, name: str) -> None:
+def test_a_link_is_named_by_its_speed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, megabits: int, name: str
+) -> None:
     monkeypatch.setitem(SPEEDS, "eth0", megabits)
-    assert link_name("10.0.0.6") == name
+    assert link_name("10.0.0.6", tmp_path) == name
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize(
+    ("place", "files", "name"),
+    [
+        ("pci0000:00/net/eth0", {}, "10gbe"),
+        ("virtual/net/eth0", {"uevent": "INTERFACE=eth0\n"}, ""),  # a container's veth
+        ("virtual/net/eth0", {"uevent": "DEVTYPE=vlan\n"}, "10gbe"),
+        ("virtual/net/eth0", {"bonding/mode": "802.3ad"}, "10gbe"),
+    ],
+    ids=["card", "veth", "vlan", "bond"],
+)
+def test_the_speed_that_a_container_s_interface_makes_up_is_no_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str, files: dict[str, str], name: str
+) -> None:
+    monkeypatch.setitem(SPEEDS, "eth0", 10_000)
+    device = tmp_path / "sys/devices" / place
+    for file, text in files.items():
+        (device / file).parent.mkdir(parents=True, exist_ok=True)
+        (device / file).write_text(text)
+    (tmp_path / "sys/class/net").mkdir(parents=True)
+    (tmp_path / "sys/class/net/eth0").symlink_to(device)
+    assert link_name("10.0.0.6", tmp_path) == name
 
 
 @pytest.mark.usefixtures("machine")

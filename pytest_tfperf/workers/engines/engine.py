@@ -16,10 +16,12 @@ class Engine(Protocol):
     Attributes:
         most_nodes: how many nodes there are; None if only the engine itself knows.
         starts_ranks: False if something else starts the ranks.
+        runs_programs: whether it can run a user's own program, and passes on what that prints.
     """
 
     most_nodes: int | None
     starts_ranks: bool
+    runs_programs: bool
 
     def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:
         """The command that starts all ranks and ends when they have ended; empty if it starts none.

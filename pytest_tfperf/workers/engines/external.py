@@ -18,6 +18,7 @@ class External:
     """
 
     starts_ranks = False
+    runs_programs = False
 
     def __init__(self, options: Sequence[str]) -> None:
         words = dict(option.partition("=")[::2] for option in options)

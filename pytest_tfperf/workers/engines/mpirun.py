@@ -26,11 +26,12 @@ class Mpirun:
     """
 
     starts_ranks = True
+    runs_programs = True
 
     def __init__(self, options: Sequence[str]) -> None:
         if shutil.which("mpirun") is None:
             raise TfperfError("there is no mpirun on PATH. Install Open MPI (Debian: apt install openmpi-bin)")
-        self._options = list(options)
+        self._options = _with_absolute_files(options)
         hosts = _hosts(self._options)
         self.most_nodes = len(hosts) if hosts else None
 
@@ -46,6 +47,19 @@ class Mpirun:
 
     def cancel(self) -> None:
         """Do nothing: ranks end with mpirun's own processes."""
+
+
+def _with_absolute_files(options: Sequence[str]) -> list[str]:
+    """The options for an mpirun that runs in another folder than pytest."""
+    found, before = [], ""
+    for option in options:
+        name, given, value = option.partition("=")
+        if before in _FILE_OPTIONS:
+            found.append(str(Path(option).absolute()))
+        else:
+            found.append(f"{name}={Path(value).absolute()}" if given and name in _FILE_OPTIONS else option)
+        before = option
+    return found
 
 
 def _hosts(options: Sequence[str]) -> list[str]:

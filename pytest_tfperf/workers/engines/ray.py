@@ -21,6 +21,7 @@ class Ray:
 
     most_nodes: int | None = None
     starts_ranks = True
+    runs_programs = False
 
     def __init__(self, options: Sequence[str]) -> None:
         if importlib.util.find_spec("ray") is None:

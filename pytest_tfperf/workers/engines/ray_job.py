@@ -23,7 +23,7 @@ def main() -> int:
     from ray.util.placement_group import placement_group
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-    ray.init(address=args.address, log_to_driver=False)
+    ray.init(address=args.address)  # what ranks print comes back, for the log
     group = placement_group([{"CPU": 1}] * args.nodes, strategy="STRICT_SPREAD")
     ray.get(group.ready(), timeout=60)
     given = {name: os.environ[name] for name in args.variable if name in os.environ}

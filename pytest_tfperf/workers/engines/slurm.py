@@ -14,6 +14,12 @@ from pytest_tfperf.errors import TfperfError
 
 _CANCEL_SECONDS = 10.0
 
+# What sbatch and srun set for the job or step in which pytest runs, and what the srun of another step takes for options.
+_OF_ANOTHER_STEP = (
+    *("SLURM_GPUS", "SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_GPU", "SLURM_NTASKS_PER_TRES", "SLURM_TRES_PER_TASK"),
+    *("SLURM_GPU_BIND", "SLURM_LABELIO"),
+)
+
 
 class Slurm:
     """See `Engine`.
@@ -26,6 +32,7 @@ class Slurm:
     """
 
     starts_ranks = True
+    runs_programs = True
 
     def __init__(self, options: Sequence[str]) -> None:
         if shutil.which("srun") is None:
@@ -42,8 +49,11 @@ class Slurm:
         placed = ["-N", str(nodes), f"--ntasks={nodes * ranks_per_node}", f"--ntasks-per-node={ranks_per_node}"]
         # A step that may not share the CPUs of the step in which pytest runs would wait for ever.
         shared = ["--overlap"] if self._in_allocation else [f"--job-name={self._job}"]
-        # A script with `#SBATCH --export=NONE` would keep the variables from its steps.
-        return ["srun", *placed, *shared, "--export=ALL", "--kill-on-bad-exit=1", *self._options, *rank]
+        # A script with `#SBATCH --export=NONE` would keep the variables from its steps. Bound tasks would compute with
+        # the cores of one task, and share them among the ranks of their node once more.
+        always = ["--export=ALL", "--kill-on-bad-exit=1", "--cpu-bind=none"]
+        unset = [word for name in _OF_ANOTHER_STEP if name in os.environ for word in ("-u", name)]
+        return [*(["env", *unset] if unset else []), "srun", *placed, *shared, *always, *self._options, *rank]
 
     def cancel(self) -> None:
         """Kill the job's processes, and wait until Slurm has forgotten it: only then are its nodes free."""
