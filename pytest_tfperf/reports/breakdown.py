@@ -31,7 +31,8 @@ def breakdown_lines(
         yield "input", text
     if (share := breakdown.products_fraction) is not None:
         text = f"{percent(share)} of the measured rate of matrix products"
-        yield "compute", f"{text}; above 100 % the machine was slower while those were timed" if share > 1 else text
+        faster = "; above 100 %: convolutions multiply less than is counted, or the products were timed too slow"
+        yield "compute", text + faster if share > 1 else text
     if (exchange := breakdown.exchange_fraction) is not None and breakdown.alone_examples_per_sec is not None:
         word = "the limit" if breakdown.bound is Bound.COMMUNICATION else "not the limit"
         alone = rate(breakdown.alone_examples_per_sec)

@@ -19,7 +19,7 @@ _MAX_CHARACTERS = 20_000  # TensorFlow's stack frames are long, and the cause st
 # `dnnl_out_of_memory`; its text has only the number.
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|RESOURCE_EXHAUSTED|CUDA_ERROR_OUT_OF_MEMORY|_ALLOC_FAILED|Dst tensor is not initialized|"
-    r"received an exception:Status: 1,",
+    r"failed to allocate (the )?(scratch|requested memory)|No-scratch fallback runner|received an exception:Status: 1,",
     re.IGNORECASE,
 )
 

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from pytest_tfperf.core.op_times import OpTime
+from pytest_tfperf.errors import MeasurementError
 
 _HOST, _GPU, _PROGRAMS = "/host:CPU", "/device:GPU:", "/host:metadata"
 _STREAM = "Stream #"  # other lines of a GPU are made of these, and would count twice
@@ -49,10 +50,13 @@ class _Event(NamedTuple):
     op: _Op
 
 
-def op_times(xspace: bytes, steps: int) -> tuple[OpTime, ...]:
+def op_times(xspace: bytes, steps: int, *, has_gpus: bool = False) -> tuple[OpTime, ...]:
     """Each operation that ran, in no order; times and counts are those of one step.
 
     Where an operation ran on a GPU its kernels count, and not the time that the host took to launch them.
+
+    Raises:
+        MeasurementError: GPUs trained, and the trace has none of their kernels.
     """
     # TensorFlow's own modules, but no part of its API: where they are missing, only the profile fails.
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
@@ -61,6 +65,9 @@ def op_times(xspace: bytes, steps: int) -> tuple[OpTime, ...]:
     compiled = _compiled_by_xla(space)
     on_host = _times(_events(space, _HOST, compiled))
     on_gpus = _times(_events(space, _GPU, compiled))
+    if has_gpus and not on_gpus:
+        why = "; ".join(space.errors) or "is CUPTI installed, and may this user profile?"
+        raise MeasurementError(f"the profiler saw no kernel of the GPUs: {why}")
     launched = {name for name, _ in on_gpus}
     times = on_gpus | {op: time for op, time in on_host.items() if op[0] not in launched}
     return tuple(

@@ -26,6 +26,7 @@ def trace_steps(loop: Loop, steps: int, most_bytes: int = MOST_BYTES) -> Trace:
 
     Raises:
         tf.errors.OpError: the profiler runs already, or can't write to the temporary folder.
+        MeasurementError: as `op_times`.
     """
     options = tf.profiler.experimental.ProfilerOptions(
         host_tracer_level=2, python_tracer_level=0, device_tracer_level=1
@@ -43,7 +44,7 @@ def trace_steps(loop: Loop, steps: int, most_bytes: int = MOST_BYTES) -> Trace:
     return Trace(
         host=host,
         steps=steps,
-        ops=op_times(data, steps),
+        ops=op_times(data, steps, has_gpus=bool(tf.config.list_logical_devices("GPU"))),
         xspace="" if too_large else xspace,
         fault=f"a trace of {steps} steps is too large to send: {len(data) / 2**20:,.0f} MiB" if too_large else "",
     )

@@ -161,7 +161,7 @@ def _join(channel: Channel) -> tuple[Cluster, socket.socket]:
     channel.send({"address": address})
     cluster = build(Cluster, channel.receive()["cluster"], "cluster")
     # Otherwise gRPC would connect the ranks through the proxy that http_proxy names.
-    os.environ["no_grpc_proxy"] = ",".join(address.rpartition(":")[0] for address in cluster.addresses)
+    os.environ["no_grpc_proxy"] = ",".join(address.rpartition(":")[0] for address in cluster.addresses)  # noqa: SIM112  # its name
     return cluster, port
 
 

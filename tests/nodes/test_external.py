@@ -40,6 +40,7 @@ class Cluster:
         """Start a rank as a person would."""
         ours = {"TFPERF_ADDRESS": f"127.0.0.1:{self.port}", "TFPERF_KEY_FILE": str(self.key)}
         place = {"TFPERF_RANK": str(rank), "TFPERF_SIZE": str(size), "CUDA_VISIBLE_DEVICES": "-1"}
+        place["http_proxy"] = "http://127.0.0.1:9"  # where nobody listens; ranks must not connect through it
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest_tfperf.training.rank", "--repeat", *arguments],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **ours, **place, **variables},

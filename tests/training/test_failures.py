@@ -36,6 +36,8 @@ OOM = of_tensorflow(tf.errors.ResourceExhaustedError, "OOM when allocating tenso
         (of_tensorflow(tf.errors.InternalError, "Failed to create cuDNN handle: CUDNN_STATUS_ALLOC_FAILED"), True),
         (of_tensorflow(tf.errors.NotFoundError, "No algorithm worked!  Error messages:\n  RESOURCE_EXHAUSTED"), True),
         (of_tensorflow(tf.errors.InternalError, "Failed copying: Dst tensor is not initialized."), True),
+        (of_tensorflow(tf.errors.UnknownError, "CUDNN failed to allocate the scratch space for the runner"), True),
+        (of_tensorflow(tf.errors.FailedPreconditionError, "Failed to allocate scratch buffer for device 0"), True),
         (of_tensorflow(tf.errors.AbortedError, "Operation received an exception:Status: 1, message: could"), True),
         (of_tensorflow(tf.errors.AbortedError, "Operation received an exception:Status: 2, message: could"), False),
         (of_tensorflow(tf.errors.InternalError, "CUDA_ERROR_ILLEGAL_ADDRESS"), False),

@@ -18,6 +18,7 @@ from pytest_tfperf.core.op_times import OpTime
 from pytest_tfperf.core.plain_json import build as build_from_json
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.profile import Trace
+from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.training.op_times import op_times
 from pytest_tfperf.training.own_loop import OwnLoop
 from pytest_tfperf.training.trace import trace_steps
@@ -240,6 +241,20 @@ def test_lines_that_are_derived_from_a_gpus_streams_do_not_count_twice() -> None
     for line in ("Stream #14(Compute)", "TensorFlow Ops", "XLA Ops"):
         written.on_gpu("MemcpyH2D", 0, 2, line=line)
     assert list(written.times().values()) == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("errors", "why"),
+    [(["Failed to load libcupti (is it installed and accessible?)"], "Failed to load libcupti"), ([], "is CUPTI")],
+)
+def test_a_trace_without_the_kernels_of_gpus_that_trained_says_why(errors: list[str], why: str) -> None:
+    written = Written()
+    written.on_host("input/DecodeJpeg:DecodeJpeg", 0, 1)
+    written.space.errors.extend(errors)
+    with pytest.raises(MeasurementError, match=f"the profiler saw no kernel of the GPUs: {why}"):
+        op_times(written.space.SerializeToString(), 1, has_gpus=True)
+    written.on_gpu("MemcpyH2D", 0, 2)
+    assert len(op_times(written.space.SerializeToString(), 1, has_gpus=True)) == 2
 
 
 def test_an_empty_trace_has_no_operations() -> None:

@@ -61,7 +61,7 @@ ON_DEVICE_DATA = "on device data the same training gives 2,900 images/s"
             fetched(products_fraction=1.4),
             "compute",
             "140.0 % of the measured rate of matrix products; "
-            "above 100 % the machine was slower while those were timed",
+            "above 100 %: convolutions multiply less than is counted, or the products were timed too slow",
         ),
         (
             fetched(Bound.INPUT, pipeline_examples_per_sec=1010.0, device_data_examples_per_sec=2900.0),

@@ -14,7 +14,7 @@ from pytest_tfperf.errors import TfperfError
 
 _CANCEL_SECONDS = 10.0
 
-# What sbatch and srun set for the job or step in which pytest runs, and what the srun of another step takes for options.
+# What describes the job or step in which pytest runs, and what the srun of another step takes for options.
 _OF_ANOTHER_STEP = (
     *("SLURM_GPUS", "SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_GPU", "SLURM_NTASKS_PER_TRES", "SLURM_TRES_PER_TASK"),
     *("SLURM_GPU_BIND", "SLURM_LABELIO"),
