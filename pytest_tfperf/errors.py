@@ -33,7 +33,7 @@ class NoBaseline(TfperfError):
 
 
 class NoData(TfperfError):
-    """A test reads real images, but their folder was not given; the plugin skips."""
+    """A test reads a data set whose folder was not given; the plugin skips."""
 
 
 class BaselineError(TfperfError):

@@ -85,7 +85,7 @@ def compare(
 
     Raises:
         WorkloadError: an unknown name, or a workload that these devices can't train.
-        NoData, MeasurementError: a workload reads real images, and there are none.
+        NoData, MeasurementError: a workload reads a data set, and there is none.
         MeasurementError: a worker died, hung or raised.
     """
     effort = effort or Effort()

@@ -58,7 +58,7 @@ class MachineSession:
         self.seconds_disturbed = 0.0
 
     def note_first_run(self, task: Task, run: Run) -> None:
-        """Use a first run for the common drift, if its test has a measured baseline."""
+        """Use a first run for the common drift, if its test has a row of this machine."""
         row = task.reference.baseline
         if row is not None and task.reference.is_own_row:
             self._first_changes[task.call] = first_windows_change(run, row)

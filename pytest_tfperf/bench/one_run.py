@@ -91,7 +91,7 @@ class RunEngine:
 
         Raises:
             WorkloadError: an unknown name, or a workload that these devices can't train.
-            NoData, MeasurementError: the workload reads real images, and there are none.
+            NoData, MeasurementError: the workload reads a data set, and there is none.
             MeasurementError: the worker died, hung or raised; OutOfMemory if memory was short.
         """
         if isinstance(side.workload, Command):

@@ -1,1 +1,1 @@
-"""The nouns: frozen values, standard library only."""
+"""The nouns: frozen values; the standard library, and scipy for a quantile."""

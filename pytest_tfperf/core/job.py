@@ -17,9 +17,9 @@ class Job:
         workload: what to train.
         devices: what each node, or a worker by itself, trains on.
         nodes: how many machines train together.
-        seed: for the initial weights and the synthetic images.
+        seed: for the initial weights and synthetic data.
         slowdown: fraction of its throughput that the worker loses on purpose, 0 to below 1.
-        data_dir: folder of the TFRecords that imagenet pipelines read; "" where none was named.
+        data_dir: folder of the TFRecords that a pipeline reads; "" where none was named.
         cores: that affinity and quota leave; None: as many as the affinity says.
         names: users' own models and pipelines, kind -> name -> "package.module:function" (`catalogue.registered`).
     """

@@ -16,7 +16,7 @@ from pytest_tfperf.training.steps import CompiledModelStep, CrossEntropyStep
 
 
 class Loop(Protocol):
-    """What a worker runs its windows with: a `TrainingLoop`, an `InputLoop` or Keras' `fit`."""
+    """What a worker runs its windows with: `TrainingLoop`, `FitLoop`, `InputLoop`, `OwnLoop` or `Lender`."""
 
     examples_per_step: int  # of all replicas on all ranks, in units
     unit: str

@@ -36,7 +36,7 @@ def test_a_batch_has_the_features_that_are_named_as_the_models_inputs(cpus: list
     *_, inputs = loaded(cpus[:1], texts, batch_size=16)
     found, labels = next(iter(inputs))
     assert set(found) == {"input_ids", "input_mask", "segment_ids"}
-    assert {(tuple(part.shape), part.dtype) for part in found.values()} == {((16, 128), tf.int32)}
+    assert {(tuple(part.shape), part.dtype) for part in found.values()} == {((16, 128), tf.int64)}
     assert set(labels.numpy()) == {0, 1}
     assert np.array_equal(found["input_ids"].numpy() > 0, found["input_mask"].numpy() > 0)
 

@@ -33,8 +33,9 @@ def bert_tiny() -> keras.Model:
 
 
 def _bert(name: str, layers_of_encoder: int, width: int) -> keras.Model:
+    # TensorFlow computes with a GPU's int32 tensors on the host, which would wait for the GPU in each step.
     ids, mask, segments = (
-        keras.Input((LENGTH,), dtype="int32", name=name) for name in ("input_ids", "input_mask", "segment_ids")
+        keras.Input((LENGTH,), dtype="int64", name=name) for name in ("input_ids", "input_mask", "segment_ids")
     )
     x = layers.Embedding(_VOCABULARY, width, embeddings_initializer=_drawn())(ids)
     x = x + layers.Embedding(_SEGMENTS, width, embeddings_initializer=_drawn())(segments)

@@ -23,7 +23,6 @@ def tokens(spec: InputSpec) -> tf.data.Dataset:
 
     def parse(records: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         found = tf.io.parse_example(records, features | labels)
-        found = {name: tf.cast(part, tf.int32) for name, part in found.items()}
         return found, found.pop(TEXT_LABEL)
 
     records = tf.data.Dataset.from_tensor_slices(list(paths)).interleave(
