@@ -47,11 +47,10 @@ class StepProfiler:
             self._rates[kind] = found.products_multiply_adds_per_sec
         if multiply_adds:
             self._multiply_adds[model] = found.forward_multiply_adds
+        hosts = max(1, len({rank.host for rank in found.ranks}))
         found = replace(
             found,
-            cores=(job.cores or 1) * max(1, len({rank.host for rank in found.ranks}))
-            if devices.kind is DeviceKind.CPU
-            else None,
+            cores=(job.cores or 1) * hosts if devices.kind is DeviceKind.CPU else None,
             forward_multiply_adds=self._multiply_adds[model],
             products_multiply_adds_per_sec=self._rate(kind, job),
         )

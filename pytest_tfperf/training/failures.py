@@ -86,5 +86,5 @@ def hint(error: BaseException) -> str:
         return ". Often another process holds the GPU's memory: nvidia-smi shows which"
     if _TOO_NEW.search(str(error)):
         built_for = ", ".join(tf.sysconfig.get_build_info().get("cuda_compute_capabilities", []))
-        return f". Is the GPU newer than this TensorFlow, which was built for {built_for}? Then use a newer one"
+        return f". Is the GPU newer than this TensorFlow, which was built for {built_for}? Then use a newer TensorFlow"
     return ""

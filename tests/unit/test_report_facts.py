@@ -134,6 +134,12 @@ def test_tests_without_a_baseline_are_measured_and_not_judged() -> None:
     assert facts_of(one)["headline"] == "1 test measured, not judged"
 
 
+def test_a_test_whose_last_runs_are_missing_is_undecided() -> None:
+    facts = facts_of(judged(Outcome.INCONCLUSIVE, -0.1, verdict=verdict(Outcome.INCONCLUSIVE, -0.1, runs_wanted=3)))
+    jsonschema.validate(facts, SCHEMA)
+    assert (facts["tests"][0]["outcome"], facts["counts"]) == ("undecided", {"undecided": 1})
+
+
 @pytest.mark.parametrize(
     ("one", "headline"),
     [

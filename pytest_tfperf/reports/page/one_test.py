@@ -12,7 +12,7 @@ from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
-from pytest_tfperf.reports.measurement_table import reference_kind
+from pytest_tfperf.reports.measurement_table import outcome, reference_kind
 from pytest_tfperf.reports.message import expected_rate, headline, message, why_invalid
 from pytest_tfperf.reports.numbers import percent
 from pytest_tfperf.reports.page.changes import since
@@ -64,7 +64,7 @@ def facts_of_test(
         "session": m.session,
         "time": m.time,
         "seconds": figure(m.seconds, 4),
-        "outcome": verdict.outcome.value if verdict else "measured",
+        "outcome": outcome(m).partition(" (")[0],  # in brackets is what "kind" says
         "kind": reference_kind(verdict) if verdict else "",
         "reason": verdict.reason.value if verdict else "",
         "story": _story(m, judged, began),
