@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.reads import Reads
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance
@@ -51,6 +52,7 @@ __all__ = [
     "ParameterDevice",
     "PipelineOnly",
     "Precision",
+    "Reads",
     "TfperfError",
     "Throughput",
     "ThroughputRegression",

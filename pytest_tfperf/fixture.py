@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.plan import ONE_WINDOW, Plan
+from pytest_tfperf.core.reads import Reads
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
@@ -80,31 +81,30 @@ class ThroughputFixture:
         name: str,
         on: Topology,
         unit: str = "examples/s",
-        pattern: str | None = None,
-        field: str | None = None,
-        examples_per_step: int | None = None,
+        reads: Reads | None = None,
         tolerance: AnyTolerance | None = None,
         readings: int | None = None,
-        until_end: bool = False,
         ranks_per_node: int = 1,
+        cwd: str | Path | None = None,
+        env: Mapping[str, str] | None = None,
+        terminal: bool = False,
     ) -> Throughput:
         """Run a program of your own as it is, and judge the rate that it prints, as `check` judges a workload's.
 
-        It runs in pytest's rootdir, and is ended when enough is known.
+        It is ended when enough is known. Its standard input is empty.
 
         Args:
             argv: the program and its arguments, as in [sys.executable, "train.py", "--epochs=1"].
             name: the key of its baseline.
             on: the devices that it sees, from `gpu_topology.take(n)`.
             unit: what its rate counts.
-            pattern: a regular expression with a named group `rate`, `step`, `seconds` or `milliseconds`, and maybe
-                `loss`; None: lines of the known formats are read.
-            field: the field of JSON lines that holds the rate, as in "train.examples_per_sec".
-            examples_per_step: units in a step over all devices, where it prints steps or their times.
+            reads: how its output is read; None: lines of the known formats are.
             tolerance: as in `check`.
             readings: the most that are timed, at least 3; None: as many as ini tfperf_steps says.
-            until_end: read until it ends, where a rate that it prints once will do.
             ranks_per_node: how many processes of it start on each of several nodes.
+            cwd: where it runs; relative ones begin at pytest's rootdir, which is the default.
+            env: environment variables that it gets beside pytest's own.
+            terminal: let it print into a terminal of its own, as for progress bars that are drawn only there.
 
         Returns:
             as `check`.
@@ -120,12 +120,11 @@ class ThroughputFixture:
             argv,
             name=name,
             unit=unit,
-            folder=str(settings.root),
-            pattern=pattern,
-            field=field,
-            examples_per_step=examples_per_step,
-            until_end=until_end and not settings.smoke,
+            folder=str(settings.root / (cwd or "")),
+            reads=replace(reads or Reads(), until_end=False) if settings.smoke else reads,
             ranks_per_node=ranks_per_node,
+            environment=env,
+            terminal=terminal,
         )
         if readings is None:
             readings = max(MIN_WINDOWS_FOR_ERROR, settings.steps)
@@ -133,9 +132,10 @@ class ThroughputFixture:
         if not settings.smoke and plan.steps < MIN_WINDOWS_FOR_ERROR:
             raise WorkloadError(
                 f"{name}: readings={readings}: give at least {MIN_WINDOWS_FOR_ERROR}, because fewer have no error "
-                "estimate, or until_end=True without readings for a program that prints less"
+                "estimate, or reads=Reads(until_end=True) without readings for a program that prints less"
             )
-        return self._calls.check(command, on, _accepted(tolerance), replace(plan, until_end=command.until_end))
+        plan = replace(plan, until_end=command.reads.reads_to_the_end)
+        return self._calls.check(command, on, _accepted(tolerance), plan)
 
     def measure(
         self,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.comparison import ComparedSide, Comparison, Interleaving
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.noise import Noise
+from pytest_tfperf.core.reads import Reads
 from pytest_tfperf.core.run import Pair, Run, Window
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
@@ -113,3 +116,10 @@ def comparison(**more: Any) -> Comparison:
         "seconds": 30.0,
     }
     return Comparison(**given | more)
+
+
+def command(**how: Any) -> Command:
+    """A command `it`, of fields of `Command` and of its `Reads`."""
+    names = {each.name for each in fields(Reads)}
+    reads = Reads(**{name: how.pop(name) for name in names & how.keys()})
+    return Command(**{"name": "it", "argv": ("it",), "reads": reads} | how)

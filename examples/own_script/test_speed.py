@@ -7,12 +7,14 @@ import sys
 
 import pytest
 
+from pytest_tfperf import Reads
+
 
 @pytest.mark.cpu
 def test_keras_fit(throughput, gpu_topology):
     """Keras prints steps, so the test says how many examples one holds."""
     command = [sys.executable, "train_keras.py", "--epochs=100", "--batch-size=32"]
-    throughput.check_command(command, name="keras-fit", on=gpu_topology.take(1), examples_per_step=32)
+    throughput.check_command(command, name="keras-fit", on=gpu_topology.take(1), reads=Reads(examples_per_step=32))
 
 
 @pytest.mark.cpu
@@ -28,7 +30,7 @@ def test_pytorch(throughput, gpu_topology):
     pytest.importorskip("torch")
     command = [sys.executable, "train_pytorch.py"]
     on = gpu_topology.take(1)
-    throughput.check_command(command, name="pytorch-loop", on=on, unit="images/s", field="images_per_sec")
+    throughput.check_command(command, name="pytorch-loop", on=on, unit="images/s", reads=Reads(field="images_per_sec"))
 
 
 @pytest.mark.cpu
@@ -36,6 +38,5 @@ def test_jax(throughput, gpu_topology):
     """A pattern finds the time of a step."""
     pytest.importorskip("jax")
     command = [sys.executable, "train_jax.py"]
-    pattern = r"step \d+: (?P<milliseconds>[\d.]+) ms"
-    on = gpu_topology.take(1)
-    throughput.check_command(command, name="jax-loop", on=on, unit="images/s", pattern=pattern, examples_per_step=64)
+    reads = Reads(pattern=r"step \d+: (?P<milliseconds>[\d.]+) ms", examples_per_step=64)
+    throughput.check_command(command, name="jax-loop", on=gpu_topology.take(1), unit="images/s", reads=reads)

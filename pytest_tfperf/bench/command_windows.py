@@ -8,11 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from pytest_tfperf.bench.windows import MIN_WINDOWS_FOR_ERROR, WINDOW_SECONDS, Enough, Observer, in_steady_state
-from pytest_tfperf.core.command import SAY_HOW_MANY, Command
+from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.plan import Plan
-from pytest_tfperf.core.readings import Kind, LineSplitter, Reader, Reading, worst_loss
+from pytest_tfperf.core.reads import SAY_HOW_MANY, TimedFrom
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.programs.lines import LineSplitter
+from pytest_tfperf.programs.meter import Meter
+from pytest_tfperf.programs.patience import Patience
+from pytest_tfperf.programs.reader import Reader
+from pytest_tfperf.programs.reading import Kind, Reading, Unreadable
+from pytest_tfperf.programs.sources import is_running_average
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.workers.command_run import CommandRun
 from pytest_tfperf.workers.failures import SHOWN_LINES
@@ -29,20 +35,30 @@ class CommandWindows:
     Args:
         program: the running program.
         command: says how to read what the program prints.
+        devices: how many devices it runs on, over all nodes.
         slowdown: fraction of the throughput to take off on purpose.
+        phase: called with what it waits for.
         clock: returns the time in seconds.
     """
 
     def __init__(
-        self, program: CommandRun, command: Command, slowdown: float = 0.0, clock: Callable[[], float] = time.monotonic
+        self,
+        program: CommandRun,
+        command: Command,
+        *,
+        devices: int = 1,
+        slowdown: float = 0.0,
+        phase: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._program = program
         self._command = command
         self._slowdown = slowdown
         self._clock = clock
-        self._reader = Reader(command)
-        self._meter = Meter(clock(), command.counted_per_step or 1)
-        self._windows = self._read()
+        self._reader = Reader(command, devices)
+        self._meter = Meter(clock(), command.counted_per_step or 1, WINDOW_SECONDS)
+        self._patience = Patience(clock(), command.reads.first_within, phase)
+        self._windows = self._read() if command.reads.examples is None else self._whole_run(command.reads.examples)
         self._warmup: list[Window] = []
         self._advanced_at = clock()  # the time of the last reading that told something new
 
@@ -66,7 +82,7 @@ class CommandWindows:
             windows.append(window)
             run = self._run(self._warmup, windows)
             observer.window(run, plan)
-            if self._command.until_end:
+            if self._command.reads.reads_to_the_end:
                 continue
             spent = self._clock() - started >= plan.max_seconds
             if len(windows) >= plan.steps or (spent and len(windows) >= MIN_WINDOWS_FOR_ERROR):
@@ -78,6 +94,7 @@ class CommandWindows:
             self._refuse_too_few(len(warmup) + len(windows))
             if not windows:  # the only window there is, although it contains start and compilation
                 warmup, windows = [], warmup
+        self._require_recent_rates()
         run = in_steady_state(self._run(warmup, windows))
         observer.ended(run)
         return run
@@ -91,7 +108,26 @@ class CommandWindows:
             log=self._program.log,
             fetches=True,  # the program may wait for its data, so all examples are divided by all seconds
             unit=self._command.unit,
+            not_read=self._reader.note(),
         )
+
+    def _whole_run(self, examples: int) -> Iterator[Window]:
+        """The one window of a program that is timed as a whole."""
+        program, begin = self._program, self._advanced_at
+        while (data := program.read(begin + program.silence_seconds - self._clock())) != b"":
+            if data is None:
+                raise program.hung(f"the program did not end within {program.silence_seconds:g} s and was ended")
+            if not self._meter.readings and self._command.reads.timed_from == TimedFrom.FIRST_OUTPUT:
+                begin = self._clock()
+            self._meter.readings = 1
+        if not self._meter.readings and self._command.reads.timed_from == TimedFrom.FIRST_OUTPUT:
+            raise program.failure(
+                "it printed nothing, so there is no first output to time from", "give timed_from='start'"
+            )
+        self._require_good_end()
+        steps = max(1, round(examples / (self._command.counted_per_step or 1)))
+        seconds = self._clock() - begin
+        yield self._slowed(Window(steps, seconds * steps * (self._command.counted_per_step or 1) / examples))
 
     def _read(self) -> Iterator[Window]:
         """The windows, until the program ends."""
@@ -108,20 +144,32 @@ class CommandWindows:
                     yield self._slowed(window)
         if window := meter.rest(self._clock()):
             yield self._slowed(window)
-        if bad := self._program.ended_badly():
-            raise self._program.failure(
-                f"the program {bad} after {counted(meter.readings, 'reading')}",
-                "fix the cause that its output shows"
-                + ("; it must end with status 0" if self._command.until_end else ""),
-            )
+        self._require_good_end()
         if not meter.readings:
             raise self._nothing("it printed nothing usable before it ended")
+
+    def _require_good_end(self) -> None:
+        if bad := self._program.ended_badly():
+            raise self._program.failure(
+                f"the program {bad} after {counted(self._meter.readings, 'reading')}",
+                "fix the cause that its output shows"
+                + ("; it must end with status 0" if self._command.reads.reads_to_the_end else ""),
+            )
+
+    def _require_recent_rates(self) -> None:
+        """Refuse rates that look like averages, unless the user has said what they are."""
+        if self._command.reads.rate_is is None and is_running_average(self._meter.rates):
+            raise self._program.failure(
+                "its rates look like averages since the first one, which hide most of a change",
+                "give reads=Reads(rate_is='average') to undo them, or rate_is='recent' if they are none",
+            )
 
     def _chunks(self) -> Iterator[tuple[float, list[Reading]]]:
         """The readings of each piece of output, and when it was printed.
 
         Raises:
             Hung: no reading told anything new for too long.
+            MeasurementError: lines come, and none of them can be read.
         """
         program, splitter = self._program, LineSplitter()
         printed_at = read_at = -math.inf
@@ -130,14 +178,22 @@ class CommandWindows:
             if data is None or now - self._advanced_at > program.silence_seconds:
                 printed, read = printed_at > self._advanced_at, read_at > self._advanced_at
                 raise self._silent(printed=printed, read=read)
-            found = [self._reader.read(line) for line in splitter.feed(data)]
-            found.append(self._reader.read_unfinished(splitter.unfinished))
-            readings = [reading for reading in found if reading is not None]
+            readings = self._readings(splitter.feed(data), splitter.unfinished)
             printed_at = now
             read_at = now if readings else read_at
+            if self._patience.is_over(now, len(data), self._reader.lines, has_read=read_at > -math.inf):
+                raise self._nothing(f"the program has printed for {self._patience.waited(now):.0f} s, and was ended")
             yield now, readings
-        if last := self._reader.read(splitter.unfinished):
-            yield self._clock(), [last]
+        if last := self._readings([splitter.unfinished], ""):
+            yield self._clock(), last
+
+    def _readings(self, lines: Sequence[str], unfinished: str) -> list[Reading]:
+        try:
+            found = [self._reader.read(line) for line in lines]
+            found.append(self._reader.read_unfinished(unfinished))
+        except Unreadable as error:
+            raise self._program.failure(error.fact, error.next_step) from error
+        return [reading for reading in found if reading is not None]
 
     def _silent(self, *, printed: bool, read: bool) -> MeasurementError:
         """The error for a program that hangs: did it print anything meanwhile, and was anything read from it?"""
@@ -155,7 +211,7 @@ class CommandWindows:
         if self._reader.saw_steps:
             return self._program.failure("it prints steps and no rate", SAY_HOW_MANY)
         fact = f"{fact}: {self._reader.nothing_read()}{self._first_lines()}"
-        return self._program.failure(fact, "docs/own-scripts.md lists what can be read")
+        return self._program.failure(fact, self._reader.next_step() + self._patience.buffering)
 
     def _first_lines(self) -> str:
         """The first lines of a program that printed more than an error shows of its log."""
@@ -164,8 +220,8 @@ class CommandWindows:
         return "\nits first lines:\n" + "\n".join(f"  | {line}" for line in self._reader.first_lines)
 
     def _require_possible(self, reading: Reading) -> None:
-        if reading.kind is not Kind.STEP and not _LEAST < reading.value < _MOST:
-            what = "time of a step" if reading.kind is Kind.SECONDS else "rate"
+        if reading.kind not in (Kind.STEP, Kind.EXAMPLES) and not _LEAST < reading.value < _MOST:
+            what = "time of a step" if reading.kind in (Kind.SECONDS, Kind.MEAN_SECONDS) else "rate"
             raise self._program.failure(
                 f"it printed {reading.value:g} as its {what}, which can't be one",
                 "look for the cause in the program; a pattern that matches another number reads that",
@@ -175,111 +231,15 @@ class CommandWindows:
         if readings == 0:
             raise self._program.failure(
                 "it printed too little before it ended: two lines with a counter make one reading",
-                "let it print more often or run longer",
+                "let it print more often or run longer" + self._patience.buffering,
             )
-        if not self._command.until_end:
+        if not self._command.reads.reads_to_the_end:
             raise self._program.failure(
                 f"the program ended after {counted(readings, 'reading')}, of which the first is warm-up and "
                 f"{MIN_WINDOWS_FOR_ERROR} more are needed: one alone has no error estimate",
-                "let it print more often or run longer, or give until_end=True to take what it prints in one run",
+                "let it print more often or run longer, or give reads=Reads(until_end=True) to take what it prints "
+                "in one run" + self._patience.buffering,
             )
 
     def _slowed(self, window: Window) -> Window:
         return Window(window.steps, window.seconds / (1 - self._slowdown), window.loss)
-
-
-class Meter:
-    """Makes windows of at least about `WINDOW_SECONDS` from readings.
-
-    Rates within one window are averaged as if each stood for the same work, because a program that buffers its output
-    prints many at once. Windows are weighted by the time that they took. So all windows together give all examples over
-    all seconds, whether the program prints every ten steps or every ten seconds.
-
-    Args:
-        now: when the program was started.
-        examples_per_step: units in a step.
-
-    Attributes:
-        readings: how many readings there were.
-    """
-
-    def __init__(self, now: float, examples_per_step: int) -> None:
-        self._begin = now
-        self._examples_per_step = examples_per_step
-        self._counts = False
-        self._rates: list[float] = []
-        self._steps, self._seconds = 0.0, 0.0
-        self._losses: list[float | None] = []
-        self._counter: tuple[float, float] | None = None
-        self._mean: tuple[int, float] | None = None
-        self.readings = 0
-
-    def take(self, now: float, reading: Reading) -> bool:
-        """Add a reading; returns whether it tells something new."""
-        self._losses.append(reading.loss)
-        self._counts = reading.kind is Kind.STEP
-        match reading.kind:
-            case Kind.RATE:
-                self._rates.append(reading.value)
-            case Kind.SECONDS:
-                self._rates.append(self._examples_per_step / reading.value)
-            case Kind.MEAN_RATE:
-                self._undo_mean(reading)
-            case Kind.STEP:
-                if self._counter is not None and reading.value == self._counter[0]:
-                    return False  # the same line, printed again
-                self.readings += 1
-                return self._count(now, reading.value)
-        self.readings += 1
-        return True
-
-    def window(self, now: float) -> Window | None:
-        """The window of the readings since the last one; None if they are too short for a window."""
-        seconds = self._seconds if self._counts else now - self._begin
-        return self._window(now) if seconds >= WINDOW_SECONDS else None
-
-    def rest(self, now: float) -> Window | None:
-        """The window of the readings after the last one, when the program has ended.
-
-        Counted steps are left out: the last lines may have been printed all at once.
-        """
-        return self._window(now) if self._rates else None
-
-    def _window(self, now: float) -> Window | None:
-        if self._rates:
-            rate = len(self._rates) / math.fsum(1 / rate for rate in self._rates)
-            steps_per_sec = rate / self._examples_per_step
-            steps = max(1, round((now - self._begin) * steps_per_sec))
-            window = Window(steps, steps / steps_per_sec, worst_loss(self._losses))
-        elif self._steps > 0 and self._seconds > 0:
-            steps = max(1, round(self._steps))  # a counter of epochs has fractions
-            window = Window(steps, self._seconds * (steps / self._steps), worst_loss(self._losses))
-        else:
-            return None
-        self._begin, self._rates, self._losses = now, [], []
-        self._steps, self._seconds = 0.0, 0.0
-        return window
-
-    def _undo_mean(self, reading: Reading) -> None:
-        """Add a rate of tf_cnn_benchmarks, which is the mean since the first step: subtract the lines before."""
-        before, self._mean = self._mean, (reading.step, reading.value)
-        if before is None or reading.step <= before[0]:  # a new measurement begins
-            steps, each = reading.step, reading.step / reading.value
-        else:
-            steps = reading.step - before[0]
-            each = reading.step / reading.value - before[0] / before[1]
-        if each > 0:
-            self._steps += steps
-            self._seconds += each * self._examples_per_step
-        else:  # lost in the rounding; the next line covers these steps too
-            self._mean = before
-
-    def _count(self, now: float, step: float) -> bool:
-        """Add the steps since the last line, and the time. A counter that falls starts again, as in Keras' epochs."""
-        before, self._counter = self._counter, (step, now)
-        if before is None:
-            return True
-        if step > before[0]:
-            self._steps += step - before[0]
-            self._seconds += now - before[1]
-        return step > before[0]

@@ -114,7 +114,13 @@ class RunEngine:
         start, nodes = side.launcher.start_command, topology.node_count
         with self._named(topology, command), closing(start(command, topology.devices, nodes)) as program:
             self._observer.phase("first reading")
-            windows = CommandWindows(program, command, side.slowdown)
+            windows = CommandWindows(
+                program,
+                command,
+                devices=topology.devices.count * nodes,
+                slowdown=side.slowdown,
+                phase=self._observer.phase,
+            )
             windows.warm_up(plan)
             self._observer.phase("readings")
             # Ranks that an engine starts on this node are not pytest's children, so they would count as a disturbance.

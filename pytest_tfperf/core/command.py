@@ -5,17 +5,15 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 from pytest_tfperf.core.baseline import is_unit
+from pytest_tfperf.core.reads import SAY_HOW_MANY, Reads
 from pytest_tfperf.core.workload import VariableUpdate, Workload
-from pytest_tfperf.errors import WorkloadError, one_of
-
-READ_BY_GROUP = ("rate", "step", "seconds", "milliseconds")
-"""Groups of which a pattern has one: units per second, a counter of steps, or the time that a step takes."""
+from pytest_tfperf.errors import WorkloadError
 
 STEPS = "steps"
 """The unit of a program whose steps are counted, whatever they hold."""
@@ -34,26 +32,23 @@ class Command:
         argv: the program and its arguments; empty if it was read from a file, because files hold only the name.
         folder: where it runs; "": where pytest runs.
         unit: what its throughput counts.
-        pattern: a regular expression with one of the groups `READ_BY_GROUP`, and maybe `loss`; "" where lines of a
-            known format are read.
-        field: the field of JSON lines that holds the rate, "metrics.rate" for one inside of another; "" for none.
-        examples_per_step: units in a step, over all devices; None where the program prints rates.
-        until_end: read to the program's end; a rate that is printed only once is then enough.
+        reads: how its output is read.
         ranks_per_node: how many processes of it an engine starts on each of several nodes.
+        environment: variables that it gets beside pytest's own, as pairs.
+        terminal: it prints into a terminal of its own, because some programs draw their progress only there.
 
     Raises:
-        WorkloadError: an invalid name, argument, unit, pattern or field; says what to write.
+        WorkloadError: an invalid name, argument or unit, or steps that nobody said the size of; says what to write.
     """
 
     name: str
     argv: tuple[str, ...] = ()
     folder: str = ""
     unit: str = "examples"
-    pattern: str = ""
-    field: str = ""
-    examples_per_step: int | None = None
-    until_end: bool = False
+    reads: Reads = field(default_factory=Reads)
     ranks_per_node: int = 1
+    environment: tuple[tuple[str, str], ...] = ()
+    terminal: bool = False
 
     def __post_init__(self) -> None:
         _require_name(self.name)
@@ -61,20 +56,26 @@ class Command:
             raise WorkloadError(
                 f"{self.name}: unit={self.unit!r}: write what is counted in a second, as in 'images/s' or 'tokens/s'"
             )
-        for name in ("examples_per_step", "ranks_per_node"):
-            value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise WorkloadError(f"{self.name}: {name}={value!r} must be a whole number from 1")
-        for name in ("pattern", "field"):
-            if not isinstance(getattr(self, name), str):
-                raise WorkloadError(f"{self.name}: {name}={getattr(self, name)!r} must be a text")
-        if self.pattern and self.field:
-            raise WorkloadError(f"{self.name}: both pattern and field are given: give the one that reads the rate")
-        if self.pattern:
-            self._require_readable_pattern()
+        if type(self.ranks_per_node) is not int or self.ranks_per_node < 1:
+            raise WorkloadError(f"{self.name}: ranks_per_node={self.ranks_per_node!r} must be a whole number from 1")
+        if not isinstance(self.reads, Reads):
+            raise WorkloadError(f"{self.name}: reads={self.reads!r:.80} must be a Reads(...)")
+        if self.reads.pattern and "(?P<rate>" not in self.reads.pattern and self.counted_per_step is None:
+            raise WorkloadError(f"{self.name}: the pattern reads steps: {SAY_HOW_MANY}")
 
     @classmethod
-    def of(cls, argv: Sequence[str | Path], *, name: str, unit: str, **more: str | int | bool | None) -> Self:
+    def of(
+        cls,
+        argv: Sequence[str | Path],
+        *,
+        name: str,
+        unit: str,
+        folder: str = "",
+        reads: Reads | None = None,
+        ranks_per_node: int = 1,
+        environment: Mapping[str, str] | None = None,
+        terminal: bool = False,
+    ) -> Self:
         """The command for the arguments of `check_command`; `unit` ends with "/s".
 
         Raises:
@@ -88,8 +89,23 @@ class Command:
                 f"{name}: the command {argv!r:.80} must be a list of a program and its arguments, as in "
                 '[sys.executable, "train.py", "--epochs=1"]'
             )
-        given = {field: value for field, value in more.items() if value is not None}
-        return cls(name=name, argv=tuple(map(str, argv)), unit=counted, **given)  # type: ignore[arg-type]
+        variables = environment or {}
+        if any(not isinstance(text, str) for pair in variables.items() for text in pair):
+            raise WorkloadError(f"{name}: env must map names of environment variables to texts")
+        # The operating system ends each of these texts at a NUL.
+        for kind, texts in (("argument", argv), ("variable", [*variables, *variables.values()])):
+            if found := [str(text) for text in texts if "\0" in str(text)]:
+                raise WorkloadError(f"{name}: the {kind} {found[0]!r:.80} contains a NUL character: remove it")
+        return cls(
+            name=name,
+            argv=tuple(map(str, argv)),
+            unit=counted,
+            folder=folder,
+            reads=Reads() if reads is None else reads,
+            ranks_per_node=ranks_per_node,
+            environment=tuple(sorted(variables.items())),
+            terminal=terminal,
+        )
 
     @classmethod
     def parse(cls, id: str) -> Self:
@@ -122,31 +138,12 @@ class Command:
     @property
     def counted_per_step(self) -> int | None:
         """Units in a step; None if that is not known."""
-        return 1 if self.unit == STEPS and self.examples_per_step is None else self.examples_per_step
-
-    def _require_readable_pattern(self) -> None:
-        try:
-            groups = re.compile(self.pattern).groupindex
-        except (re.error, RecursionError, OverflowError) as error:
-            raise WorkloadError(f"{self.name}: pattern={self.pattern!r} is no regular expression: {error}") from None
-        if unknown := [group for group in groups if group not in (*READ_BY_GROUP, "loss")]:
-            raise WorkloadError(f"{self.name}: pattern: {one_of('group', unknown[0], (*READ_BY_GROUP, 'loss'))}")
-        found = [group for group in READ_BY_GROUP if group in groups]
-        if len(found) != 1:
-            have = f"has the groups {' and '.join(found)}" if found else "has no named group"
-            raise WorkloadError(
-                f"{self.name}: pattern={self.pattern!r} {have}: it must have one of {', '.join(READ_BY_GROUP)}, as in "
-                r"r'speed (?P<rate>[\d.]+)'"
-            )
-        if found != ["rate"] and self.counted_per_step is None:
-            raise WorkloadError(f"{self.name}: the pattern reads {found[0]}: {SAY_HOW_MANY}")
+        given = self.reads.examples_per_step
+        return 1 if self.unit == STEPS and given is None else given
 
     def __str__(self) -> str:
         return self.id
 
-
-SAY_HOW_MANY = "say how many units a step holds over all devices with examples_per_step=N, or count unit='steps/s'"
-"""The next step where steps or their times are read, and rates are wanted."""
 
 Subject = Workload | Command
 """What a test measures. Most of the flow needs only its id."""

@@ -45,6 +45,7 @@ class Run:
         step_profile: what a step spends its time on; None where the worker was not asked.
         fetches: each step fetches its batch from an input pipeline, so a stall and the batches that were ready after
             it belong together.
+        not_read: of a user's command: lines with a rate that were not read, and why; "" for none.
     """
 
     windows: tuple[Window, ...]
@@ -60,6 +61,7 @@ class Run:
     fetches: bool = False
     unit: str = "images"
     polls: tuple[Telemetry, ...] = ()
+    not_read: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +28,7 @@ GRACE_SECONDS = 3.0
 _LOGGED_BYTES = 2**20
 _READ_BYTES = 2**16
 _POLL_SECONDS = 0.1
+_TERMINAL_SIZE = (50, 240)  # rows and columns
 
 
 class BoundedLog:
@@ -81,6 +85,7 @@ class CommandRun:
         facts: what it runs with, for the measurement's environment.
         scratch: folder of its temporary files, removed at the end; None if it has none.
         cancel: called when it is closed, to end what an engine left behind.
+        terminal: it prints into a terminal of its own, and not into a pipe.
 
     Raises:
         MeasurementError: it could not be started.
@@ -97,6 +102,7 @@ class CommandRun:
         facts: Mapping[str, str],
         scratch: Path | None = None,
         cancel: Callable[[], None] = lambda: None,
+        terminal: bool = False,
     ) -> None:
         _require_program(argv[0], folder, environment.get("PATH", os.defpath))
         self.log = str(log)
@@ -112,22 +118,24 @@ class CommandRun:
             raise MeasurementError(
                 f"{log} can't be written: {error.strerror}. Free some space, or correct the permissions of its folder"
             ) from error
+        output, writing_end = _terminal() if terminal else os.pipe()
+        self._output = os.fdopen(output, "rb", buffering=0)
         try:
             self._process = subprocess.Popen(
                 [*supervisor, str(os.getpid()), str(GRACE_SECONDS), *argv],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                stdout=writing_end,
                 stderr=subprocess.STDOUT,
                 env={"PYTHONUNBUFFERED": "1", **environment},
                 cwd=folder,
                 start_new_session=True,
-                bufsize=0,
             )
         except OSError as error:
             self._log.close()
+            self._output.close()
             raise MeasurementError(f"{argv[0]} could not be started in {folder}: {error.strerror}") from error
-        assert self._process.stdout is not None, "it is a pipe"
-        self._output = self._process.stdout
+        finally:
+            os.close(writing_end)
         self._poll = select.poll()
         self._poll.register(self._output, select.POLLIN)
 
@@ -135,7 +143,10 @@ class CommandRun:
         """What it prints next; b"" when its output has ended, None if nothing comes for so many seconds."""
         if not self._poll.poll(max(0.0, seconds) * 1000):
             return None
-        data = os.read(self._output.fileno(), _READ_BYTES)
+        try:
+            data = os.read(self._output.fileno(), _READ_BYTES)
+        except OSError:  # so a terminal says that nobody writes to it any more
+            data = b""
         self._log.write(data)
         return data
 
@@ -181,6 +192,14 @@ class CommandRun:
 
     def _text(self, fact: str, next_step: str) -> str:
         return f"{fact}\n  next        {next_step}\nthe end of its output ({self.log}):\n{last_lines(self._log.end)}"
+
+
+def _terminal() -> tuple[int, int]:
+    """The ends of a new terminal: the one that is read, and the one that the program writes to."""
+    reading_end, writing_end = os.openpty()
+    # Progress bars are cut to the terminal's width, and a new one has none.
+    fcntl.ioctl(writing_end, termios.TIOCSWINSZ, struct.pack("HHHH", *_TERMINAL_SIZE, 0, 0))
+    return reading_end, writing_end
 
 
 def _require_program(program: str, folder: Path, path: str) -> None:

@@ -93,8 +93,14 @@ class LocalLauncher:
             undo.callback(shutil.rmtree, scratch, ignore_errors=True)
             run = CommandRun(
                 self._interpreter.user_command(command.argv),
-                environment={**self._interpreter.environment(), **_visible(devices), "TMPDIR": str(scratch)},
+                environment={
+                    **self._interpreter.environment(),
+                    **_visible(devices),
+                    "TMPDIR": str(scratch),
+                    **dict(command.environment),
+                },
                 folder=self._interpreter.user_folder(command.folder),
+                terminal=command.terminal,
                 log=log,
                 silence_seconds=self._silence_seconds,
                 facts=self._interpreter.facts(command),

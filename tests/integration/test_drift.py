@@ -19,10 +19,11 @@ from pytest_tfperf.core.measurement import Measurement
 
 TESTS = """
     import sys
+    from pytest_tfperf import Reads
 
     def test_program(throughput, on):
         command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        throughput.check_command(command, name="program", on=on, until_end=True)
+        throughput.check_command(command, name="program", on=on, reads=Reads(until_end=True))
 """
 
 DAYS, SLOWER_FROM = 40, 30

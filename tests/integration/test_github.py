@@ -10,15 +10,16 @@ from inner import ANY_THROUGHPUT, Finished, Project
 
 TESTS = """
     import sys
+    from pytest_tfperf import Reads
 
     COMMAND = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
 
     def test_passes(throughput, on):
-        throughput.check_command(COMMAND, name="quick", on=on, until_end=True)
+        throughput.check_command(COMMAND, name="quick", on=on, reads=Reads(until_end=True))
 
     def test_regresses(throughput, on, request):
         request.node.user_properties.append(("own", "kept"))
-        throughput.check_command(COMMAND, name="slow", on=on, until_end=True)
+        throughput.check_command(COMMAND, name="slow", on=on, reads=Reads(until_end=True))
 """
 
 

@@ -10,10 +10,11 @@ from inner import ANY_THROUGHPUT, Finished, Project
 
 TESTS = """
     import sys
+    from pytest_tfperf import Reads
 
     def check(throughput, on, name):
         command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        throughput.check_command(command, name=name, on=on, until_end=True)
+        throughput.check_command(command, name=name, on=on, reads=Reads(until_end=True))
 
     def test_recent(throughput, on):
         check(throughput, on, "recent")

@@ -32,6 +32,7 @@ LOOP = """
 
 PREAMBLE = """
 import sys
+from pytest_tfperf import Reads
 
 def run(throughput, on, *argv, name="loop", **how):
     return throughput.check_command([sys.executable, *map(str, argv)], name=name, on=on, **how)
@@ -168,7 +169,9 @@ def test_against_refuses_a_command_that_does_not_begin_with_this_python(project:
 
 def test_a_smoke_run_wants_one_reading(project: Project) -> None:
     project.write("loop.py", LOOP)
-    write_tests(project, "def test_it(throughput, on): run(throughput, on, 'loop.py', 0.01, until_end=True)")
+    write_tests(
+        project, "def test_it(throughput, on): run(throughput, on, 'loop.py', 0.01, reads=Reads(until_end=True))"
+    )
     assert project.run("--tfperf-smoke").kinds == {"test_it": "passed"}
 
 
@@ -179,13 +182,19 @@ FAULTS = {
     "test_early": ("'-c', 'print(\"9 examples/s\")'", "the program ended after 1 reading, of which the first is"),
     "test_zero": ("'-c', 'print(\"9 examples/s\\\\n0 examples/s\")'", "it printed 0 as its rate, which can't be one"),
     "test_steps": ("'-c', 'print(\"1/9 - 3s - 5ms/step\")'", "it prints steps and no rate"),
-    "test_nan": ("'-c', 'print(\"9 examples/s loss: nan\\\\n\" * 9)', until_end=True", "INVALID: loss became NaN"),
+    "test_nan": (
+        "'-c', 'print(\"9 examples/s loss: nan\\\\n\" * 9)', reads=Reads(until_end=True)",
+        "INVALID: loss became NaN",
+    ),
     "test_missing": ("'missing.py'", "exited with status 2 after 0 readings"),
     "test_field": (
-        "'-c', 'print(dict(a=1))', field='rate'",
+        "'-c', 'print(dict(a=1))', reads=Reads(field='rate')",
         "no line is a JSON object, in which the field 'rate' would be read",
     ),
-    "test_pattern": ("'-c', '', pattern='(.*)'", "has no named group: it must have one of rate, step, seconds"),
+    "test_pattern": (
+        "'-c', '', reads=Reads(pattern='(.*)')",
+        "has no named group: it must have one of rate, step, seconds",
+    ),
     "test_hangs": ("'-c', 'import time; print(3); time.sleep(600)'", "printed nothing that can be read for 3 s and"),
     "test_readings": ("'-c', '', readings=2", "readings=2: give at least 3, because fewer have no error estimate"),
     "test_name": ("'-c', '', name='b 3'", "name='b 3' must be at most 100 letters"),

@@ -16,13 +16,14 @@ from pytest_tfperf.core.workload import Workload
 
 TESTS = """
     import sys
+    from pytest_tfperf import Reads
 
     def test_slower(throughput, on):
         throughput.check(tiny(3), on=on)
 
     def test_slower_program(throughput, on):
         command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        throughput.check_command(command, name="program", on=on, until_end=True)
+        throughput.check_command(command, name="program", on=on, reads=Reads(until_end=True))
 """
 WORKLOAD = Workload(model="nets:tiny", batch_size=3)
 RECORDED = "2026-01-02"

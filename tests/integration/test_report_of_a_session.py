@@ -12,14 +12,15 @@ from inner import ANY_THROUGHPUT, Finished, Project
 
 OF_A_PROGRAM = """
     import sys
+    from pytest_tfperf import Reads
 
     def test_passes(throughput, on):
         command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        throughput.check_command(command, name="program", on=on, until_end=True)
+        throughput.check_command(command, name="program", on=on, reads=Reads(until_end=True))
 
     def test_has_no_baseline(throughput, on):
         command = [sys.executable, "-c", "print('7 examples/s\\\\n' * 9)"]
-        throughput.check_command(command, name="unknown", on=on, until_end=True)
+        throughput.check_command(command, name="unknown", on=on, reads=Reads(until_end=True))
 
     def test_dies(throughput, on):
         throughput.check_command([sys.executable, "-c", "raise SystemExit(3)"], name="dead", on=on)

@@ -30,10 +30,11 @@ from pytest_tfperf.stores.push_process import push_new
 
 TESTS = """
     import sys
+    from pytest_tfperf import Reads
 
     def test_passes(throughput, on):
         command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        throughput.check_command(command, name="program", on=on, until_end=True)
+        throughput.check_command(command, name="program", on=on, reads=Reads(until_end=True))
 """
 WRONG_PASSWORD = "hunter2"
 NOBODY_LISTENS = "postgresql://team:secret@127.0.0.1:1/history"

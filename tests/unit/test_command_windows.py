@@ -10,18 +10,20 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from measurements import command
 from played import BOX, BUSY, Notes, PlayedGuard
 
-from pytest_tfperf.bench.command_windows import CommandWindows, Meter
+from pytest_tfperf.bench.command_windows import CommandWindows
 from pytest_tfperf.bench.one_run import RunEngine, Side
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.plan import Plan
-from pytest_tfperf.core.readings import Kind, Reading
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.errors import Hung, MeasurementError
+from pytest_tfperf.programs.meter import Meter
+from pytest_tfperf.programs.reading import Kind, Reading
 
 PLAN = Plan(steps=40, warmup_steps=1, counts_readings=True)
 
@@ -64,8 +66,7 @@ class PlayedProgram:
 
 
 def measured(program: PlayedProgram, plan: Plan = PLAN, **how: object) -> Run:
-    command = Command(name="it", argv=("it",), **how)  # type: ignore[arg-type]
-    windows = CommandWindows(program, command, clock=lambda: program.now)
+    windows = CommandWindows(program, command(**how), clock=lambda: program.now)
     windows.warm_up(plan)
     return windows.time(plan, Notes())
 
@@ -93,7 +94,7 @@ def test_a_program_that_is_read_to_its_end_may_print_more() -> None:
 
 def test_reading_stops_when_enough_is_known_which_is_asked_every_ten_readings() -> None:
     program, asked = lines(100), []
-    windows = CommandWindows(program, Command(name="it"), clock=lambda: program.now)
+    windows = CommandWindows(program, command(), clock=lambda: program.now)
     windows.warm_up(PLAN)
     run = windows.time(PLAN, Notes(), lambda run: bool(asked.append(len(run.windows)) or len(asked) == 2))
     assert (asked, len(run.windows)) == ([10, 20], 20)
@@ -151,7 +152,7 @@ def test_all_windows_together_give_all_examples_over_all_seconds(seconds: list[f
 def test_no_reading_makes_a_window_without_steps_or_time(
     readings: list[tuple[Kind, float, float, int]],
 ) -> None:
-    meter, now = Meter(0.0, 8), 0.0
+    meter, now = Meter(0.0, 8, 0.15), 0.0
     for kind, value, after, step in readings:
         now += after
         meter.take(now, Reading(kind, value, step=step))
@@ -245,7 +246,7 @@ def test_a_last_line_without_an_end_is_read() -> None:
     ("script", "said"),
     [
         ([], "the program printed nothing for 100 s"),
-        ([(9.0, "loading\n")] * 50, "printed nothing that can be read for 100 s and was ended; no line has a rate"),
+        ([(60.0, "loading\n")] * 50, "printed nothing that can be read for 100 s and was ended; no line has a rate"),
         (lines(8).script, "the program printed nothing for 100 s"),
         ([(9.0, "0 examples/s\n")] * 50, "printed only readings that did not advance for 100 s"),
     ],
@@ -279,13 +280,13 @@ class OneProgram:
 @pytest.mark.parametrize(("nodes", "disturbance"), [(1, BUSY), (2, None)])
 def test_the_guard_watches_only_what_this_process_starts(nodes: int, disturbance: Disturbance | None) -> None:
     """An engine's ranks on this node would count as other processes."""
-    side = Side(workload=Command(name="it", argv=("it",), until_end=True), launcher=OneProgram())  # type: ignore[arg-type]
+    side = Side(workload=command(until_end=True), launcher=OneProgram())  # type: ignore[arg-type]
     engine = RunEngine(Notes(), PlayedGuard([BUSY]))  # type: ignore[arg-type]
     assert engine.run(side, replace(BOX, node_count=nodes), PLAN).disturbance == disturbance
 
 
 def test_an_injected_slowdown_takes_a_fraction_of_the_throughput_off() -> None:
     program = lines(12)
-    windows = CommandWindows(program, Command(name="it"), 0.5, clock=lambda: program.now)
+    windows = CommandWindows(program, command(), slowdown=0.5, clock=lambda: program.now)
     windows.warm_up(PLAN)
     assert per_sec(windows.time(PLAN, Notes())) == pytest.approx(25)

@@ -6,20 +6,23 @@ import json
 import math
 import re
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from measurements import command
 
-from pytest_tfperf.core.command import Command
-from pytest_tfperf.core.readings import MOST_OF_A_LINE, Kind, LineSplitter, Reader, Reading, worst_loss
 from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.programs.lines import MOST_OF_A_LINE, LineSplitter
+from pytest_tfperf.programs.reader import Reader
+from pytest_tfperf.programs.reading import Kind, Reading, Unreadable, worst_loss
 
-PLAIN = Command(name="it", argv=("it",), examples_per_step=32)
+PLAIN = command(examples_per_step=32)
 
 
 def read(line: str, **how: object) -> Reading | None:
-    return Reader(Command(name="it", argv=("it",), **how)).read(line)  # type: ignore[arg-type]
+    return Reader(command(**how), devices=2).read(line)
 
 
 @pytest.mark.parametrize(
@@ -32,16 +35,16 @@ def read(line: str, **how: object) -> Reading | None:
         ("12 EXAMPLES/SECOND", 12.0),
         ("examples/s: 77.5, loss 3", 77.5),
         ('"examples/sec": 3e2}', 300.0),
-        ("1.5k examples/s", None),  # not 5, and not 1.5
+        ("1.5k examples/s", 1500.0),
         ("12 examples/step", None),
         ("1 234.5 examples/s", None),  # not 234.5
         ("1 234 567 examples/s", None),
-        ("1'234.5 examples/s", None),
+        ("1'234.5 examples/s", 1234.5),
         ("examples/s: 1 234.5", None),  # not 1
         ("step 3 1234.5 examples/s", 1234.5),
         ("'12 examples/s'", 12.0),
-        ("12 examples/s/gpu", None),
-        ("12 examples/sec per GPU", None),
+        ("12 examples/s/gpu", 24.0),  # of two devices
+        ("12 examples/sec per GPU", 24.0),
         ("12 examples/s (3 examples/s/gpu)", 12.0),
         ("v1.2.12 examples/s", None),
         ("12 more_examples/s", None),
@@ -54,6 +57,169 @@ def read(line: str, **how: object) -> Reading | None:
 def test_a_number_with_its_unit_is_a_rate(line: str, rate: float | None) -> None:
     found = read(line)
     assert (found and (found.kind, found.value)) == (rate and (Kind.RATE, rate))
+
+
+@pytest.mark.parametrize(
+    ("line", "rate"),
+    [
+        ("step 120 632.9 examples/s", 632.9),
+        ("12:30:45 632.9 examples/s", 632.9),
+        ("Epoch 1/10 632.9 examples/s", 632.9),
+        ("loss: 0.5 examples/sec: 632.9", 632.9),
+        ("step 120 examples/sec: 1234.5", 1234.5),
+        ("step 120 examples/sec 1234.5", 1234.5),
+        ("632.9 examples/s 12.3 ms", 632.9),
+        ("632.9 +/- 3.2 examples/s", 632.9),
+        ("632.9 \u00b1 3.2 examples/s", 632.9),
+        ("throughput (examples/s): 632.9", 632.9),
+        ("12.3 kexamples/s", 12300.0),
+        ("632.9 examples/s (avg 640.1 examples/s)", 632.9),
+        ("1\u202f234.5 examples/s", 1234.5),
+    ],
+)
+def test_the_number_that_belongs_to_the_unit_is_read(line: str, rate: float) -> None:
+    found = read(line)
+    assert found is not None
+    assert found.value == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("1 234.5 examples/s", "a space between digits may separate thousands or two numbers"),
+        ("1,5 examples/s", "not plain"),
+        ("600-640 examples/s", "not plain"),
+        ("600 to 640 examples/s", "a range"),
+        ("step 120 examples/s: n/a", "no number follows"),
+        ("step 120 examples/s", "counts something else"),
+        ("loss 0.3 examples/s 120", "both 0.3 and 120"),
+        ("train 900 examples/s, eval 300 examples/s", "it has 2 rates, 300 and 900"),
+        ("12 m examples/s", "'m' may be"),
+    ],
+)
+def test_a_line_that_can_be_read_in_two_ways_is_shown_and_not_read(line: str, why: str) -> None:
+    reader = Reader(PLAIN)
+    assert reader.read(line) is None
+    assert why in reader.note()
+    assert line in reader.note()
+
+
+def test_an_output_of_which_many_lines_can_not_be_read_is_refused() -> None:
+    reader = Reader(PLAIN)
+    for _ in range(9):
+        reader.read("12 examples/s")
+    reader.read("1,5 examples/s")
+    reader.read("1,5 examples/s")
+    with pytest.raises(Unreadable, match="3 lines with a rate can't be read, beside 9 that can"):
+        reader.read("1,5 examples/s")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        (r"(?P<rate>[\d.]+)", "1.545k"),
+        (r"tps: (?P<rate>[\d.]+)", "tps: 1,500"),
+        (r"(?P<rate>\d\d)", "1500"),
+        (r"tps: 1(?P<rate>\d+)", "tps: 1500"),
+        (r"(?P<rate>\d+)", "12.5"),
+        (r"(?P<seconds>\d+)", "12 ms"),
+    ],
+)
+def test_a_group_that_ends_within_a_number_is_refused(pattern: str, line: str) -> None:
+    with pytest.raises(Unreadable, match=re.escape(repr(line))):
+        read(line, pattern=pattern, examples_per_step=1)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line", "rate"),
+    [
+        (r"(?P<rate>[\d.]+k?)", "1.545k", 1545.0),
+        (r"tps: (?P<rate>[\d,.]+)", "tps: 1,500", 1500.0),
+        (r"(?P<rate>[\d.]+),(?P<loss>\S+)", "632,120", 632.0),
+        (r",(?P<rate>[\d.]+)", "120,632.9,0.5", 632.9),
+    ],
+)
+def test_a_group_understands_separators_and_k(pattern: str, line: str, rate: float) -> None:
+    found = read(line, pattern=pattern)
+    assert found is not None
+    assert found.value == pytest.approx(rate)
+
+
+def outcome(lines: list[str], **how: object) -> list[float | None]:
+    reader = Reader(command(**how))
+    found = [reader.read(line) for line in lines]
+    return [reading and reading.value for reading in found]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["[rank0] 745 examples/s", "[rank1] 744 examples/s"] * 3, "two series of rates"),
+        (["step 1: 745 examples/s", "eval 300 examples/s", "train 9 examples/s"] * 3, "two series of rates"),
+        ([f"step {n // 2}: {700 + n} examples/s" for n in range(20)], "most steps have several lines"),
+    ],
+)
+def test_two_series_in_one_output_are_refused(lines: list[str], said: str) -> None:
+    with pytest.raises(Unreadable, match=said):
+        outcome(lines)
+
+
+def test_lines_of_evaluation_are_left_out_and_counted() -> None:
+    reader = Reader(PLAIN)
+    found = [reader.read(line) for line in ["train: 9 examples/s", "eval: 30 examples/s", "train: 8 examples/s"]]
+    assert [reading and reading.value for reading in found] == [9, None, 8]
+    assert "1 lines of evaluation were left out" in reader.note()
+
+
+def test_a_total_at_the_end_is_no_second_series() -> None:
+    assert outcome(["train: 9 examples/s", "train: 8 examples/s", "test: 30 examples/s"]) == [9, 8, None]
+
+
+def test_a_function_reads_what_nothing_else_does() -> None:
+    assert outcome(["a 3", "b"], parse=lambda line: float(line[2:]) if line[0] == "a" else None) == [3.0, None]
+
+
+@pytest.mark.parametrize(("line", "said"), [("x", "raised ValueError"), ("3", "returned '3'")])
+def test_a_function_that_fails_is_shown_with_the_line(line: str, said: str) -> None:
+    def parse(text: str) -> float:
+        return float(text) and text  # type: ignore[return-value]
+
+    with pytest.raises(Unreadable, match=said):
+        outcome([line], parse=parse)
+
+
+@pytest.mark.parametrize(
+    ("line", "how", "value"),
+    [
+        ("632.9 samples/s", {}, "give unit='samples/s'"),
+        ("120/500 ━━ 12s 31ms/step", {}, "examples_per_step"),
+        ("hello", {}, "tfperf read"),
+    ],
+)
+def test_the_next_step_names_what_the_lines_have(line: str, how: dict[str, object], value: str) -> None:
+    reader = Reader(command(**how))
+    assert reader.read(line) is None
+    assert value in reader.next_step()
+
+
+afters = st.sampled_from(["", " 12 ms", ", loss: 2", ")"])
+separators = st.sampled_from(["", ",", "'", "_", "\u00a0", "\u202f"])
+befores = st.sampled_from(
+    ["", "step 12 ", "step 120 ", "Epoch 1/10 ", "12:30:45 ", "loss: 0.5 ", "[12] ", "speed=", "INFO: ", "it 3, "]
+)
+
+
+@given(
+    st.integers(0, 10**12), st.integers(0, 99), separators, befores, st.sampled_from(["", " 12 ms", ", loss: 2", ")"])
+)
+def test_what_is_written_is_read(whole: int, cents: int, separator: str, before: str, after: str) -> None:
+    """For every separator, order and decoration that the docs claim."""
+    number = f"{whole:,}.{cents:02}".replace(",", separator)
+    value = whole + cents / 100
+    for line in (f"{before}{number} examples/s{after}", f"{before}examples/sec: {number}{after}"):
+        found = read(line)
+        assert found is not None
+        assert found.value == pytest.approx(value, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +274,7 @@ def test_keras_lines_of_whole_epochs_count_on() -> None:
 
 
 def steps(*lines: str, examples_per_step: int | None = 32) -> list[float | None]:
-    reader = Reader(Command(name="it", argv=("it",), examples_per_step=examples_per_step))
+    reader = Reader(command(examples_per_step=examples_per_step))
     found = [reader.read(line) for line in lines]
     return [reading and reading.value for reading in found]
 
@@ -140,7 +306,7 @@ def test_a_programs_own_rate_is_read_after_a_line_of_keras_whose_steps_nobody_si
 
 def test_no_unfinished_line_is_read_where_a_field_or_a_pattern_is_given() -> None:
     for how in ({"field": "rate"}, {"pattern": "(?P<rate>x)"}):
-        reader = Reader(Command(name="it", argv=("it",), examples_per_step=1, **how))  # type: ignore[arg-type]
+        reader = Reader(command(examples_per_step=1, **how))
         assert reader.read_unfinished("120/500 ━━ 12s 31ms/step") is None
 
 
@@ -200,7 +366,7 @@ def test_a_pattern_finds_what_its_group_says(pattern: str, line: str, found: Rea
         ({"pattern": "(?P<speed>.*)"}, "unknown group 'speed'"),
         ({"pattern": "(?P<rate>.*) (?P<step>.*)"}, "has the groups rate and step"),
         ({"pattern": "(?P<step>.*)"}, "say how many units a step holds"),
-        ({"pattern": "(?P<rate>.)", "field": "x"}, "both pattern and field"),
+        ({"pattern": "(?P<rate>.)", "field": "x"}, "pattern and field are given"),
         ({"pattern": re.compile("(?P<rate>.)")}, "must be a text"),
         ({"examples_per_step": 0}, "examples_per_step=0 must be a whole number from 1"),
         ({"unit": "a/b"}, "unit='a/b'"),
@@ -210,25 +376,25 @@ def test_a_pattern_finds_what_its_group_says(pattern: str, line: str, found: Rea
 )
 def test_what_can_not_be_read_is_refused_when_it_is_asked_for(how: dict[str, object], said: str) -> None:
     with pytest.raises(WorkloadError) as refused:
-        Command(**({"name": "it"} | how))  # type: ignore[arg-type]
+        command(**how)
     assert said in str(refused.value)
 
 
 def test_steps_of_whatever_are_counted_without_saying_what_they_hold() -> None:
-    assert Command(name="it", unit="steps", pattern="(?P<step>.)").counted_per_step == 1
+    assert command(unit="steps", pattern="(?P<step>.)").counted_per_step == 1
 
 
 @pytest.mark.parametrize(
     ("how", "lines", "said"),
     [
-        ({}, ["a"], "no line has a rate. Known are '12.3 examples/s', 'examples/s: 12.3', Keras'"),
+        ({}, ["a"], "no line has a rate in examples/s"),
         ({"pattern": "(?P<rate>x)"}, ["a"], "no line matches the pattern '(?P<rate>x)'"),
         ({"field": "rate"}, ["a"], "no line is a JSON object"),
         ({"field": "rate"}, ['{"speed": 1}', '{"loss": 2}'], "the field 'rate'; they have speed, loss"),
     ],
 )
 def test_what_was_expected_is_said_where_nothing_is_read(how: dict[str, str], lines: list[str], said: str) -> None:
-    reader = Reader(Command(name="it", **how))  # type: ignore[arg-type]
+    reader = Reader(command(**how))
     assert list(map(reader.read, lines)) == [None] * len(lines)
     assert said in reader.nothing_read()
 
@@ -249,10 +415,11 @@ texts = st.lists(pieces | st.text(max_size=3)).map("".join)
 @pytest.mark.parametrize("how", HOW, ids=str)
 @given(lines=st.lists(texts, max_size=4))
 def test_no_text_crashes_a_reader(how: dict[str, object], lines: list[str]) -> None:
-    reader = Reader(Command(name="it", **how))  # type: ignore[arg-type]
-    for line in lines:
-        reader.read(line)
-        reader.read_unfinished(line)
+    reader = Reader(command(**how))
+    with suppress(Unreadable):
+        for line in lines:
+            reader.read(line)
+            reader.read_unfinished(line)
     assert reader.nothing_read()
 
 
@@ -288,7 +455,7 @@ def test_a_line_that_never_ends_takes_bounded_memory() -> None:
 def test_a_long_line_is_read_in_linear_time(text: str) -> None:
     """The work that a quadratic search would do on it takes minutes."""
     for how in HOW:
-        Reader(Command(name="it", **how)).read(text * (2**20 // len(text)) + " +/- /step examples/s")  # type: ignore[arg-type]
+        Reader(command(**how)).read(text * (2**20 // len(text)) + " +/- /step examples/s")
 
 
 def test_a_loss_that_is_no_number_is_not_mended_by_later_ones() -> None:

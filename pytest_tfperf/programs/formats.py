@@ -1,0 +1,181 @@
+"""The lines that well-known programs print: one table, one entry for each, with the source of its format string.
+
+To add one: a name, where its format string stands, and a regular expression. Its groups say what the numbers are:
+
+- `rate`: units per second; `mean_rate`: the same since the first step, with the number of steps in `step`
+- `seconds`, `milliseconds`: the time of a step; `mean_seconds`: the same as a mean over `step` + 1 steps
+- `steps_per_sec`: steps per second; `examples`: a counter of units
+- `batch`: units in a step; `loss`
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from pytest_tfperf.core.command import STEPS
+from pytest_tfperf.programs.numbers import NUMBER, to_float
+from pytest_tfperf.programs.reading import Kind, Reading, loss_in
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One program's lines.
+
+    Args:
+        name: of the program.
+        source: where the format string stands.
+        pattern: as the head of this file says; `N` in it stands for a number.
+        unit: what its rate counts; "" for what the user says.
+        per_device: its rate is that of one device.
+    """
+
+    name: str
+    source: str
+    pattern: str
+    unit: str = ""
+    per_device: bool = False
+
+
+_N = "\x00"  # stands for a number in the table
+FORMATS = (
+    Format(
+        "tf_cnn_benchmarks",
+        "tensorflow/benchmarks, benchmark_cnn.py, get_perf_timing_str",
+        rf"(?<![\w.])(?P<step>[1-9]\d{{0,11}})\s{{1,9}}UNIT/sec:\s{{0,9}}(?P<mean_rate>{_N})\s{{0,9}}\+/-"
+        rf"[^)]{{0,80}}\)\s{{0,9}}(?P<loss>{_N}(?!\S))?",
+    ),
+    Format(
+        "timm's train.py",
+        "huggingface/pytorch-image-models, train.py, train_one_epoch",
+        rf"Train: \d+ \[\s*\d+/\d+.*?\bTime: {_N}s,\s+(?P<rate>{_N})/s\s",
+    ),
+    Format(
+        "timm's benchmark.py",
+        "huggingface/pytorch-image-models, benchmark.py, BenchmarkRunner",
+        rf"(?:Train|Infer) \[(?P<step>\d+)/\d+\]\.\s+(?P<mean_rate>{_N}) samples/sec\.",
+    ),
+    Format(
+        "nanoGPT",
+        "karpathy/nanoGPT, train.py",
+        rf"^iter \d+: loss (?P<loss>{_N}), time (?P<milliseconds>{_N})ms",
+    ),
+    Format("minGPT", "karpathy/minGPT, projects/chargpt/chargpt.py", rf"^iter_dt (?P<milliseconds>{_N})ms; iter \d+:"),
+    Format(
+        "PyTorch's examples/imagenet",
+        "pytorch/examples, imagenet/main.py, ProgressMeter",
+        rf"^Epoch: \[\d+\]\[\s*(?P<step>\d+)/\d+\]\s+Time\s+{_N} \(\s*(?P<mean_seconds>{_N})\)",
+    ),
+    Format(
+        "PyTorch's examples/mnist",
+        "pytorch/examples, mnist/main.py, train",
+        r"^Train Epoch: \d+ \[(?P<examples>\d+)/\d+ \(",
+    ),
+    Format(
+        "Megatron-LM",
+        "NVIDIA/Megatron-LM, megatron/training/training.py, training_log",
+        rf"iteration\s+\d+/\s*\d+ \|.*elapsed time per iteration \(ms\): (?P<milliseconds>{_N}) \|"
+        rf"(?:.*global batch size:\s*(?P<batch>\d+) \|)?(?:.*lm loss: (?P<loss>{_N}) \|)?",
+    ),
+    Format(
+        "torchtitan",
+        "pytorch/torchtitan, torchtitan/components/metrics.py, MetricsProcessor.log",
+        rf"step:\s+\d+\s+loss:\s+(?P<loss>{_N})\s.*\btps: (?P<rate>{_N})",
+        unit="tokens",
+        per_device=True,
+    ),
+    Format(
+        "MaxText",
+        "AI-Hypercomputer/maxtext, metric_logger.py, log_metrics",
+        rf"completed step: \d+, seconds: {_N}, .*Tokens/s/device: (?P<rate>{_N})(?:,.*\bloss: (?P<loss>{_N}))?",
+        unit="tokens",
+        per_device=True,
+    ),
+    Format(
+        "MaxText's steps",
+        "AI-Hypercomputer/maxtext, metric_logger.py, log_metrics",
+        rf"completed step: \d+, seconds: (?P<seconds>{_N}),(?:.*\bloss: (?P<loss>{_N}))?",
+    ),
+    Format(
+        "detectron2",
+        "facebookresearch/detectron2, detectron2/utils/events.py, CommonMetricPrinter",
+        rf"\biter: \d+\s+total_loss: (?P<loss>{_N})\s.*\s time: (?P<seconds>{_N})\s",
+    ),
+    Format(
+        "DeepSpeed",
+        "deepspeedai/DeepSpeed, deepspeed/utils/timer.py, ThroughputTimer",
+        rf"global_step=\d+, RunningAvgSamplesPerSec={_N}, CurrSamplesPerSec=(?P<rate>{_N}),",
+    ),
+    Format(
+        "Hugging Face Trainer's last line",
+        "huggingface/transformers, trainer_utils.py, speed_metrics",
+        rf"'train_tokens_per_second': '?(?P<rate>{_N})'?",
+        unit="tokens",
+    ),
+    Format(
+        "Hugging Face Trainer's last line, samples",
+        "huggingface/transformers, trainer_utils.py, speed_metrics",
+        rf"'train_samples_per_second': '?(?P<rate>{_N})'?",
+    ),
+    Format(
+        "a time per step",
+        "as Keras, clu and many scripts print it",
+        rf"(?<![\w.,])(?:(?P<milliseconds>{_N})\s?ms|(?P<seconds>{_N})\s?s(?:ec)?)\s?/\s?(?:step|it|iter|iteration|batch)\b",
+    ),
+    Format(
+        "steps per second",
+        "as clu's ReportProgress and many scripts print it",
+        rf"(?<![\w.,])(?P<steps_per_sec>{_N})\s?(?:steps?|it|iters?|iterations?|batch(?:es)?)\s?/\s?s(?:ec)?\b",
+    ),
+)
+
+
+class FormatLines:
+    """Reads the lines of one format.
+
+    Args:
+        of: the format.
+        unit: what is counted.
+        devices: how many devices work together.
+    """
+
+    def __init__(self, of: Format, unit: str, devices: int = 1) -> None:
+        pattern = of.pattern.replace(_N, NUMBER).replace("UNIT", re.escape(unit))
+        self._pattern = re.compile(pattern, re.ASCII | re.IGNORECASE)
+        self._unit = unit
+        self._devices = devices if of.per_device else 1
+
+    @staticmethod
+    def can_serve(of: Format, unit: str) -> bool:
+        """Whether the format says something of this unit."""
+        if of.unit:
+            return of.unit == unit
+        return not (unit == "tokens" and ("samples" in of.name or "timm" in of.name))
+
+    def read(self, line: str) -> Reading | None:
+        """What a line says; None for another line."""
+        found = self._pattern.search(line)
+        if found is None:
+            return None
+        groups = {name: text for name, text in found.groupdict().items() if text is not None}
+        loss = to_float(groups["loss"]) if "loss" in groups else loss_in(line)
+        values = {name: to_float(text) for name, text in groups.items() if name != "loss"}
+        if self._unit == STEPS and not values.keys().isdisjoint(("rate", "examples")):
+            return None  # it counts something else
+        step = int(values.get("step", 0))
+        match values:
+            case {"rate": rate}:
+                return Reading(Kind.RATE, rate * self._devices, loss=loss)
+            case {"examples": examples}:
+                return Reading(Kind.EXAMPLES, examples, loss=loss)
+            case {"mean_rate": rate}:
+                return Reading(Kind.MEAN_RATE, rate, step, loss)
+            case {"mean_seconds": seconds}:
+                return Reading(Kind.MEAN_SECONDS, seconds, step + 1, loss)
+            case {"steps_per_sec": rate}:
+                return Reading(Kind.STEP_RATE, rate, loss=loss)
+        seconds = values["milliseconds"] / 1000 if "milliseconds" in values else values["seconds"]
+        if "batch" in values and self._unit != STEPS:
+            return Reading(Kind.RATE, values["batch"] / seconds if seconds else math.inf, loss=loss)
+        return Reading(Kind.SECONDS, seconds, loss=loss)

@@ -1,0 +1,187 @@
+"""Reads one program's lines, and says what it could not read."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.reads import SAY_HOW_MANY, RateIs
+from pytest_tfperf.programs.formats import FORMATS, FormatLines
+from pytest_tfperf.programs.given import FieldLines, ParsedLines, PatternLines
+from pytest_tfperf.programs.numbers import NUMBER
+from pytest_tfperf.programs.progress_bars import Bars, KerasLines
+from pytest_tfperf.programs.reading import Kind, Reading, Unread, Unreadable
+from pytest_tfperf.programs.sources import Sources, step_in
+from pytest_tfperf.programs.unit_lines import UnitLines
+
+SHOWN_LINES = 5
+SHOWN_COLUMNS = 160
+_MOST_UNREAD_SHARE = 0.1
+_MOST_OF_A_LINE = 2048  # longer ones are no line of a known format, and searching them takes long
+_LEAST_UNREAD = 3
+
+_ANY_RATE = re.compile(rf"{NUMBER}[kKMG]?\s?(?P<unit>[A-Za-z]{{2,20}})\s?/\s?s(?:ec(?:ond)?)?\b", re.IGNORECASE)
+
+_Read = Callable[[str], Reading | Unread | None]
+
+
+class Reader:
+    """Reads one program's lines; the format that is recognised first stays.
+
+    Args:
+        command: says how to read them.
+        devices: how many devices it runs on, for rates "per GPU".
+
+    Attributes:
+        first_lines: the beginnings of the first lines that are not empty.
+        lines: how many there were.
+        saw_steps: there was a line of steps, and nobody said how many units a step holds.
+        read_as: the name of the format that was recognised; "" before.
+        unread: lines with a rate that could not be read, and why.
+    """
+
+    def __init__(self, command: Command, devices: int = 1) -> None:
+        self._command = command
+        self._keras = KerasLines()
+        self._field = FieldLines(command.reads.field) if command.reads.field else None
+        self._formats = self._formats_of(command, devices)
+        self._sources = None if self._is_described else Sources()
+        self._unit_rates: Counter[str] = Counter()
+        self._read = 0
+        self.first_lines: list[str] = []
+        self.lines = 0
+        self.saw_steps = False
+        self.read_as = ""
+        self.unread: list[tuple[str, str]] = []
+        self.unread_count = 0
+
+    @property
+    def _is_described(self) -> bool:
+        reads = self._command.reads
+        return bool(reads.pattern or reads.field or reads.parse)
+
+    def _formats_of(self, command: Command, devices: int) -> Sequence[tuple[str, _Read]]:
+        reads, unit = command.reads, command.unit
+        if self._field is not None:
+            return [("field", self._field.read)]
+        if reads.pattern:
+            return [("pattern", PatternLines(reads.pattern).read)]
+        if reads.parse is not None:
+            return [("parse", ParsedLines(reads.parse).read)]
+        table = [(of.name, FormatLines(of, unit, devices).read) for of in FORMATS if FormatLines.can_serve(of, unit)]
+        *named, time_per_step, steps_per_second = table
+        return [
+            ("Keras' progress lines", self._keras.read),
+            ("a progress bar", Bars(unit).read),
+            *named,
+            (f"{unit}/s", UnitLines(unit, devices).read),
+            time_per_step,
+            steps_per_second,
+        ]
+
+    def read(self, line: str) -> Reading | None:
+        """What a line says; None for one that says nothing of the kind.
+
+        Raises:
+            Unreadable: the output can't be read as a whole.
+        """
+        self.lines += 1
+        if len(self.first_lines) < SHOWN_LINES and line.strip():
+            self.first_lines.append(line.strip()[:SHOWN_COLUMNS])
+        return self._recognised(line if self._is_described else line[:_MOST_OF_A_LINE], self._formats)
+
+    def read_unfinished(self, line: str) -> Reading | None:
+        """As `read` for a line that has no end yet, as Keras' progress line."""
+        formats: list[tuple[str, _Read]] = [
+            (name, self._keras.read_unfinished) for name, read in self._formats if read == self._keras.read
+        ]
+        return self._recognised(line, formats, stays=False) if formats else None
+
+    def note(self) -> str:
+        """What a reader of the measurement should know of lines that were not read; "" for nothing."""
+        notes = []
+        if self.unread_count:
+            line, why = self.unread[0]
+            counted = (
+                "1 line with a rate was" if self.unread_count == 1 else f"{self.unread_count} lines with a rate were"
+            )
+            notes.append(f"{counted} not read: {why}: {line!r}")
+        if self._sources is not None and self._sources.left_out:
+            notes.append(f"{self._sources.left_out} lines of evaluation were left out")
+        return "; ".join(notes)
+
+    def nothing_read(self) -> str:
+        """Why no line said anything: what was expected."""
+        command, reads = self._command, self._command.reads
+        if self._field is not None and self._field.fields:
+            known = ", ".join(self._field.fields)
+            return f"no JSON line has a number in the field {reads.field!r}; they have {known}"
+        if reads.field:
+            return f"no line is a JSON object, in which the field {reads.field!r} would be read"
+        if reads.pattern:
+            return f"no line matches the pattern {reads.pattern!r}"
+        if reads.parse is not None:
+            return "parse= returned None for each line"
+        if self.unread:
+            return f"no line has a rate that is plain: {self.unread[0][1]}"
+        if self.saw_steps:
+            return f"it prints steps and no rate: {SAY_HOW_MANY}"
+        return f"no line has a rate in {command.unit}/s"
+
+    def next_step(self) -> str:
+        """What to give so that the lines can be read."""
+        if self.saw_steps:
+            return SAY_HOW_MANY
+        if self._unit_rates and not self._is_described:
+            unit, times = self._unit_rates.most_common(1)[0]
+            return f"give unit='{unit}/s', which {times} of its lines have"
+        return (
+            "try `tfperf read -- COMMAND`, and give reads=Reads(pattern=...), field= or parse=, or until_end=True with "
+            "examples=N for a program that prints no rate"
+        )
+
+    def _recognised(self, line: str, formats: Sequence[tuple[str, _Read]], *, stays: bool = True) -> Reading | None:
+        for name, read in formats:
+            found = read(line)
+            if found is None:
+                continue
+            if isinstance(found, Unread):
+                self._skip(line, found.why)
+                return None
+            if found.kind.is_of_steps and self._command.counted_per_step is None:
+                self.saw_steps = True  # the program may print its own rate in another line
+                continue
+            if self._sources is not None and not self._sources.accept(line):
+                return None
+            self.read_as = name
+            if stays:
+                self._formats = [(name, read)]
+            self._read += 1
+            return self._as_average(found, line) if self._command.reads.rate_is == RateIs.AVERAGE else found
+        if not self._read and (other := _ANY_RATE.search(line)):
+            self._unit_rates[other["unit"]] += 1
+        return None
+
+    def _as_average(self, found: Reading, line: str) -> Reading:
+        """The reading as a mean since the first step; without a counter, lines stand for as many steps each."""
+        step = step_in(line) or self._read
+        match found.kind:
+            case Kind.RATE:
+                return replace(found, kind=Kind.MEAN_RATE, step=step)
+            case Kind.SECONDS:
+                return replace(found, kind=Kind.MEAN_SECONDS, step=step)
+        return found
+
+    def _skip(self, line: str, why: str) -> None:
+        self.unread_count += 1
+        if len(self.unread) < SHOWN_LINES:
+            self.unread.append((line.strip()[:SHOWN_COLUMNS], why))
+        if self._read and self.unread_count >= _LEAST_UNREAD and self.unread_count > _MOST_UNREAD_SHARE * self._read:
+            shown = "".join(f"\n  | {text}" for text, _ in self.unread)
+            raise Unreadable(
+                f"{self.unread_count} lines with a rate can't be read, beside {self._read} that can: {why}{shown}",
+                "give reads=Reads(pattern=...) or parse= that reads all of them",
+            )

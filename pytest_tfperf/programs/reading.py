@@ -1,0 +1,84 @@
+"""What one line of a program says: a `Reading`, or why it can't be read, `Unread`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from pytest_tfperf.programs.numbers import NUMBER, to_float
+
+_LOSS = re.compile(rf"\bloss['\"]?\s{{0,9}}[:=]\s{{0,9}}[\[(]?(?P<loss>{NUMBER})(?![\w.])", re.ASCII | re.IGNORECASE)
+
+
+class Kind(Enum):
+    """What a reading's value is."""
+
+    RATE = "rate"
+    MEAN_RATE = "mean rate"  # since the first step; the step says of how many
+    STEP = "step"
+    EXAMPLES = "examples"  # so many since the start
+    SECONDS = "seconds"  # that one step takes
+    MEAN_SECONDS = "mean seconds"  # that one step took since the first one
+    STEP_RATE = "step rate"  # steps per second
+
+    @property
+    def is_of_steps(self) -> bool:
+        """Whether it says nothing of units until someone says how many units a step holds."""
+        return self in (Kind.STEP, Kind.SECONDS, Kind.MEAN_SECONDS, Kind.STEP_RATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one line says.
+
+    Args:
+        kind: what `value` is.
+        value: units or steps per second, a number of steps or of units, or seconds.
+        step: of a mean: of how many steps.
+        loss: None where the line has none.
+    """
+
+    kind: Kind
+    value: float
+    step: int = 0
+    loss: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A line that has a rate, but can't be read, or can be read in two ways.
+
+    Args:
+        why: in words that follow "because".
+    """
+
+    why: str
+
+
+def loss_in(line: str) -> float | None:
+    """The loss that a line names; None if there is none."""
+    found = _LOSS.search(line)
+    return None if found is None else to_float(found["loss"])
+
+
+def worst_loss(losses: Iterable[float | None]) -> float | None:
+    """The last loss, but the first that is no number where there is one."""
+    known = [loss for loss in losses if loss is not None]
+    return next((loss for loss in known if not math.isfinite(loss)), known[-1] if known else None)
+
+
+class Unreadable(Exception):
+    """The output can't be read as a whole, or it would be read wrongly.
+
+    Args:
+        fact: what was found, after "the program printed" and the like.
+        next_step: what the user can give instead.
+    """
+
+    def __init__(self, fact: str, next_step: str) -> None:
+        super().__init__(fact)
+        self.fact = fact
+        self.next_step = next_step
