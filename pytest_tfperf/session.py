@@ -16,6 +16,7 @@ from pytest_tfperf.bench.recording import BaselineRecorder
 from pytest_tfperf.bench.rerun_queue import RerunQueue, Result
 from pytest_tfperf.core.consequence import EXIT_USAGE, exit_status
 from pytest_tfperf.core.selection import Selection
+from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import NoData, NotEnoughDevices, NotInstalled, TfperfError
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pytest_tfperf.core.command import Subject
-    from pytest_tfperf.measuring import Measuring, SessionVerdict
+    from pytest_tfperf.measuring import Measuring
     from pytest_tfperf.stores.history import History
 
 
@@ -202,7 +203,6 @@ class Session:
     def _drift_verdicts(self) -> Iterator[SessionVerdict]:
         """What `--tfperf-fail-on-drift` fails the session for; nothing if the history can't be read."""
         from pytest_tfperf.judging.lasting_slowdowns import lasting_slowdowns  # imports NumPy
-        from pytest_tfperf.measuring import SessionVerdict
 
         for machine in self.measuring.machine_names:
             try:
@@ -211,7 +211,7 @@ class Session:
                 self.measuring.history_fault = str(error)
                 return
             if found:
-                yield SessionVerdict("drift", machine, Outcome.REGRESSED, drift_message(machine, found))
+                yield SessionVerdict("drift", machine, Outcome.REGRESSED, None, drift_message(machine, found))
 
     @property
     def keeps_history(self) -> bool:

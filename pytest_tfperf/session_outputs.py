@@ -50,7 +50,7 @@ def html_report(session: Session) -> list[str]:
     source = ReportSource(
         measurements=[one for one in results if isinstance(one, Measurement)],
         comparisons=[one for one in results if isinstance(one, Comparison)],
-        verdicts=[verdict.text for verdict in session.verdicts if verdict.text],
+        verdicts=session.verdicts,
         not_measured=session.not_measured,
         left_out=sorted(session.left_out),
         rerun=session.settings.rerun,

@@ -1,7 +1,8 @@
-"""The two verdicts on a whole session: the software and the machine, kept apart."""
+"""The verdicts on a whole session: the software and the machine, kept apart."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_tfperf.core.verdict import Outcome
@@ -51,3 +52,27 @@ class MachineVerdict:
     threshold: float
     tests: int
     is_apart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SessionVerdict:
+    """A verdict on a whole session, as it is reported.
+
+    Args:
+        kind: "software", "machine", "together" where nothing tells which of them, or "drift" over many sessions.
+        machine: the machine's key.
+        outcome: REGRESSED fails the session.
+        change: what it found, as a fraction; None of a drift, which is one of several tests.
+        text: fact, location, next step; "" where there is nothing to say.
+    """
+
+    kind: str
+    machine: str
+    outcome: Outcome
+    change: float | None
+    text: str
+
+
+def red_machines(verdicts: Iterable[SessionVerdict]) -> set[str]:
+    """The machines that are REGRESSED as a whole, or their software; a drift of single tests is neither."""
+    return {one.machine for one in verdicts if one.outcome is Outcome.REGRESSED and one.kind != "drift"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from measurements import BUSY, baseline, comparison, measurement, pair, run_at, throughput, verdict
+from measurements import BUSY, baseline, comparison, measurement, pair, run_at, session_verdict, throughput, verdict
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.change import Change, ChangeKind
@@ -328,6 +328,16 @@ def test_a_test_that_passes_again_has_recovered() -> None:
 def test_a_regressed_test_has_the_commands_that_rerun_and_accept_it() -> None:
     (test,) = facts_of(judged(Outcome.REGRESSED, -0.1, test="a.py::b"))["tests"]
     assert [one["command"] for one in test["commands"]] == ["pytest a.py::b", "pytest a.py::b --update-baselines"]
+
+
+@pytest.mark.parametrize(
+    ("change", "red", "is_advised"),
+    [(0.1, [], True), (-0.41, [], False), (0.1, [session_verdict()], False)],
+    ids=["a gain", "slower than its baseline", "a gain on a red machine"],
+)
+def test_only_a_gain_on_a_good_machine_is_advised_to_be_recorded(change: float, red: Any, is_advised: bool) -> None:
+    (test,) = facts_of(judged(Outcome.IMPROVED, change), verdicts=red)["tests"]
+    assert ("Keep the gain: record a new baseline" in [one["label"] for one in test["commands"]]) is is_advised
 
 
 def test_a_traced_regression_has_the_command_that_opens_its_trace() -> None:

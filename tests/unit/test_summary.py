@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -94,6 +95,14 @@ def test_an_improvement_asks_to_be_recorded() -> None:
     assert after(judged(Outcome.IMPROVED, 0.13))[-1] == last
 
 
+@pytest.mark.parametrize(
+    ("change", "red"), [(-0.41, ()), (0.13, {"box"})], ids=["slower than its baseline", "on a red machine"]
+)
+def test_what_improved_only_beside_the_other_tests_is_not_to_be_recorded(change: float, red: Collection[str]) -> None:
+    last = "1 IMPROVED relative to the common drift only: do not record them"
+    assert after(judged(Outcome.IMPROVED, change), red=red)[-1] == last
+
+
 def test_recorded_rows_are_shown_old_to_new() -> None:
     changes = (
         Change(baseline(1612.0), baseline(1402.0, between_runs=0.0123)),
@@ -129,14 +138,17 @@ NOW = replace(judged(Outcome.PASS, -0.08, baseline=THEN), environment={"tensorfl
         (
             {"outcome": Outcome.REGRESSED, "change": -0.081, "low": -0.09, "high": -0.072, "is_apart": True},
             "machine box: REGRESSED: the reference environment is 8.1 % slower than the baselines (95 % CI -9.0 % to "
-            "-7.2 %, fails from -5.0 %). Changed outside of it: driver 570 -> 580. Check clocks, cooling and other "
-            "work on the machine, or record new baselines with --update-baselines",
+            "-7.2 %, fails from -5.0 %). Changed outside of it: driver 570 -> 580. Single verdicts of this session "
+            "mean little: the common drift is taken out of them, and the loss of one test can hide in a drift of 8.1 "
+            "%. Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines",
         ),
         (
             {"outcome": Outcome.REGRESSED, "change": -0.081, "low": -0.09, "high": -0.072},
             "machine and software on box: REGRESSED: all tests together are 8.1 % slower than the baselines (95 % CI "
-            "-9.0 % to -7.2 %, fails from -5.0 %). Changed since: driver 570 -> 580, tensorflow 2.20.0 -> 2.21.0. Only "
-            "a reference environment tells the machine from the software: tfperf reference create",
+            "-9.0 % to -7.2 %, fails from -5.0 %). Changed since: driver 570 -> 580, tensorflow 2.20.0 -> 2.21.0. "
+            "Single verdicts of this session mean little: the common drift is taken out of them, and the loss of one "
+            "test can hide in a drift of 8.1 %. Only a reference environment tells the machine from the software: "
+            "tfperf reference create",
         ),
         ({"outcome": Outcome.PASS, "change": 0.009, "low": -0.01, "high": 0.01}, ""),
     ],
