@@ -68,10 +68,13 @@ def _markdown(session: Session) -> bytes:
     from pytest_tfperf.reports import budget
     from pytest_tfperf.reports.markdown import markdown
 
-    remarks = [verdict.text for verdict in session.verdicts if verdict.text]
-    if session.left_out:
-        remarks.append(budget.after(session.left_out, session.settings.budget or 0.0))
-    text = markdown(session.results, not_measured=session.not_measured, remarks=remarks, rerun=session.settings.rerun)
+    text = markdown(
+        session.results,
+        verdicts=session.verdicts,
+        not_measured=session.not_measured,
+        remarks=[budget.after(session.left_out, session.settings.budget or 0.0)] if session.left_out else [],
+        rerun=session.settings.rerun,
+    )
     return text.encode(errors="backslashreplace")  # a test's id may hold half of a character
 
 

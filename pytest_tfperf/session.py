@@ -198,6 +198,7 @@ class Session:
             self.verdicts += self.measuring.session_verdicts(self.queue.results)
             if settings.fail_on_drift:
                 self.verdicts += self._drift_verdicts()
+            self._keep_verdicts()
         return self._failing
 
     def _drift_verdicts(self) -> Iterator[SessionVerdict]:
@@ -212,6 +213,15 @@ class Session:
                 return
             if found:
                 yield SessionVerdict("drift", machine, Outcome.REGRESSED, None, drift_message(machine, found))
+
+    def _keep_verdicts(self) -> None:
+        """Add the verdicts to the history; they count even if it can't be written."""
+        now = datetime.now(UTC).isoformat()
+        try:
+            for verdict in self.verdicts:
+                self.history.append_verdict(verdict, session=self.id, time=now)
+        except TfperfError as error:
+            self.measuring.history_fault = str(error)
 
     @property
     def keeps_history(self) -> bool:

@@ -11,10 +11,12 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
+from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.comparisons import message_of, sides
-from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome
+from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome, reference_kind
 from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.reports.session_clauses import sentence_of, session_clauses
 
 Result = Measurement | Comparison
 Row = dict[str, str | None]
@@ -39,6 +41,7 @@ _SPECIAL = re.compile(r"[\\`*_\[\]~#]")
 def markdown(
     results: Sequence[Result],
     *,
+    verdicts: Sequence[SessionVerdict] = (),
     not_measured: Mapping[str, str] | None = None,
     remarks: Iterable[str] = (),
     rerun: RerunCommand = FROM_ROOTDIR,
@@ -47,12 +50,15 @@ def markdown(
 
     Args:
         results: what the session's calls gave.
+        verdicts: on software and machine as a whole.
         not_measured: test -> message, for tests that could not be measured.
-        remarks: paragraphs about the whole session, such as the verdicts on software and machine.
+        remarks: further paragraphs about the whole session.
         rerun: measures one test again.
     """
     failed = not_measured or {}
-    blocks = ["## Throughput", f"**{in_one_sentence(results, failed)}**", *map(as_text, remarks)]
+    sentence = as_text(sentence_of([*session_clauses(verdicts), in_one_sentence(results, failed)]))
+    paragraphs = [*(one.text for one in verdicts if one.text), *remarks]
+    blocks = ["## Throughput", f"**{sentence}**", *map(as_text, paragraphs)]
     ordered = sorted(results, key=_urgency)
     measured = [one for one in ordered if isinstance(one, Measurement)]
     compared = [one for one in ordered if isinstance(one, Comparison)]
@@ -67,16 +73,20 @@ def markdown(
 def in_one_sentence(results: Iterable[Result], not_measured: Collection[str] = ()) -> str:
     """How many tests have each outcome: "2 of 49 throughput tests regressed; 47 passed".
 
-    A test counts with the worst outcome of its calls.
+    A test counts with the worst outcome of its calls. What passed against less than a recorded baseline is counted
+    apart, as "1 passed (provisional)".
     """
-    worst: dict[str, Outcome | None] = dict.fromkeys(not_measured, Outcome.INVALID)
+    worst = dict.fromkeys(not_measured, (ACT_FIRST.index(Outcome.INVALID), ""))
     for result in results:
-        found = _decided(result)
-        worst[result.test] = min(worst.get(result.test, found), found, key=ACT_FIRST.index)
+        found = ACT_FIRST.index(_decided(result)), _kind(result)
+        worst[result.test] = min(worst.get(result.test, found), found)
     if not worst:
         return "No throughput test was measured."
     numbers = Counter(worst.values())
-    parts = [f"{numbers[kind]} {_SAYS[kind]}" for kind in ACT_FIRST if numbers[kind]]
+    parts = [
+        f"{numbers[rank, kind]} {_SAYS[ACT_FIRST[rank]]}{f' ({kind})' if kind else ''}"
+        for rank, kind in sorted(numbers)
+    ]
     number, _, verb = parts[0].partition(" ")
     parts[0] = f"{number} of {counted(len(worst), 'throughput test')} {verb}"
     return "; ".join(parts) + "."
@@ -108,6 +118,12 @@ def _urgency(result: Result) -> tuple[int, float]:
 def _decided(result: Result) -> Outcome | None:
     """The outcome; None also where the session ended before it was decided."""
     return outcome_of(result) if result.is_decided else None
+
+
+def _kind(result: Result) -> str:
+    """What its verdict rests on if it is no recorded baseline: "provisional", or "floor"."""
+    verdict = result.verdict if isinstance(result, Measurement) else None
+    return reference_kind(verdict) if verdict else ""
 
 
 def _measured(measurements: Sequence[Measurement]) -> list[Row]:

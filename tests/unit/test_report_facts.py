@@ -18,6 +18,7 @@ from pytest_tfperf.core.change import Change, ChangeKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.profile import Profile
+from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.reports.page.facts import ReportSource, report_facts
@@ -150,6 +151,39 @@ def test_a_test_whose_last_runs_are_missing_is_undecided() -> None:
 )
 def test_a_judged_test_that_then_ended_in_an_error_counts_once(one: Measurement, headline: str) -> None:
     assert facts_of(one, not_measured={one.test: "the worker died"})["headline"] == headline
+
+
+def eight(**more: Any) -> list[Measurement]:
+    return [judged(Outcome.PASS, 0.0, test=f"t.py::test_{number}", **more) for number in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        ([session_verdict(Outcome.PASS)], "All 8 tests passed"),
+        ([session_verdict()], "Machine REGRESSED (68.3 % slower than its baselines); all 8 tests passed"),
+        (
+            [session_verdict(Outcome.INCONCLUSIVE, kind="together"), session_verdict(kind="software", change=-0.03)],
+            "Software REGRESSED (3 % slower than the reference environment); machine and software INCONCLUSIVE (68.3 % "
+            "slower than the baselines); all 8 tests passed",
+        ),
+        (
+            [session_verdict(), session_verdict(Outcome.PASS, machine="other")],
+            "Machine on box REGRESSED (68.3 % slower than its baselines); all 8 tests passed",
+        ),
+        ([session_verdict(kind="drift", change=None)], "Drift over sessions REGRESSED; all 8 tests passed"),
+    ],
+    ids=["passed", "machine", "software first", "one of two machines", "drift"],
+)
+def test_the_headline_begins_with_the_verdicts_on_the_session(verdicts: list[SessionVerdict], said: str) -> None:
+    assert facts_of(*eight(), verdicts=verdicts)["headline"] == said
+
+
+def test_a_pass_against_earlier_sessions_is_named_as_one() -> None:
+    provisional = verdict(Outcome.PASS, -0.46, baseline=baseline(provenance=Provenance.PROVISIONAL))
+    assert facts_of(judged(Outcome.PASS, -0.46, verdict=provisional))["headline"] == "The test passed (provisional)"
+    one_of = [*eight(), judged(Outcome.PASS, -0.46, verdict=provisional, test="t.py::other")]
+    assert facts_of(*one_of)["headline"] == "All 9 tests passed (1 provisional)"
 
 
 def test_the_headline_counts_what_the_budget_left_out() -> None:

@@ -84,7 +84,12 @@ def report_facts(source: ReportSource) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "headline": sentence(
-            tests, drifts, source.not_measured, [one["outcome"] for one in comparisons], source.left_out
+            tests,
+            drifts,
+            source.not_measured,
+            [one["outcome"] for one in comparisons],
+            source.left_out,
+            source.verdicts,
         ),
         "scope": source.scope,
         "counts": Counter(test["outcome"] for test in tests),  # those that need action first, as the tests are
