@@ -4,8 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 
 from pytest_tfperf.core.verdict import Outcome
+
+
+class DoubtKind(StrEnum):
+    """Why a verdict on a session is INCONCLUSIVE."""
+
+    UNDECIDED = "undecided"  # more pairs could decide
+    WITHIN_NOISE = "within noise"  # slower by more than the tolerance, but not by more than noise explains
+    TESTS_DISAGREE = "tests disagree"
+    FEW_TESTS = "few tests"  # of the session have a baseline
+    FEW_WITH_PAIRS = "few with pairs"  # of those that have a baseline
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why a verdict on a session is INCONCLUSIVE, though its change may lie beyond its threshold.
+
+    Args:
+        kind: the reason.
+        found, needed: how many tests there were, and how many it takes to fail the session; 0 if it isn't their number.
+    """
+
+    kind: DoubtKind
+    found: int = 0
+    needed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +45,7 @@ class SoftwareVerdict:
         tests: sentinels that have pairs.
         pairs: interleaved pairs over all of them.
         pairs_wanted: pairs that each sentinel needs in all; 0 when decided.
+        doubt: why it is INCONCLUSIVE; None where it is not.
     """
 
     outcome: Outcome
@@ -30,6 +56,7 @@ class SoftwareVerdict:
     tests: int
     pairs: int
     pairs_wanted: int = 0
+    doubt: Doubt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +64,13 @@ class MachineVerdict:
     """How far the machine moved since its baselines were recorded; one for a session.
 
     Args:
-        outcome: PASS, REGRESSED, IMPROVED, or INCONCLUSIVE where too few tests show it.
+        outcome: PASS, REGRESSED, IMPROVED, or INCONCLUSIVE where too few tests show a slowdown.
         change: the middle over tests, as a fraction, -0.08 for 8 % slower.
         low, high: its 95 % confidence interval.
         threshold: the slowdown, a positive fraction, from which the session fails.
         tests: tests that it rests on.
         is_apart: it rests on runs of the reference environment; else `change` holds the software's share as well.
+        doubt: why it is INCONCLUSIVE; None where it is not.
     """
 
     outcome: Outcome
@@ -52,6 +80,7 @@ class MachineVerdict:
     threshold: float
     tests: int
     is_apart: bool = False
+    doubt: Doubt | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pytest_tfperf.core.baseline import Change
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import OUTSIDE, Measurement, changed_since
-from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
+from pytest_tfperf.core.session_verdicts import DoubtKind, MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.comparisons import comparison_table
@@ -146,7 +146,7 @@ def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable
     `measurements` show what changed since their baselines.
     """
     text = (
-        f"software on {machine}: {verdict.outcome.value}: the current environment is {compared(verdict.change)} the "
+        f"software on {machine}: {_outcome(verdict)}: the current environment is {compared(verdict.change)} the "
         f"reference environment{_interval(verdict)} in {verdict.pairs} interleaved pairs of {verdict.tests} tests"
     )
     if verdict.outcome is Outcome.REGRESSED:
@@ -161,23 +161,45 @@ def machine_line(machine: str, verdict: MachineVerdict, measurements: Iterable[M
     1 % of the baselines. `measurements` show what changed, and the state of the machine during their runs.
     """
     measurements = list(measurements)
-    state = f"{_state(measurements)}{_doubt(verdict)}" if verdict.outcome is Outcome.REGRESSED else ""
+    state = f"{_state(measurements)}{_single_verdicts(verdict)}" if verdict.outcome is Outcome.REGRESSED else ""
     change = f"{compared(verdict.change)} the baselines{_interval(verdict)}"
     if not verdict.is_apart:
         if verdict.outcome is Outcome.PASS and abs(verdict.change) < _DRIFT_WORTH_SHOWING:
             return ""
         return (
-            f"machine and software on {machine}: {verdict.outcome.value}: all tests together are {change}. "
+            f"machine and software on {machine}: {_outcome(verdict)}: all tests together are {change}. "
             f"Changed since: {_changed(measurements)}. {state}{_NO_REFERENCE_ENVIRONMENT}"
         )
-    text = f"machine {machine}: {verdict.outcome.value}: the reference environment is {change}"
+    text = f"machine {machine}: {_outcome(verdict)}: the reference environment is {change}"
     if verdict.outcome is Outcome.REGRESSED:
         text += f". Changed outside of it: {_changed(measurements, OUTSIDE)}. {state}"
         text += "Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
     return text
 
 
-def _doubt(verdict: MachineVerdict) -> str:
+def _outcome(verdict: MachineVerdict | SoftwareVerdict) -> str:
+    """The outcome, with its reason where it is INCONCLUSIVE: the figures behind it may lie beyond the threshold."""
+    doubt = verdict.doubt
+    if doubt is None:
+        return verdict.outcome.value
+    why = {
+        DoubtKind.UNDECIDED: "the session ended before its last pairs",
+        DoubtKind.WITHIN_NOISE: "noise may explain the slowdown",
+        DoubtKind.TESTS_DISAGREE: (
+            f"the tests disagree ({doubt.found} of {verdict.tests} show at least half of the threshold, and "
+            f"{doubt.needed} must)"
+        ),
+        DoubtKind.FEW_TESTS: (
+            f"the session has too few tests to fail for it ({doubt.found} with a baseline, and it takes {doubt.needed})"
+        ),
+        DoubtKind.FEW_WITH_PAIRS: (
+            f"too few tests show it to fail for it ({doubt.found} with pairs, and it takes {doubt.needed})"
+        ),
+    }
+    return f"{verdict.outcome.value}, because {why[doubt.kind]}"
+
+
+def _single_verdicts(verdict: MachineVerdict) -> str:
     """What a red machine means for its tests, as a sentence: no machine slows all tests down alike."""
     return (
         "Single verdicts of this session mean little: the common drift is taken out of them, and the loss of one test "

@@ -11,7 +11,7 @@ from measurements import baseline, measurement, run_at, throughput, verdict
 
 from pytest_tfperf.core.baseline import Change
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
+from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.reports.measurement_table import measurement_table
@@ -179,6 +179,47 @@ def test_the_software_has_a_verdict_of_its_own() -> None:
         "environment (95 % CI -3.5 % to -2.5 %, fails from -2.0 %) in 16 interleaved pairs of 4 tests. "
         "Changed since the baselines: driver 570 -> 580, tensorflow 2.20.0 -> 2.21.0"
     )
+
+
+@pytest.mark.parametrize(
+    ("doubt", "why"),
+    [
+        (
+            Doubt(DoubtKind.TESTS_DISAGREE, 2, 3),
+            "the tests disagree (2 of 4 show at least half of the threshold, and 3 must)",
+        ),
+        (Doubt(DoubtKind.WITHIN_NOISE), "noise may explain the slowdown"),
+        (Doubt(DoubtKind.UNDECIDED), "the session ended before its last pairs"),
+    ],
+)
+def test_software_in_doubt_says_why(doubt: Doubt, why: str) -> None:
+    line = software_line("box", replace(SLOWER_SOFTWARE, outcome=Outcome.INCONCLUSIVE, doubt=doubt), [NOW])
+    assert line.startswith(f"software on box: INCONCLUSIVE, because {why}: the current environment is 3 % slower")
+
+
+@pytest.mark.parametrize(
+    ("doubt", "why"),
+    [
+        (
+            Doubt(DoubtKind.FEW_TESTS, 3, 8),
+            "the session has too few tests to fail for it (3 with a baseline, and it takes 8)",
+        ),
+        (Doubt(DoubtKind.FEW_WITH_PAIRS, 2, 4), "too few tests show it to fail for it (2 with pairs, and it takes 4)"),
+    ],
+)
+def test_a_machine_in_doubt_says_why(doubt: Doubt, why: str) -> None:
+    found = MachineVerdict(
+        outcome=Outcome.INCONCLUSIVE,
+        change=-0.598,
+        low=-0.61,
+        high=-0.58,
+        threshold=0.09,
+        tests=2,
+        is_apart=True,
+        doubt=doubt,
+    )
+    line = machine_line("box", found, [NOW])
+    assert line.startswith(f"machine box: INCONCLUSIVE, because {why}: the reference environment is 59.8 % slower")
 
 
 def test_where_any_drop_is_accepted_the_software_has_no_threshold() -> None:
