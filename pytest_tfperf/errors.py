@@ -48,6 +48,10 @@ class MeasurementError(TfperfError):
     """Nothing could be measured: the worker died, hung, or gave invalid numbers."""
 
 
+class BaselineRefused(MeasurementError):
+    """A test was measured, but its runs are no baseline: they differ too much, or there is only one."""
+
+
 class Hung(MeasurementError):
     """A worker sent nothing for longer than the time-out, and was killed."""
 

@@ -54,6 +54,7 @@ class Session:
         remarks: lines to print before the first test.
         skipped: how many tests could not run here, for each reason.
         not_measured: of each test that ended in an error, the message.
+        refused: of each test that was measured and whose baseline was refused, the message.
         workload_name: the name that a user's hook gives a workload, None for none.
         left_out: tests that `--tfperf-budget` has no time for, and the seconds that each would take.
         verdicts: on software and machine as a whole, once all tests have run.
@@ -70,6 +71,7 @@ class Session:
         self.remarks: list[str] = []
         self.skipped: Counter[str] = Counter()
         self.not_measured: dict[str, str] = {}
+        self.refused: dict[str, str] = {}
         self.left_out: dict[str, float] = {}
         self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []
@@ -248,10 +250,11 @@ class Session:
         if self.settings.collects_only:
             return (status or EXIT_USAGE) if self.selection.faulty else status
         machine_failures = sum(verdict.kind == "machine" for verdict in self._failing)
+        errors = len(self.not_measured) + len(self.refused)
         return exit_status(
             status,
-            failed=failures - len(self.not_measured) - machine_failures,
-            not_measured=len(self.not_measured),
+            failed=failures - errors - machine_failures,
+            not_measured=errors,
             measured_nothing=self.measured_nothing,
             machine_slower=bool(machine_failures),
         )

@@ -52,6 +52,7 @@ def html_report(session: Session) -> list[str]:
         comparisons=[one for one in results if isinstance(one, Comparison)],
         verdicts=session.verdicts,
         not_measured=session.not_measured,
+        refused=session.refused,
         left_out=sorted(session.left_out),
         rerun=session.settings.rerun,
     )

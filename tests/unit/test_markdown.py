@@ -87,6 +87,13 @@ def test_what_passed_against_earlier_sessions_is_counted_apart() -> None:
     assert in_one_sentence(results) == "1 of 2 throughput tests passed; 1 passed (provisional)."
 
 
+def test_a_refused_baseline_is_counted_once() -> None:
+    results = [measurement(test="a", is_refused=True), measurement(test="b")]
+    said = "1 of 2 throughput tests refused as a baseline; 1 ran without a verdict."
+    assert in_one_sentence(results) == said
+    assert "<summary>REFUSED a</summary>" in markdown(results, refused={"a": "too noisy"})
+
+
 # The table
 
 

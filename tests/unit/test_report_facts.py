@@ -186,6 +186,21 @@ def test_a_pass_against_earlier_sessions_is_named_as_one() -> None:
     assert facts_of(*one_of)["headline"] == "All 9 tests passed (1 provisional)"
 
 
+@pytest.mark.parametrize(
+    ("others", "headline"),
+    [
+        ([], "1 test refused as a baseline"),
+        ([measurement(test="t.py::other")], "1 test measured, not judged; 1 test refused as a baseline"),
+    ],
+)
+def test_a_refused_baseline_is_counted_once_as_refused(others: list[Measurement], headline: str) -> None:
+    refused = measurement(test="t.py::noisy", is_refused=True)
+    facts = facts_of(refused, *others, refused={"t.py::noisy": "too noisy for a baseline"})
+    jsonschema.validate(facts, SCHEMA)
+    assert facts["headline"] == headline
+    assert facts["not_measured"] == [{"test": "t.py::noisy", "why": "too noisy for a baseline"}]
+
+
 def test_the_headline_counts_what_the_budget_left_out() -> None:
     facts = facts_of(judged(Outcome.PASS, 0.0), left_out=["t.py::a", "t.py::b"])
     assert facts["headline"] == "The test passed; 2 left out by --tfperf-budget"

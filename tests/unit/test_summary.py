@@ -84,6 +84,12 @@ def test_a_session_is_summarised() -> None:
     ]
 
 
+def test_a_refused_baseline_is_counted_as_refused_and_comes_first() -> None:
+    table = after(measurement(test="a"), measurement(test="b", is_refused=True))
+    assert [line.split()[0] for line in table[1:3]] == ["refused", "measured"]
+    assert table[-1] == "box: 1 refused, 1 measured in 24 s"
+
+
 def test_every_machine_that_was_measured_is_named_once() -> None:
     names = ["h200", "2-nodes-local-h200", "h200"]
     lines = after(*(measurement(verdict=verdict(), machine=name) for name in names))

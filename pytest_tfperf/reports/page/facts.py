@@ -41,6 +41,7 @@ class ReportSource:
         comparisons: interleaved comparisons of the session.
         verdicts: on software and machine as a whole.
         not_measured: of each test that ended in an error, the message.
+        refused: of each test whose baseline was refused, the message.
         left_out: tests that `--tfperf-budget` had no time for.
         changes: lasting changes of tests and machines, oldest first.
         rerun: how to measure a test again.
@@ -54,6 +55,7 @@ class ReportSource:
     comparisons: Sequence[Comparison] = ()
     verdicts: Sequence[SessionVerdict] = ()
     not_measured: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
     left_out: Sequence[str] = ()
     changes: Sequence[Change] = ()
     rerun: RerunCommand = FROM_ROOTDIR
@@ -97,7 +99,9 @@ def report_facts(source: ReportSource) -> dict[str, Any]:
         "drifts": drifts,
         "machine_changes": machine_changes(source.changes, {one.machine for one in now}),
         "verdicts": [one.text for one in source.verdicts if one.text],
-        "not_measured": [{"test": test, "why": why} for test, why in sorted(source.not_measured.items())],
+        "not_measured": [
+            {"test": test, "why": why} for test, why in sorted({**source.not_measured, **source.refused}.items())
+        ],
         "left_out": sorted(source.left_out),
         "previous": previous_facts(source.previous, now, past),
         "sessions": [{"id": id, "time": past.sessions[id].time, "commit": past.sessions[id].commit} for id in sessions],

@@ -47,10 +47,14 @@ def _counts(tests: Sequence[Mapping[str, Any]], not_measured: Collection[str]) -
         test["outcome"] == Outcome.INVALID or (test["outcome"] != Outcome.REGRESSED and test["test"] in not_measured)
         for test in tests
     )
-    parts = [_regressed(tests, len(slower) - provisional, total, not_measured)]
+    refused = sum(test["outcome"] == "refused" for test in tests)
+    judged = [test for test in tests if test["outcome"] != "refused"]
+    parts = [_regressed(judged, len(slower) - provisional, total - refused, not_measured)] if judged else []
+    if refused:
+        parts.append(f"{counted(refused, 'test')} refused as {'a baseline' if refused == 1 else 'baselines'}")
     if provisional:
         parts.append(f"{provisional} slower than earlier sessions")
-    if failed and not _all_invalid(tests):
+    if failed and not (judged and _all_invalid(judged)):
         parts.append(f"{failed} could not be measured")
     return parts
 
