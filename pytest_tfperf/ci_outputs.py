@@ -53,9 +53,10 @@ def github_annotations(session: Session) -> list[str]:
             title = f"{outcome_of(result)}: {result.test}"
             file, line = _source(session, result.test)
             lines.append(annotation(_LEVELS[happens], text, title=title, file=file, line=line))
-    for test, text in session.not_measured.items():
-        file, line = _source(session, test)
-        lines.append(annotation("warning", text, title=f"not measured: {test}", file=file, line=line))
+    for why, texts in (("not measured", session.not_measured), ("baseline refused", session.refused)):
+        for test, text in texts.items():
+            file, line = _source(session, test)
+            lines.append(annotation("warning", text, title=f"{why}: {test}", file=file, line=line))
     lines += [
         annotation("error", verdict.text, title=f"{verdict.kind} on {verdict.machine}")
         for verdict in session.verdicts
@@ -68,10 +69,14 @@ def _markdown(session: Session) -> bytes:
     from pytest_tfperf.reports import budget
     from pytest_tfperf.reports.markdown import markdown
 
-    remarks = [verdict.text for verdict in session.verdicts if verdict.text]
-    if session.left_out:
-        remarks.append(budget.after(session.left_out, session.settings.budget or 0.0))
-    text = markdown(session.results, not_measured=session.not_measured, remarks=remarks, rerun=session.settings.rerun)
+    text = markdown(
+        session.results,
+        verdicts=session.verdicts,
+        not_measured=session.not_measured,
+        refused=session.refused,
+        remarks=[budget.after(session.left_out, session.settings.budget or 0.0)] if session.left_out else [],
+        rerun=session.settings.rerun,
+    )
     return text.encode(errors="backslashreplace")  # a test's id may hold half of a character
 
 

@@ -48,6 +48,10 @@ class MeasurementError(TfperfError):
     """Nothing could be measured: the worker died, hung, or gave invalid numbers."""
 
 
+class BaselineRefused(MeasurementError):
+    """A test was measured, but its runs are no baseline: they differ too much, or there is only one."""
+
+
 class Hung(MeasurementError):
     """A worker sent nothing for longer than the time-out, and was killed."""
 
@@ -61,10 +65,16 @@ class ThroughputRegression(AssertionError):
 
 
 def one_of(kind: str, name: object, good: object) -> str:
-    """The sentence for a bad name: it lists the good ones, and the nearest first where one is near."""
+    """The sentences for a bad name: it is unknown, and these are known."""
+    return f"unknown {kind} {name!r}. {known_names(name, good)}"
+
+
+def known_names(name: object, good: object) -> str:
+    """The good names beside a bad one, the nearest first where one is near."""
     from difflib import get_close_matches
 
     names = sorted(str(g) for g in good)  # type: ignore[attr-defined]  # any iterable of names
+    if not names:
+        return "There are none."
     near = get_close_matches(str(name), names, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"unknown {kind} {name!r}.{hint} Known: {', '.join(names)}."
+    return f"{f'Did you mean {near[0]!r}? ' if near else ''}Known: {', '.join(names)}."

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pytest_tfperf.bench.bench import Bench
 from pytest_tfperf.bench.disturbance import DisturbanceGuard
@@ -25,8 +25,9 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_session import EarlierMeasurement, PastSession
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.selection import SelectedTest, Selection
+from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.topology import LOCAL_LINK, Topology
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware.discovery import discover
 from pytest_tfperf.hardware.network import find_address, link_name
@@ -53,22 +54,6 @@ if TYPE_CHECKING:
 
 MOST_LOCAL_NODES = 64
 """Processes of this machine that may stand for nodes: each takes about 400 MB and a thread for each device."""
-
-
-class SessionVerdict(NamedTuple):
-    """A verdict on software or machine as a whole.
-
-    Args:
-        kind: "software", "machine", "together" where nothing tells which of them, or "drift" over many sessions.
-        machine: the machine's key.
-        outcome: REGRESSED fails the session.
-        text: fact, location, next step; "" where there is nothing to say.
-    """
-
-    kind: str
-    machine: str
-    outcome: Outcome
-    text: str
 
 
 class Measuring:
@@ -290,11 +275,11 @@ class Measuring:
             software, hardware = session_verdicts(machine, self.engine, measured, tolerance, turn=turn)
             if software is not None:
                 text = summary.software_line(name, software, measured)
-                yield SessionVerdict("software", name, software.outcome, text)
+                yield SessionVerdict("software", name, software.outcome, software.change, text)
             if hardware is not None:
                 kind = "machine" if hardware.is_apart else "together"
                 text = summary.machine_line(name, hardware, measured)
-                yield SessionVerdict(kind, name, hardware.outcome, text)
+                yield SessionVerdict(kind, name, hardware.outcome, hardware.change, text)
 
     @property
     def reference_failures(self) -> list[tuple[str, str]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.errors import MeasurementError, ThroughputRegression
+from pytest_tfperf.errors import BaselineRefused, MeasurementError, ThroughputRegression
 from pytest_tfperf.reports import comparisons
 from pytest_tfperf.reports.junit import Property, properties
 from pytest_tfperf.reports.message import headline, in_brief
@@ -97,14 +97,15 @@ class Outcomes:
     def _record(self) -> None:
         """Write the measured baselines; one that is refused does not keep the others from being written."""
         refused: list[str] = []
-        for result in self.results:
+        for index, result in enumerate(self.results):
             if isinstance(result, Measurement) and result.runs_wanted:
                 try:
                     self.session.recorder.record(result)
-                except MeasurementError as error:
+                except BaselineRefused as error:
                     refused.append(str(error))
+                    self.session.queue.keep(self.test, index, replace(result, is_refused=True))
         if refused:
-            raise MeasurementError("\n\n".join(refused))
+            raise BaselineRefused("\n\n".join(refused))
 
     def _consequence(self, result: Measurement | Comparison) -> Consequence:
         settings = self.session.settings

@@ -22,6 +22,7 @@ from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import (
     BaselineError,
+    BaselineRefused,
     MeasurementError,
     NoData,
     NotEnoughDevices,
@@ -273,7 +274,8 @@ def _word_error(report: pytest.TestReport, item: pytest.Item, error: TfperfError
     # JUnit and pytest's summary say "error" of what fails outside of the call: nothing was tested.
     report.when = "setup" if report.when == "call" else report.when
     report.longrepr = _Told(text, brief, width)
-    item.config.stash[SESSION].not_measured[item.nodeid] = text
+    session = item.config.stash[SESSION]
+    (session.refused if isinstance(error, BaselineRefused) else session.not_measured)[item.nodeid] = text
     if fixture is not None and (unreported := fixture.outcomes.unreported()):
         report.sections.append(("throughput", wrapped(unreported, width)))
 

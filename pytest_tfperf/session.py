@@ -16,6 +16,7 @@ from pytest_tfperf.bench.recording import BaselineRecorder
 from pytest_tfperf.bench.rerun_queue import RerunQueue, Result
 from pytest_tfperf.core.consequence import EXIT_USAGE, exit_status
 from pytest_tfperf.core.selection import Selection
+from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import NoData, NotEnoughDevices, NotInstalled, TfperfError
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pytest_tfperf.core.command import Subject
-    from pytest_tfperf.measuring import Measuring, SessionVerdict
+    from pytest_tfperf.measuring import Measuring
     from pytest_tfperf.stores.history import History
 
 
@@ -53,6 +54,7 @@ class Session:
         remarks: lines to print before the first test.
         skipped: how many tests could not run here, for each reason.
         not_measured: of each test that ended in an error, the message.
+        refused: of each test that was measured and whose baseline was refused, the message.
         workload_name: the name that a user's hook gives a workload, None for none.
         left_out: tests that `--tfperf-budget` has no time for, and the seconds that each would take.
         verdicts: on software and machine as a whole, once all tests have run.
@@ -69,6 +71,7 @@ class Session:
         self.remarks: list[str] = []
         self.skipped: Counter[str] = Counter()
         self.not_measured: dict[str, str] = {}
+        self.refused: dict[str, str] = {}
         self.left_out: dict[str, float] = {}
         self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []
@@ -197,12 +200,12 @@ class Session:
             self.verdicts += self.measuring.session_verdicts(self.queue.results)
             if settings.fail_on_drift:
                 self.verdicts += self._drift_verdicts()
+            self._keep_verdicts()
         return self._failing
 
     def _drift_verdicts(self) -> Iterator[SessionVerdict]:
         """What `--tfperf-fail-on-drift` fails the session for; nothing if the history can't be read."""
         from pytest_tfperf.judging.lasting_slowdowns import lasting_slowdowns  # imports NumPy
-        from pytest_tfperf.measuring import SessionVerdict
 
         for machine in self.measuring.machine_names:
             try:
@@ -211,7 +214,16 @@ class Session:
                 self.measuring.history_fault = str(error)
                 return
             if found:
-                yield SessionVerdict("drift", machine, Outcome.REGRESSED, drift_message(machine, found))
+                yield SessionVerdict("drift", machine, Outcome.REGRESSED, None, drift_message(machine, found))
+
+    def _keep_verdicts(self) -> None:
+        """Add the verdicts to the history; they count even if it can't be written."""
+        now = datetime.now(UTC).isoformat()
+        try:
+            for verdict in self.verdicts:
+                self.history.append_verdict(verdict, session=self.id, time=now)
+        except TfperfError as error:
+            self.measuring.history_fault = str(error)
 
     @property
     def keeps_history(self) -> bool:
@@ -238,10 +250,11 @@ class Session:
         if self.settings.collects_only:
             return (status or EXIT_USAGE) if self.selection.faulty else status
         machine_failures = sum(verdict.kind == "machine" for verdict in self._failing)
+        errors = len(self.not_measured) + len(self.refused)
         return exit_status(
             status,
-            failed=failures - len(self.not_measured) - machine_failures,
-            not_measured=len(self.not_measured),
+            failed=failures - errors - machine_failures,
+            not_measured=errors,
             measured_nothing=self.measured_nothing,
             machine_slower=bool(machine_failures),
         )

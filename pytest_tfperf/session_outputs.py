@@ -50,8 +50,9 @@ def html_report(session: Session) -> list[str]:
     source = ReportSource(
         measurements=[one for one in results if isinstance(one, Measurement)],
         comparisons=[one for one in results if isinstance(one, Comparison)],
-        verdicts=[verdict.text for verdict in session.verdicts if verdict.text],
+        verdicts=session.verdicts,
         not_measured=session.not_measured,
+        refused=session.refused,
         left_out=sorted(session.left_out),
         rerun=session.settings.rerun,
     )

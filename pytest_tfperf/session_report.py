@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pytest_tfperf.bench.expected_time import run_seconds, runs_missing, seconds_of_a_run
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.session_verdicts import red_machines
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.outlook import outlook
 from pytest_tfperf.reports import budget, summary
@@ -75,6 +76,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> list[
         machine=[
             first_sentence(one.text) if one.outcome is Outcome.REGRESSED else one.text for one in session.verdicts
         ],
+        red=red_machines(session.verdicts),
         not_measured=len(session.not_measured),
         measured_nothing=session.measured_nothing,
         history_error=session.queue.history_fault or session.measuring.history_fault,

@@ -15,6 +15,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.reads import Reads
 from pytest_tfperf.core.run import Pair, Run, Window
+from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
@@ -123,3 +124,9 @@ def command(**how: Any) -> Command:
     names = {each.name for each in fields(Reads)}
     reads = Reads(**{name: how.pop(name) for name in names & how.keys()})
     return Command(**{"name": "it", "argv": ("it",), "reads": reads} | how)
+
+
+def session_verdict(outcome: Outcome = Outcome.REGRESSED, **more: Any) -> SessionVerdict:
+    """A verdict on the machine, which is 68.3 % slower than its baselines."""
+    given: dict[str, Any] = {"kind": "machine", "machine": "box", "change": -0.683, "text": f"machine box: {outcome}"}
+    return SessionVerdict(outcome=outcome, **given | more)

@@ -18,7 +18,9 @@ _PYTHON = f"""\
 #!{sys.executable}
 import pathlib, shutil, sys, time
 home = pathlib.Path(__file__).parent
-if sys.argv[2] == "venv":
+if sys.argv[1] == "--version":
+    print("Python {PLAYED}.1")
+elif sys.argv[2] == "venv":
     venv = pathlib.Path(sys.argv[3])
     (venv / "lib" / "python{PLAYED}" / "site-packages").mkdir(parents=True)
     (venv / "bin").mkdir()

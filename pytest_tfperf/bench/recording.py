@@ -36,7 +36,7 @@ class BaselineRecorder:
         """Record a measurement as its machine's baseline; bounds that a user wrote into the old row are kept.
 
         Raises:
-            MeasurementError: its runs differ too much, or there is only one.
+            BaselineRefused: its runs differ too much, or there is only one.
             BaselineError: the file can't be read whole or written.
         """
         folder, machine = self._store.folder, measurement.machine

@@ -13,6 +13,7 @@ from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_USAGE
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.interpreters import require_python
 from pytest_tfperf.workers.reference_environment import check
@@ -107,7 +108,7 @@ def _list(arguments: argparse.Namespace) -> int:
         lock, commits = entry.lock, ", ".join(entry.commits) or "none"
         facts = [f"Python {lock.python}"] if lock else []
         facts += [f"TensorFlow {lock.tensorflow}"] if lock and lock.tensorflow else []
-        facts += [f"commit {commits}", f"serves {entry.rows} baselines", f"{entry.bytes / 1e9:.1f} GB"]
+        facts += [f"commit {commits}", f"serves {counted(entry.rows, 'baseline')}", f"{entry.bytes / 1e9:.1f} GB"]
         state = f"can't be used\n  {entry.fault}" if entry.fault else "ok"
         show(f"{entry.name}  {', '.join(facts)}  {state}")
     if not entries:

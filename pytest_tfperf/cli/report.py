@@ -14,6 +14,7 @@ from pytest_tfperf.cli.output import show
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.page.facts import ReportSource, report_facts
 from pytest_tfperf.reports.page.past import key_of
@@ -75,8 +76,10 @@ def _run(arguments: argparse.Namespace) -> int:
     if path is not None:
         atomic.require_writable(path, "-o")
     history = open_history(arguments)
+    selected = _selected(history, arguments)
     source = ReportSource(
-        measurements=_whole(history, _selected(history, arguments)),
+        measurements=_whole(history, selected),
+        verdicts=_verdicts(history, selected),
         scope=f"since {arguments.since:%Y-%m-%d %H:%M %Z}" if arguments.since else "",
     )
     source = report_source(source, history.results(), history, BaselineStore(arguments.baselines))
@@ -106,6 +109,14 @@ def _selected(history: History, arguments: argparse.Namespace) -> list[PastResul
     if arguments.since:
         return list({key_of(one): one for one in results}.values())
     return [one for one in results if one.session == results[-1].session]
+
+
+def _verdicts(history: History, selected: Iterable[PastResult]) -> list[SessionVerdict]:
+    """The verdicts on the last of these sessions as a whole, of each machine."""
+    last = {one.machine: one.session for one in selected}
+    return [
+        verdict for machine, session in last.items() for verdict in history.verdicts(session=session, machine=machine)
+    ]
 
 
 def _whole(history: History, selected: Iterable[PastResult]) -> list[Measurement]:

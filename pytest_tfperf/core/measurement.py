@@ -36,6 +36,7 @@ class Measurement:
         file: the log or the exported measurement that was replayed; "" where it was measured.
         verdict: the judgement; None where it was only measured.
         runs_wanted: fresh runs that a new baseline needs in all; 0 if none is being recorded.
+        is_refused: its runs were to be a baseline, and are none.
         document: a published figure for the same workload and topology, shown beside it; it may be of another machine.
         breakdown: what a step's time is spent on; None if no worker measured it.
         profile: a few more steps under TensorFlow's profiler; None where none was asked for.
@@ -62,6 +63,7 @@ class Measurement:
     file: str = ""
     verdict: Verdict | None = None
     runs_wanted: int = 0
+    is_refused: bool = False
     document: Baseline | None = None
     breakdown: Breakdown | None = None
     profile: Profile | None = None

@@ -1,10 +1,36 @@
-"""The two verdicts on a whole session: the software and the machine, kept apart."""
+"""The verdicts on a whole session: the software and the machine, kept apart."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 
 from pytest_tfperf.core.verdict import Outcome
+
+
+class DoubtKind(StrEnum):
+    """Why a verdict on a session is INCONCLUSIVE."""
+
+    UNDECIDED = "undecided"  # more pairs could decide
+    WITHIN_NOISE = "within noise"  # slower by more than the tolerance, but not by more than noise explains
+    TESTS_DISAGREE = "tests disagree"
+    FEW_TESTS = "few tests"  # of the session have a baseline
+    FEW_WITH_PAIRS = "few with pairs"  # of those that have a baseline
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why a verdict on a session is INCONCLUSIVE, though its change may lie beyond its threshold.
+
+    Args:
+        kind: the reason.
+        found, needed: how many tests there were, and how many it takes to fail the session; 0 if it isn't their number.
+    """
+
+    kind: DoubtKind
+    found: int = 0
+    needed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +45,7 @@ class SoftwareVerdict:
         tests: sentinels that have pairs.
         pairs: interleaved pairs over all of them.
         pairs_wanted: pairs that each sentinel needs in all; 0 when decided.
+        doubt: why it is INCONCLUSIVE; None where it is not.
     """
 
     outcome: Outcome
@@ -29,6 +56,7 @@ class SoftwareVerdict:
     tests: int
     pairs: int
     pairs_wanted: int = 0
+    doubt: Doubt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +64,13 @@ class MachineVerdict:
     """How far the machine moved since its baselines were recorded; one for a session.
 
     Args:
-        outcome: PASS, REGRESSED, IMPROVED, or INCONCLUSIVE where too few tests show it.
+        outcome: PASS, REGRESSED, IMPROVED, or INCONCLUSIVE where too few tests show a slowdown.
         change: the middle over tests, as a fraction, -0.08 for 8 % slower.
         low, high: its 95 % confidence interval.
         threshold: the slowdown, a positive fraction, from which the session fails.
         tests: tests that it rests on.
         is_apart: it rests on runs of the reference environment; else `change` holds the software's share as well.
+        doubt: why it is INCONCLUSIVE; None where it is not.
     """
 
     outcome: Outcome
@@ -51,3 +80,28 @@ class MachineVerdict:
     threshold: float
     tests: int
     is_apart: bool = False
+    doubt: Doubt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionVerdict:
+    """A verdict on a whole session, as it is reported.
+
+    Args:
+        kind: "software", "machine", "together" where nothing tells which of them, or "drift" over many sessions.
+        machine: the machine's key.
+        outcome: REGRESSED fails the session.
+        change: what it found, as a fraction; None of a drift, which is one of several tests.
+        text: fact, location, next step; "" where there is nothing to say.
+    """
+
+    kind: str
+    machine: str
+    outcome: Outcome
+    change: float | None
+    text: str
+
+
+def red_machines(verdicts: Iterable[SessionVerdict]) -> set[str]:
+    """The machines that are REGRESSED as a whole, or their software; a drift of single tests is neither."""
+    return {one.machine for one in verdicts if one.outcome is Outcome.REGRESSED and one.kind != "drift"}

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.run import Pair
-from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
+from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.throughput import hodges_lehmann, run_value
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.judging.common_drift import CommonDrift
+from pytest_tfperf.judging.common_drift import MIN_TESTS, CommonDrift
 from pytest_tfperf.judging.thresholds import (
     DOUBTS,
     FALSE_ALARMS,
@@ -90,14 +90,18 @@ def judge_sentinels(measured: Sequence[ReferencePairs], tolerance: Tolerance) ->
     accepted = accepted_slowdown(tolerance)
     threshold = max(accepted, quantile(freedom, FALSE_ALARMS) * error)
     wanted = next((stage for stage in SENTINEL_STAGES if stage > count), 0)
+    showing, needed = sum(change < -threshold / 2 for change in changes), math.ceil(_AGREE * len(changes))
+    doubt = None
     if middle >= -suspicion(accepted, error):
         outcome, wanted = Outcome.PASS, 0
     elif wanted:
-        outcome = Outcome.INCONCLUSIVE
-    elif middle < -threshold and sum(change < -threshold / 2 for change in changes) >= _AGREE * len(changes):
+        outcome, doubt = Outcome.INCONCLUSIVE, Doubt(DoubtKind.UNDECIDED)
+    elif middle < -threshold and showing >= needed:
         outcome = Outcome.REGRESSED
+    elif middle < -threshold:
+        outcome, doubt = Outcome.INCONCLUSIVE, Doubt(DoubtKind.TESTS_DISAGREE, showing, needed)
     elif middle < -max(accepted, quantile(freedom, DOUBTS) * error):
-        outcome = Outcome.INCONCLUSIVE
+        outcome, doubt = Outcome.INCONCLUSIVE, Doubt(DoubtKind.WITHIN_NOISE)
     else:
         outcome = Outcome.PASS
     half = quantile(freedom, 0.025) * error
@@ -110,6 +114,7 @@ def judge_sentinels(measured: Sequence[ReferencePairs], tolerance: Tolerance) ->
         tests=len(measured),
         pairs=sum(len(one.pairs) for one in measured),
         pairs_wanted=wanted,
+        doubt=doubt,
     )
 
 
@@ -140,9 +145,13 @@ def judge_machine(
         return None
     explained = quantile(freedom, FALSE_ALARMS) * error
     threshold = max(accepted_slowdown(MACHINE_TOLERANCE), explained)
+    doubt = None
     if middle < -threshold:
-        is_told = drift.is_known and tests >= SENTINELS
-        outcome = Outcome.REGRESSED if is_told else Outcome.INCONCLUSIVE
+        if not drift.is_known:
+            doubt = Doubt(DoubtKind.FEW_TESTS, drift.tests, MIN_TESTS)
+        elif tests < SENTINELS:
+            doubt = Doubt(DoubtKind.FEW_WITH_PAIRS, tests, SENTINELS)
+        outcome = Outcome.INCONCLUSIVE if doubt else Outcome.REGRESSED
     else:
         outcome = Outcome.IMPROVED if middle > max(accepted_rise(MACHINE_TOLERANCE), explained) else Outcome.PASS
     half = quantile(freedom, 0.025) * error
@@ -154,6 +163,7 @@ def judge_machine(
         threshold=-math.expm1(-threshold),
         tests=tests,
         is_apart=bool(measured),
+        doubt=doubt,
     )
 
 

@@ -11,7 +11,7 @@ from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
 from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.errors import BaselineRefused
 from pytest_tfperf.judging.noise import without_slow_runs
 from pytest_tfperf.judging.thresholds import DETECTION, accepted_slowdown, screen_error, suspicion
 
@@ -31,19 +31,19 @@ def baseline_of(measurement: Measurement) -> Baseline:
     """The row that a measurement of several runs makes, without the name of its lock.
 
     Raises:
-        MeasurementError: the runs differ too much to detect a slowdown by a quarter, or there is only one.
+        BaselineRefused: the runs differ too much to detect a slowdown by a quarter, or there is only one.
     """
     runs = [run.log_rate for run in measurement.throughput.runs]
     kept = without_slow_runs(runs)
     if len(kept) < 2:
-        raise MeasurementError(
+        raise BaselineRefused(
             f"{measurement.workload.id} on {measurement.devices}: one run is no baseline, which was left as it is: it "
             "does not show how much runs differ. Record again with at least two runs (ini option tfperf_runs)"
         )
     if (slowdown := _detectable(kept)) > TOO_NOISY_TO_GATE:
         longer = "readings" if isinstance(measurement.workload, Command) else "steps"
         each = "  ".join(f"{math.exp(rate):,.1f}" for rate in runs) + f" {measurement.throughput.unit}/s"
-        raise MeasurementError(
+        raise BaselineRefused(
             f"{measurement.workload.id} on {measurement.devices}: too noisy for a baseline, which was left as it is: "
             f"its runs gave {each}, so a slowdown below {100 * slowdown:.0f} % would not be detected. Free the "
             f"machine of other work, or give the test more {longer}, and record again"

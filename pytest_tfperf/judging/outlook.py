@@ -34,7 +34,7 @@ def outlook(measurements: Sequence[Measurement], tolerance: Tolerance) -> Outloo
     if not found:
         return None
     judged = [m.verdict for m in found if m.verdict is not None and m.verdict.is_provisional]
-    today = [(m, reference) for m in found if (reference := _as_reference(m)) is not None]
+    today = [(m, reference) for m in found if _is_telling(m) and (reference := _as_reference(m)) is not None]
 
     def detectable(variance: SessionVariance, as_row: Callable[[Reference], Reference]) -> float | None:
         return _median(
@@ -73,6 +73,11 @@ def _disturbance(m: Measurement) -> DisturbanceKind | None:
 
 def _is_unrecorded(m: Measurement) -> bool:
     return m.verdict is not None and (m.verdict.is_provisional or m.verdict.outcome is Outcome.NO_BASELINE)
+
+
+def _is_telling(m: Measurement) -> bool:
+    """Whether it shows how much its windows differ; one or two windows show nothing that a promise could rest on."""
+    return any(math.isfinite(run.error) for run in m.throughput.runs)
 
 
 def _as_reference(m: Measurement) -> Reference | None:

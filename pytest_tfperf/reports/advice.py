@@ -1,9 +1,13 @@
-"""What to do about a disturbed run, and about a loss that is not a finite number."""
+"""What to do about a disturbed run, a loss that is not a finite number, and a gain."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.disturbance import DisturbanceKind
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import Optimizer, Precision
 
 ADVICE = {
@@ -35,3 +39,15 @@ def loss_advice(workload: Subject) -> str:
     steps.append("look in the input pipeline for NaN and for labels outside of the model's classes")
     steps.append("train the model without pytest-tfperf at the same learning rate, 0.01")
     return "; ".join(steps)
+
+
+def is_gain(m: Measurement, red: Collection[str] = ()) -> bool:
+    """Whether an IMPROVED test has a gain that a new baseline keeps.
+
+    IMPROVED is relative to the drift common to all tests, so on a slower machine such a test may be slower than its
+    baseline. `red` has the machines that are REGRESSED as a whole: nothing measured on them is worth recording.
+    """
+    verdict = m.verdict
+    if verdict is None or verdict.outcome is not Outcome.IMPROVED:
+        return False
+    return (verdict.change or 0.0) > 0 and m.machine not in red

@@ -97,7 +97,11 @@ def _steps(verdict: Verdict, e: Explanation) -> Iterator[str]:
     else:
         yield f"{first} {_suspicion(e)} So one run was enough."
     if verdict.outcome is Outcome.IMPROVED:
-        yield "It is faster by more than the tolerance and noise explain. Record it, if it is to stay."
+        text = "It is faster by more than the tolerance and noise explain."
+        if (verdict.change or 0.0) > 0:
+            yield f"{text} Record it, if it is to stay."
+        else:
+            yield f"{text} That is relative to the common drift: it is slower than its baseline, so do not record it."
 
 
 def _confirmation(verdict: Verdict, e: Explanation, wanted: int) -> Iterator[str]:

@@ -11,10 +11,12 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
+from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.comparisons import message_of, sides
-from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome
+from pytest_tfperf.reports.measurement_table import ACT_FIRST, action_rank, measurement_rows, outcome, reference_kind
 from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.reports.session_clauses import sentence_of, session_clauses
 
 Result = Measurement | Comparison
 Row = dict[str, str | None]
@@ -39,7 +41,9 @@ _SPECIAL = re.compile(r"[\\`*_\[\]~#]")
 def markdown(
     results: Sequence[Result],
     *,
+    verdicts: Sequence[SessionVerdict] = (),
     not_measured: Mapping[str, str] | None = None,
+    refused: Mapping[str, str] | None = None,
     remarks: Iterable[str] = (),
     rerun: RerunCommand = FROM_ROOTDIR,
 ) -> str:
@@ -47,12 +51,16 @@ def markdown(
 
     Args:
         results: what the session's calls gave.
+        verdicts: on software and machine as a whole.
         not_measured: test -> message, for tests that could not be measured.
-        remarks: paragraphs about the whole session, such as the verdicts on software and machine.
+        refused: test -> message, for tests whose baseline was refused.
+        remarks: further paragraphs about the whole session.
         rerun: measures one test again.
     """
     failed = not_measured or {}
-    blocks = ["## Throughput", f"**{in_one_sentence(results, failed)}**", *map(as_text, remarks)]
+    sentence = as_text(sentence_of([*session_clauses(verdicts), in_one_sentence(results, failed)]))
+    paragraphs = [*(one.text for one in verdicts if one.text), *remarks]
+    blocks = ["## Throughput", f"**{sentence}**", *map(as_text, paragraphs)]
     ordered = sorted(results, key=_urgency)
     measured = [one for one in ordered if isinstance(one, Measurement)]
     compared = [one for one in ordered if isinstance(one, Comparison)]
@@ -60,6 +68,7 @@ def markdown(
     needed = [one for one in ordered if _decided(one) in _NEEDS_ACTION and one.test not in failed]
     messages = [(outcome(one), one.test, message_of(one, rerun)) for one in needed]
     messages += [("NOT MEASURED", test, text) for test, text in failed.items()]
+    messages += [("REFUSED", test, text) for test, text in (refused or {}).items()]
     blocks += _folded(messages)
     return "\n\n".join(blocks) + "\n"
 
@@ -67,16 +76,17 @@ def markdown(
 def in_one_sentence(results: Iterable[Result], not_measured: Collection[str] = ()) -> str:
     """How many tests have each outcome: "2 of 49 throughput tests regressed; 47 passed".
 
-    A test counts with the worst outcome of its calls.
+    A test counts with the worst outcome of its calls. What passed against less than a recorded baseline is counted
+    apart, as "1 passed (provisional)".
     """
-    worst: dict[str, Outcome | None] = dict.fromkeys(not_measured, Outcome.INVALID)
+    worst = dict.fromkeys(not_measured, (ACT_FIRST.index(Outcome.INVALID), _SAYS[Outcome.INVALID]))
     for result in results:
-        found = _decided(result)
-        worst[result.test] = min(worst.get(result.test, found), found, key=ACT_FIRST.index)
+        found = _rank(result), _says(result)
+        worst[result.test] = min(worst.get(result.test, found), found)
     if not worst:
         return "No throughput test was measured."
     numbers = Counter(worst.values())
-    parts = [f"{numbers[kind]} {_SAYS[kind]}" for kind in ACT_FIRST if numbers[kind]]
+    parts = [f"{numbers[rank, says]} {says}" for rank, says in sorted(numbers)]
     number, _, verb = parts[0].partition(" ")
     parts[0] = f"{number} of {counted(len(worst), 'throughput test')} {verb}"
     return "; ".join(parts) + "."
@@ -102,12 +112,32 @@ def _urgency(result: Result) -> tuple[int, float]:
         return ACT_FIRST.index(result.outcome), result.ratio - 1
     verdict = result.verdict
     lost = (verdict.confirmed_change or verdict.change or 0.0) if verdict else 0.0
-    return ACT_FIRST.index(_decided(result)), lost
+    return _rank(result), lost
 
 
 def _decided(result: Result) -> Outcome | None:
     """The outcome; None also where the session ended before it was decided."""
     return outcome_of(result) if result.is_decided else None
+
+
+def _rank(result: Result) -> int:
+    """Its place in `ACT_FIRST`, that of an undecided test behind all others."""
+    if isinstance(result, Measurement) and result.is_decided:
+        return action_rank(result)
+    return ACT_FIRST.index(_decided(result))
+
+
+def _says(result: Result) -> str:
+    """Its outcome as a verb, with what the verdict rests on if it is no recorded baseline."""
+    if _is_refused(result):
+        return "refused as a baseline"
+    verdict = result.verdict if isinstance(result, Measurement) else None
+    kind = reference_kind(verdict) if verdict else ""
+    return f"{_SAYS[_decided(result)]}{f' ({kind})' if kind else ''}"
+
+
+def _is_refused(result: Result) -> bool:
+    return isinstance(result, Measurement) and result.is_refused
 
 
 def _measured(measurements: Sequence[Measurement]) -> list[Row]:

@@ -32,6 +32,7 @@ ACT_FIRST = (
 """The outcomes in the order of a table's rows: those that need action first, no judgement last."""
 
 _RANKS = {str(outcome): rank for rank, outcome in enumerate(ACT_FIRST)}
+_RANKS["refused"] = _RANKS[Outcome.INVALID]
 
 
 def measurement_table(measurements: Iterable[Measurement], width: int | None = None) -> list[str]:
@@ -39,7 +40,7 @@ def measurement_table(measurements: Iterable[Measurement], width: int | None = N
 
     `width` is the terminal's, None for no limit.
     """
-    measurements = sorted(measurements, key=lambda m: ACT_FIRST.index(outcome_of(m)))
+    measurements = sorted(measurements, key=action_rank)
     heading, rows = measurement_rows(measurements)
     columns = Columns(right=_RIGHT | {heading}, optional=_OPTIONAL, ids=("workload", "file"))
     return table(rows, columns, width)
@@ -67,13 +68,14 @@ def rate_cell(throughput: Throughput, heading: str) -> str:
 def outcome(result: Measurement | Comparison) -> str:
     """The word for the outcome: "PASS (floor)"; "measured" or "compared" if nothing was judged.
 
-    "undecided" if the runs that its verdict waits for were never made.
+    "refused" if its runs were to be a baseline, and are none; "undecided" if the runs that its verdict waits for were
+    never made.
     """
     if isinstance(result, Comparison):
         return result.outcome.value if result.outcome else "compared"
     verdict = result.verdict
     if verdict is None:
-        return "measured"
+        return "refused" if result.is_refused else "measured"
     if not verdict.is_decided:
         return "undecided"
     kind = reference_kind(verdict)
@@ -87,8 +89,13 @@ def reference_kind(verdict: Verdict) -> str:
     return "floor" if verdict.is_floor and verdict.baseline else ""
 
 
+def action_rank(m: Measurement) -> int:
+    """Its place in `ACT_FIRST`; a refused baseline needs action as much as an INVALID measurement."""
+    return ACT_FIRST.index(Outcome.INVALID if m.is_refused else outcome_of(m))
+
+
 def urgency(word: str) -> int:
-    """The rank in `ACT_FIRST` of an outcome's word such as "PASS (floor)"; any other word comes last."""
+    """The rank in `ACT_FIRST` of an outcome's word such as "PASS (floor)"; any unknown word comes last."""
     return _RANKS.get(word.partition(" (")[0], len(_RANKS))
 
 

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pytest_tfperf.core.baseline import Change
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import OUTSIDE, Measurement, changed_since
-from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
+from pytest_tfperf.core.session_verdicts import DoubtKind, MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.comparisons import comparison_table
 from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
 from pytest_tfperf.reports.numbers import change, compared, counted, duration, percent, rate
@@ -88,6 +89,7 @@ def summary(
     baselines: str,
     changes: Sequence[Change] = (),
     machine: Sequence[str] = (),
+    red: Collection[str] = (),
     not_measured: int = 0,
     measured_nothing: bool = False,
     history_error: str = "",
@@ -101,6 +103,7 @@ def summary(
         baselines: the folder of the baselines, as shown to the user.
         changes: rows that were recorded.
         machine: the texts of `machine_line` and `software_line`.
+        red: the machines that are REGRESSED as a whole.
         not_measured: tests that ended in an error because they could not be measured.
         measured_nothing: --tfperf-require-baseline was given and no test was measured.
         history_error: why the history lacks a part of this session; "" if it is complete.
@@ -118,7 +121,7 @@ def summary(
         if undecided := [m for m in measurements if m.verdict and not m.verdict.is_decided]:
             why = "the session ended, or the test failed, before their last runs"
             lines.append(f"{len(undecided)} undecided: {why}. Run them again")
-        lines += [*_next_steps(measurements, changes, baselines, width), *unrecorded]
+        lines += [*_next_steps(measurements, changes, baselines, red, width), *unrecorded]
     if not_measured:
         lines.append(f"{not_measured} not measured: the error of each test says why, and what to do")
     return lines + ([f"not in the history: {history_error}"] if history_error else [])
@@ -143,7 +146,7 @@ def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable
     `measurements` show what changed since their baselines.
     """
     text = (
-        f"software on {machine}: {verdict.outcome.value}: the current environment is {compared(verdict.change)} the "
+        f"software on {machine}: {_outcome(verdict)}: the current environment is {compared(verdict.change)} the "
         f"reference environment{_interval(verdict)} in {verdict.pairs} interleaved pairs of {verdict.tests} tests"
     )
     if verdict.outcome is Outcome.REGRESSED:
@@ -158,20 +161,50 @@ def machine_line(machine: str, verdict: MachineVerdict, measurements: Iterable[M
     1 % of the baselines. `measurements` show what changed, and the state of the machine during their runs.
     """
     measurements = list(measurements)
-    state = _state(measurements) if verdict.outcome is Outcome.REGRESSED else ""
+    state = f"{_state(measurements)}{_single_verdicts(verdict)}" if verdict.outcome is Outcome.REGRESSED else ""
     change = f"{compared(verdict.change)} the baselines{_interval(verdict)}"
     if not verdict.is_apart:
         if verdict.outcome is Outcome.PASS and abs(verdict.change) < _DRIFT_WORTH_SHOWING:
             return ""
         return (
-            f"machine and software on {machine}: {verdict.outcome.value}: all tests together are {change}. "
+            f"machine and software on {machine}: {_outcome(verdict)}: all tests together are {change}. "
             f"Changed since: {_changed(measurements)}. {state}{_NO_REFERENCE_ENVIRONMENT}"
         )
-    text = f"machine {machine}: {verdict.outcome.value}: the reference environment is {change}"
+    text = f"machine {machine}: {_outcome(verdict)}: the reference environment is {change}"
     if verdict.outcome is Outcome.REGRESSED:
         text += f". Changed outside of it: {_changed(measurements, OUTSIDE)}. {state}"
         text += "Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
     return text
+
+
+def _outcome(verdict: MachineVerdict | SoftwareVerdict) -> str:
+    """The outcome, with its reason where it is INCONCLUSIVE: the figures behind it may lie beyond the threshold."""
+    doubt = verdict.doubt
+    if doubt is None:
+        return verdict.outcome.value
+    why = {
+        DoubtKind.UNDECIDED: "the session ended before its last pairs",
+        DoubtKind.WITHIN_NOISE: "noise may explain the slowdown",
+        DoubtKind.TESTS_DISAGREE: (
+            f"the tests disagree ({doubt.found} of {verdict.tests} show at least half of the threshold, and "
+            f"{doubt.needed} must)"
+        ),
+        DoubtKind.FEW_TESTS: (
+            f"the session has too few tests to fail for it ({doubt.found} with a baseline, and it takes {doubt.needed})"
+        ),
+        DoubtKind.FEW_WITH_PAIRS: (
+            f"too few tests show it to fail for it ({doubt.found} with pairs, and it takes {doubt.needed})"
+        ),
+    }
+    return f"{verdict.outcome.value}, because {why[doubt.kind]}"
+
+
+def _single_verdicts(verdict: MachineVerdict) -> str:
+    """What a red machine means for its tests, as a sentence: no machine slows all tests down alike."""
+    return (
+        "Single verdicts of this session mean little: the common drift is taken out of them, and the loss of one test "
+        f"can hide in a drift of {percent(verdict.change)}. "
+    )
 
 
 def _interval(verdict: MachineVerdict | SoftwareVerdict) -> str:
@@ -195,16 +228,24 @@ def _state(measurements: Iterable[Measurement]) -> str:
 
 
 def _next_steps(
-    measurements: Sequence[Measurement], changes: Sequence[Change], baselines: str, width: int | None
+    measurements: Sequence[Measurement],
+    changes: Sequence[Change],
+    baselines: str,
+    red: Collection[str],
+    width: int | None,
 ) -> Iterator[str]:
     if changes:
         new = sum(c.old is None for c in changes)
         yield f"recorded in {baselines}: {new} new, {len(changes) - new} changed; check and commit them"
         rows = map(_recorded, changes)
         yield from (f"  {line}" for line in table(rows, _RECORDED, None if width is None else width - 2))
-    verdicts = [m.verdict for m in measurements if m.verdict and not m.verdict.is_provisional]
-    if better := sum(verdict.outcome is Outcome.IMPROVED for verdict in verdicts):
-        yield f"{better} IMPROVED: record them with --update-baselines, or a later slowdown to the old speed will pass"
+    recorded = [m for m in measurements if m.verdict and not m.verdict.is_provisional]
+    improved = sum(m.verdict.outcome is Outcome.IMPROVED for m in recorded if m.verdict)
+    gains = sum(is_gain(m, red) for m in recorded)
+    if gains:
+        yield f"{gains} IMPROVED: record them with --update-baselines, or a later slowdown to the old speed will pass"
+    if improved > gains:
+        yield f"{improved - gains} IMPROVED relative to the common drift only: do not record them"
 
 
 def _recorded(changed: Change) -> dict[str, str | None]:

@@ -11,7 +11,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.outlook import Outlook
 from pytest_tfperf.reports.advice import ADVICE
 from pytest_tfperf.reports.message import Line, with_lines
-from pytest_tfperf.reports.numbers import duration, percent
+from pytest_tfperf.reports.numbers import counted, duration, percent
 
 _MOST_RATIOS = 3
 
@@ -91,7 +91,7 @@ def _documents(measurements: Sequence[Measurement]) -> Iterator[Line]:
     alike = [(m, row) for m, row in published if row.machine == machine]
     times = sorted(m.throughput.examples_per_sec / row.reference for m, row in alike)
     spread = f"{times[0]:.2f}" + (f" to {times[-1]:.2f}" if len(times) > 1 else "")
-    yield "documents", f"{spread} times the {len(alike)} published figures of {machine} for these workloads"
+    yield "documents", f"{spread} times the {counted(len(alike), 'published figure')} of {machine} for these workloads"
     for one, other in _comparable(alike)[:_MOST_RATIOS]:
         yield "", _ratio(one, other)
 

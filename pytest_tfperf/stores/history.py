@@ -15,11 +15,12 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_session import EarlierMeasurement, PastSession
 from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.profile import Profile
+from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.stores import history_queries as queries
 from pytest_tfperf.stores.history_database import DamagedHistory, Database
-from pytest_tfperf.stores.history_rows import comparison_row, earlier, measurement_row, unpacked
-from pytest_tfperf.stores.history_tables import COMPARISONS, MEASUREMENTS
+from pytest_tfperf.stores.history_rows import comparison_row, earlier, measurement_row, unpacked, verdict_row
+from pytest_tfperf.stores.history_tables import COMPARISONS, MEASUREMENTS, VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -73,13 +74,19 @@ class History:
         """Add a comparison and return its id; it is on disk when this returns."""
         return self._add(COMPARISONS, comparison_row(comparison), comparison.time)
 
+    def append_verdict(self, verdict: SessionVerdict, *, session: str, time: str) -> None:
+        """Add a verdict on a whole session; it is on disk when this returns."""
+        self._add(VERDICTS, verdict_row(verdict, session=session, time=time), time)
+
     def prune(self, before: datetime) -> tuple[int, int]:
-        """Delete the measurements and comparisons from before a time, and give the space back; how many there were."""
+        """Delete what is from before a time, and give the space back; how many measurements and comparisons it was."""
 
         def delete_old(connection: Connection) -> tuple[int, int]:
-            old = [queries.conditions(table, {"until": before}) for table in (MEASUREMENTS, COMPARISONS)]
-            measured = connection.execute(delete(MEASUREMENTS).where(*old[0])).rowcount
-            return measured, connection.execute(delete(COMPARISONS).where(*old[1])).rowcount
+            measured, compared, _ = (
+                connection.execute(delete(table).where(*queries.conditions(table, {"until": before}))).rowcount
+                for table in (MEASUREMENTS, COMPARISONS, VERDICTS)
+            )
+            return measured, compared
 
         self.database.require()
         deleted = self._write(delete_old)
@@ -173,6 +180,20 @@ class History:
         """
         for place, whole in self._wholes(COMPARISONS, wanted):
             yield build(Comparison, whole, place)
+
+    def verdicts(self, *, session: str, machine: str) -> list[SessionVerdict]:
+        """The verdicts on a session as a whole; none where an earlier version of pytest-tfperf made the history.
+
+        Raises:
+            TfperfError: also where there is no history yet, or a row is damaged; names it.
+        """
+        self.database.require()
+        if not self.database.has(VERDICTS):
+            return []
+        with self.database.reading() as connection:
+            rows = connection.execute(queries.wholes(VERDICTS, {"session": session, "machine": machine})).all()
+        places = [f"{self.database}: session verdict {id}" for id, _ in rows]
+        return [build(SessionVerdict, unpacked(row.whole, at), at) for at, row in zip(places, rows, strict=True)]
 
     def results(self, **wanted: Unpack[Wanted]) -> list[PastResult]:
         """What the columns say of the measurements that are wanted (by default all), in the order of making.

@@ -10,13 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores.history_tables import HISTORY, SCHEMA, TABLES
+from pytest_tfperf.stores.history_tables import HISTORY, SCHEMA, TABLES, VERDICTS
 from pytest_tfperf.stores.silence import ended_by_silence
 
 _LOCK_SECONDS = 30
@@ -97,6 +97,11 @@ class Database:
             yield connection
             connection.commit()
 
+    def has(self, table: Table) -> bool:
+        """Whether the table exists: an earlier version of pytest-tfperf may have made the history without it."""
+        with self.reading() as connection:
+            return inspect(connection).has_table(table.name)
+
     def compact(self) -> None:
         """Give an SQLite file's free space back; a server does that by itself."""
         if self.path is not None:
@@ -135,7 +140,7 @@ class Database:
             if self.path is not None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             with self._engine.connect() as connection, self._bounded(connection, writes):
-                self._require_tables(connection, may_make=writes or self.path is not None)
+                self._require_tables(connection, writes=writes)
                 connection.rollback()  # the check's own transaction does not write
                 yield connection.execution_options(tfperf_begin=_WRITES if writes else _READS)
 
@@ -158,15 +163,16 @@ class Database:
         event.listen(engine, "begin", _begin)
         return engine
 
-    def _require_tables(self, connection: Connection, *, may_make: bool) -> None:
+    def _require_tables(self, connection: Connection, *, writes: bool) -> None:
         version: int | str | None
         if inspect(connection).has_table(HISTORY.name):
             version = connection.scalar(select(HISTORY.c.version))
+            if writes and version == SCHEMA and not inspect(connection).has_table(VERDICTS.name):
+                self._make_tables(connection)
         elif self.path is not None and inspect(connection).get_table_names():
             version = "before the first release"
-        elif may_make:
-            connection.rollback()
-            version = self._make_tables(connection.execution_options(tfperf_begin=_WRITES))
+        elif writes or self.path is not None:
+            version = self._make_tables(connection)
         else:
             raise TfperfError(f"{self}: no history yet; send one: tfperf history push")
         if version != SCHEMA:
@@ -179,11 +185,17 @@ class Database:
             )
 
     def _make_tables(self, connection: Connection) -> int | None:
-        """Make the tables in one transaction, unless another session has just made them; their version."""
+        """Make the tables that are missing in one transaction; another session may have just made them. Their version.
+
+        The caller's own transaction ends, because it holds no write lock.
+        """
+        connection.rollback()
+        connection = connection.execution_options(tfperf_begin=_WRITES)
         if self.path is None:
             connection.execute(text(f"select pg_advisory_xact_lock({_MAKES_TABLES})"))
-        if not inspect(connection).has_table(HISTORY.name):
-            TABLES.create_all(connection)
+        is_new = not inspect(connection).has_table(HISTORY.name)
+        TABLES.create_all(connection)
+        if is_new:
             connection.execute(HISTORY.insert().values(version=SCHEMA, id=secrets.token_hex(16)))
         version = connection.scalar(select(HISTORY.c.version))
         connection.commit()

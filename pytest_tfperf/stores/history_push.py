@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from pytest_tfperf.stores.history_tables import COMPARISONS, HISTORY, MEASUREMENTS, PUSHED
+from pytest_tfperf.stores.history_tables import COMPARISONS, HISTORY, MEASUREMENTS, PUSHED, VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ _BYTES_AT_ONCE: Final = 500_000  # in one transaction: what a session has the ti
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """How many rows a server took."""
+    """How many rows a server took; the verdicts on whole sessions are not counted."""
 
     measurements: int
     comparisons: int
@@ -51,6 +51,8 @@ def push(local: Database, server: Database, *, only_new: bool) -> Pushed:
         remote.commit()
         measurements = _push_table(MEASUREMENTS, local, remote, server_id, only_new=only_new)
         comparisons = _push_table(COMPARISONS, local, remote, server_id, only_new=only_new)
+        if local.has(VERDICTS):
+            _push_table(VERDICTS, local, remote, server_id, only_new=only_new)
     return Pushed(measurements, comparisons)
 
 

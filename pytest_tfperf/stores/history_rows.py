@@ -1,4 +1,4 @@
-"""Measurements and comparisons as rows of a history."""
+"""Measurements, comparisons and a session's verdicts as rows of a history."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from pytest_tfperf.errors import TfperfError
 if TYPE_CHECKING:
     from pytest_tfperf.core.comparison import Comparison
     from pytest_tfperf.core.measurement import Measurement
+    from pytest_tfperf.core.session_verdicts import SessionVerdict
 
 _PROVISIONAL = " (provisional)"
 NO_REFERENCE = (Outcome.INVALID.value, Outcome.REGRESSED.value, Outcome.REGRESSED.value + _PROVISIONAL)
@@ -57,6 +58,12 @@ def comparison_row(c: Comparison) -> dict[str, Any]:
     """All columns but `id` and `made`."""
     texts = {name: storable(getattr(c, name)) for name in ("session", "test", "machine")}
     return texts | {"time": utc(c.time), "seconds": c.seconds, "whole": _packed(c)}
+
+
+def verdict_row(verdict: SessionVerdict, *, session: str, time: str) -> dict[str, Any]:
+    """All columns but `id` and `made`."""
+    texts = {name: storable(getattr(verdict, name)) for name in ("machine", "kind", "outcome")}
+    return texts | {"session": storable(session), "time": utc(time), "whole": _packed(verdict)}
 
 
 def storable(text: str) -> str:
@@ -118,5 +125,5 @@ def earlier(whole: Any, place: str) -> EarlierMeasurement | None:
         raise TfperfError(f"{place} is damaged: {error!r}") from None
 
 
-def _packed(whole: Measurement | Comparison) -> bytes:
+def _packed(whole: Measurement | Comparison | SessionVerdict) -> bytes:
     return zlib.compress(json.dumps(plain(whole)).encode())

@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 
 SCHEMA: Final = 1
-"""The version of these tables, which a history keeps."""
+"""The version of these tables, which a history keeps; it stays if a table is added, which the next writer makes."""
 
 TABLES: Final = MetaData()
 
@@ -86,6 +86,18 @@ COMPARISONS: Final = Table(
     Column("whole", LargeBinary, nullable=False),
 )
 
+VERDICTS: Final = Table(
+    "tfperf_session_verdicts",
+    TABLES,
+    *_identity(),
+    _text("session"),
+    _text("machine"),
+    _text("kind"),  # "software", "machine", "together" or "drift"
+    _text("outcome"),
+    Column("whole", LargeBinary, nullable=False),
+)
+"""The verdicts on whole sessions. A history of an earlier version of pytest-tfperf lacks this table."""
+
 PUSHED: Final = Table(
     "tfperf_pushed",
     TABLES,
@@ -99,6 +111,7 @@ PUSHED: Final = Table(
 # A year of nightly sessions has 70,000 measurements, and each session asks for earlier ones.
 Index("tfperf_measurements_made", MEASUREMENTS.c.made)
 Index("tfperf_comparisons_made", COMPARISONS.c.made)
+Index("tfperf_session_verdicts_made", VERDICTS.c.made)
 for _index in (
     Index("tfperf_by_session", MEASUREMENTS.c.session, MEASUREMENTS.c.test),
     Index(

@@ -66,8 +66,9 @@ class EngineProcess:
             return MeasurementError(f"{what}. Ranks: python -m pytest_tfperf.training.rank --repeat, on each node")
         status = self.exit_status(1.0)
         how = "still runs" if status is None else describe_exit(status)
+        who = f"{self._name}: a rank" if status is not None and status > 128 else self._name  # mpirun passes it on
         text = last_lines(read_end(self._log))
-        return MeasurementError(f"{what}. {self._name} {how}; the end of its output ({self._log}):\n{text}")
+        return MeasurementError(f"{what}. {who} {how}; the end of its output ({self._log}):\n{text}")
 
     def end(self) -> None:
         """End the command and all ranks; never raises."""

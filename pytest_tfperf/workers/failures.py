@@ -16,6 +16,7 @@ SHOWN_LINES = 20
 """How many of a log's last lines an error shows."""
 
 _COLUMNS = 300
+_LAST_SIGNAL = 31  # of those with names; real-time signals follow
 _MOST_BYTES = 256 * 1024  # a worker may have written to its log for hours
 
 # After a failed allocation native code aborts, or it does not check and crashes. An allocator that only warns that it
@@ -98,6 +99,7 @@ class Failures:
     def died(self, status: int | None, phase: str) -> MeasurementError:
         """The connection broke; `status` is the exit status, negative for a signal, None if the process still runs."""
         kind = MeasurementError
+        status = None if status is None else _as_signal(status)
         how = "closed its connection" if status is None else describe_exit(status)
         if status == -signal.SIGKILL and self._oom_kills() > self._oom_kills_before:
             kind, how = OutOfMemory, "was ended by the kernel's out-of-memory killer"
@@ -165,7 +167,8 @@ def user_frames(text: str) -> list[str]:
 
 
 def describe_exit(status: int) -> str:
-    """An exit status in words; negative ones are signals."""
+    """An exit status in words; negative ones are signals, and so are 128 + signal, as shells and mpirun say it."""
+    status = _as_signal(status)
     if status >= 0:
         return f"exited with status {status}"
     known = {s.value: s.name for s in signal.Signals}  # real-time signals have no names
@@ -176,6 +179,14 @@ def describe_exit(status: int) -> str:
         signal.SIGABRT.value: " (native code gave up)",
     }.get(-status, "")
     return f"was ended by {name}{hint}"
+
+
+def _as_signal(status: int) -> int:
+    """The status as subprocess says it: -9 for 137, which a shell, mpirun or srun gives for a process killed by 9.
+
+    A program may itself exit with such a status, but hardly does.
+    """
+    return 128 - status if 128 < status <= 128 + _LAST_SIGNAL else status
 
 
 def _in_library(file: str) -> bool:

@@ -34,6 +34,11 @@ class ReferenceEnvironment:
     source: Path | None = None
     replaces: Path | None = None
 
+    @property
+    def is_named(self) -> bool:
+        """Whether --tfperf-reference names it: the user maintains it, and `tfperf reference` does not know it."""
+        return self.replaces is None
+
     def moved(self, root: Path) -> dict[Path, Path]:
         """Folders to take from elsewhere, as in `Interpreter`; `root` is pytest's rootdir."""
         return {self.replaces or root: self.source} if self.source else {}
@@ -100,14 +105,21 @@ def check(environment: ReferenceEnvironment, workloads: Iterable[Workload], root
     try:
         tensorflow, faults = try_imports(environment.python, functions, environment.moved(root))
     except TfperfError as error:
+        why = str(error).splitlines()[0]
         raise TfperfError(
-            f"the reference environment {environment.name} can't be used: {str(error).splitlines()[0]}. Build it again "
-            "(tfperf reference remove NAME, then tfperf reference create), or name another: --tfperf-reference=PYTHON"
+            f"the reference environment {environment.name} can't be used: {why}. {_next_step(environment)}"
         ) from None
     for id, own in needed.items():
         if why := "; ".join(faults[name] for name in own if name in faults):
             unknown[id] = why
     return tensorflow, unknown
+
+
+def _next_step(environment: ReferenceEnvironment) -> str:
+    another = "name another: --tfperf-reference=PYTHON"
+    if environment.is_named:
+        return f"Install what {environment.python} lacks (Python 3.11 or newer, with TensorFlow), or {another}"
+    return f"Build it again (tfperf reference remove {environment.name}, then tfperf reference create), or {another}"
 
 
 def _own_functions(workload: Workload) -> list[str]:

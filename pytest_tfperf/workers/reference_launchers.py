@@ -54,7 +54,10 @@ class ReferenceLaunchers:
                 missing[str(error)] += len(alike)
         for environment, its_rows in served.items():
             missing += self._try(environment, its_rows)
-        return [f"{count} baselines have no reference environment: {why}" for why, count in missing.items()]
+        return [
+            f"{'1 baseline has' if count == 1 else f'{count} baselines have'} no reference environment: {why}"
+            for why, count in missing.items()
+        ]
 
     def launcher_for(self, row: Baseline | None) -> Launcher | None:
         """The launcher of the environment that serves a baseline; None if `check` found none that is usable."""

@@ -38,10 +38,18 @@ def make_virtual_environment(folder: Path, requirements: Path) -> None:
     try:
         if folder.exists():
             shutil.rmtree(folder)
-        _run([base, "-m", "venv", str(folder)], f"no virtual environment can be made in {folder}")
+        _run(
+            [base, "-m", "venv", str(folder)],
+            f"no virtual environment can be made in {folder}",
+            f"Install what {base} lacks, such as its package venv",
+        )
         # No dependencies: the lock is complete, and recorded versions may contradict what packages require.
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--no-input", "--no-deps"]
-        _run([*pip, "-r", str(requirements)], f"the packages of {requirements} can't be installed")
+        _run(
+            [*pip, "-r", str(requirements)],
+            f"the packages of {requirements} can't be installed",
+            "Install what is missing, take a package that no model needs out of the lock",
+        )
         (folder / _INSTALLED).write_text(_installed(folder), "utf-8")
         shutil.copyfile(requirements, folder / _LOCK)
     except BaseException:
@@ -80,15 +88,33 @@ def _interpreter(lock: Lock, requirements: Path) -> str:
     if minor == here.rpartition(".")[0]:
         return sys.executable
     found = shutil.which(f"python{minor}")
-    if found is None:
+    why = "" if found is None else _not_python(found, minor)
+    if found is None or why:
         raise TfperfError(
             f"{requirements.name} was recorded with Python {lock.python}; this is Python {here}, and there is no "
-            f"python{minor} on PATH. Install Python {minor}, {NAME_ONE}"
+            f"python{minor} on PATH{why}. Install Python {minor}, {NAME_ONE}"
         )
     return found
 
 
-def _run(command: list[str], fact: str) -> None:
+def _not_python(found: str, minor: str) -> str:
+    """What a program called pythonX.Y says if it is no such Python; "" if it is one.
+
+    Version managers such as pyenv put shims on PATH, also for versions that are not installed or not chosen.
+    """
+    try:
+        done = subprocess.run([found, "--version"], capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        return f" ({found} can't be run: {error.strerror})"
+    said = (done.stdout + done.stderr).strip()
+    if done.returncode == 0 and said.startswith(f"Python {minor}."):
+        return ""
+    first_line = said.partition("\n")[0] or "nothing"
+    return f" ({found} says: {first_line})"
+
+
+def _run(command: list[str], fact: str, next_step: str) -> None:
+    """Run a command; where it fails, the error has its last lines and the next step."""
     done = subprocess.run(
         command,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
@@ -101,7 +127,4 @@ def _run(command: list[str], fact: str) -> None:
         check=False,
     )
     if done.returncode:
-        raise TfperfError(
-            f"{fact}; the last lines:\n{last_lines(done.stdout)}\n"
-            f"Install what is missing, take a package that no model needs out of the lock, {NAME_ONE}"
-        )
+        raise TfperfError(f"{fact}; the last lines:\n{last_lines(done.stdout)}\n{next_step}, {NAME_ONE}")

@@ -82,7 +82,7 @@ def test_an_environment_is_created_listed_and_removed_by_the_command(
 
     assert cli.main(["reference", "list"]) == 0
     said = capfd.readouterr().out
-    facts = f"Python {PYTHON}, TensorFlow 2.21.0, commit {project.first}, serves 1 baselines"
+    facts = f"Python {PYTHON}, TensorFlow 2.21.0, commit {project.first}, serves 1 baseline,"
     assert said.startswith(f"{name}  {facts}"), said
     assert said.endswith("  ok\n")
     assert cli.main(["reference", "list", "--json"]) == 0

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from inner import ANY_THROUGHPUT, Finished, Project
 
+from pytest_tfperf import cli
+
 OF_A_PROGRAM = """
     import sys
     from pytest_tfperf import Reads
@@ -108,3 +110,33 @@ def test_a_session_that_measures_nothing_leaves_the_file_alone(project: Project)
     finished = project.run("--tfperf-html=old.html", "-k", "no_such_test")
     assert "nothing was measured" in finished.text
     assert (project.folder / "old.html").read_text() == "old"
+
+
+# A session that fails though all its tests pass
+
+RED = """
+    import sys
+
+    import pytest
+
+    @pytest.mark.parametrize("number", range(8))
+    def test_passes(throughput, on, number):
+        command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
+        throughput.check_command(command, name=f"program{number}", on=on, until_end=True)
+"""
+
+
+def test_a_red_session_is_red_in_every_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Project(tmp_path) as project:
+        project.tests(RED)
+        for number in range(8):
+            row = ANY_THROUGHPUT | {"reference": 1e9}
+            project.baseline(f"program{number}", unit="examples", **row)
+        assert project.run("--tfperf-html=report.html", "-o", "tfperf_markdown=summary.md").status == 1
+        html = (project.folder / "report.html").read_text()
+        summary = (project.folder / "summary.md").read_text()
+        assert cli.main(["report", f"--dir={project.folder / '.tfperf'}", "-o", str(tmp_path / "later.html")]) == 0
+    red = "Machine and software REGRESSED (100.0 % slower than the baselines)"
+    assert f"<title>{red}; all 8 tests passed</title>" in html
+    assert f"**{red}; 8 of 8 throughput tests passed.**" in summary
+    assert capsys.readouterr().out.startswith(f"{red}; all 8 tests passed: ")

@@ -71,6 +71,14 @@ def test_a_refusal_says_why(recorded: Finished, name: str, kind: str, said: str)
     assert (case.kind, said in case.text) == (kind, True)
 
 
+def test_a_refused_baseline_is_counted_once_as_refused(recorded: Finished, shared: Project) -> None:
+    (counts,) = [line for line in recorded.text.splitlines() if line.startswith("box: ")]
+    assert counts.startswith("box: 1 refused, 2 measured in "), recorded.text
+    assert "1 not measured: the error of each test says why" in recorded.text  # test_ends
+    assert recorded.status == 1
+    assert shared.measured("test_noisy").is_refused
+
+
 def test_other_rows_and_those_of_failed_tests_stay_as_they_were(recorded: Finished, shared: Project) -> None:
     rows = shared.baselines.load(MACHINE)
     assert (rows.keys(), rows[NOISY].reference) == ({EVEN, UNTOUCHED, NOISY}, 7)

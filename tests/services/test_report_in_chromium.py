@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from measurements import session_verdict
 
 from pytest_tfperf.reports.page.facts import ReportSource, report_facts
 from pytest_tfperf.reports.page.render import page
@@ -298,7 +299,7 @@ def hostile(weeks: ReportSource, tmp_path_factory: pytest.TempPathFactory) -> Pa
     source = replace(
         weeks,
         measurements=bad,
-        verdicts=[HOSTILE, ENDLESS],
+        verdicts=[session_verdict(text=HOSTILE), session_verdict(text=ENDLESS, machine=ENDLESS)],
         not_measured={HOSTILE: ENDLESS, ENDLESS: HOSTILE},
         scope=HOSTILE,
     )

@@ -14,7 +14,7 @@ from typing import Any
 import postgres
 import pytest
 from inner import ANY_THROUGHPUT, Project
-from measurements import comparison, measurement, verdict
+from measurements import comparison, measurement, session_verdict, verdict
 from patience import PATIENCE_SECONDS
 from postgres import Proxy, Server
 from small_disk import leave_a_megabyte, small_disk
@@ -105,6 +105,24 @@ def test_measurements_and_comparisons_arrive_whole(local: History, url: str) -> 
     send(local, url)
     there = history_at(url)
     assert (list(there.measurements()), list(there.comparisons())) == ([judged()], [comparison()])
+
+
+@pytest.mark.parametrize("only_new", [False, True])
+def test_the_verdicts_on_a_session_arrive(local: History, url: str, only_new: bool) -> None:
+    for day in (1, 2):
+        local.append_verdict(session_verdict(), session=f"s{day}", time=f"2026-01-0{day}T00:00:00+00:00")
+        assert send(local, url, only_new=only_new) == Pushed(0, 0)
+        assert history_at(url).verdicts(session=f"s{day}", machine="box") == [session_verdict()]
+
+
+def test_a_server_of_before_they_were_kept_takes_them(local: History, url: str, server: Server) -> None:
+    local.append(judged())
+    send(local, url)
+    server.execute("drop table tfperf_session_verdicts", url)
+    assert history_at(url).verdicts(session="monday", machine="box") == []
+    local.append_verdict(session_verdict(), session="monday", time="2026-01-01T00:00:00+00:00")
+    send(local, url)
+    assert history_at(url).verdicts(session="monday", machine="box") == [session_verdict()]
 
 
 @pytest.mark.parametrize("only_new", [False, True])

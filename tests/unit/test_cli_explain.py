@@ -158,6 +158,7 @@ def test_what_was_not_judged_has_no_figures() -> None:
     [
         (judged(-0.001), "PASS", "So one run was enough."),
         (judged(0.5), "IMPROVED", "It is faster by more than the tolerance and noise explain."),
+        (judged(-0.4, drift=CommonDrift(-1.0, 20, 0.001)), "IMPROVED", "slower than its baseline, so do not record it"),
         (judged(*[-0.2] * 8), "REGRESSED", "8 of 8 show at least half of the threshold, and 7 must."),
         (judged(-0.2), "undecided", "It takes 3 runs in all, and the session ended after 1."),
         (judged(*[-0.2] * 3, 0.0, 0.0), "undecided", "It takes 8 runs in all, and the session ended after 5."),
@@ -168,7 +169,15 @@ def test_what_was_not_judged_has_no_figures() -> None:
         (judged(-0.001, drift=CommonDrift(-0.03, 20, 0.001)), "PASS", "have -3.0 % in common"),
     ],
     ids=[
-        *("one run", "faster", "confirmed", "ended after one run", "ended between stages", "cleared"),
+        *(
+            "one run",
+            "faster",
+            "faster than the drift only",
+            "confirmed",
+            "ended after one run",
+            "ended between stages",
+            "cleared",
+        ),
         *("confirmed by pairs", "cleared by pairs", "earlier sessions", "drift"),
     ],
 )

@@ -345,4 +345,4 @@ def test_a_reference_environment_of_commands_needs_no_tensorflow(tmp_path: Path)
         references = ReferenceLaunchers(lambda _: environment, lambda _: launcher, tmp_path)
         (why,) = references.check(rows)
         assert [references.launcher_for(row) is not None for row in rows] == [True, False]
-    assert why.startswith("1 baselines have no reference environment: the reference environment other can't be used")
+    assert why.startswith("1 baseline has no reference environment: the reference environment other can't be used")

@@ -306,7 +306,7 @@ def test_an_engine_says_which_options_it_takes(launcher: str, message: str) -> N
 @pytest.mark.parametrize(
     ("launcher", "message"),
     [
-        ("slrum", r"is not a launcher\. .*'slrum'\. Did you mean 'slurm'\? Known: external, local, mpirun, ray, slurm"),
+        ("slrum", r"^is not a launcher\. Did you mean 'slurm'\? Known: external, local, mpirun, ray, slurm\.$"),
         ("", "is not a launcher"),
         ("local -H nodea", "has options, and local takes none"),
         ("mpirun -H 'nodea", "can't be split into words"),

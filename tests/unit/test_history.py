@@ -12,7 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measurements import BUSY, KEY, WORKLOAD, baseline, comparison, measurement, pair, run, throughput, verdict
+from measurements import (
+    BUSY,
+    KEY,
+    WORKLOAD,
+    baseline,
+    comparison,
+    measurement,
+    pair,
+    run,
+    session_verdict,
+    throughput,
+    verdict,
+)
 from patience import running
 
 from pytest_tfperf.core.baseline import Provenance
@@ -47,6 +59,9 @@ def history(tmp_path: Path) -> History:
 def path(tmp_path: Path) -> Path:
     """The file of `history`."""
     return tmp_path / "dir" / "history.sqlite"
+
+
+TIME = "2026-01-02T03:04:05+00:00"
 
 
 def judged(*rates: float, session: str = "monday", **more: Any) -> Measurement:
@@ -345,3 +360,24 @@ def test_what_was_judged_against_earlier_sessions_is_no_past_session_of_a_row(hi
     provisional = baseline(provenance=Provenance.PROVISIONAL)
     history.append(judged(990.0, verdict=verdict(baseline=provisional)))
     assert (past(history), list(history.frame()["outcome"])) == ([], ["PASS (provisional)"])
+
+
+# The verdicts on whole sessions
+
+
+def test_the_verdicts_on_a_session_are_read_back_by_session_and_machine(history: History) -> None:
+    software = session_verdict(Outcome.PASS, kind="software", change=0.001)
+    for one in (software, session_verdict(), session_verdict(machine="other", change=None)):
+        history.append_verdict(one, session="monday", time=TIME)
+    assert history.verdicts(session="monday", machine="box") == [software, session_verdict()]
+    assert history.verdicts(session="tuesday", machine="box") == []
+
+
+def test_a_history_of_before_they_were_kept_has_none_and_takes_new_ones(history: History, path: Path) -> None:
+    history.append(judged())
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("drop table tfperf_session_verdicts")
+    assert history.verdicts(session="monday", machine="box") == []
+    history.append_verdict(session_verdict(), session="monday", time=TIME)
+    assert history.verdicts(session="monday", machine="box") == [session_verdict()]
+    assert len(history.results()) == 1

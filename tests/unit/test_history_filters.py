@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import comparison, measurement
+from measurements import comparison, measurement, session_verdict
 
 from pytest_tfperf import cli
 from pytest_tfperf.cli.arguments import end, moment
@@ -218,6 +218,13 @@ def test_what_is_older_is_pruned_and_the_file_shrinks(days: History, tmp_path: P
     assert days.prune(NOON) == (201, 1)
     assert (names(days), [one.test for one in days.comparisons()]) == (["b", "c"], ["b", "c"])
     assert (tmp_path / "history.sqlite").stat().st_size < before
+
+
+def test_the_verdicts_on_old_sessions_are_pruned(history: History) -> None:
+    for day in (1, 3):
+        history.append_verdict(session_verdict(), session=f"s{day}", time=f"2026-01-0{day}T00:00:00+00:00")
+    history.prune(NOON)
+    assert [history.verdicts(session=f"s{day}", machine="box") for day in (1, 3)] == [[], [session_verdict()]]
 
 
 def test_the_command_says_what_it_pruned(days: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

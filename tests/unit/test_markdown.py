@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from measurements import baseline, comparison, measurement, verdict
+from measurements import baseline, comparison, measurement, session_verdict, verdict
 
+from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.reports.markdown import as_text, in_one_sentence, markdown
 
@@ -71,6 +72,26 @@ def test_a_test_that_could_not_be_measured_is_counted() -> None:
 
 def test_a_session_without_results_says_so() -> None:
     assert in_one_sentence([]) == "No throughput test was measured."
+
+
+def test_the_sentence_begins_with_the_verdicts_on_the_session() -> None:
+    text = markdown([measurement(verdict=verdict(Outcome.PASS, -0.699))], verdicts=[session_verdict(change=-0.699)])
+    said = "Machine REGRESSED (69.9 % slower than its baselines); 1 of 1 throughput test passed."
+    assert text.split("\n\n")[1:3] == [f"**{said}**", "machine box: REGRESSED"]
+
+
+def test_what_passed_against_earlier_sessions_is_counted_apart() -> None:
+    provisional = verdict(Outcome.PASS, -0.46, baseline=baseline(provenance=Provenance.PROVISIONAL))
+    results = [measurement(test="a", verdict=provisional), measurement(test="b", verdict=verdict())]
+    assert in_one_sentence(results[:1]) == "1 of 1 throughput test passed (provisional)."
+    assert in_one_sentence(results) == "1 of 2 throughput tests passed; 1 passed (provisional)."
+
+
+def test_a_refused_baseline_is_counted_once() -> None:
+    results = [measurement(test="a", is_refused=True), measurement(test="b")]
+    said = "1 of 2 throughput tests refused as a baseline; 1 ran without a verdict."
+    assert in_one_sentence(results) == said
+    assert "<summary>REFUSED a</summary>" in markdown(results, refused={"a": "too noisy"})
 
 
 # The table

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import BUSY, KEY, baseline, measurement, run_at, throughput, verdict
+from measurements import BUSY, KEY, baseline, measurement, run, run_at, throughput, verdict
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.measurement import Measurement
@@ -162,7 +162,7 @@ def test_sessions_that_counted_something_else_are_no_reference() -> None:
 def measured(*rates: float, **more: Any) -> Measurement:
     runs = tuple(run_at(rate) for rate in rates)
     unknown = Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE)
-    return measurement(summarise(runs), **{"runs": runs, "verdict": unknown} | more)
+    return measurement(**{"now": summarise(runs), "runs": runs, "verdict": unknown} | more)
 
 
 def foreseen(*measurements: Measurement) -> Outlook:
@@ -173,6 +173,12 @@ def foreseen(*measurements: Measurement) -> Outlook:
 
 def test_where_every_test_has_a_recorded_baseline_nothing_is_foreseen() -> None:
     assert outlook([measurement(verdict=verdict()), measurement()], Tolerance()) is None
+
+
+def test_a_single_window_promises_nothing() -> None:
+    of_one = (run([0.064]),)
+    found = foreseen(measured(1000.0, runs=of_one, now=summarise(of_one)))
+    assert (found.within_runs, found.detectable, found.detectable_recorded) == (None, None, None)
 
 
 def test_a_first_session_tells_what_the_next_one_detects() -> None:

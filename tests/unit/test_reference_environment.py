@@ -321,6 +321,25 @@ def test_a_python_or_a_commit_that_is_not_there_is_named_before_packages_are_ins
     assert said in refusal(project, "fail==too late", **lacks)
 
 
+@pytest.mark.parametrize(
+    ("shim", "said"),
+    [
+        ("echo 'pyenv: python3.98: command not found' >&2; exit 127", "says: pyenv: python3.98: command not found"),
+        ("echo Python 3.97.1", "says: Python 3.97.1"),
+    ],
+    ids=["not installed", "another version"],
+)
+def test_a_shim_for_a_python_that_is_not_there_is_no_python(
+    project: ReferenceProject, tmp_path: Path, shim: str, said: str
+) -> None:
+    path = tmp_path / "bin" / "python3.98"
+    path.write_text(f"#!/bin/sh\n{shim}\n")
+    path.chmod(0o755)
+    told = refusal(project, python="3.98.2")
+    assert f"there is no python3.98 on PATH ({path} {said}). Install Python 3.98" in told
+    assert "out of the lock" not in told
+
+
 def test_of_a_shallow_clone_the_rest_is_to_be_fetched(tmp_path: Path, project: ReferenceProject) -> None:
     project.commit("def tiny(): ...  # again\n")
     project.git("clone", "--quiet", "--depth=1", project.folder.as_uri(), str(tmp_path / "clone"))
@@ -360,6 +379,12 @@ def test_what_is_removed_is_gone_from_disk_and_from_git(project: ReferenceProjec
 
 
 @pytest.mark.parametrize("name", ["../..", "box-1", ""])
+def test_where_nothing_is_listed_that_is_said(name: str, project: ReferenceProject) -> None:
+    with pytest.raises(TfperfError, match=r"unknown reference environment '.*'\. There are none\.$"):
+        project.store.remove(name, lambda _: None)
+
+
+@pytest.mark.parametrize("name", ["../..", "box-1", ""])
 def test_only_what_is_listed_can_be_removed(project: ReferenceProject, name: str) -> None:
     known = found(project).name
     with pytest.raises(TfperfError, match=f"unknown reference environment '{name}'.*Known: {known}"):
@@ -393,14 +418,24 @@ def answering(folder: Path, **answer: object) -> ReferenceEnvironment:
     python = folder / "python"
     python.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
     python.chmod(0o755)
-    return ReferenceEnvironment(name="box-1", python=python)
+    return ReferenceEnvironment(name="box-1", python=python, source=folder, replaces=folder)
 
 
 def test_an_environment_without_tensorflow_says_what_to_do(tmp_path: Path) -> None:
     environment = answering(tmp_path, failed="No module named tensorflow", faults={})
-    said = "box-1 can't be used: .* can't import TensorFlow: No module named tensorflow.*tfperf reference create"
+    said = (
+        "box-1 can't be used: .* can't import TensorFlow: No module named tensorflow.*tfperf reference remove box-1, "
+        "then tfperf reference create"
+    )
     with pytest.raises(TfperfError, match=said):
         check(environment, [Workload(model="trivial", batch_size=1)], tmp_path)
+
+
+def test_of_a_named_python_nobody_is_told_to_remove_or_build_it(tmp_path: Path) -> None:
+    python = answering(tmp_path, failed="No module named tensorflow", faults={}).python
+    with pytest.raises(TfperfError, match=f"Install what {python} lacks .*--tfperf-reference=PYTHON") as refused:
+        check(parse_reference(str(python)), [Workload(model="trivial", batch_size=1)], tmp_path)
+    assert "tfperf reference" not in str(refused.value)
 
 
 # What a session uses
@@ -430,8 +465,8 @@ def test_a_session_uses_what_can_be_measured_and_says_of_the_rest_why_not(
     unknown = replace(good, key=Key("nets:gone-b1-replicated-device", "1x1"))
     launchers = ReferenceLaunchers(find, lambda _: steady(100.0), tmp_path)
     assert launchers.check([good, lockless, unknown]) == [
-        "1 baselines have no reference environment: no lock",
-        f"1 baselines have no reference environment: {unknown.key.workload} is unknown to box-1: "
+        "1 baseline has no reference environment: no lock",
+        f"1 baseline has no reference environment: {unknown.key.workload} is unknown to box-1: "
         "module nets has no function gone",
     ]
     assert launchers.launcher_for(good) is launchers.launcher_for(good) is not None

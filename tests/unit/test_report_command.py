@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measurements import measurement, throughput
+from measurements import measurement, session_verdict, throughput, verdict
 
 from pytest_tfperf.cli import main
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.stores.history import History
 from tools.simulated_weeks import CPU_MACHINE, sessions
 
@@ -92,6 +93,20 @@ def test_since_a_date_each_test_is_reported_once_by_its_latest(
     found = facts(folder, capsys, "--since", "2026-11-03")
     assert len(found["tests"]) == len({one["test"] for one in found["tests"]}) == 25
     assert found["scope"].startswith("since 2026-11-03")
+
+
+def test_a_session_is_reported_with_its_verdicts_on_software_and_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = History(tmp_path / "history.sqlite")
+    for day, outcome in ((1, Outcome.REGRESSED), (2, Outcome.PASS)):
+        when = {"session": f"s{day}", "time": f"2026-01-0{day}T03:00:00+00:00"}
+        history.append(measurement(verdict=verdict(), **when))
+        history.append_verdict(session_verdict(outcome), **when)
+    assert facts(tmp_path, capsys)["headline"] == "The test passed"
+    red = facts(tmp_path, capsys, "--session", "s1")
+    assert red["headline"] == "Machine REGRESSED (68.3 % slower than its baselines); the test passed"
+    assert red["verdicts"] == ["machine box: REGRESSED"]
 
 
 def test_the_environment_of_the_session_before_is_known(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,13 +11,14 @@ from typing import Any
 
 import jsonschema
 import pytest
-from measurements import BUSY, baseline, comparison, measurement, pair, run_at, throughput, verdict
+from measurements import BUSY, baseline, comparison, measurement, pair, run_at, session_verdict, throughput, verdict
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.change import Change, ChangeKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.profile import Profile
+from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.reports.page.facts import ReportSource, report_facts
@@ -150,6 +151,54 @@ def test_a_test_whose_last_runs_are_missing_is_undecided() -> None:
 )
 def test_a_judged_test_that_then_ended_in_an_error_counts_once(one: Measurement, headline: str) -> None:
     assert facts_of(one, not_measured={one.test: "the worker died"})["headline"] == headline
+
+
+def eight(**more: Any) -> list[Measurement]:
+    return [judged(Outcome.PASS, 0.0, test=f"t.py::test_{number}", **more) for number in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        ([session_verdict(Outcome.PASS)], "All 8 tests passed"),
+        ([session_verdict()], "Machine REGRESSED (68.3 % slower than its baselines); all 8 tests passed"),
+        (
+            [session_verdict(Outcome.INCONCLUSIVE, kind="together"), session_verdict(kind="software", change=-0.03)],
+            "Software REGRESSED (3 % slower than the reference environment); machine and software INCONCLUSIVE (68.3 % "
+            "slower than the baselines); all 8 tests passed",
+        ),
+        (
+            [session_verdict(), session_verdict(Outcome.PASS, machine="other")],
+            "Machine on box REGRESSED (68.3 % slower than its baselines); all 8 tests passed",
+        ),
+        ([session_verdict(kind="drift", change=None)], "Drift over sessions REGRESSED; all 8 tests passed"),
+    ],
+    ids=["passed", "machine", "software first", "one of two machines", "drift"],
+)
+def test_the_headline_begins_with_the_verdicts_on_the_session(verdicts: list[SessionVerdict], said: str) -> None:
+    assert facts_of(*eight(), verdicts=verdicts)["headline"] == said
+
+
+def test_a_pass_against_earlier_sessions_is_named_as_one() -> None:
+    provisional = verdict(Outcome.PASS, -0.46, baseline=baseline(provenance=Provenance.PROVISIONAL))
+    assert facts_of(judged(Outcome.PASS, -0.46, verdict=provisional))["headline"] == "The test passed (provisional)"
+    one_of = [*eight(), judged(Outcome.PASS, -0.46, verdict=provisional, test="t.py::other")]
+    assert facts_of(*one_of)["headline"] == "All 9 tests passed (1 provisional)"
+
+
+@pytest.mark.parametrize(
+    ("others", "headline"),
+    [
+        ([], "1 test refused as a baseline"),
+        ([measurement(test="t.py::other")], "1 test measured, not judged; 1 test refused as a baseline"),
+    ],
+)
+def test_a_refused_baseline_is_counted_once_as_refused(others: list[Measurement], headline: str) -> None:
+    refused = measurement(test="t.py::noisy", is_refused=True)
+    facts = facts_of(refused, *others, refused={"t.py::noisy": "too noisy for a baseline"})
+    jsonschema.validate(facts, SCHEMA)
+    assert facts["headline"] == headline
+    assert facts["not_measured"] == [{"test": "t.py::noisy", "why": "too noisy for a baseline"}]
 
 
 def test_the_headline_counts_what_the_budget_left_out() -> None:
@@ -328,6 +377,16 @@ def test_a_test_that_passes_again_has_recovered() -> None:
 def test_a_regressed_test_has_the_commands_that_rerun_and_accept_it() -> None:
     (test,) = facts_of(judged(Outcome.REGRESSED, -0.1, test="a.py::b"))["tests"]
     assert [one["command"] for one in test["commands"]] == ["pytest a.py::b", "pytest a.py::b --update-baselines"]
+
+
+@pytest.mark.parametrize(
+    ("change", "red", "is_advised"),
+    [(0.1, [], True), (-0.41, [], False), (0.1, [session_verdict()], False)],
+    ids=["a gain", "slower than its baseline", "a gain on a red machine"],
+)
+def test_only_a_gain_on_a_good_machine_is_advised_to_be_recorded(change: float, red: Any, is_advised: bool) -> None:
+    (test,) = facts_of(judged(Outcome.IMPROVED, change), verdicts=red)["tests"]
+    assert ("Keep the gain: record a new baseline" in [one["label"] for one in test["commands"]]) is is_advised
 
 
 def test_a_traced_regression_has_the_command_that_opens_its_trace() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import baseline, measurement, throughput, verdict
+from measurements import baseline, measurement, session_verdict, throughput, verdict
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.verdict import Outcome
@@ -44,7 +44,8 @@ class Tags(HTMLParser):
 
 def page_with(text: str) -> tuple[dict[str, Any], Tags]:
     one = measurement(test=f"a.py::{text}", name=text, commit=text, environment={text: text})
-    facts = report_facts(ReportSource(measurements=[one], verdicts=[text], not_measured={text: text}, scope=text))
+    verdicts = [session_verdict(text=text)]
+    facts = report_facts(ReportSource(measurements=[one], verdicts=verdicts, not_measured={text: text}, scope=text))
     return facts, Tags(page(facts).decode())
 
 

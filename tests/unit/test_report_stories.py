@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from measurements import measurement, throughput, verdict
@@ -30,6 +31,11 @@ def test_a_regression_that_was_over_and_came_again_is_new_in_this_session() -> N
     slow, good = (-0.1, Outcome.REGRESSED), (0.0, Outcome.PASS)
     days = [at(change, day, outcome) for day, (change, outcome) in enumerate([good, slow, good, slow], 1)]
     assert story(*days).endswith("slower than its baseline, new in this session")
+
+
+def test_a_change_is_told_with_the_common_drift_that_was_taken_out() -> None:
+    better = at(-0.41, 1, Outcome.IMPROVED, verdict=verdict(Outcome.IMPROVED, -0.41, common_drift=math.log1p(-0.6)))
+    assert story(better).startswith("47.5 % faster than its baseline, after the common drift of -60.0 %")
 
 
 def test_a_slowdown_on_purpose_is_told() -> None:

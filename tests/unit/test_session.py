@@ -258,6 +258,13 @@ def test_the_nightly_gate_that_measured_nothing_is_not_green(tmp_path: Path) -> 
     assert session(tmp_path, require_baseline=True).exit_status(0, failures=0) == 6
 
 
+def test_a_refused_baseline_ends_as_what_could_not_be_recorded(tmp_path: Path) -> None:
+    made = session(tmp_path)
+    made.refused["for_cpus"] = "too noisy for a baseline"
+    assert made.exit_status(1, failures=1) == 6
+    assert made.exit_status(1, failures=2) == 1
+
+
 def test_faulty_parameters_fail_a_collection_that_runs_nothing(tmp_path: Path) -> None:
     assert session(tmp_path, collects_only=True).exit_status(0, failures=0) == 4
 

@@ -7,7 +7,7 @@ from played import PlayedLauncher, steady
 from played_session import PlayedSession
 
 from pytest_tfperf.bench.session_verdicts import session_verdicts
-from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
+from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.errors import MeasurementError
 
@@ -64,3 +64,11 @@ def test_a_reference_environment_that_fails_costs_only_the_answer() -> None:
 def test_fewer_than_eight_tests_tell_nothing_common() -> None:
     software, machine = judged(steady(99.0), None, tests=3)
     assert (software, machine) == (None, None)
+
+
+def test_the_pairs_of_a_few_suspects_show_the_machine_but_never_fail_it() -> None:
+    software, machine = judged(steady(40.0), steady(40.0), tests=3)
+    assert machine is not None
+    assert (software, machine.outcome) == (None, Outcome.INCONCLUSIVE)
+    assert machine.doubt == Doubt(DoubtKind.FEW_TESTS, found=3, needed=8)
+    assert machine.change == pytest.approx(-0.6)

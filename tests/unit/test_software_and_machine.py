@@ -11,7 +11,7 @@ from measurements import baseline, run_at
 
 from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.run import Pair
-from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
+from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
 from pytest_tfperf.judging.machine import (
@@ -94,6 +94,23 @@ def test_the_software_is_slower_where_most_sentinels_are(changes: list[float], o
     assert software(*changes).outcome is outcome
 
 
+@pytest.mark.parametrize(
+    ("changes", "doubt"),
+    [
+        ([0.0] * 4, None),
+        ([-0.04] * 4, None),
+        ([-0.2, -0.2, 0.0, 0.0], Doubt(DoubtKind.TESTS_DISAGREE, found=2, needed=3)),
+        ([-0.04], Doubt(DoubtKind.WITHIN_NOISE)),
+    ],
+    ids=["as fast", "slower", "half of them slower", "one noisy test"],
+)
+def test_software_in_doubt_has_its_reason(changes: list[float], doubt: Doubt | None) -> None:
+    noisy = Noise(between_runs=0.025 if len(changes) == 1 else 0.01, degrees_of_freedom=200)
+    found = judge_sentinels([pairs(*[change] * 4, noise=noisy) for change in changes], TWO_PERCENT)
+    assert found is not None
+    assert found.doubt == doubt
+
+
 def test_one_pair_of_each_clears_the_software_but_never_condemns_it() -> None:
     assert (software(*[0.0] * 4, count=1).outcome, software(*[0.0] * 4, count=1).pairs_wanted) == (Outcome.PASS, 0)
     slower = [software(*[-0.2] * 4, count=count) for count in (1, 2, 4)]
@@ -140,8 +157,14 @@ def test_the_machine_is_slower_where_the_reference_environment_is(changes: list[
     assert machine(*changes).outcome is outcome
 
 
-def test_few_tests_in_a_session_never_fail_the_machine() -> None:
-    assert machine(*[-0.2] * 4, drift=common_drift([-0.2] * 7)).outcome is Outcome.INCONCLUSIVE
+def test_few_tests_in_a_session_never_fail_the_machine_and_that_is_the_reason() -> None:
+    found = machine(*[-0.2] * 4, drift=common_drift([-0.2] * 7))
+    assert (found.outcome, found.doubt) == (Outcome.INCONCLUSIVE, Doubt(DoubtKind.FEW_TESTS, found=7, needed=8))
+
+
+def test_few_tests_with_pairs_never_fail_the_machine_and_that_is_the_reason() -> None:
+    assert machine(*[-0.2] * 3).doubt == Doubt(DoubtKind.FEW_WITH_PAIRS, found=3, needed=4)
+    assert machine(*[-0.2] * 4).doubt is None
 
 
 def test_slower_software_is_not_laid_to_the_machine() -> None:

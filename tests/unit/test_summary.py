@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from measurements import baseline, measurement, run_at, throughput, verdict
 
 from pytest_tfperf.core.baseline import Change
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
+from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.reports.measurement_table import measurement_table
@@ -83,6 +84,12 @@ def test_a_session_is_summarised() -> None:
     ]
 
 
+def test_a_refused_baseline_is_counted_as_refused_and_comes_first() -> None:
+    table = after(measurement(test="a"), measurement(test="b", is_refused=True))
+    assert [line.split()[0] for line in table[1:3]] == ["refused", "measured"]
+    assert table[-1] == "box: 1 refused, 1 measured in 24 s"
+
+
 def test_every_machine_that_was_measured_is_named_once() -> None:
     names = ["h200", "2-nodes-local-h200", "h200"]
     lines = after(*(measurement(verdict=verdict(), machine=name) for name in names))
@@ -92,6 +99,14 @@ def test_every_machine_that_was_measured_is_named_once() -> None:
 def test_an_improvement_asks_to_be_recorded() -> None:
     last = "1 IMPROVED: record them with --update-baselines, or a later slowdown to the old speed will pass"
     assert after(judged(Outcome.IMPROVED, 0.13))[-1] == last
+
+
+@pytest.mark.parametrize(
+    ("change", "red"), [(-0.41, ()), (0.13, {"box"})], ids=["slower than its baseline", "on a red machine"]
+)
+def test_what_improved_only_beside_the_other_tests_is_not_to_be_recorded(change: float, red: Collection[str]) -> None:
+    last = "1 IMPROVED relative to the common drift only: do not record them"
+    assert after(judged(Outcome.IMPROVED, change), red=red)[-1] == last
 
 
 def test_recorded_rows_are_shown_old_to_new() -> None:
@@ -129,14 +144,17 @@ NOW = replace(judged(Outcome.PASS, -0.08, baseline=THEN), environment={"tensorfl
         (
             {"outcome": Outcome.REGRESSED, "change": -0.081, "low": -0.09, "high": -0.072, "is_apart": True},
             "machine box: REGRESSED: the reference environment is 8.1 % slower than the baselines (95 % CI -9.0 % to "
-            "-7.2 %, fails from -5.0 %). Changed outside of it: driver 570 -> 580. Check clocks, cooling and other "
-            "work on the machine, or record new baselines with --update-baselines",
+            "-7.2 %, fails from -5.0 %). Changed outside of it: driver 570 -> 580. Single verdicts of this session "
+            "mean little: the common drift is taken out of them, and the loss of one test can hide in a drift of 8.1 "
+            "%. Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines",
         ),
         (
             {"outcome": Outcome.REGRESSED, "change": -0.081, "low": -0.09, "high": -0.072},
             "machine and software on box: REGRESSED: all tests together are 8.1 % slower than the baselines (95 % CI "
-            "-9.0 % to -7.2 %, fails from -5.0 %). Changed since: driver 570 -> 580, tensorflow 2.20.0 -> 2.21.0. Only "
-            "a reference environment tells the machine from the software: tfperf reference create",
+            "-9.0 % to -7.2 %, fails from -5.0 %). Changed since: driver 570 -> 580, tensorflow 2.20.0 -> 2.21.0. "
+            "Single verdicts of this session mean little: the common drift is taken out of them, and the loss of one "
+            "test can hide in a drift of 8.1 %. Only a reference environment tells the machine from the software: "
+            "tfperf reference create",
         ),
         ({"outcome": Outcome.PASS, "change": 0.009, "low": -0.01, "high": 0.01}, ""),
     ],
@@ -167,6 +185,47 @@ def test_the_software_has_a_verdict_of_its_own() -> None:
         "environment (95 % CI -3.5 % to -2.5 %, fails from -2.0 %) in 16 interleaved pairs of 4 tests. "
         "Changed since the baselines: driver 570 -> 580, tensorflow 2.20.0 -> 2.21.0"
     )
+
+
+@pytest.mark.parametrize(
+    ("doubt", "why"),
+    [
+        (
+            Doubt(DoubtKind.TESTS_DISAGREE, 2, 3),
+            "the tests disagree (2 of 4 show at least half of the threshold, and 3 must)",
+        ),
+        (Doubt(DoubtKind.WITHIN_NOISE), "noise may explain the slowdown"),
+        (Doubt(DoubtKind.UNDECIDED), "the session ended before its last pairs"),
+    ],
+)
+def test_software_in_doubt_says_why(doubt: Doubt, why: str) -> None:
+    line = software_line("box", replace(SLOWER_SOFTWARE, outcome=Outcome.INCONCLUSIVE, doubt=doubt), [NOW])
+    assert line.startswith(f"software on box: INCONCLUSIVE, because {why}: the current environment is 3 % slower")
+
+
+@pytest.mark.parametrize(
+    ("doubt", "why"),
+    [
+        (
+            Doubt(DoubtKind.FEW_TESTS, 3, 8),
+            "the session has too few tests to fail for it (3 with a baseline, and it takes 8)",
+        ),
+        (Doubt(DoubtKind.FEW_WITH_PAIRS, 2, 4), "too few tests show it to fail for it (2 with pairs, and it takes 4)"),
+    ],
+)
+def test_a_machine_in_doubt_says_why(doubt: Doubt, why: str) -> None:
+    found = MachineVerdict(
+        outcome=Outcome.INCONCLUSIVE,
+        change=-0.598,
+        low=-0.61,
+        high=-0.58,
+        threshold=0.09,
+        tests=2,
+        is_apart=True,
+        doubt=doubt,
+    )
+    line = machine_line("box", found, [NOW])
+    assert line.startswith(f"machine box: INCONCLUSIVE, because {why}: the reference environment is 59.8 % slower")
 
 
 def test_where_any_drop_is_accepted_the_software_has_no_threshold() -> None:

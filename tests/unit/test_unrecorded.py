@@ -77,7 +77,7 @@ def documents(*measurements: Measurement) -> list[str]:
 
 def test_a_published_figure_is_set_beside_this_machines() -> None:
     assert documents(published(657.0, 219.0)) == [
-        "documents   3.00 times the 1 published figures of dgx1-p100 for these workloads"
+        "documents   3.00 times the 1 published figure of dgx1-p100 for these workloads"
     ]
 
 

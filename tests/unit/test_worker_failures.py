@@ -72,11 +72,15 @@ def test_any_other_end_is_not_out_of_memory(tmp_path: Path, status: int | None, 
     assert type(failures(tmp_path, log).died(status, "steps")) is MeasurementError
 
 
-@pytest.mark.parametrize(("end", "kind"), [(signal.SIGKILL, OutOfMemory), (signal.SIGSEGV, MeasurementError)])
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(-signal.SIGKILL, OutOfMemory), (128 + signal.SIGKILL, OutOfMemory), (-signal.SIGSEGV, MeasurementError)],
+    ids=["killed", "killed under mpirun", "crashed"],
+)
 def test_a_kill_that_the_kernel_counted_is_out_of_memory(
-    tmp_path: Path, end: signal.Signals, kind: type[MeasurementError]
+    tmp_path: Path, status: int, kind: type[MeasurementError]
 ) -> None:
-    assert type(failures(tmp_path, oom_kills=count().__next__).died(-end, "model")) is kind
+    assert type(failures(tmp_path, oom_kills=count().__next__).died(status, "model")) is kind
 
 
 # Messages
@@ -259,6 +263,9 @@ def test_the_users_code_is_distinguished_from_libraries(file: str, users: bool) 
         (-11, "was ended by SIGSEGV (a crash in native code)"),
         (-6, "was ended by SIGABRT (native code gave up)"),
         (-40, "was ended by signal 40"),
+        (137, "was ended by SIGKILL (somebody's kill -9, or the kernel's out-of-memory killer: see dmesg)"),
+        (139, "was ended by SIGSEGV (a crash in native code)"),
+        (255, "exited with status 255"),
     ],
 )
 def test_an_exit_status_is_described(status: int, text: str) -> None:

@@ -14,6 +14,7 @@ from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
+from pytest_tfperf.core.session_verdicts import SessionVerdict, red_machines
 from pytest_tfperf.reports.measurement_table import urgency
 from pytest_tfperf.reports.names import shown_names
 from pytest_tfperf.reports.page.changes import change_facts, machine_changes
@@ -38,8 +39,9 @@ class ReportSource:
         previous: one measurement of each machine's session before, for its environment.
         published: the documents' figures.
         comparisons: interleaved comparisons of the session.
-        verdicts: on software and machine as a whole, one sentence each.
+        verdicts: on software and machine as a whole.
         not_measured: of each test that ended in an error, the message.
+        refused: of each test whose baseline was refused, the message.
         left_out: tests that `--tfperf-budget` had no time for.
         changes: lasting changes of tests and machines, oldest first.
         rerun: how to measure a test again.
@@ -51,8 +53,9 @@ class ReportSource:
     previous: Sequence[Measurement] = ()
     published: Sequence[Baseline] = ()
     comparisons: Sequence[Comparison] = ()
-    verdicts: Sequence[str] = ()
+    verdicts: Sequence[SessionVerdict] = ()
     not_measured: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
     left_out: Sequence[str] = ()
     changes: Sequence[Change] = ()
     rerun: RerunCommand = FROM_ROOTDIR
@@ -65,6 +68,7 @@ def report_facts(source: ReportSource) -> dict[str, Any]:
     past = Past.of(source.past, now)
     named = {result.session for one in now for result in past.series[key_of(one)]}
     sessions = {id: index for index, id in enumerate(id for id in past.sessions if id in named)}
+    red = red_machines(source.verdicts)
     names = shown_names((one.workload.id, one.name) for one in now)
     tests = []
     for one in now:
@@ -72,7 +76,9 @@ def report_facts(source: ReportSource) -> dict[str, Any]:
         changes = change_facts(source.changes, series)
         name = names[one.workload.id, one.name]
         tests.append(
-            facts_of_test(one, name=name, series=series, sessions=sessions, changes=changes, rerun=source.rerun)
+            facts_of_test(
+                one, name=name, series=series, sessions=sessions, changes=changes, rerun=source.rerun, red=red
+            )
         )
     tests.sort(key=_worst_first)
     comparisons = [_comparison(one) for one in source.comparisons]
@@ -80,15 +86,22 @@ def report_facts(source: ReportSource) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "headline": sentence(
-            tests, drifts, source.not_measured, [one["outcome"] for one in comparisons], source.left_out
+            tests,
+            drifts,
+            source.not_measured,
+            [one["outcome"] for one in comparisons],
+            source.left_out,
+            source.verdicts,
         ),
         "scope": source.scope,
         "counts": Counter(test["outcome"] for test in tests),  # those that need action first, as the tests are
         "session": _session(now),
         "drifts": drifts,
         "machine_changes": machine_changes(source.changes, {one.machine for one in now}),
-        "verdicts": list(source.verdicts),
-        "not_measured": [{"test": test, "why": why} for test, why in sorted(source.not_measured.items())],
+        "verdicts": [one.text for one in source.verdicts if one.text],
+        "not_measured": [
+            {"test": test, "why": why} for test, why in sorted({**source.not_measured, **source.refused}.items())
+        ],
         "left_out": sorted(source.left_out),
         "previous": previous_facts(source.previous, now, past),
         "sessions": [{"id": id, "time": past.sessions[id].time, "commit": past.sessions[id].commit} for id in sessions],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pytest_tfperf.core.consequence import outcome_of
@@ -11,9 +11,11 @@ from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.verdict import Outcome, Reason
+from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.measurement_table import outcome, reference_kind
 from pytest_tfperf.reports.message import expected_rate, headline, message, why_invalid
+from pytest_tfperf.reports.numbers import change as signed
 from pytest_tfperf.reports.numbers import percent
 from pytest_tfperf.reports.page.changes import since
 from pytest_tfperf.reports.page.figures import day, figure
@@ -24,6 +26,7 @@ _JUDGED = (
     *("reference", "expected", "change", "change_low", "change_high", "raw_change"),
     *("tolerance_low", "tolerance_high", "threshold", "detectable", "drift", "between_runs"),
 )
+_DRIFT_WORTH_SHOWING = 0.01
 _MOVED = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.INCONCLUSIVE)
 """The outcomes of a test that is not as fast as its baseline; the page says since when."""
 
@@ -36,6 +39,7 @@ def facts_of_test(
     sessions: Mapping[str, int],
     changes: Sequence[Mapping[str, Any]],
     rerun: RerunCommand,
+    red: Collection[str],
 ) -> dict[str, Any]:
     """All that the page shows of one test.
 
@@ -46,6 +50,7 @@ def facts_of_test(
         sessions: session id -> its index among the report's sessions.
         changes: the test's lasting changes, oldest first.
         rerun: how to measure it again.
+        red: the machines that are REGRESSED as a whole.
     """
     verdict, t = m.verdict, m.throughput
     is_valid = outcome_of(m) is not Outcome.INVALID
@@ -80,7 +85,7 @@ def facts_of_test(
         "breakdown": _breakdown(m),
         "environment_changes": changed_since(verdict.baseline, m.environment) if verdict and verdict.baseline else [],
         "message": message(m, rerun) if verdict else headline(m),
-        "commands": _commands(m, rerun),
+        "commands": _commands(m, rerun, red),
     }
 
 
@@ -125,6 +130,9 @@ def _story(m: Measurement, judged: Mapping[str, Any], began: Mapping[str, Any] |
         return verdict.reason.value
     against = "earlier sessions" if verdict.is_provisional else "the floor" if verdict.is_floor else "its baseline"
     text = f"{percent(change)} {'slower' if change < 0 else 'faster'} than {against}"
+    drift = math.expm1(verdict.common_drift)
+    if abs(drift) >= _DRIFT_WORTH_SHOWING and verdict.confirmed_change is None:
+        text += f", after the common drift of {signed(drift)}"
     if verdict.outcome is Outcome.INCONCLUSIVE:
         why = "nobody has confirmed it" if verdict.reason is Reason.SUSPECTED else verdict.reason.value
         return f"{text}; {why}"
@@ -151,7 +159,7 @@ def _breakdown(m: Measurement) -> dict[str, Any] | None:
     }
 
 
-def _commands(m: Measurement, rerun: RerunCommand) -> list[dict[str, str]]:
+def _commands(m: Measurement, rerun: RerunCommand, red: Collection[str]) -> list[dict[str, str]]:
     if not m.is_test:
         return []
     commands = [{"label": "Rerun this test", "command": rerun.of(m.test)}]
@@ -162,6 +170,8 @@ def _commands(m: Measurement, rerun: RerunCommand) -> list[dict[str, str]]:
         Outcome.IMPROVED: "Keep the gain: record a new baseline",
         Outcome.NO_BASELINE: "Record a baseline",
     }
+    if m.verdict is not None and m.verdict.outcome is Outcome.IMPROVED and not is_gain(m, red):
+        return commands
     if m.verdict is not None and (m.verdict.is_provisional or m.verdict.outcome in labels):
         label = "Record a baseline" if m.verdict.is_provisional else labels[m.verdict.outcome]
         commands.append({"label": label, "command": f"{rerun.of(m.test)} --update-baselines"})

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pytest_tfperf.errors import TfperfError, one_of
+from pytest_tfperf.errors import TfperfError, known_names
 from pytest_tfperf.workers.engines.engine import Engine
 from pytest_tfperf.workers.engines.external import External
 from pytest_tfperf.workers.engines.mpirun import Mpirun
@@ -33,7 +33,7 @@ def split_launcher(text: str) -> tuple[str, list[str]]:
     except ValueError as error:
         raise ValueError(f"can't be split into words: {error}") from None
     if name != LOCAL and name not in _ENGINES:
-        raise ValueError("is not a launcher. " + one_of("launcher", name, [LOCAL, *_ENGINES]))
+        raise ValueError(f"is not a launcher. {known_names(name, [LOCAL, *_ENGINES])}")
     if name == LOCAL and options:
         raise ValueError(f"has options, and {LOCAL} takes none")
     return name, options

@@ -1,0 +1,40 @@
+"""What a session's verdicts say in the first sentence of a report, where they come before the counts of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_tfperf.core.session_verdicts import SessionVerdict
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.reports.measurement_table import ACT_FIRST
+from pytest_tfperf.reports.numbers import compared
+
+_SUBJECTS = {
+    "software": ("software", "the reference environment"),
+    "machine": ("machine", "its baselines"),
+    "together": ("machine and software", "the baselines"),
+    "drift": ("drift over sessions", ""),
+}
+
+
+def session_clauses(verdicts: Sequence[SessionVerdict]) -> list[str]:
+    """ "machine REGRESSED (68.3 % slower than its baselines)": those that need action first; a PASS needs no words.
+
+    A machine is named only if there are several.
+    """
+    are_several = len({one.machine for one in verdicts}) > 1
+    notable = [one for one in verdicts if one.outcome is not Outcome.PASS]
+    return [_clause(one, are_several) for one in sorted(notable, key=lambda one: ACT_FIRST.index(one.outcome))]
+
+
+def sentence_of(clauses: Sequence[str]) -> str:
+    """The clauses as one sentence that begins with a capital letter."""
+    first, *rest = clauses
+    return "; ".join([first[:1].upper() + first[1:], *(one[:1].lower() + one[1:] for one in rest)])
+
+
+def _clause(verdict: SessionVerdict, names_machine: bool) -> str:
+    subject, reference = _SUBJECTS.get(verdict.kind, (verdict.kind, "the baselines"))
+    where = f" on {verdict.machine}" if names_machine else ""
+    figure = "" if verdict.change is None else f" ({compared(verdict.change)} {reference})"
+    return f"{subject}{where} {verdict.outcome}{figure}"
