@@ -28,7 +28,7 @@ from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.topology import LOCAL_LINK, Topology
 from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import TfperfError, WorkloadError
 from pytest_tfperf.hardware.discovery import discover
 from pytest_tfperf.hardware.network import find_address, link_name
 from pytest_tfperf.judging.provisional import MOST_MEASUREMENTS, provisional_baselines
@@ -86,6 +86,7 @@ class Measuring:
         self._history = history
         self._observer = observer
         self._machines: dict[str, MachineSession] = {}
+        self._commands: dict[tuple[str, str, str], tuple[Command, str]] = {}
         self._earlier: dict[tuple[str, str], Mapping[Key, Baseline]] = {}
         self._launchers = ExitStack()
         self.history_fault = ""
@@ -243,6 +244,7 @@ class Measuring:
             BaselineError: the machine's file can't be read whole.
         """
         key = Key(workload.id, topology.shape)
+        self._require_one_command(workload, topology, test)
         rows, published = self._baselines.load(topology.machine), self._baselines.published_like(key)
         reference = reference_for(
             rows,
@@ -264,6 +266,17 @@ class Measuring:
             reference=reference,
             tolerance=reference.tolerance(tolerance, Tolerance.of(self._settings.tolerance)),
         )
+
+    def _require_one_command(self, subject: Subject, topology: Topology, test: str) -> None:
+        """Refuse a second program of the same name: it would overwrite the first one's baseline."""
+        if not isinstance(subject, Command):
+            return
+        first, its_test = self._commands.setdefault((subject.name, topology.shape, topology.machine), (subject, test))
+        if first != subject:
+            raise WorkloadError(
+                f"name={subject.name!r} is the name of another command already, in {its_test}, and both would have "
+                "one baseline: give each its own name"
+            )
 
     def session_verdicts(self, results: Iterable[Result]) -> Iterator[SessionVerdict]:
         """Judge software and machine as a whole, from the results of all tests; may take further runs."""

@@ -89,6 +89,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> list[
         *measured,
         *(f"reference environment: {warning}" for warning in session.recorder.warnings),
         *_missing_profiles(measurements),
+        *_not_read(measurements),
         *(
             f"{test}: confirmed by fresh runs, because its reference environment failed: {why}"
             for test, why in session.measuring.reference_failures
@@ -126,6 +127,15 @@ def _missing_profiles(measurements: Sequence[Measurement]) -> list[str]:
         f"{one.test}: its baseline has no profile: {one.profile.fault or 'the trace has no TensorFlow operations'}"
         for one in measurements
         if one.runs_wanted and one.profile is not None and not one.profile.ops
+    ]
+
+
+def _not_read(measurements: Sequence[Measurement]) -> list[str]:
+    """Lines of users' programs that name a rate and were not read: silence could hide slow readings."""
+    return [
+        f"{one.test}: {notes[-1]}"
+        for one in measurements
+        if (notes := [run.not_read for run in one.runs if run.not_read])
     ]
 
 

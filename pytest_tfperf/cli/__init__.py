@@ -22,6 +22,7 @@ from pytest_tfperf.cli import (
     history,
     init,
     output,
+    read,
     reference,
     replay,
     report,
@@ -86,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pytest-tfperf {_version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_topology(commands)
-    for command in (replay, history, explain, doctor, init, baselines, compare, export, report):
+    for command in (replay, history, explain, doctor, init, baselines, compare, export, report, read):
         command.add_to(commands)
     _add_makers(commands)
     reference.add_to(commands)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from pytest_tfperf.programs.numbers import NUMBER, number_in
-from pytest_tfperf.programs.reading import Kind, Reading, loss_in
+from pytest_tfperf.programs.reading import Kind, LeftOut, Reading, loss_in
 
 # "120/500 ━━━━ 12s 31ms/step - loss: 0.3", and "500/500 - 15s - 31ms/step" of verbose=2.
 _KERAS = re.compile(
@@ -104,22 +104,24 @@ class Bars:
         self._unit = unit
         self._total: str | None = None
 
-    def read(self, line: str) -> Reading | None:
-        """What a line says; None for one that is no bar of training."""
+    def read(self, line: str) -> Reading | LeftOut | None:
+        """What a line says; None for one that is no bar."""
         found = _TQDM.search(line) if "[" in line and "/" in line else _RICH.search(line) if "•" in line else None
-        if found is None or _OTHER_WORK.search(found["title"] or ""):
+        if found is None:
             return None
+        if _OTHER_WORK.search(found["title"] or ""):
+            return LeftOut()
         numerator, _, denominator = found["per"].partition("/")
         counted = numerator if denominator == "s" else denominator if numerator == "s" else ""
         is_unit = counted.rstrip("s") == self._unit.rstrip("s")
         if (not is_unit and counted not in _STEPS) or not self._is_of_training(found["total"] or ""):
-            return None
+            return LeftOut()
         if re.fullmatch(r"\d+", found["step"]):
             return Reading(Kind.EXAMPLES if is_unit else Kind.STEP, float(found["step"]), loss=loss_in(line))
         # "1.5k/10k [00:12<00:15, 1.54kit/s]": the counter is too coarse, so the rate must do.
         rate = number_in(found["rate"] or "")
         if not rate:
-            return None
+            return LeftOut()
         per_second = rate if denominator == "s" else 1 / rate
         return Reading(Kind.RATE if is_unit else Kind.STEP_RATE, per_second, loss=loss_in(line))
 

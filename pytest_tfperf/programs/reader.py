@@ -13,7 +13,7 @@ from pytest_tfperf.programs.formats import FORMATS, FormatLines
 from pytest_tfperf.programs.given import FieldLines, ParsedLines, PatternLines
 from pytest_tfperf.programs.numbers import NUMBER
 from pytest_tfperf.programs.progress_bars import Bars, KerasLines
-from pytest_tfperf.programs.reading import Kind, Reading, Unread, Unreadable
+from pytest_tfperf.programs.reading import Kind, LeftOut, Reading, Unread, Unreadable
 from pytest_tfperf.programs.sources import Sources, step_in
 from pytest_tfperf.programs.unit_lines import UnitLines
 
@@ -25,7 +25,7 @@ _LEAST_UNREAD = 3
 
 _ANY_RATE = re.compile(rf"{NUMBER}[kKMG]?\s?(?P<unit>[A-Za-z]{{2,20}})\s?/\s?s(?:ec(?:ond)?)?\b", re.IGNORECASE)
 
-_Read = Callable[[str], Reading | Unread | None]
+_Read = Callable[[str], Reading | Unread | LeftOut | None]
 
 
 class Reader:
@@ -135,19 +135,27 @@ class Reader:
         """What to give so that the lines can be read."""
         if self.saw_steps:
             return SAY_HOW_MANY
-        if self._unit_rates and not self._is_described:
-            unit, times = self._unit_rates.most_common(1)[0]
-            return f"give unit='{unit}/s', which {times} of its lines have"
+        if self.likely_unit:
+            return f"give unit='{self.likely_unit}/s', which {self._unit_rates[self.likely_unit]} of its lines have"
         return (
             "try `tfperf read -- COMMAND`, and give reads=Reads(pattern=...), field= or parse=, or until_end=True with "
             "examples=N for a program that prints no rate"
         )
+
+    @property
+    def likely_unit(self) -> str:
+        """The unit that most lines name, where none is in the one that was given; "" for none."""
+        if self._is_described or not self._unit_rates:
+            return ""
+        return self._unit_rates.most_common(1)[0][0]
 
     def _recognised(self, line: str, formats: Sequence[tuple[str, _Read]], *, stays: bool = True) -> Reading | None:
         for name, read in formats:
             found = read(line)
             if found is None:
                 continue
+            if isinstance(found, LeftOut):
+                return None
             if isinstance(found, Unread):
                 self._skip(line, found.why)
                 return None

@@ -58,6 +58,11 @@ class Unread:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A line that counts something else: the bar of a download, or of evaluation."""
+
+
 def loss_in(line: str) -> float | None:
     """The loss that a line names; None if there is none."""
     found = _LOSS.search(line)
