@@ -211,7 +211,8 @@ class CommandWindows:
         if self._reader.saw_steps:
             return self._program.failure("it prints steps and no rate", SAY_HOW_MANY)
         fact = f"{fact}: {self._reader.nothing_read()}{self._first_lines()}"
-        return self._program.failure(fact, self._reader.next_step() + self._patience.buffering)
+        step = f"{self._reader.next_step()}; `tfperf read -- COMMAND` shows what each line is read as"
+        return self._program.failure(fact, step + self._patience.buffering)
 
     def _first_lines(self) -> str:
         """The first lines of a program that printed more than an error shows of its log."""

@@ -128,7 +128,7 @@ class Reader:
         if self.unread:
             return f"no line has a rate that is plain: {self.unread[0][1]}"
         if self.saw_steps:
-            return f"it prints steps and no rate: {SAY_HOW_MANY}"
+            return "it prints steps and no rate"
         return f"no line has a rate in {command.unit}/s"
 
     def next_step(self) -> str:
@@ -137,10 +137,7 @@ class Reader:
             return SAY_HOW_MANY
         if self.likely_unit:
             return f"give unit='{self.likely_unit}/s', which {self._unit_rates[self.likely_unit]} of its lines have"
-        return (
-            "try `tfperf read -- COMMAND`, and give reads=Reads(pattern=...), field= or parse=, or until_end=True with "
-            "examples=N for a program that prints no rate"
-        )
+        return "give reads=Reads(pattern=...), field=... or parse=..., or examples=N for a program that prints no rate"
 
     @property
     def likely_unit(self) -> str:

@@ -272,6 +272,59 @@ def test_nothing_is_left_when_pytest_is_ended(project: Project, by: signal.Signa
     assert wait_for(lambda: not project.processes()), project.processes()
 
 
+def test_a_programs_folder_variables_and_terminal_are_its_own(project: Project) -> None:
+    project.write(
+        "sub/shows.py",
+        """
+        import os, sys, time
+        from pathlib import Path
+        columns = os.get_terminal_size().columns
+        print(sys.stdin.read(), Path.cwd().name, os.environ["MINE"], sys.stdout.isatty(), columns)
+        for _ in range(5):
+            time.sleep(0.16)
+            print("9 examples/s")
+        """,
+    )
+    how = "cwd='sub', env={'MINE': 'yes'}, terminal=True, reads=Reads(until_end=True)"
+    write_tests(project, f"def test_it(throughput, on): run(throughput, on, 'shows.py', {how})")
+    assert project.run(*SHORT).kinds == {"test_it": "passed"}
+    (log,) = (project.folder / ".tfperf" / "logs").glob("worker-*")
+    assert " sub yes True 240" in log.read_text()
+
+
+def test_a_second_program_of_the_same_name_is_an_error(project: Project) -> None:
+    """Each would overwrite the other's baseline."""
+    project.write("loop.py", LOOP)
+    write_tests(
+        project,
+        """
+def test_one(throughput, on): run(throughput, on, 'loop.py', 0.01)
+
+def test_other(throughput, on): run(throughput, on, 'loop.py', 0.02)
+
+def test_one_again(throughput, on): run(throughput, on, 'loop.py', 0.01)
+""",
+    )
+    finished = project.run(*SHORT)
+    assert finished.kinds == {"test_one": "passed", "test_other": "error", "test_one_again": "passed"}, finished.text
+    assert "name='loop' is the name of another command already, in " in finished.cases["test_other"].text
+
+
+def test_lines_with_a_rate_that_were_not_read_are_shown(project: Project) -> None:
+    project.write(
+        "odd.py",
+        """
+        import time
+        for n in range(20):
+            time.sleep(0.16)
+            print("1,5 examples/s" if n == 9 else "9 examples/s")
+        """,
+    )
+    write_tests(project, "def test_it(throughput, on): run(throughput, on, 'odd.py', reads=Reads(until_end=True))")
+    finished = project.run(*SHORT)
+    assert re.search(r"test_it: 1 line with a rate was not read: .*: '1,5 examples/s'", finished.text), finished.text
+
+
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """The documented examples, against rows that pass any throughput."""

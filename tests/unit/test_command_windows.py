@@ -234,6 +234,95 @@ def test_fractions_of_a_counter_add_up_to_its_rate(each: list[float]) -> None:
     assert per_sec(run) == pytest.approx(500)
 
 
+def test_lines_of_which_none_can_be_read_end_the_program_after_40_seconds() -> None:
+    program = PlayedProgram([(1.0, f"loss {n} at 12 img/s\n") for n in range(600)])
+    with pytest.raises(MeasurementError) as error:
+        measured(program)
+    assert program.now == pytest.approx(41, abs=2)
+    assert "give unit='img/s', which 4" in str(error.value)
+
+
+def test_a_program_that_says_much_at_its_start_and_then_compiles_is_waited_for() -> None:
+    start = [(0.01, "loading\n")] * 50
+    assert len(measured(PlayedProgram([*start, (90.0, "50 examples/s\n"), *lines(4).script])).windows) == 4
+
+
+def test_what_is_expected_later_is_waited_for() -> None:
+    script = [*[(1.0, "preparing\n")] * 200, *lines(5).script]
+    assert len(measured(PlayedProgram(script, silence_seconds=900), first_within=300).windows) == 4
+    with pytest.raises(MeasurementError, match="has printed for 51 s"):
+        measured(PlayedProgram(script, silence_seconds=900), first_within=50)
+
+
+def test_the_user_is_told_of_lines_that_can_not_be_read() -> None:
+    told: list[str] = []
+    program = PlayedProgram([(0.1, "hello\n")] * 30)
+    with pytest.raises(MeasurementError):
+        CommandWindows(program, command(), phase=told.append, clock=lambda: program.now).warm_up(PLAN)
+    assert told == ["none of 20 lines can be read yet"]
+
+
+def test_output_that_comes_all_at_once_is_recognised_as_buffered() -> None:
+    program = PlayedProgram([(30.0, "hello world\n" * 700)])
+    with pytest.raises(MeasurementError, match="stdbuf -oL"):
+        measured(program)
+
+
+@pytest.mark.parametrize(("timed_from", "rate"), [("start", 10.0), ("first output", 12.5)])
+def test_a_program_that_prints_no_rate_is_timed_as_a_whole(timed_from: str, rate: float) -> None:
+    program = PlayedProgram([(20.0, "begins\n"), (80.0, "ends\n")])
+    assert per_sec(measured(program, examples=1000, timed_from=timed_from)) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(
+    ("program", "how", "said"),
+    [
+        (PlayedProgram([(1, "x")], "exited with status 3"), {"examples": 9}, "exited with status 3"),
+        (PlayedProgram([(1, "x")], hangs=True), {"examples": 9}, "did not end within 100 s"),
+        (PlayedProgram([]), {"examples": 9}, "it printed nothing, so there is no first output to time from"),
+    ],
+)
+def test_a_whole_run_that_can_not_be_timed_is_an_error(
+    program: PlayedProgram, how: dict[str, object], said: str
+) -> None:
+    with pytest.raises(MeasurementError, match=said):
+        measured(program, **how)
+
+
+def averages(rates: list[float]) -> list[float]:
+    """Of the same work each, since the first."""
+    return [n / sum(1 / rate for rate in rates[:n]) for n in range(1, len(rates) + 1)]
+
+
+NOISY = [100 + 7 * math.sin(n * n) for n in range(120)]
+
+
+def test_averages_that_are_declared_are_undone() -> None:
+    shown = [(1.0, f"{rate:.6f} examples/s\n") for rate in averages(NOISY[:20])]
+    run = measured(PlayedProgram(shown), rate_is="average")
+    rates = [w.steps / w.seconds for w in run.windows]
+    assert rates == pytest.approx(NOISY[1:20], rel=1e-3)
+
+
+def test_rates_that_look_like_averages_are_refused_unless_they_are_said_to_be_none() -> None:
+    script = [(1.0, f"{rate:.6f} examples/s\n") for rate in averages(NOISY)]
+    plan = Plan(steps=110, warmup_steps=1)
+    with pytest.raises(MeasurementError, match="look like averages since the first one"):
+        measured(PlayedProgram(script), plan)
+    assert len(measured(PlayedProgram(script), plan, rate_is="recent").windows) == 110
+
+
+def test_rates_that_are_no_averages_pass() -> None:
+    script = [(1.0, f"{rate:.6f} examples/s\n") for rate in NOISY]
+    assert len(measured(PlayedProgram(script), Plan(steps=110, warmup_steps=1)).windows) == 110
+
+
+def test_slow_readings_count() -> None:
+    """900 and 1100 in turn, with a step before each, which is no part of the number."""
+    script = [(1.0, f"step {120 + n} {900 if n % 2 else 1100}.0 examples/s\n") for n in range(41)]
+    assert per_sec(measured(PlayedProgram(script))) == pytest.approx(1000, rel=0.02)
+
+
 def test_a_program_that_ends_after_enough_readings_is_measured() -> None:
     assert len(measured(lines(4)).windows) == 3
 

@@ -193,7 +193,7 @@ def test_a_function_that_fails_is_shown_with_the_line(line: str, said: str) -> N
     [
         ("632.9 samples/s", {}, "give unit='samples/s'"),
         ("120/500 ━━ 12s 31ms/step", {}, "examples_per_step"),
-        ("hello", {}, "tfperf read"),
+        ("hello", {}, "give reads=Reads(pattern=...)"),
     ],
 )
 def test_the_next_step_names_what_the_lines_have(line: str, how: dict[str, object], value: str) -> None:

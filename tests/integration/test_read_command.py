@@ -1,0 +1,56 @@
+"""`tfperf read`, on real programs."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from pytest_tfperf import cli
+from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_USAGE
+
+
+def read(capsys: pytest.CaptureFixture[str], program: str, *options: str) -> tuple[int, str]:
+    status = cli.main(["read", "--seconds=20", *options, "--", sys.executable, "-c", program])
+    captured = capsys.readouterr()
+    return status, captured.out + captured.err
+
+
+def test_what_is_read_is_shown_with_the_call_to_paste(capsys: pytest.CaptureFixture[str]) -> None:
+    status, text = read(capsys, "print('loading\\nstep 120 632.9 img/s\\nstep 130 1,5 img/s')")
+    assert status == EXIT_GREEN
+    assert "632.9 img/s  step 120 632.9 img/s" in text
+    assert "not read  its number is not plain:  step 130 1,5 img/s" in text
+    assert "ignored   loading" in text
+    assert 'unit="img/s",' in text
+
+
+def test_the_call_to_paste_measures(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is Python, and says what the options said."""
+    _, text = read(capsys, "print('speed 12')", r"--pattern=speed (?P<rate>\d+)")
+    call = text[text.index("throughput.check_command") :]
+    compile(call, "test", "exec")
+    assert r"reads=Reads(pattern='speed (?P<rate>\\d+)')" in call
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "status", "said"),
+    [
+        ("print('hello')", (), EXIT_NOT_MEASURED, "nothing is read: no line has a rate in examples/s"),
+        ("", (), EXIT_NOT_MEASURED, "it printed nothing"),
+        ("print('9/10 - 3s - 5ms/step')", (), EXIT_NOT_MEASURED, "examples_per_step=N"),
+        ("print('12.5')", (r"--pattern=(?P<rate>\d+)",), EXIT_NOT_MEASURED, "refused: the group rate has '12'"),
+        ("", ("--pattern=(",), EXIT_USAGE, "is no regular expression"),
+        ("print('9/10 - 3s - 5ms/step')", ("--examples-per-step=2",), EXIT_GREEN, "reads=Reads(examples_per_step=2)"),
+    ],
+)
+def test_what_can_not_be_read_says_why(
+    capsys: pytest.CaptureFixture[str], program: str, options: tuple[str, ...], status: int, said: str
+) -> None:
+    found, text = read(capsys, program, *options)
+    assert (found, said in text) == (status, True), text
+
+
+def test_a_program_that_trains_for_ever_is_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    status, text = read(capsys, "while True: print('9 examples/s'); __import__('time').sleep(0.1)", "--seconds=1")
+    assert (status, "lines are read" in text) == (EXIT_GREEN, True), text
