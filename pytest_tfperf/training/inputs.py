@@ -193,7 +193,10 @@ def _merged(found: Any, spec: InputSpec) -> list[tf.TensorShape]:
         compared, labels = (found[0], found[1:]) if isinstance(found, tuple) else (found, ())
         rest = tf.nest.flatten(labels)
     pairs = _pairs(compared, wanted)
-    if not pairs or not all(_fits(part, want) for part, want in pairs):
+    fit = bool(pairs) and all(_fits(part, want) for part, want in pairs)
+    if spec.any_inputs and not fit:
+        return [part.shape for part in tf.nest.flatten(found)]
+    if not fit:
         raise WorkloadError(
             "its batches do not fit the model\n"
             f"  the model takes      {described(wanted)}\n"

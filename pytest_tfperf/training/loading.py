@@ -20,7 +20,7 @@ from pytest_tfperf.training.inputs import Batch, PipelineOnly, checked, count, f
 from pytest_tfperf.training.keras_fit import FitLoop
 from pytest_tfperf.training.loop import InputLoop, Loop, TrainingLoop
 from pytest_tfperf.training.own_loop import OwnLoop
-from pytest_tfperf.training.strategies import variable_scope
+from pytest_tfperf.training.strategies import model_scope
 
 
 def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int = 1) -> keras.Model:
@@ -37,7 +37,7 @@ def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int =
     keras.config.set_dtype_policy(workload.precision.value)
     tf.config.experimental.enable_tensor_float_32_execution(workload.tf32)
     keras.utils.set_random_seed(seed)
-    with variable_scope(strategy):
+    with model_scope(workload, strategy):
         model = _called("model", target, build)
     if not isinstance(model, keras.Model):
         hint = ". An object with `run` is measured with trainer='own'" if hasattr(model, "run") else ""
@@ -76,6 +76,7 @@ def input_spec(
     return InputSpec(
         parts=parts_of(model, catalogue.resolve_model(workload.model)),
         any_labels=model.compiled,
+        any_inputs=model.compiled and _has_own_step(model),
         batch_size=workload.batch_size,
         replicas=len(strategy.extended.worker_devices),
         seed=seed + rank,
@@ -83,6 +84,12 @@ def input_spec(
         num_input_pipelines=1 if cluster is None else cluster.size,
         input_pipeline_id=rank,
     )
+
+
+def _has_own_step(model: keras.Model) -> bool:
+    """Whether its class says what a step does with a batch: a GAN's `call` may take noise, and its step images."""
+    own = type(model)
+    return own.train_step is not keras.Model.train_step or own.test_step is not keras.Model.test_step
 
 
 def load_pipeline(workload: Workload, spec: InputSpec) -> tf.data.Dataset | Batch | PipelineOnly:
