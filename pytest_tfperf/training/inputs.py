@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf.core.workload import Unit, Workload
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.training.input_spec import InputSpec, described, without_lists
 
@@ -23,32 +23,6 @@ class PipelineOnly:
     """What a pipeline returns to be measured by itself: its batches are fetched, and nothing is trained on them."""
 
     inputs: tf.data.Dataset | Batch
-
-
-class Counted(NamedTuple):
-    """What a replica's batch adds to the throughput."""
-
-    per_replica: int
-    unit: str
-
-
-def count(workload: Workload, inputs: tf.data.Dataset | Batch) -> Counted:
-    """What a batch of `inputs` counts: tokens if the workload says so, else images or examples.
-
-    Tokens are the elements of the batch's first array, [batch, length].
-
-    Raises:
-        WorkloadError: tokens are to be counted, and that array has no length.
-    """
-    first = tf.nest.flatten(spec_of_batch(inputs))[0]
-    if workload.unit is Unit.TOKENS:
-        if first.shape.rank is None or first.shape.rank < 2:
-            raise WorkloadError(
-                f"{workload.id}: unit='tokens' counts the second dimension of the batch's first array, and that is "
-                f"{first.dtype.name} {first.shape}: leave unit out"
-            )
-        return Counted(workload.batch_size * int(first.shape[1]), "tokens")
-    return Counted(workload.batch_size, "images" if first.shape.rank == 4 else "examples")
 
 
 def checked(inputs: Any, spec: InputSpec) -> tf.data.Dataset | Batch | PipelineOnly:

@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from pytest_tfperf.core.workload import Optimizer, Workload
 from pytest_tfperf.errors import MeasurementError, WorkloadError
-from pytest_tfperf.training.inputs import Batch, count, naming_its_end, placed, spec_of_batch
+from pytest_tfperf.training.counting import count
+from pytest_tfperf.training.inputs import Batch, naming_its_end, placed, spec_of_batch
 from pytest_tfperf.training.optimizer import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, loss_scale
 from pytest_tfperf.training.steps import require_own_training
 from pytest_tfperf.training.strategies import is_plain_fit
@@ -47,7 +48,7 @@ class FitLoop:
         self, strategy: tf.distribute.Strategy, model: keras.Model, inputs: tf.data.Dataset | Batch, workload: Workload
     ) -> None:
         self.replicas: int = strategy.num_replicas_in_sync
-        counted = count(workload, inputs)
+        counted = count(workload, inputs, model)
         self.unit = counted.unit
         self.examples_per_step = counted.per_replica * self.replicas
         self._model = model

@@ -14,9 +14,10 @@ from pytest_tfperf.core.cluster import Cluster
 from pytest_tfperf.core.workload import Trainer, Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
 from pytest_tfperf.training.batches import parts_of
+from pytest_tfperf.training.counting import count
 from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.input_spec import InputSpec
-from pytest_tfperf.training.inputs import Batch, PipelineOnly, checked, count, feed
+from pytest_tfperf.training.inputs import Batch, PipelineOnly, checked, feed
 from pytest_tfperf.training.keras_fit import FitLoop
 from pytest_tfperf.training.loop import InputLoop, Loop, TrainingLoop
 from pytest_tfperf.training.own_loop import OwnLoop
@@ -121,7 +122,7 @@ def loop_for(
     """
     if isinstance(inputs, PipelineOnly):
         catalogue.require_no_training_options(workload)  # of a user's own pipeline this is known only now
-        counted = count(workload, inputs.inputs)
+        counted = count(workload, inputs.inputs, model)
         together = counted.per_replica * strategy.num_replicas_in_sync
         return InputLoop(strategy, feed(strategy, inputs.inputs), workload, together, counted.unit)
     if workload.trainer is Trainer.KERAS:
