@@ -160,23 +160,21 @@ def _merged(found: Any, spec: InputSpec) -> list[tf.TensorShape]:
     Raises:
         WorkloadError: the model takes another structure, or other arrays.
     """
-    compared, wanted = (found, spec.signature)
-    rest: list[tf.TensorSpec] = []
-    if spec.any_labels:
-        wanted = wanted[0]
-        compared, labels = (found[0], found[1:]) if isinstance(found, tuple) else (found, ())
-        rest = tf.nest.flatten(labels)
-    pairs = _pairs(compared, wanted)
-    fit = bool(pairs) and all(_fits(part, want) for part, want in pairs)
-    if spec.any_inputs and not fit:
+    wanted = spec.signature
+    inputs, labels = (found[0], found[1:]) if isinstance(found, tuple) and found else (found, ())
+    pairs = _pairs(inputs, wanted[0])
+    of_labels = _pairs(labels, labels if spec.any_labels else wanted[1:])
+    inputs_fit = bool(pairs) and all(_is_taken(part, want) for part, want in pairs)
+    labels_fit = spec.any_labels or (bool(of_labels) and all(_is_label(part, want) for part, want in of_labels))
+    if inputs_fit and labels_fit:
+        return [part.shape.merge_with(want.shape) for part, want in [*pairs, *of_labels]]
+    if spec.any_inputs:
         return [part.shape for part in tf.nest.flatten(found)]
-    if not fit:
-        raise WorkloadError(
-            "its batches do not fit the model\n"
-            f"  the model takes      {described(wanted)}\n"
-            f"  the pipeline gives   {described(compared)}"
-        )
-    return [*(part.shape.merge_with(want.shape) for part, want in pairs), *(part.shape for part in rest)]
+    raise WorkloadError(
+        "its batches do not fit the model\n"
+        f"  the model takes      {described(wanted[0] if spec.any_labels else wanted)}\n"
+        f"  the pipeline gives   {described(inputs if spec.any_labels else found)}"
+    )
 
 
 def _pairs(found: Any, wanted: Any) -> list[tuple[tf.TensorSpec, tf.TensorSpec]]:
@@ -190,7 +188,16 @@ def _pairs(found: Any, wanted: Any) -> list[tuple[tf.TensorSpec, tf.TensorSpec]]
     return list(zip(tf.nest.flatten(found), tf.nest.flatten(wanted), strict=True))
 
 
-def _fits(part: tf.TensorSpec, wanted: tf.TensorSpec) -> bool:
-    """Keras casts numbers of one kind to the model's type; images as whole numbers would be another model's."""
-    same_kind = (part.dtype.is_integer and wanted.dtype.is_integer) or part.dtype == wanted.dtype
-    return same_kind and bool(part.shape.is_compatible_with(wanted.shape))
+def _is_taken(part: tf.TensorSpec, wanted: tf.TensorSpec) -> bool:
+    """Whether a model takes this array as the input `wanted`; Keras casts numbers of any type to the input's."""
+    is_same = part.dtype == wanted.dtype or (_is_number(part.dtype) and _is_number(wanted.dtype))
+    return is_same and bool(part.shape.is_compatible_with(wanted.shape))
+
+
+def _is_label(part: tf.TensorSpec, wanted: tf.TensorSpec) -> bool:
+    """Whether an array is labels as `wanted` for our own cross-entropy, which takes whole numbers of any type."""
+    return bool(part.dtype.is_integer) and bool(part.shape.is_compatible_with(wanted.shape))
+
+
+def _is_number(dtype: tf.DType) -> bool:
+    return bool(dtype.is_floating or dtype.is_integer or dtype.is_bool)
