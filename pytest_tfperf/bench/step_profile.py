@@ -35,7 +35,7 @@ class StepProfiler:
         """
         devices, workload = job.devices, job.workload
         kind = (devices.kind, devices.gpu_uuids[:1], workload.precision, workload.tf32, job.ranks)
-        model = (workload.model, workload.unit)
+        model = (workload.model, workload.unit, workload.tokens_of)
         products, multiply_adds = kind not in self._rates, model not in self._multiply_adds
         try:
             found = training.profile_step(matrix_products=products, multiply_adds=multiply_adds)

@@ -64,7 +64,7 @@ class Unit(StrEnum):
     """What a throughput counts."""
 
     EXAMPLES = "examples"  # called images where the model takes images
-    TOKENS = "tokens"  # of a batch [batch, length], padding included
+    TOKENS = "tokens"  # of an input [batch, length], padding included
 
 
 ALL_REDUCES = {
@@ -114,6 +114,8 @@ class Workload:
         trainer: the package's own loop, Keras' `fit`, or an object that the model's function returns.
         forward_only: inference instead of training.
         unit: what the throughput counts.
+        tokens_of: of several inputs, the name of the one whose tokens `unit="tokens"` counts: its key in the batch or
+            its `keras.Input`'s name, else its position from 0; "" where all have the same length.
 
     Raises:
         WorkloadError: an unknown choice (the known ones are listed), a batch below 1, or choices that contradict each
@@ -134,6 +136,7 @@ class Workload:
     trainer: Trainer = Trainer.LOOP
     forward_only: bool = False
     unit: Unit = Unit.EXAMPLES
+    tokens_of: str = ""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -178,6 +181,11 @@ class Workload:
                 f"leave it out with {update.value!r}"
             )
 
+        if self.tokens_of and self.unit is not Unit.TOKENS:
+            raise WorkloadError(
+                f"tokens_of={self.tokens_of!r} names what unit='tokens' counts: give that unit, or leave tokens_of out"
+            )
+
     def _training_options(self) -> list[str]:
         """The fields, besides model, batch and trainer, that are not the default."""
         own = [field for field in fields(self) if field.name not in ("model", "batch_size", "trainer", "all_reduce")]
@@ -202,7 +210,7 @@ class Workload:
         if self.num_packs:
             parts.append(f"packs{self.num_packs}")
         parts += [word for word, (field, value) in _SUFFIXES.items() if getattr(self, field) == value]
-        return "-".join(parts)
+        return "-".join(parts) + (f"_of_{self.tokens_of}" if self.tokens_of else "")  # it ends with "in_tokens"
 
     @classmethod
     def parse(cls, id: str) -> Self:
@@ -213,6 +221,8 @@ class Workload:
         """
         rest = id
         choices: dict[str, Any] = {}
+        if named := _TOKENS_OF.search(rest):
+            rest, choices["tokens_of"] = rest.removesuffix(named["suffix"]), named["tokens_of"]
         for word, (field, value) in reversed(_SUFFIXES.items()):
             if rest.endswith(f"-{word}"):
                 rest = rest.removesuffix(f"-{word}")
@@ -259,6 +269,9 @@ _SUFFIXES: dict[str, tuple[str, Any]] = {
     "in_tokens": ("unit", Unit.TOKENS),
 }
 
+_INPUT_NAME = "[A-Za-z0-9_-]+"
+_TOKENS_OF = re.compile(rf"-in_tokens(?P<suffix>_of_(?P<tokens_of>{_INPUT_NAME}))\Z")
+
 # Words that a pipeline's name must not contain, because two workloads would then have one id.
 _RESERVED = re.compile("|".join([*_SUFFIXES, *_NAMED_IN_IDS, "packs[0-9]+"]))
 
@@ -276,6 +289,11 @@ def checked(field: str, value: Any) -> Any:
             raise WorkloadError(one_of(field, value, _CHOICES[field])) from None
     if field in ("model", "input_pipeline"):
         _require_name(field, value)
+    elif field == "tokens_of":
+        if not isinstance(value, str) or not re.fullmatch(f"(?:{_INPUT_NAME})?", value):
+            raise WorkloadError(
+                f"tokens_of={value!r} must be the name of a model's input, of letters, digits, '_' and '-'"
+            )
     elif field == "batch_size":
         if type(value) is not int or not 1 <= value <= _MAX_BATCH:
             raise WorkloadError(

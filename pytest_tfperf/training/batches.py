@@ -86,20 +86,30 @@ def _labels_of_logits(target: str, inputs: Any, outputs: Any) -> Part:
 
 
 def _labels_of_loss(loss: Any, outputs: Any) -> Any:
-    """A structure like the outputs'; one loss may stand for all of them."""
-    if isinstance(loss, dict):
-        return {name: _labels_of_loss(one, outputs[name]) for name, one in loss.items()}
+    """A structure like the outputs', for a loss in one of the ways in which `compile` takes it.
+
+    A loss stands for all outputs below it; of several losses for one output the first decides. An output without a
+    loss has a label, too. What `compile` would refuse is not refused here, because its message is clear.
+    """
+    if isinstance(loss, dict) and isinstance(outputs, dict):
+        return {name: _labels_of_loss(loss.get(name), output) for name, output in outputs.items()}
     if isinstance(loss, list | tuple):
-        return type(loss)(_labels_of_loss(one, output) for one, output in zip(loss, outputs, strict=True))
-    is_sparse = "sparse" in _name(loss).lower()
+        flat = keras.tree.flatten(outputs)
+        is_flat = not any(isinstance(one, list | tuple | dict) for one in loss)
+        if is_flat and len(loss) == len(flat):  # by the order of the outputs, also where these are a dict
+            labels = [_label(one, output) for one, output in zip(loss, flat, strict=True)]
+            return keras.tree.pack_sequence_as(outputs, labels)
+        if isinstance(outputs, list | tuple) and len(loss) == len(outputs):
+            return [_labels_of_loss(one, output) for one, output in zip(loss, outputs, strict=True)]
+        loss = next((one for one in loss if one is not None), None)
+    return keras.tree.map_structure(lambda output: _label(loss, output), outputs)
 
-    def part(tensor: Any) -> Part:
-        shape = tuple(tensor.shape[1:])
-        if is_sparse:
-            return Part(shape=shape[:-1], dtype=tf.int32, high=shape[-1])
-        return Part(shape=shape, dtype=tf.float32)
 
-    return keras.tree.map_structure(part, outputs)
+def _label(loss: Any, output: Any) -> Part:
+    shape = tuple(output.shape[1:])
+    if "sparse" in _name(loss).lower():
+        return Part(shape=shape[:-1], dtype=tf.int32, high=shape[-1])
+    return Part(shape=shape, dtype=tf.float32)
 
 
 def _name(loss: Any) -> str:

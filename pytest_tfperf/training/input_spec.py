@@ -40,6 +40,7 @@ class InputSpec:
         replicas: how many of this process's replicas take a batch in each step.
         seed: the same seed gives the same synthetic batch; each rank has a seed of its own.
         any_labels: the model's own loss decides which labels it takes; those in `parts` are only an example.
+        any_inputs: the model's own `train_step` decides what it takes; `parts` are what its `call` takes.
         data_dir: the folder that --tfperf-data-dir names; "" if it names none.
         num_input_pipelines: how many ranks read, each by a pipeline of its own (`tf.distribute.InputContext` has the
             same names).
@@ -51,6 +52,7 @@ class InputSpec:
     replicas: int
     seed: int
     any_labels: bool = False
+    any_inputs: bool = False
     data_dir: str = ""
     num_input_pipelines: int = 1
     input_pipeline_id: int = 0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf.core.workload import Unit, Workload
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.training.input_spec import InputSpec, described, without_lists
 
@@ -23,32 +23,6 @@ class PipelineOnly:
     """What a pipeline returns to be measured by itself: its batches are fetched, and nothing is trained on them."""
 
     inputs: tf.data.Dataset | Batch
-
-
-class Counted(NamedTuple):
-    """What a replica's batch adds to the throughput."""
-
-    per_replica: int
-    unit: str
-
-
-def count(workload: Workload, inputs: tf.data.Dataset | Batch) -> Counted:
-    """What a batch of `inputs` counts: tokens if the workload says so, else images or examples.
-
-    Tokens are the elements of the batch's first array, [batch, length].
-
-    Raises:
-        WorkloadError: tokens are to be counted, and that array has no length.
-    """
-    first = tf.nest.flatten(spec_of_batch(inputs))[0]
-    if workload.unit is Unit.TOKENS:
-        if first.shape.rank is None or first.shape.rank < 2:
-            raise WorkloadError(
-                f"{workload.id}: unit='tokens' counts the second dimension of the batch's first array, and that is "
-                f"{first.dtype.name} {first.shape}: leave unit out"
-            )
-        return Counted(workload.batch_size * int(first.shape[1]), "tokens")
-    return Counted(workload.batch_size, "images" if first.shape.rank == 4 else "examples")
 
 
 def checked(inputs: Any, spec: InputSpec) -> tf.data.Dataset | Batch | PipelineOnly:
@@ -186,20 +160,21 @@ def _merged(found: Any, spec: InputSpec) -> list[tf.TensorShape]:
     Raises:
         WorkloadError: the model takes another structure, or other arrays.
     """
-    compared, wanted = (found, spec.signature)
-    rest: list[tf.TensorSpec] = []
-    if spec.any_labels:
-        wanted = wanted[0]
-        compared, labels = (found[0], found[1:]) if isinstance(found, tuple) else (found, ())
-        rest = tf.nest.flatten(labels)
-    pairs = _pairs(compared, wanted)
-    if not pairs or not all(_fits(part, want) for part, want in pairs):
-        raise WorkloadError(
-            "its batches do not fit the model\n"
-            f"  the model takes      {described(wanted)}\n"
-            f"  the pipeline gives   {described(compared)}"
-        )
-    return [*(part.shape.merge_with(want.shape) for part, want in pairs), *(part.shape for part in rest)]
+    wanted = spec.signature
+    inputs, labels = (found[0], found[1:]) if isinstance(found, tuple) and found else (found, ())
+    pairs = _pairs(inputs, wanted[0])
+    of_labels = _pairs(labels, labels if spec.any_labels else wanted[1:])
+    inputs_fit = bool(pairs) and all(_is_taken(part, want) for part, want in pairs)
+    labels_fit = spec.any_labels or (bool(of_labels) and all(_is_label(part, want) for part, want in of_labels))
+    if inputs_fit and labels_fit:
+        return [part.shape.merge_with(want.shape) for part, want in [*pairs, *of_labels]]
+    if spec.any_inputs:
+        return [part.shape for part in tf.nest.flatten(found)]
+    raise WorkloadError(
+        "its batches do not fit the model\n"
+        f"  the model takes      {described(wanted[0] if spec.any_labels else wanted)}\n"
+        f"  the pipeline gives   {described(inputs if spec.any_labels else found)}"
+    )
 
 
 def _pairs(found: Any, wanted: Any) -> list[tuple[tf.TensorSpec, tf.TensorSpec]]:
@@ -213,7 +188,16 @@ def _pairs(found: Any, wanted: Any) -> list[tuple[tf.TensorSpec, tf.TensorSpec]]
     return list(zip(tf.nest.flatten(found), tf.nest.flatten(wanted), strict=True))
 
 
-def _fits(part: tf.TensorSpec, wanted: tf.TensorSpec) -> bool:
-    """Keras casts numbers of one kind to the model's type; images as whole numbers would be another model's."""
-    same_kind = (part.dtype.is_integer and wanted.dtype.is_integer) or part.dtype == wanted.dtype
-    return same_kind and bool(part.shape.is_compatible_with(wanted.shape))
+def _is_taken(part: tf.TensorSpec, wanted: tf.TensorSpec) -> bool:
+    """Whether a model takes this array as the input `wanted`; Keras casts numbers of any type to the input's."""
+    is_same = part.dtype == wanted.dtype or (_is_number(part.dtype) and _is_number(wanted.dtype))
+    return is_same and bool(part.shape.is_compatible_with(wanted.shape))
+
+
+def _is_label(part: tf.TensorSpec, wanted: tf.TensorSpec) -> bool:
+    """Whether an array is labels as `wanted` for our own cross-entropy, which takes whole numbers of any type."""
+    return bool(part.dtype.is_integer) and bool(part.shape.is_compatible_with(wanted.shape))
+
+
+def _is_number(dtype: tf.DType) -> bool:
+    return bool(dtype.is_floating or dtype.is_integer or dtype.is_bool)

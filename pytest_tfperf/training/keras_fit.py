@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from queue import SimpleQueue
 from typing import Any
 
@@ -12,9 +13,11 @@ import tensorflow as tf
 
 from pytest_tfperf.core.workload import Optimizer, Workload
 from pytest_tfperf.errors import MeasurementError, WorkloadError
-from pytest_tfperf.training.inputs import Batch, count, naming_its_end, placed, spec_of_batch
+from pytest_tfperf.training.counting import count
+from pytest_tfperf.training.inputs import Batch, naming_its_end, placed, spec_of_batch
 from pytest_tfperf.training.optimizer import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, loss_scale
 from pytest_tfperf.training.steps import require_own_training
+from pytest_tfperf.training.strategies import is_plain_fit
 
 
 class FitLoop:
@@ -26,6 +29,8 @@ class FitLoop:
     bar. Once a window the loss is read and reset. The thread waits in `on_train_batch_begin`, because a callback at a
     batch's end would make Keras wait for the loss after each step, which a plain `fit` does not do.
 
+    On one device `fit` trains without tf.distribute: what a model needs there is what it needs in a script.
+
     A model that is compiled trains as it says. Any other gets Keras' loss and optimizer with the formulas of
     `CrossEntropyStep`: sparse cross-entropy, an L2 regularizer on each trainable variable, SGD. With float16 the loss
     scale is the same constant, not the one that `fit` would adapt in each step. (Keras 3.3, of TensorFlow 2.16, sums
@@ -35,14 +40,15 @@ class FitLoop:
         as `TrainingLoop`.
 
     Raises:
-        WorkloadError: a compiled model that takes several steps at once, or decides what the workload asks for.
+        WorkloadError: a compiled model that takes several steps at once, or decides what the workload asks for; one
+            that `fit` can't build for several replicas.
     """
 
     def __init__(
         self, strategy: tf.distribute.Strategy, model: keras.Model, inputs: tf.data.Dataset | Batch, workload: Workload
     ) -> None:
         self.replicas: int = strategy.num_replicas_in_sync
-        counted = count(workload, inputs)
+        counted = count(workload, inputs, model)
         self.unit = counted.unit
         self.examples_per_step = counted.per_replica * self.replicas
         self._model = model
@@ -57,7 +63,10 @@ class FitLoop:
             _take_over(model, workload)
         else:
             _compile(strategy, model, workload)
-        batches = _batches(strategy, inputs)
+        is_plain = is_plain_fit(workload, strategy)
+        if not is_plain:
+            _build(strategy, model, workload, spec_of_batch(inputs))
+        batches = _batches(strategy, inputs, is_plain=is_plain)
         self._read_from(batches)
         fetched = isinstance(inputs, tf.data.Dataset)
         self.fetch: Callable[[], Any] | None = (lambda: next(batches)) if fetched else None
@@ -145,7 +154,7 @@ def _compile(strategy: tf.distribute.Strategy, model: keras.Model, workload: Wor
     for variable in model.trainable_variables:
         variable.regularizer = keras.regularizers.L2(WEIGHT_DECAY / 2)  # Keras' has no 0.5
     momentum = MOMENTUM if workload.optimizer is Optimizer.MOMENTUM else 0.0
-    with strategy.scope():
+    with nullcontext() if is_plain_fit(workload, strategy) else strategy.scope():
         model.compile(
             optimizer=keras.optimizers.SGD(
                 LEARNING_RATE,
@@ -161,10 +170,31 @@ def _compile(strategy: tf.distribute.Strategy, model: keras.Model, workload: Wor
         )
 
 
-def _batches(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> Any:
+def _build(strategy: tf.distribute.Strategy, model: keras.Model, workload: Workload, batch: Any) -> None:
+    """Make the variables of model, metrics and optimizer as `fit` does under a strategy, by a batch of the right size.
+
+    Raises:
+        WorkloadError: the model can't be called on the batch's inputs.
+    """
+    try:
+        with strategy.scope():
+            model._symbolic_build(data_batch=batch)
+    except tf.errors.OpError:
+        raise  # not the model's fault, such as memory that is short
+    except Exception as error:
+        raise WorkloadError(
+            f"model {workload.model!r}: trainer='keras' can't train it on several replicas: use trainer='loop', or one "
+            "device. Under tf.distribute fit first builds a model by calling it on a batch's inputs, which raised "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _batches(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch, *, is_plain: bool) -> Any:
     """An iterator from which Keras' step takes a batch for each replica."""
     if not isinstance(inputs, tf.data.Dataset):
         return _same_batch(placed(strategy, inputs))
+    if is_plain:
+        return iter(inputs)
     return iter(strategy.distribute_datasets_from_function(lambda _: inputs))
 
 

@@ -14,13 +14,14 @@ from pytest_tfperf.core.cluster import Cluster
 from pytest_tfperf.core.workload import Trainer, Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
 from pytest_tfperf.training.batches import parts_of
+from pytest_tfperf.training.counting import count
 from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.input_spec import InputSpec
-from pytest_tfperf.training.inputs import Batch, PipelineOnly, checked, count, feed
+from pytest_tfperf.training.inputs import Batch, PipelineOnly, checked, feed
 from pytest_tfperf.training.keras_fit import FitLoop
 from pytest_tfperf.training.loop import InputLoop, Loop, TrainingLoop
 from pytest_tfperf.training.own_loop import OwnLoop
-from pytest_tfperf.training.strategies import variable_scope
+from pytest_tfperf.training.strategies import model_scope
 
 
 def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int = 1) -> keras.Model:
@@ -37,7 +38,7 @@ def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int =
     keras.config.set_dtype_policy(workload.precision.value)
     tf.config.experimental.enable_tensor_float_32_execution(workload.tf32)
     keras.utils.set_random_seed(seed)
-    with variable_scope(strategy):
+    with model_scope(workload, strategy):
         model = _called("model", target, build)
     if not isinstance(model, keras.Model):
         hint = ". An object with `run` is measured with trainer='own'" if hasattr(model, "run") else ""
@@ -76,6 +77,7 @@ def input_spec(
     return InputSpec(
         parts=parts_of(model, catalogue.resolve_model(workload.model)),
         any_labels=model.compiled,
+        any_inputs=model.compiled and _has_own_step(model),
         batch_size=workload.batch_size,
         replicas=len(strategy.extended.worker_devices),
         seed=seed + rank,
@@ -83,6 +85,12 @@ def input_spec(
         num_input_pipelines=1 if cluster is None else cluster.size,
         input_pipeline_id=rank,
     )
+
+
+def _has_own_step(model: keras.Model) -> bool:
+    """Whether its class says what a step does with a batch: a GAN's `call` may take noise, and its step images."""
+    own = type(model)
+    return own.train_step is not keras.Model.train_step or own.test_step is not keras.Model.test_step
 
 
 def load_pipeline(workload: Workload, spec: InputSpec) -> tf.data.Dataset | Batch | PipelineOnly:
@@ -114,7 +122,7 @@ def loop_for(
     """
     if isinstance(inputs, PipelineOnly):
         catalogue.require_no_training_options(workload)  # of a user's own pipeline this is known only now
-        counted = count(workload, inputs.inputs)
+        counted = count(workload, inputs.inputs, model)
         together = counted.per_replica * strategy.num_replicas_in_sync
         return InputLoop(strategy, feed(strategy, inputs.inputs), workload, together, counted.unit)
     if workload.trainer is Trainer.KERAS:

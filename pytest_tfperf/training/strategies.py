@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 
 from pytest_tfperf.core.cluster import Cluster
-from pytest_tfperf.core.workload import AllReduce, ParameterDevice, VariableUpdate, Workload
+from pytest_tfperf.core.workload import AllReduce, ParameterDevice, Trainer, VariableUpdate, Workload
 
 
 def strategy_for(workload: Workload, devices: list[str], cluster: Cluster | None = None) -> tf.distribute.Strategy:
@@ -83,6 +83,25 @@ def _local_devices(devices: list[str]) -> Iterator[None]:
         yield
     finally:
         extended._initialize_local_devices = before
+
+
+def is_plain_fit(workload: Workload, strategy: tf.distribute.Strategy) -> bool:
+    """Whether `model.fit` trains on one device, as without tf.distribute; the model is then made in no scope.
+
+    In a strategy's scope `fit` first builds the whole model by its `call`, on a batch's inputs. Many models with a
+    `train_step` of their own have no `call`, or one that takes something else.
+    """
+    return workload.trainer is Trainer.KERAS and isinstance(strategy, tf.distribute.OneDeviceStrategy)
+
+
+@contextmanager
+def model_scope(workload: Workload, strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """What the workload's model is made in: `variable_scope`, or nothing for a plain `fit`."""
+    if is_plain_fit(workload, strategy):
+        yield
+    else:
+        with variable_scope(strategy):
+            yield
 
 
 @contextmanager

@@ -79,8 +79,35 @@ def too_small(spec: InputSpec) -> tuple[Any, Any]:
 
 
 def of_bytes(spec: InputSpec) -> tuple[Any, Any]:
+    """Whole numbers, as photographs are decoded."""
     images, labels = spec.synthetic()
-    return images.astype(np.uint8), labels
+    return ((images + 1) * 127).astype(np.uint8), labels
+
+
+def read_as_bytes(spec: InputSpec) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensors(of_bytes(spec)).repeat()
+
+
+def of_floats(spec: InputSpec) -> tuple[Any, Any]:
+    """The same numbers as `of_bytes`, in the model's type."""
+    images, labels = of_bytes(spec)
+    return images.astype(np.float32), labels
+
+
+def of_doubles(spec: InputSpec) -> tuple[Any, Any]:
+    """NumPy's own type."""
+    images, labels = of_bytes(spec)
+    return images.astype(np.float64), labels
+
+
+def of_text(spec: InputSpec) -> tuple[Any, Any]:
+    images, labels = spec.synthetic()
+    return np.full(images.shape, b"a"), labels
+
+
+def of_fractional_labels(spec: InputSpec) -> tuple[Any, Any]:
+    images, labels = spec.synthetic()
+    return images, labels.astype(np.float32)
 
 
 def nothing(spec: InputSpec) -> None:

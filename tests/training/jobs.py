@@ -162,6 +162,36 @@ def numbers(spec: InputSpec) -> tuple[Any, Any]:
     return np.zeros(spec.batch_size, np.float32), np.zeros(spec.batch_size, np.int32)
 
 
+def translator() -> keras.Model:
+    """Two texts of different lengths, as a list; not compiled."""
+    source, target = (keras.Input((n,), dtype="int32", name=name) for n, name in ((12, "source"), (7, "target")))
+    words = layers.Embedding(WORDS, 4)
+    both = layers.Concatenate(axis=1)([words(source), words(target)])
+    return keras.Model([source, target], layers.Dense(3)(layers.GlobalAveragePooling1D()(both)))
+
+
+def by_key(spec: InputSpec) -> tuple[Any, Any]:
+    (source, target), labels = spec.synthetic()
+    return {"target": target, "source": source}, labels
+
+
+class OfNestedTexts(OwnWithLoss):
+    """Takes dicts in a dict."""
+
+    def call(self, inputs: Any) -> Any:
+        parts = [tf.cast(part, tf.float32) for part in tf.nest.flatten(inputs)]
+        return self.dense(tf.concat(parts, axis=1))
+
+
+def of_nested_texts() -> keras.Model:
+    return _compiled(OfNestedTexts())
+
+
+def nested_texts(spec: InputSpec) -> tuple[Any, Any]:
+    source, target = np.ones((spec.batch_size, 12), np.int64), np.ones((spec.batch_size, 7), np.int64)
+    return {"source": {"ids": source}, "target": {"ids": target, "mask": target}}, source[:, :1].astype(np.float32)
+
+
 class Counting:
     unit = "pairs"
 

@@ -180,6 +180,49 @@ def test_a_step_counts_what_the_workload_says(
     assert (loop.examples_per_step, loop.unit) == counted
 
 
-def test_tokens_need_a_batch_with_a_length(cpus: list[str]) -> None:
-    with pytest.raises(WorkloadError, match="unit='tokens' counts the second dimension"):
-        build(cpus[:1], model="jobs:one_number", unit="tokens", input_pipeline="jobs:numbers")
+@pytest.mark.parametrize("trainer", TRAINERS)
+@pytest.mark.parametrize(
+    ("model", "pipeline", "tokens_of", "length"),
+    [
+        ("two_inputs", "device", "ids", 12),
+        ("two_inputs", "device", "price", 2),
+        ("translator", "device", "source", 12),
+        ("translator", "device", "target", 7),
+        ("translator", "device", "1", 7),  # the position in a tuple
+        ("translator", "jobs:by_key", "source", 12),  # Keras takes a dict of its inputs' names
+        ("of_nested_texts", "jobs:nested_texts", "source-ids", 12),
+        ("of_nested_texts", "jobs:nested_texts", "mask", 7),
+    ],
+)
+def test_the_tokens_of_the_named_input_are_counted(
+    cpus: list[str], model: str, pipeline: str, tokens_of: str, length: int, trainer: str
+) -> None:
+    choices = {"model": f"jobs:{model}", "input_pipeline": pipeline, "trainer": trainer}
+    loop, _ = build(cpus[:2], unit="tokens", tokens_of=tokens_of, **choices)
+    assert loop.examples_per_step == 2 * 4 * length
+
+
+def test_inputs_of_one_length_need_no_name_for_their_tokens(cpus: list[str]) -> None:
+    loop, _ = build(cpus[:1], model="bert-tiny", unit="tokens")
+    assert loop.examples_per_step == 4 * 128
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"model": "jobs:two_inputs"}, r"different lengths; the batch has 'ids': int32 \[4, 12\], 'price'.*_of='ids'"),
+        ({"model": "jobs:translator"}, r"'source': int32 \[4, 12\], 'target': int32 \[4, 7\]. Name the one"),
+        ({"model": "jobs:translator", "tokens_of": "text"}, "no input is named 'text', as tokens_of says; the batch"),
+        (
+            {"model": "jobs:of_nested_texts", "input_pipeline": "jobs:nested_texts", "tokens_of": "ids"},
+            "several inputs are named 'ids', as tokens_of says; the batch has 'source-ids'",
+        ),
+        ({"model": "jobs:one_number", "input_pipeline": "jobs:numbers"}, "no input has one"),
+        ({"model": "jobs:one_number", "input_pipeline": "jobs:numbers", "tokens_of": "number"}, "'number' has none"),
+    ],
+)
+def test_tokens_are_counted_only_where_it_is_plain_which_input_holds_them(
+    cpus: list[str], choices: dict[str, str], message: str
+) -> None:
+    with pytest.raises(WorkloadError, match=f"in_tokens.*{message}"):
+        build(cpus[:1], unit="tokens", **choices)

@@ -52,13 +52,27 @@ def test_a_module_that_is_found_and_fails_is_not_sought_on_the_import_path(
     assert "import path" not in str(raised.value)
 
 
+@pytest.mark.parametrize("trainer", ["loop", "keras"])
+@pytest.mark.parametrize("model", ["nets:plain", "jobs:classifier"])
+@pytest.mark.parametrize("pipeline", ["of_bytes", "read_as_bytes", "of_doubles"])
+def test_numbers_of_another_type_are_cast_to_the_models_as_fit_does(
+    cpus: list[str], pipeline: str, model: str, trainer: str
+) -> None:
+    losses = [
+        build(cpus[:2], model=model, input_pipeline=f"feeds:{batches}", trainer=trainer)[0].run(2)
+        for batches in (pipeline, "of_floats")
+    ]
+    assert losses[0] == pytest.approx(losses[1])
+
+
 @pytest.mark.parametrize(
     ("pipeline", "message"),
     [
         ("feeds:of_two_batches", r"ends after 2 batch\(es\).*add .repeat\(\)"),
         ("feeds:images_alone", r"do not fit the model\n.*takes +\(float32 \[4, 8, 8, 3\], int32 \[4\]\)\n.*gives"),
         ("feeds:too_small", r"gives +\(float32 \[4, 7, 8, 3\], int32 \[4\]\)"),
-        ("feeds:of_bytes", r"gives +\(uint8 \[4, 8, 8, 3\]"),
+        ("feeds:of_text", r"gives +\(string \[4, 8, 8, 3\]"),
+        ("feeds:of_fractional_labels", r"takes +\(float32 \[4, 8, 8, 3\], int32 \[4\]\)\n.*gives +\(.*, float32 \[4\]"),
         ("feeds:nothing", "returned NoneType, not a tf.data.Dataset or a batch"),
     ],
 )

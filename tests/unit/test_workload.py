@@ -14,6 +14,7 @@ from pytest_tfperf.core.workload import (
     ParameterDevice,
     Precision,
     Trainer,
+    Unit,
     VariableUpdate,
     Workload,
 )
@@ -39,6 +40,8 @@ fields = st.fixed_dictionaries(
         "xla": st.booleans(),
         "trainer": st.sampled_from(Trainer),
         "forward_only": st.booleans(),
+        "unit": st.sampled_from(Unit),
+        "tokens_of": st.sampled_from(["ids", "0", "b64", "in_tokens", "x-in_tokens_of_y", "ids-keras", ""]),
     },
 )
 
@@ -100,6 +103,8 @@ def test_a_bad_id_is_told_what_one_looks_like() -> None:
         ({}, "m-b1-replicated-device"),
         ({"forward_only": True}, "m-b1-replicated-device-forward_only"),
         ({"optimizer": "momentum", "xla": True}, "m-b1-replicated-device-xla-momentum"),
+        ({"unit": "tokens", "trainer": "keras"}, "m-b1-replicated-device-keras-in_tokens"),
+        ({"unit": "tokens", "tokens_of": "ids"}, "m-b1-replicated-device-in_tokens_of_ids"),
         ({"variable_update": "collective"}, "m-b1-collective-device"),
         ({"variable_update": "collective", "all_reduce": "ring"}, "m-b1-collective-ring-device"),
         ({"variable_update": "horovod", "all_reduce": "nccl"}, "m-b1-horovod-nccl-device"),
@@ -175,6 +180,7 @@ NO_NAMES = ["", "Resnet", "a b", "-a", "a--b", "a:", ":f", "a.b", "a:b:c", "a\n"
         ("input_pipeline", PIPELINE_NAMES, "has another meaning in a workload's id"),
         ("model", ["net-b64"], "means the batch size"),
         ("num_packs", [-1, 1000, True, 2.0, "4", None], r"whole number from 0 \(no packing\)"),
+        ("tokens_of", ["a b", "text/ids", "a:b", "ids\n", 0, None], "tokens_of=.*must be the name of a model's input"),
         ("tf32", ["no"], "tf32='no' must be True or False"),
         ("xla", [1], "xla=1 must be True or False"),
         ("forward_only", [None], "forward_only=None must be True or False"),
@@ -209,6 +215,11 @@ def test_a_value_that_a_field_can_not_have_is_refused(field: str, values: list[A
         ({"trainer": "keras", "variable_update": "collective"}, r"keras#20585.*use trainer='loop'"),
         ({"trainer": "keras", "variable_update": "horovod"}, r"no Horovod callback; use trainer='loop'"),
         ({"optimizer": "momentum", "forward_only": True}, "no effect with forward_only=True"),
+        (
+            {"tokens_of": "ids"},
+            "tokens_of='ids' names what unit='tokens' counts: give that unit",
+        ),
+        ({"trainer": "own", "unit": "tokens", "tokens_of": "ids"}, "leave out unit, tokens_of"),
         ({"trainer": "keras", "forward_only": True}, "use trainer='loop' with 'forward_only'"),
         ({"trainer": "keras", "variable_update": "independent"}, "use trainer='loop' with 'independent'"),
     ],
