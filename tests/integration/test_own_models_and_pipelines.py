@@ -44,7 +44,7 @@ TESTS = """
         ("choices", "unit"),
         [
             ({"model": "nets:compiled"}, "examples"),
-            ({"model": "nets:compiled", "unit": "tokens", "input_pipeline": "host"}, "tokens"),
+            ({"model": "nets:compiled", "unit": "tokens", "tokens_of": "ids", "input_pipeline": "host"}, "tokens"),
             ({"model": "nets:compiled", "trainer": "keras"}, "examples"),
             ({"model": "nets:summing", "trainer": "own"}, "sums"),
             ({"model": "bert-tiny", "unit": "tokens"}, "tokens"),
@@ -52,6 +52,9 @@ TESTS = """
     )
     def test_any(throughput, gpu_topology, choices, unit):
         assert throughput.measure(tiny(**choices), on=gpu_topology.take(1)).unit == unit
+
+    def test_several_lengths(throughput, on):
+        throughput.measure(tiny(model="nets:compiled", unit="tokens"), on=on)
 
     def test_labels(throughput, on):
         throughput.measure(tiny(model="nets:compiled", input_pipeline="nets:wrong_labels"), on=on)
@@ -72,7 +75,7 @@ def finished(shared: Project) -> Finished:
 
 def test_everything_is_trained_and_measured(finished: Finished) -> None:
     kinds = {name: kind for name, kind in finished.kinds.items() if name != "test_horovod"}
-    assert kinds.pop("test_labels") == "error", finished.text
+    assert {kinds.pop("test_labels"), kinds.pop("test_several_lengths")} == {"error"}, finished.text
     assert (len(kinds), set(kinds.values())) == (12, {"passed"}), finished.text
 
 
@@ -82,6 +85,10 @@ def test_each_rate_has_its_unit_where_tests_count_different_things(finished: Fin
 
 def test_labels_that_do_not_fit_are_shown_with_what_the_pipeline_gives(finished: Finished) -> None:
     assert "the pipeline gives ({'ids': int32 [1, 6], 'price': float32 [1, 2]}, float32 [1, 7])" in finished.text
+
+
+def test_tokens_of_inputs_of_several_lengths_say_which_names_there_are(finished: Finished) -> None:
+    assert "'ids': int32 [1, 6], 'price': float32 [1, 2]. Name the one that holds the tokens" in finished.text
 
 
 def test_the_table_shows_the_names(finished: Finished) -> None:
