@@ -12,6 +12,7 @@ from pytest_tfperf.core.session_verdicts import red_machines
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.outlook import outlook
 from pytest_tfperf.reports import budget, summary
+from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.unrecorded import required, unrecorded
 from pytest_tfperf.reports.wrapping import first_sentence
 from pytest_tfperf.session import Session
@@ -90,6 +91,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> list[
         *(f"reference environment: {warning}" for warning in session.recorder.warnings),
         *_missing_profiles(measurements),
         *_not_read(measurements),
+        *_stragglers(measurements),
         *(
             f"{test}: confirmed by fresh runs, because its reference environment failed: {why}"
             for test, why in session.measuring.reference_failures
@@ -128,6 +130,11 @@ def _missing_profiles(measurements: Sequence[Measurement]) -> list[str]:
         for one in measurements
         if one.runs_wanted and one.profile is not None and not one.profile.ops
     ]
+
+
+def _stragglers(measurements: Sequence[Measurement]) -> list[str]:
+    """A rank that holds up the others, also where the throughput is as its baseline's, or becomes one."""
+    return [f"{one.test}: straggler: {text}" for one in measurements if (text := straggler_text(one.breakdown))]
 
 
 def _not_read(measurements: Sequence[Measurement]) -> list[str]:

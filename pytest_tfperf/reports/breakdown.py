@@ -40,15 +40,21 @@ def breakdown_lines(
             "communication",
             f"{word}: {whole_percent(exchange)} of a step; without it the ranks would give {alone} {unit}",
         )
-    if (slow := breakdown.straggler) is not None:
-        yield (
-            "straggler",
-            f"rank {slow.rank} on {slow.host}: its step alone takes {whole_percent(slow.slower)} longer than the "
-            "fastest rank's, and the others wait for it",
-        )
+    if text := straggler_text(breakdown):
+        yield "straggler", text
     rate_now = throughput.examples_per_sec
     if slower_than is not None and (part := slower_part(breakdown, rate_now, slower_than)) is not None:
         yield "slower", _slower(part, breakdown.device_data_examples_per_sec, unit)
+
+
+def straggler_text(breakdown: Breakdown | None) -> str:
+    """Which rank the others wait for; "" where they wait for none."""
+    if breakdown is None or (slow := breakdown.straggler) is None:
+        return ""
+    return (
+        f"rank {slow.rank} on {slow.host}: its step alone takes {whole_percent(slow.slower)} longer than the fastest "
+        "rank's, and the others wait for it"
+    )
 
 
 def _input(breakdown: Breakdown, unit: str) -> str:

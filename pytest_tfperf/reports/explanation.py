@@ -9,6 +9,7 @@ from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.explanation import MOST, Explanation
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
+from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.measurement_table import outcome
 from pytest_tfperf.reports.message import headline
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
@@ -24,6 +25,8 @@ def explained(m: Measurement, explanation: Explanation | None) -> str:
     if verdict is None:
         return "\n\n".join([*paragraphs, "It was measured and not judged."])
     paragraphs.append(f"{outcome(m)}: {verdict.reason}.")
+    if text := straggler_text(m.breakdown):
+        paragraphs.append(f"A straggler: {text}.")
     row = verdict.baseline
     if explanation is None or row is None:
         return "\n\n".join([*paragraphs, _without_figures(verdict)])

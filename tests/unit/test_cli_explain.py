@@ -15,9 +15,11 @@ from measurements import BUSY, NOISE, TEST, baseline, measurement, pair, run_at,
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Baseline, Provenance
+from pytest_tfperf.core.breakdown import Breakdown, Straggler
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.past_session import PastSession
+from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance
 from pytest_tfperf.core.workload import Workload
@@ -276,3 +278,9 @@ def test_the_figures_can_be_had_as_json(folder: Path, capsys: pytest.CaptureFixt
     assert found["verdict"]["outcome"] == "REGRESSED"
     assert found["explanation"]["middle"] == pytest.approx(-0.2)
     assert math.isfinite(found["explanation"]["powers"][0]["threshold"])
+
+
+def test_a_straggler_is_part_of_the_explanation_of_a_pass() -> None:
+    slow = Breakdown(input=Input.RESIDENT, straggler=Straggler(rank=1, host="nodeb", slower=1.6))
+    text = explained(measurement(verdict=verdict(), breakdown=slow), None)
+    assert "A straggler: rank 1 on nodeb: its step alone takes 160 % longer" in text

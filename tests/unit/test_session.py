@@ -11,9 +11,11 @@ from machines import load
 from measurements import baseline, measurement, run_at, throughput, verdict
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
+from pytest_tfperf.core.breakdown import Breakdown, Straggler
 from pytest_tfperf.core.op_times import OpTime
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.selection import SelectedTest, Selection
+from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.errors import BaselineError, NoData, NotEnoughDevices, TfperfError
@@ -326,3 +328,20 @@ def test_a_baseline_whose_profile_failed_is_named_at_the_end(
     made = session(tmp_path, update_baselines=Update.ALL)
     made.queue.keep("for_cpus", 0, measurement(test="for_cpus", runs_wanted=1, profile=profile))
     assert [line for line in closing(made, skips=False) if "profile" in line] == said
+
+
+STRAGGLER = Breakdown(input=Input.RESIDENT, straggler=Straggler(rank=1, host="nodeb", slower=1.6))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"verdict": verdict()}, {"runs_wanted": 1}, {"verdict": None}],
+    ids=["passed", "being recorded", "measured"],
+)
+def test_a_straggler_is_named_at_the_end_whatever_the_outcome(tmp_path: Path, more: dict[str, Any]) -> None:
+    made = session(tmp_path)
+    made.queue.keep("for_cpus", 0, measurement(test="for_cpus", breakdown=STRAGGLER, **more))
+    assert [line for line in closing(made, skips=False) if "straggler" in line] == [
+        "for_cpus: straggler: rank 1 on nodeb: its step alone takes 160 % longer than the fastest rank's, and the others "
+        "wait for it"
+    ]
