@@ -342,6 +342,6 @@ def test_a_straggler_is_named_at_the_end_whatever_the_outcome(tmp_path: Path, mo
     made = session(tmp_path)
     made.queue.keep("for_cpus", 0, measurement(test="for_cpus", breakdown=STRAGGLER, **more))
     assert [line for line in closing(made, skips=False) if "straggler" in line] == [
-        "for_cpus: straggler: rank 1 on nodeb: its step alone takes 160 % longer than the fastest rank's, and the others "
-        "wait for it"
+        "for_cpus: straggler: rank 1 on nodeb: its step alone takes 160 % longer than the fastest rank's, and the "
+        "others wait for it"
     ]
