@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from pytest_tfperf.core.baseline import Change
@@ -121,6 +122,7 @@ def summary(
         if undecided := [m for m in measurements if m.verdict and not m.verdict.is_decided]:
             why = "the session ended, or the test failed, before their last runs"
             lines.append(f"{len(undecided)} undecided: {why}. Run them again")
+        lines += _noise(measurements)
         lines += [*_next_steps(measurements, changes, baselines, red, width), *unrecorded]
     if not_measured:
         lines.append(f"{not_measured} not measured: the error of each test says why, and what to do")
@@ -225,6 +227,17 @@ def _state(measurements: Iterable[Measurement]) -> str:
     runs = (run for m in measurements for run in (*m.runs, *(run for pair in m.pairs for run in (pair.a, pair.b))))
     parts = [text if label == "machine" else f"{label} {text}" for label, text in telemetry_lines(runs)]
     return f"During the runs: {'; '.join(parts)}. " if parts else ""
+
+
+def _noise(measurements: Sequence[Measurement]) -> Iterator[str]:
+    """How much runs and sessions differ, which decides what can be detected without a reference environment."""
+    known = [m.verdict.noise for m in measurements if m.verdict and m.verdict.noise and not m.verdict.is_provisional]
+    if not any(noise.between_sessions for noise in known):
+        return
+    runs = percent(statistics.median(noise.between_runs for noise in known))
+    sessions = percent(statistics.median(noise.between_sessions for noise in known))
+    source = "learnt from this machine's history, or assumed"
+    yield f"noise (median over tests): runs differ by {runs}, the sessions of a test by {sessions} more ({source})"
 
 
 def _next_steps(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from measurements import baseline, measurement, run_at, throughput, verdict
+from measurements import NOISE, baseline, measurement, run_at, throughput, verdict
 
 from pytest_tfperf.core.baseline import Change
 from pytest_tfperf.core.measurement import Measurement
@@ -233,3 +233,10 @@ def test_where_any_drop_is_accepted_the_software_has_no_threshold() -> None:
     assert software_line("box", accepted, [NOW]).endswith(
         "(95 % CI -3.5 % to -2.5 %) in 16 interleaved pairs of 4 tests"
     )
+
+
+def test_the_summary_says_how_much_runs_and_sessions_differ() -> None:
+    noisy = replace(NOISE, between_sessions=0.004)
+    lines = after(judged(Outcome.PASS), judged(Outcome.PASS, noise=noisy), judged(Outcome.PASS, noise=noisy))
+    (line,) = [line for line in lines if line.startswith("noise")]
+    assert "runs differ by 1.2 %, the sessions of a test by 0.4 % more" in line
