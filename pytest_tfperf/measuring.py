@@ -19,6 +19,7 @@ from pytest_tfperf.bench.rerun_queue import Result
 from pytest_tfperf.bench.session_verdicts import session_verdicts
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.bench.windows import Observer
+from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.measurement import Measurement
@@ -244,7 +245,7 @@ class Measuring:
             BaselineError: the machine's file can't be read whole.
         """
         key = Key(workload.id, topology.shape)
-        self._require_one_command(workload, topology, test)
+        self._require_one_meaning(workload, topology, test)
         rows, published = self._baselines.load(topology.machine), self._baselines.published_like(key)
         reference = reference_for(
             rows,
@@ -267,9 +268,10 @@ class Measuring:
             tolerance=reference.tolerance(tolerance, Tolerance.of(self._settings.tolerance)),
         )
 
-    def _require_one_command(self, subject: Subject, topology: Topology, test: str) -> None:
-        """Refuse a second program of the same name: it would overwrite the first one's baseline."""
+    def _require_one_meaning(self, subject: Subject, topology: Topology, test: str) -> None:
+        """Refuse a second program or model of one name: it would overwrite the first one's baseline."""
         if not isinstance(subject, Command):
+            catalogue.require_own_modules(subject, (self._settings.root / test.partition("::")[0]).parent)
             return
         first, its_test = self._commands.setdefault((subject.name, topology.shape, topology.machine), (subject, test))
         if first != subject:

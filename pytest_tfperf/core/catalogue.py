@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -96,6 +97,29 @@ def check(workload: Workload) -> None:
             f"{workload.id}: Horovod is not installed here. docs/cluster.md has the commands that build it for today's "
             "TensorFlow"
         )
+
+
+def require_own_modules(workload: Workload, folder: Path) -> None:
+    """Check that a module beside the test is the one that a worker imports.
+
+    Args:
+        workload: whose model or pipeline may be a user's function.
+        folder: of the test's file.
+
+    Raises:
+        WorkloadError: another module of that name is found first. Both would be measured under one id, as one model.
+    """
+    for name, target in (("model", workload.model), ("input_pipeline", workload.input_pipeline)):
+        top = target.partition(":")[0].partition(".")[0]
+        own = next((path for path in (folder / f"{top}.py", folder / top / "__init__.py") if path.is_file()), None)
+        if ":" not in target or own is None:
+            continue
+        found = PathFinder.find_spec(top)
+        if found is not None and found.origin and Path(found.origin).resolve() != own.resolve():
+            raise WorkloadError(
+                f"{workload.id}: {name}={target!r} would be read from {found.origin}, and not from {own} beside the "
+                "test: give one of the two modules another name"
+            )
 
 
 def require_no_training_options(workload: Workload) -> None:

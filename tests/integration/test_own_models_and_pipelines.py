@@ -153,3 +153,20 @@ def test_a_session_forgets_its_names_and_leaves_those_of_one_around_it(pytester:
     pytester.runpytest_inprocess("--collect-only")
     assert catalogue.models()["mine"] == "nets:tiny"
     assert "other" not in catalogue.pipelines()
+
+
+def test_a_module_that_hides_the_one_beside_the_test_is_an_error(project: Project) -> None:
+    """Both would be measured under one id, as the model that Python finds first."""
+    for folder in ("one", "two"):
+        project.write(f"{folder}/samename.py", "def make(): raise AssertionError('not to be built')")
+        project.write(
+            f"{folder}/test_{folder}.py",
+            f"""
+            from pytest_tfperf import Workload
+            def test_{folder}(throughput, gpu_topology):
+                throughput.check(Workload(model="samename:make", batch_size=4), on=gpu_topology.take(1))
+            """,
+        )
+    finished = project.run()
+    assert finished.kinds["test_one"] == "error", finished.text
+    assert "and not from" in finished.cases["test_one"].message + finished.cases["test_one"].text
