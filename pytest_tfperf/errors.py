@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pytest_tfperf.safe_text import shortened, without_passwords
+
 
 class TfperfError(Exception):
-    """A fault that the user can fix; its text is shown as it is."""
+    """A fault that the user can fix; its text is shown as it is, but without the passwords of URLs."""
+
+    def __init__(self, text: object = "") -> None:
+        Exception.__init__(self, without_passwords(str(text)))
 
 
 class WorkloadError(TfperfError, ValueError):
@@ -64,7 +69,8 @@ def one_of(kind: str, name: object, good: object) -> str:
     """The sentence for a bad name: it lists the good ones, and the nearest first where one is near."""
     from difflib import get_close_matches
 
-    names = sorted(str(g) for g in good)  # type: ignore[attr-defined]  # any iterable of names
-    near = get_close_matches(str(name), names, n=1)
+    names = sorted(shortened(g) for g in good)  # type: ignore[attr-defined]  # any iterable of names
+    given = shortened(name)
+    near = get_close_matches(given, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"unknown {kind} {name!r}.{hint} Known: {', '.join(names)}."
+    return f"unknown {kind} {given!r}.{hint} Known: {', '.join(names)}."

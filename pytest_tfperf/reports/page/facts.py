@@ -23,6 +23,7 @@ from pytest_tfperf.reports.page.headline import sentence
 from pytest_tfperf.reports.page.one_test import facts_of_test
 from pytest_tfperf.reports.page.past import Past, drift_facts, key_of, worst_of_each
 from pytest_tfperf.reports.page.since_last import previous_facts
+from pytest_tfperf.safe_text import printable
 
 SCHEMA: Final = 1
 """The version of the document's format; added fields do not change it."""
@@ -60,7 +61,12 @@ class ReportSource:
 
 
 def report_facts(source: ReportSource) -> dict[str, Any]:
-    """The document; equal sources give equal documents."""
+    """The document; equal sources give equal documents. No text of it has a URL's password or a control character."""
+    facts: dict[str, Any] = _shown(_facts(source))
+    return facts
+
+
+def _facts(source: ReportSource) -> dict[str, Any]:
     now = list(worst_of_each(source.measurements).values())
     past = Past.of(source.past, now)
     named = {result.session for one in now for result in past.series[key_of(one)]}
@@ -97,6 +103,17 @@ def report_facts(source: ReportSource) -> dict[str, Any]:
         "documents": document_facts(now, source.published),
         "comparisons": comparisons,
     }
+
+
+def _shown(value: Any) -> Any:
+    """The value with all its texts as they may be shown."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {_shown(name): _shown(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(inner) for inner in value]
+    return value
 
 
 def _worst_first(test: Mapping[str, Any]) -> tuple[Any, ...]:
