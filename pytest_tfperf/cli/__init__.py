@@ -26,7 +26,7 @@ from pytest_tfperf.cli import (
     replay,
     report,
 )
-from pytest_tfperf.cli.arguments import Commands, add_command
+from pytest_tfperf.cli.arguments import Commands, add_command, unread
 from pytest_tfperf.core.consequence import (
     EXIT_GREEN,
     EXIT_INTERNAL,
@@ -74,6 +74,9 @@ def _guarded(parsed: argparse.Namespace) -> int:
     except Exception:
         output.warn(f"a fault of pytest-tfperf itself, please report it:\n{traceback.format_exc()}")
         return EXIT_INTERNAL
+    finally:
+        if left_out := unread(parsed):
+            output.warn(left_out)
     return status
 
 

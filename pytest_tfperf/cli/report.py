@@ -75,8 +75,11 @@ def _run(arguments: argparse.Namespace) -> int:
     if path is not None:
         atomic.require_writable(path, "-o")
     history = open_history(arguments)
+    measurements = _whole(history, _selected(history, arguments))
+    if not measurements:
+        raise TfperfError("none of the measurements to report can be read")
     source = ReportSource(
-        measurements=_whole(history, _selected(history, arguments)),
+        measurements=measurements,
         scope=f"since {arguments.since:%Y-%m-%d %H:%M %Z}" if arguments.since else "",
     )
     source = report_source(source, history.results(), history, BaselineStore(arguments.baselines))

@@ -44,6 +44,7 @@ class ReportSource:
         left_out: tests that `--tfperf-budget` had no time for.
         changes: lasting changes of tests and machines, oldest first.
         rerun: how to measure a test again.
+        unread: the sentence on rows of the history that can't be read; "" for none.
         scope: "since 2026-11-01" if the report is not about one session.
     """
 
@@ -57,6 +58,7 @@ class ReportSource:
     left_out: Sequence[str] = ()
     changes: Sequence[Change] = ()
     rerun: RerunCommand = FROM_ROOTDIR
+    unread: str = ""
     scope: str = ""
 
 
@@ -96,6 +98,7 @@ def _facts(source: ReportSource) -> dict[str, Any]:
         "verdicts": list(source.verdicts),
         "not_measured": [{"test": test, "why": why} for test, why in sorted(source.not_measured.items())],
         "left_out": sorted(source.left_out),
+        "unread": source.unread,
         "previous": previous_facts(source.previous, now, past),
         "sessions": [{"id": id, "time": past.sessions[id].time, "commit": past.sessions[id].commit} for id in sessions],
         "tests": tests,
