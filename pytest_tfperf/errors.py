@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pytest_tfperf.safe_text import shortened, without_passwords
+from pytest_tfperf.safe_text import short_lines, shortened
 
 
 class TfperfError(Exception):
-    """A fault that the user can fix; its text is shown as it is, but without the passwords of URLs."""
+    """A fault that the user can fix; its text is shown, without the passwords of URLs and with long lines shortened."""
 
     def __init__(self, text: object = "") -> None:
-        Exception.__init__(self, without_passwords(str(text)))
+        Exception.__init__(self, short_lines(str(text)))
 
 
 class WorkloadError(TfperfError, ValueError):

@@ -31,7 +31,7 @@ from pytest_tfperf.errors import (
 )
 from pytest_tfperf.pytest_terminal import terminal_width
 from pytest_tfperf.reports.wrapping import first_sentence, wrapped
-from pytest_tfperf.safe_text import printable, short_lines
+from pytest_tfperf.safe_text import printable
 
 if TYPE_CHECKING:
     from _pytest._io import TerminalWriter
@@ -180,7 +180,7 @@ def as_usage_error() -> Iterator[None]:
     try:
         yield
     except TfperfError as error:
-        raise pytest.UsageError(short_lines(printable(str(error)))) from None
+        raise pytest.UsageError(printable(str(error))) from None
 
 
 def _warn(item: pytest.Item, text: str) -> None:

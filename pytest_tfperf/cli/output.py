@@ -31,6 +31,11 @@ class Parser(argparse.ArgumentParser):
         """Print the usage and the error, shortened, and exit."""
         argparse.ArgumentParser.error(self, short_lines(message))
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        if action.option_strings and action.nargs is None and arg_strings == ["--"]:
+            raise argparse.ArgumentError(action, "expected one argument")  # Python 3.11 would give an empty list
+        return argparse.ArgumentParser._get_values(self, action, arg_strings)
+
     def _print_message(self, message: str, file: Any = None) -> None:
         # What argparse's help, version and errors all go through.
         argparse.ArgumentParser._print_message(self, printable(message), file)
