@@ -10,14 +10,16 @@ _MOST: Final = 200  # characters of a value that a message repeats
 _MOST_OF_A_LINE: Final = 2000  # characters of one line of an error
 _GAP: Final = " ... "
 
-# After "scheme://user:" comes a password or a port. A password ends at the last "@" of its word, or, with
-# spaces in it, before a table's gap, a quote that ends a JSON string, or the line's end. `Path` leaves one slash.
+# After "scheme://user:" comes a password or a port. A word ends at white space, or at the quote that ends a JSON
+# string; a password with spaces goes on to the next "@". `Path` leaves one slash of "://". A shared history may hold
+# any text, so nothing here may take quadratic time.
 _LOGIN: Final = re.compile(
     r"""(?P<before>:/(?P<slash>/*)[^\s:/"\[]*:)"""
-    r"""(?!\d{1,5}(?:[/?\#][^\s@]*)?(?:["'\s,;)]|$))"""
-    r"""(?P<rest>(?:\\.|"(?![\s,:\]}]|$)|[^\s"]|\ (?!\ ))+)""",
-    re.MULTILINE | re.VERBOSE,
+    r"""(?P<word>(?:\\.|"(?![\s,:\]}]|$)|[^\s"])+)"""
+    r"""(?P<more>(?:[ ][^\s"@]+){1,8}@[^\s"]*)?""",
+    re.MULTILINE,
 )
+_PORT: Final = re.compile(r"\d{1,5}(?!\w)")
 _PARAMETER: Final = re.compile(r"""([?&](?:ssl)?password=)[^\s&"']+""", re.IGNORECASE)
 
 # All control characters but the line's end and the tab, and what turns the direction of writing.
@@ -67,12 +69,11 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _without_password(found: re.Match[str]) -> str:
-    word, space, more = found["rest"].partition(" ")
-    if "@" not in word and "@" in more:  # a password with a space
-        word, space, more = found["rest"], "", ""
+    before, word, more = found["before"], found["word"], found["more"] or ""
     _, at, host = word.rpartition("@")
-    is_login = at or found["slash"] or found.string.endswith(("postgres", "postgresql"), 0, found.start())
-    if not is_login:  # a path after a name, as in "data:/data:ro"
-        return found[0]
-    # Without "@" it was cut off.
-    return f"{found['before']}{_HIDDEN}{at}{host if at else ''}{space}{without_passwords(more)}"
+    if at:
+        return f"{before}{_HIDDEN}@{host}{without_passwords(more)}"
+    is_url = found["slash"] or found.string.endswith(("postgres", "postgresql"), 0, found.start())
+    if not is_url or _PORT.match(word):  # not of a URL: a path after a name, as in "data:/data:ro"
+        return f"{before}{word}{without_passwords(more)}"
+    return f"{before}{_HIDDEN}{more[more.rfind('@') :]}" if more else f"{before}{_HIDDEN}"  # the latter was cut off

@@ -42,12 +42,21 @@ def test_a_password_is_hidden(text: str, shown: str) -> None:
         "postgresql://ann@db:5432/d",
         "http://db:8080 and me@example.com",
         "http://[::1]:8080/",
+        "http://db:8080: refused",
         "docker run -v data:/data:ro",
         "https://example.com/a:b",
     ],
 )
 def test_what_is_no_password_stays(text: str) -> None:
     assert without_passwords(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["a://b:c ", ":/", ":/a", "a://b:c@", "a://h:80/", "?password=x", 'a://b:c"', "a b:/c: "]
+)
+def test_a_text_of_a_megabyte_takes_no_quadratic_time(text: str) -> None:
+    """It would take hours."""
+    assert printable(text * 100_000)
 
 
 @given(PASSWORDS)
