@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pytest_tfperf.safe_text import short_lines, shortened
+
 
 class TfperfError(Exception):
-    """A fault that the user can fix; its text is shown as it is."""
+    """A fault that the user can fix; its text is shown, without the passwords of URLs and with long lines shortened."""
+
+    def __init__(self, text: object = "") -> None:
+        Exception.__init__(self, short_lines(str(text)))
 
 
 class WorkloadError(TfperfError, ValueError):
@@ -66,15 +71,15 @@ class ThroughputRegression(AssertionError):
 
 def one_of(kind: str, name: object, good: object) -> str:
     """The sentences for a bad name: it is unknown, and these are known."""
-    return f"unknown {kind} {name!r}. {known_names(name, good)}"
+    return f"unknown {kind} {shortened(name)!r}. {known_names(name, good)}"
 
 
 def known_names(name: object, good: object) -> str:
     """The good names beside a bad one, the nearest first where one is near."""
     from difflib import get_close_matches
 
-    names = sorted(str(g) for g in good)  # type: ignore[attr-defined]  # any iterable of names
+    names = sorted(shortened(g) for g in good)  # type: ignore[attr-defined]  # any iterable of names
     if not names:
         return "There are none."
-    near = get_close_matches(str(name), names, n=1)
+    near = get_close_matches(shortened(name), names, n=1)
     return f"{f'Did you mean {near[0]!r}? ' if near else ''}Known: {', '.join(names)}."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf import pytest_benchmarks, pytest_reports, pytest_terminal, settings
+from pytest_tfperf import pytest_benchmarks, pytest_reports, pytest_terminal, pytest_usage_errors, settings
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.pytest_reports import SESSION
@@ -32,6 +32,7 @@ _MARKERS = (
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the `tfperf` group."""
     settings.add_options(parser)
+    pytest_usage_errors.hide_in_errors_of(parser)
     config: Any = pluginmanager.get_plugin("pytestconfig")
     with pytest_reports.as_usage_error():
         settings.refuse_unknown_update(config.invocation_params.args)
@@ -67,6 +68,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Let SIGTERM end the session in order, and connect the progress line with the terminal."""
     pytest_reports.end_in_order_on_sigterm(session.config)
     pytest_terminal.connect_progress_line(session.config, session.config.stash[SESSION].progress)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main() -> Generator[None, object, object]:
+    """Show no password of a URL that was given in the place of a path."""
+    with pytest_usage_errors.hidden_in_usage_errors():
+        return (yield)
 
 
 @pytest.hookimpl(trylast=True)

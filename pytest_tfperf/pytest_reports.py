@@ -32,6 +32,7 @@ from pytest_tfperf.errors import (
 )
 from pytest_tfperf.pytest_terminal import terminal_width
 from pytest_tfperf.reports.wrapping import first_sentence, wrapped
+from pytest_tfperf.safe_text import printable
 
 if TYPE_CHECKING:
     from _pytest._io import TerminalWriter
@@ -169,7 +170,7 @@ def skipping(session: Session) -> Iterator[None]:
     except (NoData, NotEnoughDevices, NotInstalled) as error:
         if session.settings.require_baseline and (why := session.why_missing_is_an_error(error)):
             raise MeasurementError(why) from None
-        reason = str(error).partition("\n")[0]
+        reason = printable(str(error).partition("\n")[0])
         session.skipped[reason] += 1
         raise pytest.skip.Exception(reason, _use_item_location=True) from None
 
@@ -180,7 +181,7 @@ def as_usage_error() -> Iterator[None]:
     try:
         yield
     except TfperfError as error:
-        raise pytest.UsageError(str(error)) from None
+        raise pytest.UsageError(printable(str(error))) from None
 
 
 def _warn(item: pytest.Item, text: str) -> None:
@@ -189,7 +190,7 @@ def _warn(item: pytest.Item, text: str) -> None:
     number = (line or 0) + 1
     before = len(f"{path}:{number}: {ThroughputWarning.__name__}: ")  # what pytest puts into the first line
     width = terminal_width(item.config)
-    text = wrapped("." * before + text, width and width - 2)[before:]  # pytest indents it by 2
+    text = wrapped("." * before + printable(text), width and width - 2)[before:]  # pytest indents it by 2
     # Without a source line, which would be the test's "def".
     warning = warnings.WarningMessage(ThroughputWarning(text), ThroughputWarning, path, number, line="")
     item.ihook.pytest_warning_recorded.call_historic(
@@ -220,9 +221,9 @@ class _Told(TerminalRepr):
     """
 
     def __init__(self, text: str, brief: str, width: int | None) -> None:
-        self._text = text
+        self._text = printable(text)
         self._width = width
-        self.reprcrash = _Brief(brief)
+        self.reprcrash = _Brief(printable(brief))
 
     def __str__(self) -> str:
         return self._text
@@ -250,7 +251,7 @@ def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[Non
         brief = (fixture.outcomes.failures_in_brief() if fixture else "") or _fact(str(error))
         report.longrepr = _Told(str(error), brief, terminal_width(item.config))
     elif fixture is not None and (unreported := fixture.outcomes.unreported()):
-        report.sections.append(("throughput", wrapped(unreported, terminal_width(item.config))))
+        report.sections.append(("throughput", wrapped(printable(unreported), terminal_width(item.config))))
 
 
 def measured_only(report: pytest.TestReport, session: Session) -> tuple[str, str, str] | None:
@@ -277,7 +278,7 @@ def _word_error(report: pytest.TestReport, item: pytest.Item, error: TfperfError
     session = item.config.stash[SESSION]
     (session.refused if isinstance(error, BaselineRefused) else session.not_measured)[item.nodeid] = text
     if fixture is not None and (unreported := fixture.outcomes.unreported()):
-        report.sections.append(("throughput", wrapped(unreported, width)))
+        report.sections.append(("throughput", wrapped(printable(unreported), width)))
 
 
 def _fact(text: str) -> str:

@@ -14,6 +14,7 @@ from pytest_tfperf import session_outputs, session_report
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.reports.wrapping import wrapped
+from pytest_tfperf.safe_text import printable
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -35,7 +36,7 @@ _COLOURS = {
 def header(config: pytest.Config, session: Session) -> list[str]:
     """What a session says before its first test."""
     width = terminal_width(config)
-    return [wrapped(line, width) for line in session_report.header(session)]
+    return [wrapped(printable(line), width) for line in session_report.header(session)]
 
 
 def write_summary(reporter: TerminalReporter, session: Session) -> None:
@@ -44,13 +45,13 @@ def write_summary(reporter: TerminalReporter, session: Session) -> None:
     table_width = width or (reporter._tw.fullwidth if "COLUMNS" in os.environ else _WIDE)
     if lines := session_report.closing(session, skips=not reporter.hasopt("skipped"), width=table_width):
         reporter.write_sep("=", "throughput")
-        for line in lines:
+        for line in map(printable, lines):
             if found := _OUTCOME.match(line):  # a table's first column
                 reporter.write(found[0], **{_COLOURS[Outcome(found[1])]: True})
                 reporter.write_line(line[found.end() :])
             else:
                 reporter.write_line(wrapped(line, width))
-    for line in session_outputs.write_outputs(session):
+    for line in map(printable, session_outputs.write_outputs(session)):
         reporter.write_line(wrapped(line, width))
 
 

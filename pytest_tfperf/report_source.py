@@ -29,12 +29,14 @@ def report_source(
         past: the history's results in its own order; what was made after the last reported session is left out.
     """
     past = _until({one.session for one in source.measurements}, past)
+    previous = _previous(source.measurements, past, history)
     return replace(
         source,
         past=past,
         changes=changes_of(past),
-        previous=_previous(source.measurements, past, history),
+        previous=previous,
         published=baselines.published(),
+        unread=str(history.unread),
     )
 
 

@@ -7,6 +7,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_tfperf.core.rerun_command import RerunCommand
+from pytest_tfperf.safe_text import without_passwords
 
 if TYPE_CHECKING:
     import pytest
@@ -39,8 +40,8 @@ def rerun_command(config: pytest.Config, given: Mapping[str, Given], values: Map
 
 
 def _shell_words(words: Iterable[str]) -> str:
-    """The words for a shell, each after a space."""
-    return "".join(f" {quote(word)}" for word in words)
+    """The words for a shell, each after a space, without the passwords of URLs."""
+    return "".join(f" {quote(without_passwords(word))}" for word in words)
 
 
 def _pytest_options(config: pytest.Config) -> list[str]:

@@ -71,11 +71,11 @@ def html_report(session: Session) -> list[str]:
 
 
 def _history(session: Session) -> list[str]:
-    """Send the history to the team's server; also repeat that a damaged file was moved aside."""
+    """Send the history to the team's server; also say what was damaged in it."""
     if not session.keeps_history:
         return []
     url, folder = session.settings.history_url, session.settings.dir
-    said = [session.history.moved_aside, push_new(folder, url) if url else ""]
+    said = [session.history.moved_aside, str(session.history.unread), push_new(folder, url) if url else ""]
     return [line for line in said if line]
 
 

@@ -22,6 +22,7 @@ from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.rerun_options import Given, rerun_command
+from pytest_tfperf.safe_text import shortened
 from pytest_tfperf.setting_values import WorkerStart
 from pytest_tfperf.workers.interpreters import find_python
 from pytest_tfperf.workers.reference_environment import ReferenceEnvironment, parse_reference
@@ -332,4 +333,4 @@ def _parse(name: str, source: str, text: str) -> Any:
     except TfperfError as error:
         raise TfperfError(f"{source}: {error}") from None
     except ValueError as error:
-        raise TfperfError(f"{source}: {text!r} {error}") from None
+        raise TfperfError(f"{source}: {shortened(text)!r} {error}") from None

@@ -27,7 +27,7 @@ from pytest_tfperf.cli import (
     replay,
     report,
 )
-from pytest_tfperf.cli.arguments import Commands, add_command
+from pytest_tfperf.cli.arguments import Commands, add_command, unread
 from pytest_tfperf.core.consequence import (
     EXIT_GREEN,
     EXIT_INTERNAL,
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; 1 means a regression and nothing else."""
     output.prepare()
     try:
-        parsed, unknown = _parser().parse_known_args(arguments)
+        parsed, unknown = parser().parse_known_args(arguments)
         if unknown:  # parse_args would print the usage of `tfperf` itself, without the options of the command
             parsed.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as ended:  # argparse has printed why, or the help
@@ -75,23 +75,27 @@ def _guarded(parsed: argparse.Namespace) -> int:
     except Exception:
         output.warn(f"a fault of pytest-tfperf itself, please report it:\n{traceback.format_exc()}")
         return EXIT_INTERNAL
+    finally:
+        if left_out := unread(parsed):
+            output.warn(left_out)
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """The parser of `tfperf`, with all commands."""
+    made: argparse.ArgumentParser = output.Parser(
         prog="tfperf",
         description="What pytest-tfperf does outside of a pytest session.",
         epilog="`tfperf COMMAND --help` has examples and the exit statuses.",
     )
-    parser.add_argument("--version", action="version", version=f"pytest-tfperf {_version()}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    made.add_argument("--version", action="version", version=f"pytest-tfperf {_version()}")
+    commands = made.add_subparsers(required=True, metavar="COMMAND")
     _add_topology(commands)
     for command in (replay, history, explain, doctor, init, baselines, compare, export, report, read):
         command.add_to(commands)
     _add_makers(commands)
     reference.add_to(commands)
-    return parser
+    return made
 
 
 def _version() -> str:

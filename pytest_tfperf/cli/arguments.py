@@ -95,7 +95,15 @@ def open_history(arguments: argparse.Namespace) -> History:
     from pytest_tfperf.stores.history import History
 
     place: str = arguments.history
-    return History(HistoryUrl(place) if is_url(place) else Path(place) / "history.sqlite")
+    if "opened" not in arguments:  # once, so that `unread` counts a row once
+        arguments.opened = History(HistoryUrl(place) if is_url(place) else Path(place) / "history.sqlite")
+    history: History = arguments.opened
+    return history
+
+
+def unread(arguments: argparse.Namespace) -> str:
+    """The sentence on rows of the history that the command left out; "" for none."""
+    return str(arguments.opened.unread) if "opened" in arguments else ""
 
 
 def moment(text: str) -> datetime:

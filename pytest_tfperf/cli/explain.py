@@ -19,6 +19,7 @@ from pytest_tfperf.judging.explanation import explain
 from pytest_tfperf.reports.explanation import explained
 from pytest_tfperf.reports.names import shown_names
 from pytest_tfperf.reports.wrapping import wrapped
+from pytest_tfperf.safe_text import shortened
 
 _MOST_NAMED: Final = 10
 
@@ -50,6 +51,8 @@ def _run(arguments: argparse.Namespace) -> int:
     history = open_history(arguments)
     test, session = _wanted(history.results(), arguments.test, session_id(history, arguments.session))
     calls = list(history.measurements(session=session, test=test))
+    if not calls:
+        raise TfperfError(f"the measurement of {shortened(test)} in session {shortened(session)} can't be read")
     found = [(one, explain(one)) for one in _matching(calls, arguments.test)]
     if arguments.json:
         # Runs and pairs are left out, because of their many windows; `tfperf history --export` has them.

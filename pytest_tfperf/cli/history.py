@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_tfperf.cli import changes
 from pytest_tfperf.cli.arguments import Commands, add_command, history_place, moment, open_history
 from pytest_tfperf.cli.filters import history_filters, nothing_left, wanted
-from pytest_tfperf.cli.output import show, show_json, width
+from pytest_tfperf.cli.output import show, show_csv, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.core.plain_json import plain
@@ -85,7 +85,7 @@ def _show(history: History, arguments: argparse.Namespace) -> int:
     part = wanted(arguments, history)
     measured, columns = history.frame(**part), width()
     if arguments.csv:
-        show(measured.to_csv(index=False).rstrip("\n"))
+        show_csv(measured)
         return EXIT_GREEN
     if arguments.json:
         show_json(plain(measured.astype(object).where(measured.notna(), None).to_dict("records")))

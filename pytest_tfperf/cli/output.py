@@ -1,13 +1,44 @@
-"""Printing that does not fail a command: a reader may leave early, and a terminal may lack characters."""
+"""All that `tfperf` prints, without passwords and without what a terminal would obey.
+
+Printing does not fail a command: a reader may leave early, and a terminal may lack characters.
+"""
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
 import shutil
 import sys
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+
+from pytest_tfperf.reports.csv_cell import csv_cell
+from pytest_tfperf.safe_text import printable, short_lines
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose help and errors are printed as all else is."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        argparse.ArgumentParser.__init__(self, *args, **options)
+        self.color = False  # Python 3.14's colours would be shown as escapes
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the error, shortened, and exit."""
+        argparse.ArgumentParser.error(self, short_lines(message))
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        if action.option_strings and action.nargs is None and arg_strings == ["--"]:
+            raise argparse.ArgumentError(action, "expected one argument")  # Python 3.11 would give an empty list
+        return argparse.ArgumentParser._get_values(self, action, arg_strings)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # What argparse's help, version and errors all go through.
+        argparse.ArgumentParser._print_message(self, printable(message), file)
 
 
 def prepare() -> None:
@@ -23,15 +54,17 @@ def show(text: str) -> None:
     Raises:
         OSError: the text can't be written, for example because the disk is full.
     """
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        discard()
+    _print(printable(text))
 
 
 def show_json(facts: object) -> None:
     """Print facts as indented JSON."""
     show(json.dumps(facts, indent=2))
+
+
+def show_csv(frame: pandas.DataFrame) -> None:
+    """Print a frame as CSV, which a spreadsheet may open; cell by cell, because no password goes beyond its cell."""
+    _print(frame.map(csv_cell).to_csv(index=False).rstrip("\n"))
 
 
 def width() -> int | None:
@@ -40,11 +73,18 @@ def width() -> int | None:
 
 
 def warn(text: str) -> None:
-    """Print to stderr, after "tfperf: "; a closed stderr is no error."""
+    """Print an error to stderr, after "tfperf: "; long lines are shortened, and a closed stderr is no error."""
     try:
-        print(f"tfperf: {text}", file=sys.stderr, flush=True)
+        print(f"tfperf: {short_lines(printable(text))}", file=sys.stderr, flush=True)
     except OSError:
         _to_nowhere(sys.stderr)
+
+
+def _print(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        discard()
 
 
 def discard() -> None:

@@ -118,7 +118,10 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _remove(arguments: argparse.Namespace) -> int:
     store = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd())
-    for name in [entry.name for entry in store.entries([])] if arguments.all else [arguments.name]:
+    names = [entry.name for entry in store.entries([])] if arguments.all else [arguments.name]
+    for name in names:
         store.remove(name, show)
         show(f"{name}: removed")
+    if not names:
+        show("there are no reference environments")
     return EXIT_GREEN

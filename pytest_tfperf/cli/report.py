@@ -77,8 +77,11 @@ def _run(arguments: argparse.Namespace) -> int:
         atomic.require_writable(path, "-o")
     history = open_history(arguments)
     selected = _selected(history, arguments)
+    measurements = _whole(history, selected)
+    if not measurements:
+        raise TfperfError("none of the measurements to report can be read")
     source = ReportSource(
-        measurements=_whole(history, selected),
+        measurements=measurements,
         verdicts=_verdicts(history, selected),
         scope=f"since {arguments.since:%Y-%m-%d %H:%M %Z}" if arguments.since else "",
     )

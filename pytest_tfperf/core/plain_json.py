@@ -21,8 +21,14 @@ T = TypeVar("T")
 _NO_NUMBERS = ("inf", "-inf", "nan")
 
 
-def build(cls: type[T], value: object, where: str) -> T:
+def build(cls: type[T], value: object, where: str, *, newer: bool = False) -> T:
     """A `cls` from a JSON object; a field with a default may be missing.
+
+    Args:
+        cls: a frozen dataclass.
+        value: the object.
+        where: what it is, for errors.
+        newer: whether a newer version may have written it, whose unknown fields are left out.
 
     Raises:
         TfperfError: not an object, an unknown or missing field, or a value of the wrong type; names the path.
@@ -31,12 +37,12 @@ def build(cls: type[T], value: object, where: str) -> T:
         raise TfperfError(f"{where}: expected an object with the fields of {cls.__name__}, found {value!r:.60}")
     hints, known = _fields(cls)  # type: ignore[arg-type]  # mypy takes no class of any kind for hashable
     for name in value:
-        if name not in known:
+        if name not in known and not newer:
             raise TfperfError(f"{where}: {one_of('field', name, known)}")
     for name, field in known.items():
         if name not in value and field.default is MISSING and field.default_factory is MISSING:
             raise TfperfError(f"{where}: the field {name!r} is missing")
-    given = {name: _value(hints[name], item, f"{where}.{name}") for name, item in value.items()}
+    given = {name: _value(hints[name], value[name], f"{where}.{name}", newer) for name in known if name in value}
     try:
         return cls(**given)
     except TfperfError as error:  # every value has its type, but the noun's own checks refuse one
@@ -64,26 +70,26 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _value(hint: Any, value: object, where: str) -> Any:
+def _value(hint: Any, value: object, where: str, newer: bool) -> Any:
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
         if value is None and type(None) in get_args(hint):
             return None
-        return _one_of_kinds([arg for arg in get_args(hint) if arg is not type(None)], value, where)
+        return _one_of_kinds([arg for arg in get_args(hint) if arg is not type(None)], value, where, newer)
     if origin is tuple and isinstance(value, list):
-        return _items(get_args(hint), value, where)
+        return _items(get_args(hint), value, where, newer)
     if origin is Mapping and isinstance(value, dict):
         inner = get_args(hint)[1]
-        return {name: _value(inner, item, f"{where}.{name}") for name, item in value.items()}
+        return {name: _value(inner, item, f"{where}.{name}", newer) for name, item in value.items()}
     if isinstance(value, str) and hasattr(hint, "parse"):
         try:
             return hint.parse(value)
         except TfperfError as error:
             raise TfperfError(f"{where}: {error}") from None
     if is_dataclass(hint) and isinstance(hint, type):
-        return build(hint, value, where)
+        return build(hint, value, where, newer=newer)
     if isinstance(hint, type) and issubclass(hint, tuple) and isinstance(value, list):  # a NamedTuple
-        return hint(*_items(tuple(get_type_hints(hint).values()), value, where))
+        return hint(*_items(tuple(get_type_hints(hint).values()), value, where, newer))
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         if value not in list(hint):
             raise TfperfError(f"{where}: {one_of(hint.__name__, value, hint)}")
@@ -91,23 +97,24 @@ def _value(hint: Any, value: object, where: str) -> Any:
     return _plain(hint, value, where)
 
 
-def _one_of_kinds(kinds: list[Any], value: object, where: str) -> Any:
+def _one_of_kinds(kinds: list[Any], value: object, where: str, newer: bool) -> Any:
     """The first kind that takes the value, as a workload's or else a command's id; of none, the first's error."""
     faults = []
     for kind in kinds:
         try:
-            return _value(kind, value, where)
+            return _value(kind, value, where, newer)
         except TfperfError as error:
             faults.append(error)
     raise faults[0]
 
 
-def _items(kinds: tuple[Any, ...], values: list[object], where: str) -> tuple[Any, ...]:
+def _items(kinds: tuple[Any, ...], values: list[object], where: str, newer: bool) -> tuple[Any, ...]:
     if kinds[-1] is Ellipsis:
         kinds = (kinds[0],) * len(values)
     if len(kinds) != len(values):
         raise TfperfError(f"{where}: expected {len(kinds)} items, found {len(values)}")
-    return tuple(_value(kind, v, f"{where}[{i}]") for i, (kind, v) in enumerate(zip(kinds, values, strict=True)))
+    pairs = enumerate(zip(kinds, values, strict=True))
+    return tuple(_value(kind, item, f"{where}[{i}]", newer) for i, (kind, item) in pairs)
 
 
 def _plain(hint: Any, value: object, where: str) -> Any:

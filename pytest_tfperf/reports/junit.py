@@ -9,6 +9,7 @@ from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.measurement_table import outcome
+from pytest_tfperf.safe_text import printable
 
 PREFIX = "tfperf_"
 """The beginning of each property's name."""
@@ -58,5 +59,5 @@ def _compared(c: Comparison) -> dict[str, str | float | None]:
 
 
 def _rounded(value: str | float) -> str | float:
-    """A number with six digits, which are more than any measurement has."""
-    return value if isinstance(value, str) else float(f"{value:.6g}")
+    """A number with six digits, which are more than any measurement has; a text as it may be shown."""
+    return printable(value) if isinstance(value, str) else float(f"{value:.6g}")

@@ -17,6 +17,7 @@ from pytest_tfperf.reports.comparisons import message_of, sides
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, action_rank, measurement_rows, outcome, reference_kind
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.reports.session_clauses import sentence_of, session_clauses
+from pytest_tfperf.safe_text import printable, without_passwords
 
 Result = Measurement | Comparison
 Row = dict[str, str | None]
@@ -93,6 +94,7 @@ def in_one_sentence(results: Iterable[Result], not_measured: Collection[str] = (
 
 
 def _one_line(text: str) -> str:
+    text = without_passwords(text)
     return " ".join("".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text).split())
 
 
@@ -190,4 +192,4 @@ def _details(word: str, test: str, text: str) -> str:
     ticks = max(map(len, re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, ticks + 1)
     summary = f"<summary>{word} {html.escape(_short(_one_line(test)))}</summary>"
-    return f"<details>{summary}\n\n{fence}text\n{text}\n{fence}\n\n</details>"
+    return f"<details>{summary}\n\n{fence}text\n{printable(text)}\n{fence}\n\n</details>"

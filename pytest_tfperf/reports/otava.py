@@ -14,6 +14,8 @@ from typing import Final
 from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.reports.csv_cell import csv_cell
+from pytest_tfperf.safe_text import one_line
 
 CONFIGURATION: Final = "otava.yaml"
 GROUP: Final = "all"
@@ -32,7 +34,7 @@ def otava_files(results: Iterable[PastResult]) -> dict[str, str]:
     for one in results:
         is_figure = math.isfinite(one.examples_per_sec) and one.outcome != Outcome.INVALID
         if is_figure and not one.is_slowed_on_purpose:
-            series.setdefault(f"{one.machine}/{one.workload}/{one.topology}", []).append(one)
+            series.setdefault(one_line(f"{one.machine}/{one.workload}/{one.topology}"), []).append(one)
     if not series:
         return {}
     files = {_file(name): _csv(_of_one_unit(found)) for name, found in series.items()}
@@ -63,7 +65,7 @@ def _csv(results: Iterable[PastResult]) -> str:
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(_COLUMNS)
-    rows.writerows([getattr(one, column) for column in _COLUMNS] for one in results)
+    rows.writerows([csv_cell(getattr(one, column)) for column in _COLUMNS] for one in results)
     return text.getvalue()
 
 

@@ -11,6 +11,7 @@ from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.reports.numbers import duration, rate
 from pytest_tfperf.reports.tf_cnn_lines import crosses_display_step, footer, header, step_line, steps
+from pytest_tfperf.safe_text import one_line, printable
 
 OWN_RUN = "run"
 """Labels that end in this word belong to a test's own runs and are numbered: "run 1", "confirmation run 2"."""
@@ -120,7 +121,7 @@ class ProgressLine:
             return
         self.done()
         for line in lines:
-            self.write_line(line)
+            self.write_line(printable(line))
 
 
 def progress(run: Run, plan: Plan) -> tuple[str, str, str]:
@@ -135,4 +136,4 @@ def progress(run: Run, plan: Plan) -> tuple[str, str, str]:
 
 
 def _joined(parts: Mapping[str, str]) -> str:
-    return "  ".join(filter(None, parts.values()))
+    return one_line("  ".join(filter(None, parts.values())))

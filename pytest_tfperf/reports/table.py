@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pytest_tfperf.safe_text import one_line
+
 _GAP = 2
 _DOTS = ".."
 _LEAST_ID = 8  # characters of a shortened id
@@ -29,7 +31,7 @@ _ALL = Columns()
 
 
 def table(rows: Iterable[Mapping[str, str | None]], columns: Columns = _ALL, width: int | None = None) -> list[str]:
-    """The heading and one line for each row; nothing without rows. Columns without any value are left out.
+    """The heading and one line for each row, whatever its cells hold; nothing without rows or a column's values.
 
     If `width` is too narrow, a last line says what is missing. Numbers are never shortened.
 
@@ -41,7 +43,7 @@ def table(rows: Iterable[Mapping[str, str | None]], columns: Columns = _ALL, wid
     if not (rows := list(rows)):
         return []
     names = [name for name in rows[0] if any(row[name] for row in rows)]
-    cells = {name: [name, *(row[name] or "-" for row in rows)] for name in names}
+    cells = {name: [one_line(name), *(one_line(row[name] or "-") for row in rows)] for name in names}
     fitting = cells if width is None else _fitting(cells, columns, width)
     right = {i for i, name in enumerate(fitting) if name in columns.right}
     lines = aligned(list(zip(*fitting.values(), strict=True)), right)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import secrets
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from sqlalchemy import Table, delete, insert
@@ -13,14 +13,25 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_session import EarlierMeasurement, PastSession
-from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import history_queries as queries
 from pytest_tfperf.stores.history_database import DamagedHistory, Database
-from pytest_tfperf.stores.history_rows import comparison_row, earlier, measurement_row, unpacked, verdict_row
+from pytest_tfperf.stores.history_rows import (
+    comparison_row,
+    earlier,
+    measurement_row,
+    past_session,
+    profile_of,
+    unpacked,
+    verdict_row,
+    whole_comparison,
+    whole_measurement,
+    whole_verdict,
+)
 from pytest_tfperf.stores.history_tables import COMPARISONS, MEASUREMENTS, VERDICTS
+from pytest_tfperf.stores.unread_rows import UnreadRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -37,13 +48,19 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
+_ROW_OF: Final = {MEASUREMENTS: "measurement", COMPARISONS: "comparison", VERDICTS: "session verdict"}
 _AT_ONCE: Final = 200  # whole measurements in memory
+_FRAME: Final = (
+    *("session", "time", "test", "machine", "workload", "topology"),
+    *("unit", "examples_per_sec", "outcome", "runs", "seconds", "name", "is_slowed_on_purpose"),
+)
 
 
 class History:
     """A history, opened anew for each call.
 
-    Every method that reads or writes raises TfperfError where the file or the server cannot be used.
+    Every method that reads or writes raises TfperfError where the file or the server cannot be used. One row that is
+    damaged, or that a newer version wrote in a way that can't be read here, is left out and noted in `unread`.
 
     Args:
         place: the SQLite file, whose folder is made where missing; or the URL of a team's server.
@@ -51,11 +68,13 @@ class History:
     Attributes:
         database: what it lies in.
         moved_aside: what was done with a damaged file, in a sentence; "" where none was damaged.
+        unread: the rows that were left out, which whoever reads must say.
     """
 
     def __init__(self, place: Path | HistoryUrl) -> None:
         self.database = Database(place)
         self.moved_aside = ""
+        self.unread = UnreadRows()
 
     def prepare(self) -> None:
         """Make the file and take its write lock once, so that a fault shows before the first measurement."""
@@ -122,9 +141,9 @@ class History:
         wanted = list(rows)
         found: dict[Key, list[PastSession]] = {}
         answer = self._rows(queries.past_sessions(wanted, before, least_tests)) if wanted else []
-        for workload, topology, session, changes, outcome in answer:
-            past = PastSession(session, tuple(json.loads(changes)), Outcome(outcome))
-            found.setdefault(Key(workload, topology), []).append(past)
+        for id, workload, topology, *columns in answer:
+            with self._leaving_out(MEASUREMENTS, id):
+                found.setdefault(Key(workload, topology), []).append(past_session(*columns))
         return {key: tuple(sessions) for key, sessions in found.items()}
 
     def earlier_measurements(
@@ -139,61 +158,48 @@ class History:
             machine: the machine's key.
             before: id of the current session, which is left out.
             most: measurements of each key, at most.
-
-        Raises:
-            TfperfError: also where one of these rows is damaged; names it.
         """
         found: dict[Key, list[EarlierMeasurement]] = {}
         for id, workload, topology, whole in self._rows(queries.earlier_measurements(machine, before, most)):
-            place = f"{self.database}: measurement {id}"
-            if (one := earlier(unpacked(whole, place), place)) is not None:
-                found.setdefault(Key(workload, topology), []).append(one)
+            with self._leaving_out(MEASUREMENTS, id) as place:
+                if (one := earlier(unpacked(whole, place), place)) is not None:
+                    found.setdefault(Key(workload, topology), []).append(one)
         return {key: tuple(measured[-most:]) for key, measured in found.items()}
 
     def profile_of(self, row: Baseline) -> Profile | None:
-        """The profile that was taken when this row was recorded; None where none was.
-
-        Raises:
-            TfperfError: also where a measurement of then is damaged; names it.
-        """
+        """The profile that was taken when this row was recorded; None where none was."""
         for id, whole in self._rows(queries.recorded(row)) if row.date else ():
-            place = f"{self.database}: measurement {id}"
-            recorded: Any = unpacked(whole, place)
-            if recorded["time"].startswith(row.date) and recorded.get("profile"):
-                return build(Profile, recorded["profile"], place)
+            with self._leaving_out(MEASUREMENTS, id) as place:
+                if (profile := profile_of(unpacked(whole, place), row.date, place)) is not None:
+                    return profile
         return None
 
     def measurements(self, **wanted: Unpack[Wanted]) -> Iterator[Measurement]:
         """The measurements that are wanted (by default all), whole and in the order in which they were made.
 
         Raises:
-            TfperfError: also where there is no history yet, or a row is damaged; names it.
+            TfperfError: also where there is no history yet.
         """
-        for place, whole in self._wholes(MEASUREMENTS, wanted):
-            yield build(Measurement, whole, place)
+        return self._wholes(MEASUREMENTS, wanted, whole_measurement)
 
     def comparisons(self, **wanted: Unpack[Wanted]) -> Iterator[Comparison]:
         """The comparisons that are wanted (by default all), whole and in the order in which they were made.
 
         Raises:
-            TfperfError: also where there is no history yet, or a row is damaged; names it.
+            TfperfError: also where there is no history yet.
         """
-        for place, whole in self._wholes(COMPARISONS, wanted):
-            yield build(Comparison, whole, place)
+        return self._wholes(COMPARISONS, wanted, whole_comparison)
 
     def verdicts(self, *, session: str, machine: str) -> list[SessionVerdict]:
         """The verdicts on a session as a whole; none where an earlier version of pytest-tfperf made the history.
 
         Raises:
-            TfperfError: also where there is no history yet, or a row is damaged; names it.
+            TfperfError: also where there is no history yet.
         """
         self.database.require()
         if not self.database.has(VERDICTS):
             return []
-        with self.database.reading() as connection:
-            rows = connection.execute(queries.wholes(VERDICTS, {"session": session, "machine": machine})).all()
-        places = [f"{self.database}: session verdict {id}" for id, _ in rows]
-        return [build(SessionVerdict, unpacked(row.whole, at), at) for at, row in zip(places, rows, strict=True)]
+        return list(self._wholes(VERDICTS, {"session": session, "machine": machine}, whole_verdict))
 
     def results(self, **wanted: Unpack[Wanted]) -> list[PastResult]:
         """What the columns say of the measurements that are wanted (by default all), in the order of making.
@@ -202,8 +208,12 @@ class History:
             TfperfError: also where there is no history yet.
         """
         self.database.require()
+        found = []
         with self.database.reading() as connection:
-            return [queries.as_result(row) for row in connection.execute(queries.results(wanted))]
+            for row in connection.execute(queries.results(wanted)):
+                with self._leaving_out(MEASUREMENTS, row.id):
+                    found.append(queries.as_result(row))
+        return found
 
     def frame(self, **wanted: Unpack[Wanted]) -> pandas.DataFrame:
         """The measurements that are wanted (by default all), in the order in which they were made.
@@ -216,9 +226,9 @@ class History:
         """
         import pandas as pd
 
-        self.database.require()
-        with self.database.reading() as connection:
-            return pd.read_sql_query(queries.frame(wanted), connection)
+        rows = [[getattr(one, name) for name in _FRAME] for one in self.results(**wanted)]
+        frame = pd.DataFrame(rows, columns=pd.Index(_FRAME))
+        return frame.assign(outcome=frame["outcome"].map(lambda outcome: outcome or None))
 
     def _rows(self, query: Select[Any]) -> Iterator[Any]:
         """The rows that a query gives; none where there is no history yet."""
@@ -226,14 +236,25 @@ class History:
             with self.database.reading() as connection:
                 yield from connection.execute(query)
 
-    def _wholes(self, table: Table, wanted: Wanted) -> Iterator[tuple[str, Any]]:
+    def _wholes(self, table: Table, wanted: Wanted, read: Callable[[bytes, str], _Result]) -> Iterator[_Result]:
         self.database.require()
-        kind = "measurement" if table is MEASUREMENTS else "comparison"
         with self.database.reading() as connection:
             rows = connection.execution_options(yield_per=_AT_ONCE).execute(queries.wholes(table, wanted))
             for id, whole in rows:
-                place = f"{self.database}: {kind} {id}"
-                yield place, unpacked(whole, place)
+                found = []
+                with self._leaving_out(table, id) as place:
+                    found.append(read(whole, place))
+                yield from found
+
+    @contextmanager
+    def _leaving_out(self, table: Table, id: object) -> Iterator[str]:
+        """Around the reading of one row: note an error that it raises. Gives the row's place for messages."""
+        row = f"{_ROW_OF[table]} {id}"
+        try:
+            yield f"{self.database}: {row}"
+        except TfperfError as error:
+            why = str(error).removeprefix(f"{self.database}: ")
+            self.unread.add(row, why if why.startswith(row) else f"{row}: {why}")
 
     def _add(self, table: Table, row: Mapping[str, Any], when: str, replaces: str | None = None) -> str:
         id = replaces or secrets.token_hex(16)

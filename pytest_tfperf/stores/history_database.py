@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -161,6 +161,7 @@ class Database:
         # The driver itself would begin a transaction late, and not for reads. SQLite's default journal stays: unlike
         # its write-ahead log it also works on network file systems.
         event.listen(engine, "begin", _begin)
+        event.listen(engine, "connect", _decode_any_text)
         return engine
 
     def _require_tables(self, connection: Connection, *, writes: bool) -> None:
@@ -221,6 +222,11 @@ class Database:
         return TfperfError(
             f"{self}: the history can't be used: {why}. {next_step}, or give another folder: --tfperf-dir DIR"
         )
+
+
+def _decode_any_text(connection: Any, _: object) -> None:
+    """A text that is no UTF-8 would end the query of all rows."""
+    connection.text_factory = lambda data: data.decode(errors="backslashreplace")
 
 
 def _begin(connection: Connection) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict, get_args, get_type_hints
 
-from sqlalchemy import ColumnElement, Select, Subquery, Table, case, distinct, false, func, select, tuple_
+from sqlalchemy import ColumnElement, Select, Subquery, Table, case, distinct, false, func, select, tuple_, type_coerce
 from sqlalchemy.sql.functions import coalesce
+from sqlalchemy.types import NullType
 
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.safe_text import shortened
 from pytest_tfperf.stores.history_rows import NO_REFERENCE, storable
 from pytest_tfperf.stores.history_tables import COMPARISONS, MEASUREMENTS, PUSHED
 
@@ -22,11 +26,9 @@ _READ_FOR_EACH_WANTED = 5  # some were disturbed or slowed on purpose, which onl
 _LATEST = 100  # measurements: some sessions of a usual size
 _M: Final = MEASUREMENTS.c
 
+# Not `plain_json.build`: a year has 70,000 results.
+_KINDS: Final = {name: get_args(hint) or hint for name, hint in get_type_hints(PastResult).items()}
 _RESULT: Final = tuple(field.name for field in fields(PastResult))
-_FRAME: Final = (
-    *("session", "time", "test", "machine", "workload", "topology"),
-    *("unit", "examples_per_sec", "outcome", "runs", "seconds", "name", "is_slowed_on_purpose"),
-)
 
 
 class Wanted(TypedDict, total=False):
@@ -72,13 +74,18 @@ def conditions(table: Table, wanted: Wanted) -> list[ColumnElement[bool]]:
 
 def wholes(table: Table, wanted: Wanted) -> Select[Any]:
     """Id and whole of each row, in their order."""
-    return in_order(select(table.c.id, table.c.whole).where(*conditions(table, wanted)), table)
+    return in_order(select(table.c.id, as_it_is(table.c.whole)).where(*conditions(table, wanted)), table)
+
+
+def as_it_is(whole: ColumnElement[bytes]) -> ColumnElement[Any]:
+    """The column without SQLAlchemy's conversion, which raises on a damaged row and would end the whole query."""
+    return type_coerce(whole, NullType())
 
 
 def recorded(row: Baseline) -> Select[Any]:
     """Id and whole of what was measured for this baseline, or not judged for another reason; the latest first."""
     of_row = _M.machine == row.machine, _M.workload == row.key.workload, _M.topology == row.key.topology
-    return select(_M.id, _M.whole).where(*of_row, _M.outcome.is_(None)).order_by(_M.made.desc())
+    return select(_M.id, as_it_is(_M.whole)).where(*of_row, _M.outcome.is_(None)).order_by(_M.made.desc())
 
 
 def results(wanted: Wanted) -> Select[Any]:
@@ -88,18 +95,23 @@ def results(wanted: Wanted) -> Select[Any]:
 
 
 def as_result(row: Iterable[Any]) -> PastResult:
-    """A row of `results`."""
-    return PastResult(**dict(zip(_RESULT, row, strict=True)))
+    """A row of `results`.
 
-
-def frame(wanted: Wanted) -> Select[Any]:
-    """The columns of `History.frame`."""
-    return in_order(select(*(_M[name] for name in _FRAME)).where(*conditions(MEASUREMENTS, wanted)), MEASUREMENTS)
+    Raises:
+        TfperfError: a value is of another type than its column, which SQLite does not check, or no throughput.
+    """
+    values = dict(zip(_RESULT, row, strict=True))
+    for name, value in values.items():
+        if not isinstance(value, _KINDS[name]):
+            raise TfperfError(f"{name} is {shortened(repr(value))}")
+    if not 0 < values["examples_per_sec"] < math.inf:
+        raise TfperfError(f"examples_per_sec is {values['examples_per_sec']}")
+    return PastResult(**values)
 
 
 def seconds_of_measurements() -> Select[Any]:
     """Of each test the seconds that one run of all its calls took last."""
-    once = func.sum(_M.seconds / _M.workers).label("once")
+    once = func.sum(_M.seconds / func.nullif(_M.workers, 0)).label("once")
     sessions = select(_M.test, once, func.max(_M.made).label("made")).group_by(_M.session, _M.test).subquery()
     return _latest_of_each_test(sessions, sessions.c.once)
 
@@ -125,18 +137,18 @@ def confirmation_runs(machines: Collection[str]) -> Select[Any]:
 
 
 def past_sessions(rows: Collection[Baseline], before: str, least_tests: int) -> Select[Any]:
-    """Workload, topology, session, changes and outcome of each session's last measurement against one of the rows."""
+    """Id, workload, topology, session, changes, outcome of each session's last measurement against one of the rows."""
     row = tuple_(_M.machine, _M.workload, _M.topology, _M.reference, _M.reference_date)
     whole_sessions = select(_M.session).group_by(_M.session).having(func.count(distinct(_M.test)) >= least_tests)
     columns = (_M.workload, _M.topology, _M.session)
     latest = func.row_number().over(partition_by=columns, order_by=_M.made.desc()).label("nth")
     found = (
-        select(*columns, _M.changes, _M.outcome, _M.made, latest)
+        select(_M.id, *columns, _M.changes, _M.outcome, _M.made, latest)
         .where(row.in_([(each.machine, *each.key, each.reference, each.date) for each in rows]))
         .where(_M.session != before, _M.session.in_(whole_sessions))
         .subquery()
     )
-    wanted = (found.c.workload, found.c.topology, found.c.session, found.c.changes, found.c.outcome)
+    wanted = (found.c.id, *(found.c[name] for name in ("workload", "topology", "session", "changes", "outcome")))
     return select(*wanted).where(found.c.nth == 1).order_by(found.c.made)
 
 
@@ -149,7 +161,7 @@ def earlier_measurements(machine: str, before: str, most: int) -> Select[Any]:
         .subquery()
     )
     serving = select(candidates.c.id).where(candidates.c.nth <= most * _READ_FOR_EACH_WANTED)
-    return in_order(select(_M.id, _M.workload, _M.topology, _M.whole).where(_M.id.in_(serving)), MEASUREMENTS)
+    return in_order(select(_M.id, _M.workload, _M.topology, as_it_is(_M.whole)).where(_M.id.in_(serving)), MEASUREMENTS)
 
 
 def _as_stored(moment: datetime) -> str:

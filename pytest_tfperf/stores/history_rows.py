@@ -7,19 +7,19 @@ import math
 import zlib
 from dataclasses import replace
 from datetime import UTC
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.iso_time import moment
-from pytest_tfperf.core.past_session import EarlierMeasurement
-from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past_session import EarlierMeasurement, PastSession
+from pytest_tfperf.core.plain_json import build, plain
+from pytest_tfperf.core.profile import Profile
+from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
-
-if TYPE_CHECKING:
-    from pytest_tfperf.core.comparison import Comparison
-    from pytest_tfperf.core.measurement import Measurement
-    from pytest_tfperf.core.session_verdicts import SessionVerdict
+from pytest_tfperf.stores.measurement_file import IMPOSSIBLE, is_possible
 
 _PROVISIONAL = " (provisional)"
 NO_REFERENCE = (Outcome.INVALID.value, Outcome.REGRESSED.value, Outcome.REGRESSED.value + _PROVISIONAL)
@@ -90,8 +90,62 @@ def unpacked(whole: bytes, place: str) -> Any:
     """
     try:
         return json.loads(zlib.decompress(whole))
-    except (zlib.error, TypeError, ValueError) as error:
+    except (zlib.error, TypeError, ValueError, RecursionError) as error:
         raise TfperfError(f"{place} is damaged: {error}") from None
+
+
+def whole_measurement(whole: bytes, place: str) -> Measurement:
+    """The measurement that a row keeps; a field that only a newer version knows is left out.
+
+    Raises:
+        TfperfError: it can't be read; names `place`.
+    """
+    found = build(Measurement, unpacked(whole, place), place, newer=True)
+    if not is_possible(found):
+        raise TfperfError(f"{place}: {IMPOSSIBLE}")
+    return found
+
+
+def whole_comparison(whole: bytes, place: str) -> Comparison:
+    """The comparison that a row keeps; a field that only a newer version knows is left out.
+
+    Raises:
+        TfperfError: it can't be read; names `place`.
+    """
+    return build(Comparison, unpacked(whole, place), place, newer=True)
+
+
+def whole_verdict(whole: bytes, place: str) -> SessionVerdict:
+    """The verdict on a session that a row keeps; a field that only a newer version knows is left out.
+
+    Raises:
+        TfperfError: it can't be read; names `place`.
+    """
+    return build(SessionVerdict, unpacked(whole, place), place, newer=True)
+
+
+def profile_of(recorded: Any, date: str, place: str) -> Profile | None:
+    """The profile of a measurement that was made on this date; None where there is none.
+
+    Raises:
+        TfperfError: it can't be read; names `place`.
+    """
+    if not isinstance(recorded, dict) or not isinstance(recorded.get("time"), str):
+        raise TfperfError(f"{place} is damaged: it has no time")
+    is_of_then = recorded["time"].startswith(date) and recorded.get("profile")
+    return build(Profile, recorded["profile"], place, newer=True) if is_of_then else None
+
+
+def past_session(session: object, changes: object, outcome: str) -> PastSession:
+    """What a row's columns say of a session.
+
+    Raises:
+        TfperfError: one of them is damaged, or a newer version's outcome.
+    """
+    try:
+        return PastSession(str(session), tuple(map(float, json.loads(changes))), Outcome(outcome))  # type: ignore[arg-type]
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TfperfError(f"changes and outcome can't be read: {error}") from None
 
 
 def earlier(whole: Any, place: str) -> EarlierMeasurement | None:

@@ -24,6 +24,7 @@ VERSION: Final = 1
 
 _HEAD = 1000  # characters: "measurements" is the first or second of the object's names, however it is formatted
 
+IMPOSSIBLE: Final = "no runs, or a run without windows that take time"
 _NEXT = "export it again: tfperf history --export -o FILE"
 
 
@@ -82,14 +83,19 @@ def parse(text: str, name: str) -> tuple[Measurement, ...]:
             measurement = build(Measurement, value, place)
         except TfperfError as error:
             raise TfperfError(f"{error}: {_NEXT}") from None
-        runs = [*measurement.runs, *measurement.discarded]
-        if not runs or not all(map(_is_possible, runs)):
-            raise TfperfError(f"{place}: no runs, or a run without windows that take time: {_NEXT}")
+        if not is_possible(measurement):
+            raise TfperfError(f"{place}: {IMPOSSIBLE}: {_NEXT}")
         found.append(measurement)
     return tuple(found)
 
 
-def _is_possible(run: Run) -> bool:
-    """Whether a run has windows that take time; a file that was edited by hand may not."""
+def is_possible(measurement: Measurement) -> bool:
+    """Whether it has runs, and windows that take time; what was edited by hand or damaged may not."""
+    pairs = [run for pair in (*measurement.pairs, *measurement.discarded_pairs) for run in (pair.a, pair.b)]
+    runs = [*measurement.runs, *measurement.discarded]
+    return bool(runs) and all(map(_takes_time, [*runs, *pairs]))
+
+
+def _takes_time(run: Run) -> bool:
     positive = [run.examples_per_step, *(w.steps for w in run.windows), *(w.seconds for w in run.windows)]
     return bool(run.windows) and all(0 < value < math.inf for value in positive)

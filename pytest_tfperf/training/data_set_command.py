@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_USAGE
 from pytest_tfperf.core.data_sets import DataSet
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.safe_text import printable
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -26,11 +27,11 @@ def run(make: Callable[[Path, int, int, int], str], folder: str, *counts: str) -
         counts: examples, shards and seed, as the command line has them.
     """
     try:
-        print(make(Path(folder), *map(int, counts)))
+        print(printable(make(Path(folder), *map(int, counts))))
     except TfperfError as error:
-        print(f"tfperf: {error}", file=sys.stderr)
+        print(printable(f"tfperf: {error}"), file=sys.stderr)
         return EXIT_USAGE
-    print(f"use it: pytest perf_tests --tfperf-data-dir={Path(folder).resolve()}")
+    print(printable(f"use it: pytest perf_tests --tfperf-data-dir={Path(folder).resolve()}"))
     return EXIT_GREEN
 
 

@@ -290,6 +290,7 @@ def hostile(weeks: ReportSource, tmp_path_factory: pytest.TempPathFactory) -> Pa
             test=f"test_{HOSTILE}.py::{text}[{number}]",
             name=text,
             devices=text,
+            machine=text,
             commit=HOSTILE,
             session=text,
             environment=environment,

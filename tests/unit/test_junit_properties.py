@@ -32,5 +32,11 @@ def test_an_invalid_result_has_no_throughput() -> None:
     assert "tfperf_examples_per_sec" not in dict(properties([measurement(verdict=verdict(Outcome.INVALID))]))
 
 
+def test_no_text_has_a_password() -> None:
+    assert dict(properties([measurement(machine="postgresql://ann:secret@db")]))["tfperf_machine"].endswith(
+        "ann:***@db"
+    )
+
+
 def test_a_comparison_tells_its_ratio() -> None:
     assert dict(properties([comparison()]))["tfperf_ratio"] == 0.9

@@ -201,3 +201,11 @@ def test_remarks_stand_below_the_sentence() -> None:
 def test_an_invalid_result_is_told_once_by_its_error() -> None:
     invalid = measurement(test="a", verdict=verdict(Outcome.INVALID, reason=Reason.DISTURBED))
     assert markdown([invalid], not_measured={"a": "every run was disturbed"}).count("<details>") == 1
+
+
+def test_no_text_has_a_password_or_moves_the_cursor() -> None:
+    url = "postgresql://ann:secret@db/d"
+    text = markdown([regressed(url)], not_measured={f"{url}\x1b[2J": f"{url}\x1b[2J"}, remarks=[url])
+    assert text.count("ann:\\*\\*\\*@db") >= 2
+    assert "secret" not in text
+    assert "\x1b" not in text

@@ -54,6 +54,26 @@ def test_no_text_adds_an_element(text: str) -> None:
     assert page_with("x" + text)[1].tags == page_with("plain")[1].tags
 
 
+def test_a_machine_of_10_kb_is_a_short_label_and_a_test_keeps_its_id() -> None:
+    name = "m" * 10_000
+    one = measurement(
+        machine=name, topology=name, test=f"a.py::{name}", verdict=verdict(baseline=baseline(machine=name))
+    )
+    facts = report_facts(ReportSource(measurements=[one]))
+    (test,) = json.loads(Tags(page(facts).decode()).facts)["tests"]
+    assert len(test["machine"] + test["topology"]) <= 400
+    assert test["test"] == f"a.py::{name}"
+    assert facts["tests"][0]["machine"] == name
+
+
+def test_no_text_has_a_password_or_moves_the_cursor() -> None:
+    url = "postgresql://ann:secret@db/d"
+    _, found = page_with(f"{url}\x1b[2J")
+    assert "secret" not in found.facts
+    assert "\\u001b" not in found.facts
+    assert "ann:***@db" in found.facts
+
+
 @given(HOSTILE)
 def test_the_facts_in_the_page_are_the_facts(text: str) -> None:
     facts, found = page_with(text)

@@ -24,6 +24,7 @@ from pytest_tfperf.reports.page.headline import sentence
 from pytest_tfperf.reports.page.one_test import facts_of_test
 from pytest_tfperf.reports.page.past import Past, drift_facts, key_of, worst_of_each
 from pytest_tfperf.reports.page.since_last import previous_facts
+from pytest_tfperf.safe_text import printable
 
 SCHEMA: Final = 1
 """The version of the document's format; added fields do not change it."""
@@ -45,6 +46,7 @@ class ReportSource:
         left_out: tests that `--tfperf-budget` had no time for.
         changes: lasting changes of tests and machines, oldest first.
         rerun: how to measure a test again.
+        unread: the sentence on rows of the history that can't be read; "" for none.
         scope: "since 2026-11-01" if the report is not about one session.
     """
 
@@ -59,11 +61,17 @@ class ReportSource:
     left_out: Sequence[str] = ()
     changes: Sequence[Change] = ()
     rerun: RerunCommand = FROM_ROOTDIR
+    unread: str = ""
     scope: str = ""
 
 
 def report_facts(source: ReportSource) -> dict[str, Any]:
-    """The document; equal sources give equal documents."""
+    """The document; equal sources give equal documents. No text of it has a URL's password or a control character."""
+    facts: dict[str, Any] = _shown(_facts(source))
+    return facts
+
+
+def _facts(source: ReportSource) -> dict[str, Any]:
     now = list(worst_of_each(source.measurements).values())
     past = Past.of(source.past, now)
     named = {result.session for one in now for result in past.series[key_of(one)]}
@@ -103,6 +111,7 @@ def report_facts(source: ReportSource) -> dict[str, Any]:
             {"test": test, "why": why} for test, why in sorted({**source.not_measured, **source.refused}.items())
         ],
         "left_out": sorted(source.left_out),
+        "unread": source.unread,
         "previous": previous_facts(source.previous, now, past),
         "sessions": [{"id": id, "time": past.sessions[id].time, "commit": past.sessions[id].commit} for id in sessions],
         "tests": tests,
@@ -110,6 +119,17 @@ def report_facts(source: ReportSource) -> dict[str, Any]:
         "documents": document_facts(now, source.published),
         "comparisons": comparisons,
     }
+
+
+def _shown(value: Any) -> Any:
+    """The value with all its texts as they may be shown."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {_shown(name): _shown(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(inner) for inner in value]
+    return value
 
 
 def _worst_first(test: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.reports.numbers import change, duration, rate
 from pytest_tfperf.reports.page.figures import day
 from pytest_tfperf.reports.wrapping import first_sentence
+from pytest_tfperf.safe_text import shortened
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
 _ASSETS: Final = resources.files(__package__) / "assets"
 _LICENCE: Final = "uPlot.LICENSE"
 _STYLES: Final = ("uPlot.min.css", "page.css", "table.css", "test.css")
+# Names of facts that stand in headings, legends and narrow columns; ids of tests and commands stay whole.
+_LABELS: Final = ("machine", "machines", "gpu", "topology", "unit", "outcome", "headline", "scope", "device")
+_MOST_OF_A_LABEL: Final = 200
 _SCRIPTS: Final = ("uPlot.iife.min.js", "elements.js", "small_charts.js", "charts.js", "test.js", "table.js", "page.js")
 
 
 def page(facts: Mapping[str, Any]) -> bytes:
-    """The report as one HTML file; all texts of the facts are escaped."""
+    """The report as one HTML file; all texts of the facts are escaped, and its labels are shortened."""
     text = _template().render(
-        facts=facts,
+        facts=_with_short_labels(facts),
         styles=[_asset(name) for name in _STYLES],
         # The page contains uPlot, so it must contain its licence.
         scripts=[f"/* {_asset(_LICENCE)} */", *(_asset(name) for name in _SCRIPTS)],
@@ -52,6 +56,15 @@ def _template() -> Template:
     }
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return environment.from_string(_asset("page.html.j2"))
+
+
+def _with_short_labels(value: Any, name: str = "") -> Any:
+    """The facts with their labels shortened: a machine's name of 10 kB would make the page as wide as itself."""
+    if isinstance(value, Mapping):
+        return {key: _with_short_labels(inner, key) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_with_short_labels(inner, name) for inner in value]
+    return shortened(value, _MOST_OF_A_LABEL) if isinstance(value, str) and name in _LABELS else value
 
 
 def _commit(commit: str) -> str:

@@ -1,0 +1,48 @@
+"""What a session shows of a program that prints a password and escapes, and of a history with a damaged row."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from inner import Finished, Project
+
+SECRET = "PaSsWoRd"
+
+TESTS = f"""
+    import sys
+
+    def run(throughput, on, text, **how):
+        throughput.check_command([sys.executable, "-c", text], on=on, **how)
+
+    def test_dies(throughput, on):
+        run(throughput, on, "print('\\\\x1b[2Jno postgresql://ann:{SECRET}@db/d'); sys.exit(1)", name="dies")
+
+    def test_passes(throughput, on):
+        run(throughput, on, "print('9 examples/s\\\\n' * 9)", name="passes", until_end=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def sessions(shared: Project) -> tuple[Finished, Finished]:
+    """Two sessions; between them the row of the first one is damaged."""
+    shared.tests(TESTS)
+    outputs = ("--tfperf-html=report.html", "-o", "tfperf_markdown=summary.md", f"--junit-prefix=a://b:{SECRET}@c")
+    first = shared.run(*outputs)
+    with closing(sqlite3.connect(shared.folder / ".tfperf/history.sqlite")) as database, database:
+        database.execute("update tfperf_measurements set whole = x'00'")
+    return first, shared.run(*outputs)
+
+
+def test_neither_passwords_nor_escapes_are_shown(sessions: tuple[Finished, Finished], shared: Project) -> None:
+    files = [(shared.folder / name).read_text() for name in ("report.html", "summary.md")]
+    for text in (sessions[0].text, sessions[0].cases["test_dies"].text, *files):
+        assert "ann:***@db" in text
+        assert SECRET not in text
+        assert "\x1b" not in text
+
+
+def test_a_session_says_what_it_could_not_read_and_is_judged(sessions: tuple[Finished, Finished]) -> None:
+    assert sessions[1].kinds["test_passes"] == "passed"
+    assert "1 row of the history can't be read and left out" in sessions[1].text

@@ -1,0 +1,113 @@
+"""A password that stands where it does not belong is never shown."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import Field, fields
+from pathlib import Path
+
+import pytest
+from command_lines import Argument, arguments
+from measurements import measurement
+
+from pytest_tfperf import cli
+from pytest_tfperf.core.consequence import EXIT_INTERNAL
+from pytest_tfperf.pytest_reports import SESSION
+from pytest_tfperf.settings import Settings
+from pytest_tfperf.stores.history import History
+
+SECRET = "PaSs/WoRd"
+URL = f"postgresql://ann:{SECRET}@127.0.0.1:1/d"
+SETTINGS = [one for one in fields(Settings) if "parse" in one.metadata]
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a history that has the password in its names, too."""
+    folder = tmp_path_factory.mktemp("history")
+    history = History(folder / ".tfperf" / "history.sqlite")
+    for session in ("s1", "s2"):
+        of = {"test": f"a.py::t[{URL}]", "machine": URL, "name": URL, "environment": {"a": URL}}
+        history.append(measurement(session=session, **of))
+    (folder / "x.log").write_text(f"loading {URL}\n")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _in_its_own_copy(history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(shutil.copytree(history, tmp_path / "copy"))
+
+
+@pytest.mark.parametrize("argument", list(arguments()), ids=str)
+def test_no_argument_of_any_command_shows_it(argument: Argument, capfd: pytest.CaptureFixture[str]) -> None:
+    status = cli.main(argument.line(URL))
+    said = "".join(capfd.readouterr())
+    assert "PaSs" not in said
+    assert "WoRd" not in said
+    assert said.strip()
+    assert status != EXIT_INTERNAL
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "report --format=json",
+        "report -o facts.json --format=json",
+        "report -o page.html",
+        "history",
+        "history --csv",
+        "history --json",
+        "history --export",
+        "history --machine=unknown",
+        "history changes --machine=unknown",
+        "compare previous latest",
+        "compare previous latest --json",
+        "explain a.py",
+        "explain a.py --json",
+        "export otava -o .",
+        "replay x.log",
+    ],
+)
+def test_no_data_of_a_history_shows_it(line: str, capfd: pytest.CaptureFixture[str]) -> None:
+    cli.main(line.split())
+    said = "".join(capfd.readouterr())
+    for path in Path().iterdir():
+        said += path.read_text() if path.suffix in (".html", ".json", ".csv", ".yaml") else ""
+    assert said
+    assert "PaSs" not in said
+    assert "WoRd" not in said
+
+
+# pytest
+
+
+@pytest.mark.parametrize(
+    "setting", [one for one in fields(Settings) if "parse" in one.metadata], ids=lambda one: one.name
+)
+def test_no_setting_of_the_plugin_shows_it(setting: Field[object], pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(throughput): pass")
+    option = f"--tfperf-{setting.name.replace('_', '-')}={URL}"
+    words = [option] if setting.metadata["is_option"] else ["-o", f"tfperf_{setting.name}={URL}"]
+    result = pytester.runpytest("--collect-only", *words)
+    said = result.stdout.str() + result.stderr.str()
+    assert "INTERNALERROR" not in said
+    assert "PaSs" not in said
+    assert "WoRd" not in said
+
+
+@pytest.mark.parametrize("words", [(f"--unknown={URL}",), (URL,), ("-k", URL), (f"--update-baselines={URL}",)])
+def test_no_command_line_that_pytest_refuses_shows_it(words: Sequence[str], pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(throughput): pass")
+    result = pytester.runpytest_subprocess(*words)
+    said = result.stdout.str() + result.stderr.str()
+    assert (result.ret, "ann:***@127.0.0.1" in said) == (pytest.ExitCode.USAGE_ERROR, True)
+    assert "PaSs" not in said
+    assert "WoRd" not in said
+
+
+def test_no_command_to_copy_shows_it(pytester: pytest.Pytester) -> None:
+    config = pytester.parseconfigure(f"--junit-prefix={URL}", "-o", f"tfperf_interface={URL}")
+    rerun = config.stash[SESSION].settings.rerun
+    assert "ann:***@" in rerun.recording
+    assert "PaSs" not in rerun.recording + rerun.of("a.py::b")

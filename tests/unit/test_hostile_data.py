@@ -1,0 +1,117 @@
+"""Names in a shared history that are made to harm whoever reads them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from measurements import measurement, throughput, verdict
+
+from pytest_tfperf import cli
+from pytest_tfperf.reports.csv_cell import csv_cell
+from pytest_tfperf.reports.otava import otava_files
+from pytest_tfperf.stores.history import History
+
+# Clears the screen, and sets the title of a terminal; both in the forms of seven and of eight bits.
+ESCAPES = "\x1b[2J\x1b]0;pwned\x07\x9b2J\rPASS"
+FORMULA = "=cmd|' /C calc'!A0"
+
+
+@pytest.fixture
+def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> History:
+    monkeypatch.chdir(tmp_path)
+    made = History(Path(".tfperf/history.sqlite"))
+    for session in ("s1", "s2"):
+        for number, name in enumerate((ESCAPES, FORMULA)):
+            of = {"session": session, "test": f"{name}::t", "machine": name, "name": name}
+            rate = throughput(1000.0, unit=name)
+            made.append(measurement(rate, verdict=verdict(), time=f"2026-01-0{number + 1}T03:00:00+00:00", **of))
+    return made
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "history",
+        "history --csv",
+        "history --json",
+        "history --export",
+        "history --machine=unknown",
+        "report",
+        "report --format=json",
+        "compare s1 s2",
+        "explain t",
+        "explain \x1b[2J",
+        "explain =cmd",
+        "\x1b[2J",
+        "report --since=\x1b[2J",
+    ],
+    ids=ascii,
+)
+def test_no_command_sends_a_terminal_what_it_obeys(
+    command: str, history: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.main(command.split())
+    said = "".join(capsys.readouterr())
+    assert said
+    assert all(c.isprintable() or c == "\n" for c in said)
+
+
+def test_a_name_stays_in_its_line_of_a_table(capsys: pytest.CaptureFixture[str], history: History) -> None:
+    history.append(measurement(machine="box\nPASS  forged", verdict=verdict()))
+    cli.main(["history"])
+    assert not any(line.startswith("PASS  forged") for line in capsys.readouterr().out.splitlines())
+
+
+def test_a_csv_holds_no_formula_and_numbers_stay(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["history", "--csv"])
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert {row["machine"][:5] for row in rows} == {"'=cmd", r"\x1b["}
+    assert all(float(row["examples_per_sec"]) > 0 for row in rows)
+    assert not any(value.startswith(("=", "+", "-", "@")) for row in rows for value in row.values())
+
+
+def test_a_csv_for_otava_holds_no_formula(history: History) -> None:
+    texts = [text for name, text in otava_files(history.results()).items() if name.endswith(".csv")]
+    cells = [cell for text in texts for row in csv.reader(io.StringIO(text)) for cell in row]
+    assert any(cell.startswith("'=cmd") for cell in cells)
+    assert not any(cell.startswith("=") for cell in cells)
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1"])
+def test_a_text_that_a_spreadsheet_would_run_is_quoted(text: str) -> None:
+    assert csv_cell(text).startswith("'")
+
+
+@pytest.mark.parametrize("value", ["-2.5", "+3", "-inf", -1.5, 7, None, True, "box", "a=b", ""])
+def test_numbers_and_plain_texts_stay(value: object) -> None:
+    assert csv_cell(value) == value
+
+
+def test_an_error_does_not_repeat_a_long_value(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    long = "x" * 10_000
+    lines = [
+        *(["history", f"--{name}={long}"] for name in ("machine", "test", "session", "since", "commit")),
+        ["explain", long],
+        ["compare", long, long],
+        ["init", "--tests", long],
+        ["replay", long],
+        ["baselines", "show", long],
+        ["report", "--format", long],
+        ["report", long],
+        [long],
+    ]
+    for line in lines:
+        assert cli.main(line) not in (0, 3)
+        assert 0 < len(capsys.readouterr().err) < 5000, line
+
+
+def test_a_page_of_hostile_names_is_whole(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", "-o", "page.html"]) == 0
+    text = Path("page.html").read_text()
+    assert all(c.isprintable() or c in "\n\t" for c in text if c not in "\u2028\u2029\ufeff")
+    facts = text.partition('id="facts">')[2].partition("</script>")[0]
+    assert json.loads(facts)["tests"]

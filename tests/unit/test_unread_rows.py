@@ -1,0 +1,153 @@
+"""A row that is damaged, or that a newer version wrote, costs its own measurement and nothing else."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from measurements import KEY, baseline, measurement, verdict
+
+from pytest_tfperf import cli
+from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_USAGE
+from pytest_tfperf.stores.history import History
+
+DAY = "2026-01-0{}T03:00:00+00:00"
+
+
+@pytest.fixture
+def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> History:
+    """Two sessions of three tests."""
+    monkeypatch.chdir(tmp_path)
+    made = History(Path(".tfperf/history.sqlite"))
+    for day in (1, 2):
+        for name in "abc":
+            of = {"session": f"s{day}", "time": DAY.format(day), "test": f"t.py::{name}", "verdict": verdict()}
+            made.append(measurement(name=name, **of))
+    return made
+
+
+def execute(statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(".tfperf/history.sqlite")) as database, database:
+        database.execute(statement, values)
+
+
+def rewrite(**changes: Any) -> None:
+    """Change fields of the verdict of b's measurement in the last session."""
+    of_b = "where session = 's2' and test = 't.py::b'"
+    with closing(sqlite3.connect(".tfperf/history.sqlite")) as database, database:
+        ((packed,),) = database.execute(f"select whole from tfperf_measurements {of_b}")
+        whole = json.loads(zlib.decompress(packed))
+        whole["verdict"] |= changes
+        database.execute(
+            f"update tfperf_measurements set whole = ? {of_b}", (zlib.compress(json.dumps(whole).encode()),)
+        )
+
+
+def damage(column: str, value: object) -> None:
+    execute(f"update tfperf_measurements set {column} = ? where session = 's2' and test = 't.py::b'", value)
+
+
+COMMANDS = (
+    "report",
+    "report --format=json",
+    "report --since=2026-01-01",
+    "history --export",
+    "compare s1 s2",
+    "compare previous latest --tolerance=0.02",
+    "explain t.py::a",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("whole", [b"x", "x", b"", zlib.compress(b"{}"), zlib.compress(b"[" * 100_000)], ids=range(5))
+def test_a_damaged_row_is_left_out_and_said(
+    command: str, whole: object, history: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage("whole", whole)
+    assert cli.main(command.split()) == EXIT_GREEN
+    said = capsys.readouterr()
+    assert said.out.strip()
+    is_read = not command.startswith("explain")  # of another test
+    assert ("tfperf: 1 row of the history can't be read" in said.err) == is_read
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_outcome_of_a_newer_version_costs_its_own_row(
+    command: str, history: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage("outcome", "FLAKY")
+    rewrite(outcome="FLAKY")
+    assert cli.main(command.split()) == EXIT_GREEN
+    if not command.startswith("explain"):
+        assert "1 row of the history can't be read" in capsys.readouterr().err
+
+
+def test_a_field_of_a_newer_version_costs_nothing(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    rewrite(certainty=0.9)
+    assert cli.main(["history", "--export", "--session=s2"]) == EXIT_GREEN
+    said = capsys.readouterr()
+    assert len(json.loads(said.out)["measurements"]) == 3
+    assert said.err == ""
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("examples_per_sec", "fast"),
+        ("examples_per_sec", 0.0),
+        ("examples_per_sec", 9e999),
+        ("low", b"x"),
+        ("time", b"x"),
+        ("machine", b"\xff"),
+        ("runs", "many"),
+        ("reference", "x"),
+    ],
+)
+@pytest.mark.parametrize("command", ["report", "history", "history --csv", "history changes", "compare s1 s2"])
+def test_a_damaged_column_costs_its_own_row(
+    column: str, value: object, command: str, history: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(column, value)
+    assert cli.main(command.split()) == EXIT_GREEN
+    assert "1 row of the history can't be read" in capsys.readouterr().err
+
+
+def test_a_text_that_is_no_utf_8_costs_nothing(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    execute("update tfperf_measurements set machine = cast(x'ff61' as text) where test = 't.py::b'")
+    assert cli.main(["history"]) == EXIT_GREEN
+    assert r"\xffa" in capsys.readouterr().out
+
+
+def test_the_page_says_what_it_lacks(history: History) -> None:
+    damage("whole", b"x")
+    assert cli.main(["report", "-o", "page.html"]) == EXIT_GREEN
+    assert '<li class="INVALID">1 row of the history can&#39;t be read' in Path("page.html").read_text()
+
+
+def test_all_rows_that_can_not_be_read_are_no_report(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    execute("update tfperf_measurements set whole = x'00'")
+    for command in ("report -o page.html", "explain t.py::b", "compare s1 s2", "history --export"):
+        assert cli.main(command.split()) == EXIT_USAGE
+        assert "can't be read" in capsys.readouterr().err
+    assert not Path("page.html").exists()
+
+
+def test_many_rows_are_counted_and_three_of_them_named(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    execute("update tfperf_measurements set whole = x'00' where test != 't.py::a'")
+    assert cli.main(["history", "--export"]) == EXIT_GREEN
+    said = capsys.readouterr().err
+    assert said.startswith("tfperf: 4 rows of the history can't be read")
+    assert (said.count("measurement "), said.endswith("; and 1 more\n")) == (3, True)
+
+
+@pytest.mark.parametrize(("column", "value"), [("outcome", "FLAKY"), ("changes", "[1, null]"), ("changes", "x")])
+def test_no_verdict_rests_on_a_row_that_can_not_be_read(column: str, value: str, history: History) -> None:
+    execute(f"update tfperf_measurements set {column} = ? where session = 's2'", value)
+    found = history.past_sessions_of_machine([baseline()], before="today", least_tests=1)
+    assert [one.session for one in found[KEY]] == ["s1"]
+    assert str(history.unread).startswith("1 row of the history can't be read")
