@@ -162,7 +162,9 @@ def test_a_module_that_hides_the_one_beside_the_test_is_an_error(project: Projec
         project.write(
             f"{folder}/test_{folder}.py",
             f"""
+            import pytest
             from pytest_tfperf import Workload
+            @pytest.mark.cpu
             def test_{folder}(throughput, gpu_topology):
                 throughput.check(Workload(model="samename:make", batch_size=4), on=gpu_topology.take(1))
             """,
