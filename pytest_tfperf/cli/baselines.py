@@ -1,10 +1,9 @@
-"""`tfperf baselines`: the committed rows listed, shown, compared and checked for age."""
+"""`tfperf baselines`: the machines that have baselines, and the rows that are out of date."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 from pytest_tfperf.cli.arguments import Commands, add_command, folder, history_place, moment, open_history
 from pytest_tfperf.cli.output import show, show_json, warn, width
@@ -12,9 +11,7 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError, one_of
-from pytest_tfperf.reports.baselines import change_table, machine_table, note_lines, row_changes, row_table, stale_table
-from pytest_tfperf.reports.wrapping import wrapped
-from pytest_tfperf.stores.baseline_revisions import Rows, rows_of_path, rows_of_revision
+from pytest_tfperf.reports.baselines import machine_table, stale_table
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.reference_environment import unrepeatable
 
@@ -25,35 +22,12 @@ def add_to(commands: Commands) -> None:
         commands,
         "baselines",
         None,
-        "list, show and compare baselines, and find those that are out of date",
-        examples=("tfperf baselines list", "tfperf baselines diff main..HEAD", "tfperf baselines stale"),
+        "list baselines, and find those that are out of date",
+        examples=("tfperf baselines list", "tfperf baselines stale"),
     )
     actions = baselines.add_subparsers(required=True, metavar="ACTION")
     where = folder("--baselines", "baselines", "folder of the baselines")
     _add(actions, "list", _list, "show the machines, with counts and dates", ("tfperf baselines list",), where)
-    shown = _add(
-        actions,
-        "show",
-        _show,
-        "show a machine's rows",
-        ("tfperf baselines show", "tfperf baselines show dgx1-p100"),
-        where,
-    )
-    shown.add_argument("machine", nargs="?", metavar="MACHINE", help="file name without .csv (default: this machine)")
-    diff = _add(
-        actions,
-        "diff",
-        _diff,
-        "compare the rows of two git revisions, or of two files or folders",
-        ("tfperf baselines diff main..HEAD", "tfperf baselines diff HEAD", "tfperf baselines diff old.csv new.csv"),
-        where,
-    )
-    diff.add_argument(
-        "old", metavar="REV..REV", help="two revisions of the rows, or the old rows: a revision, a file or a folder"
-    )
-    diff.add_argument(
-        "new", nargs="?", metavar="NEW", help="revision, file or folder of the new rows (default: --baselines)"
-    )
     stale = _add(
         actions,
         "stale",
@@ -97,53 +71,6 @@ def _list(arguments: argparse.Namespace) -> int:
     else:
         show("\n".join(machine_table(machines, width())) or f"no baselines in {arguments.baselines}/")
     return EXIT_GREEN
-
-
-def _show(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.hardware.discovery import discover
-
-    store, machine = BaselineStore(arguments.baselines), arguments.machine or discover().machine
-    rows = list(store.load(machine).values())
-    if not rows:
-        raise TfperfError(f"{one_of('machine', machine, store.machines())} Record rows with pytest --update-baselines")
-    if arguments.json:
-        show_json(plain(rows))
-    else:
-        lines = [f"{machine}: {len(rows)} rows", "", *row_table(rows, width())]
-        if notes := note_lines(rows):
-            lines += ["", *(wrapped(note, width()) for note in notes)]
-        show("\n".join(lines))
-    return EXIT_GREEN
-
-
-def _diff(arguments: argparse.Namespace) -> int:
-    first, second = _sides(arguments)
-    changes = row_changes(_rows(first, arguments.baselines), _rows(second, arguments.baselines))
-    if arguments.json:
-        show_json([plain(one) | {"row": one.what, "change": one.fraction} for one in changes])
-    else:
-        same = f"no row differs between {first} and {second}"
-        show("\n".join(change_table(changes, width())) or same)
-    return EXIT_GREEN
-
-
-def _sides(arguments: argparse.Namespace) -> tuple[str, str]:
-    """Both sides of a comparison.
-
-    They are given as two arguments or as "A..B", in which an empty side is HEAD, as in git. One argument alone is
-    compared with the files.
-    """
-    if arguments.new is not None:
-        return arguments.old, arguments.new
-    old, dots, new = arguments.old.partition("..")
-    if dots and not Path(arguments.old).exists():
-        return old or "HEAD", new.lstrip(".") or "HEAD"
-    same_file = arguments.baselines / Path(arguments.old).name
-    return arguments.old, str(same_file if Path(arguments.old).is_file() else arguments.baselines)
-
-
-def _rows(side: str, folder: Path) -> Rows:
-    return rows_of_path(Path(side)) if Path(side).exists() else rows_of_revision(side, folder)
 
 
 def _stale(arguments: argparse.Namespace) -> int:

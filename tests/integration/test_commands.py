@@ -18,7 +18,7 @@ LOG = Path(__file__).parents[1] / "data" / "logs" / "azure-test1.log"
 OF = ("--machine=azure-nc6-dsvm", "--topology=1x1", "--workload=resnet50-b64-horovod-device")
 GREEN, REGRESSED, INTERRUPTED, INTERNAL, USAGE, NOT_MEASURED = 0, 1, 2, 3, 4, 6
 COMMANDS = [
-    *("topology", "replay", "history", "history changes", "explain", "doctor", "init", "baselines diff", "compare"),
+    *("topology", "replay", "history", "history changes", "explain", "doctor", "init", "baselines stale", "compare"),
     *("make-imagenet", "reference create", "reference list", "reference remove"),
 ]
 

@@ -131,7 +131,6 @@ READERS = st.sampled_from(
         "explain t.py::a",
         "explain a",
         "export otava -o otava",
-        "export dgx1",
         "baselines stale",
     ]
 )

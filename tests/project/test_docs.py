@@ -241,11 +241,9 @@ def test_sources_use_the_words_of_the_field() -> None:
         "explain",
         "doctor",
         "init",
-        "baselines diff",
         "make-imagenet",
         "reference create",
         "export otava",
-        "export dgx1",
         "",
     ],
 )

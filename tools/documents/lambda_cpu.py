@@ -14,10 +14,19 @@ from typing import Final
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.workload import AllReduce, ParameterDevice, VariableUpdate, Workload
 from pytest_tfperf.errors import DocumentError, one_of
-from pytest_tfperf.reports.document_tables import BATCH_OF_LAMBDA
 from tools.documents.tables import figure, published, tables
 
 NAME: Final = "lambda-cpu-benchmark.md"
+# Images for each GPU, by model.
+_BATCH_SIZES: Final = {
+    "resnet50": 64,
+    "resnet101": 64,
+    "resnet152": 32,
+    "inception3": 64,
+    "inception4": 16,
+    "vgg16": 64,
+    "alexnet": 512,
+}
 _PARAMETERS: Final = (
     ", parameters on GPUs (tf_cnn_benchmarks' default, which Lambda's cpu_benchmark.sh leaves: dealt out over all GPUs "
     "there, on the first one here)"
@@ -75,15 +84,15 @@ def _row(heading: re.Match[str], model: str, cpu: str, images_per_sec: float, en
 
 
 def _workload(heading: re.Match[str], model: str) -> Workload:
-    if model not in BATCH_OF_LAMBDA:
-        raise DocumentError(f"{NAME}: {one_of('model', model, BATCH_OF_LAMBDA)}")
+    if model not in _BATCH_SIZES:
+        raise DocumentError(f"{NAME}: {one_of('model', model, _BATCH_SIZES)}")
     update = VariableUpdate(heading["update"])
     on_gpus = update is VariableUpdate.PARAMETER_SERVER
     # Lambda patched tf_cnn_benchmarks so that images are resized alike with distortions and without.
     real = "imagenet-distortions-consistent" if heading["distortions"] else "imagenet-consistent"
     return Workload(
         model=model,
-        batch_size=BATCH_OF_LAMBDA[model],
+        batch_size=_BATCH_SIZES[model],
         variable_update=update,
         all_reduce=AllReduce.NCCL if heading["nccl"] else AllReduce.COPY,
         input_pipeline=real if heading["data"] == "real" else "device",
