@@ -26,8 +26,9 @@ class Format:
     Args:
         name: of the program.
         source: where the format string stands.
-        pattern: as the head of this file says; `N` in it stands for a number.
+        pattern: as the head of this file says; UNIT in it stands for the user's unit.
         unit: what its rate counts; "" for what the user says.
+        of_examples: its rate counts whole examples, and so no tokens.
         per_device: its rate is that of one device.
     """
 
@@ -35,98 +36,110 @@ class Format:
     source: str
     pattern: str
     unit: str = ""
+    of_examples: bool = False
     per_device: bool = False
 
+    def can_serve(self, unit: str) -> bool:
+        """Whether it says something of this unit."""
+        return unit == self.unit if self.unit else not (self.of_examples and unit == "tokens")
 
-_N = "\x00"  # stands for a number in the table
+
 FORMATS = (
     Format(
         "tf_cnn_benchmarks",
         "tensorflow/benchmarks, benchmark_cnn.py, get_perf_timing_str",
-        rf"(?<![\w.])(?P<step>[1-9]\d{{0,11}})\s{{1,9}}UNIT/sec:\s{{0,9}}(?P<mean_rate>{_N})\s{{0,9}}\+/-"
-        rf"[^)]{{0,80}}\)\s{{0,9}}(?P<loss>{_N}(?!\S))?",
+        rf"(?<![\w.])(?P<step>[1-9]\d{{0,11}})\s{{1,9}}UNIT/sec:\s{{0,9}}(?P<mean_rate>{NUMBER})\s{{0,9}}\+/-"
+        rf"[^)]{{0,80}}\)\s{{0,9}}(?P<loss>{NUMBER}(?!\S))?",
     ),
     Format(
         "timm's train.py",
         "huggingface/pytorch-image-models, train.py, train_one_epoch",
-        rf"Train: \d+ \[\s*\d+/\d+.*?\bTime: {_N}s,\s+(?P<rate>{_N})/s\s",
+        rf"Train: \d+ \[\s*\d+/\d+.*?\bTime: {NUMBER}s,\s+(?P<rate>{NUMBER})/s\s",
+        of_examples=True,
     ),
     Format(
         "timm's benchmark.py",
         "huggingface/pytorch-image-models, benchmark.py, BenchmarkRunner",
-        rf"(?:Train|Infer) \[(?P<step>\d+)/\d+\]\.\s+(?P<mean_rate>{_N}) samples/sec\.",
+        rf"(?:Train|Infer) \[(?P<step>\d+)/\d+\]\.\s+(?P<mean_rate>{NUMBER}) samples/sec\.",
+        of_examples=True,
     ),
     Format(
         "nanoGPT",
         "karpathy/nanoGPT, train.py",
-        rf"^iter \d+: loss (?P<loss>{_N}), time (?P<milliseconds>{_N})ms",
+        rf"^iter \d+: loss (?P<loss>{NUMBER}), time (?P<milliseconds>{NUMBER})ms",
     ),
-    Format("minGPT", "karpathy/minGPT, projects/chargpt/chargpt.py", rf"^iter_dt (?P<milliseconds>{_N})ms; iter \d+:"),
+    Format(
+        "minGPT", "karpathy/minGPT, projects/chargpt/chargpt.py", rf"^iter_dt (?P<milliseconds>{NUMBER})ms; iter \d+:"
+    ),
     Format(
         "PyTorch's examples/imagenet",
         "pytorch/examples, imagenet/main.py, ProgressMeter",
-        rf"^Epoch: \[\d+\]\[\s*(?P<step>\d+)/\d+\]\s+Time\s+{_N} \(\s*(?P<mean_seconds>{_N})\)",
+        rf"^Epoch: \[\d+\]\[\s*(?P<step>\d+)/\d+\]\s+Time\s+{NUMBER} \(\s*(?P<mean_seconds>{NUMBER})\)",
     ),
     Format(
         "PyTorch's examples/mnist",
         "pytorch/examples, mnist/main.py, train",
         r"^Train Epoch: \d+ \[(?P<examples>\d+)/\d+ \(",
+        of_examples=True,
     ),
     Format(
         "Megatron-LM",
         "NVIDIA/Megatron-LM, megatron/training/training.py, training_log",
-        rf"iteration\s+\d+/\s*\d+ \|.*elapsed time per iteration \(ms\): (?P<milliseconds>{_N}) \|"
-        rf"(?:.*global batch size:\s*(?P<batch>\d+) \|)?(?:.*lm loss: (?P<loss>{_N}) \|)?",
+        rf"iteration\s+\d+/\s*\d+ \|.*elapsed time per iteration \(ms\): (?P<milliseconds>{NUMBER}) \|"
+        rf"(?:.*global batch size:\s*(?P<batch>\d+) \|)?(?:.*lm loss: (?P<loss>{NUMBER}) \|)?",
     ),
     Format(
         "torchtitan",
         "pytorch/torchtitan, torchtitan/components/metrics.py, MetricsProcessor.log",
-        rf"step:\s+\d+\s+loss:\s+(?P<loss>{_N})\s.*\btps: (?P<rate>{_N})",
+        rf"step:\s+\d+\s+loss:\s+(?P<loss>{NUMBER})\s.*\btps: (?P<rate>{NUMBER})",
         unit="tokens",
         per_device=True,
     ),
     Format(
         "MaxText",
         "AI-Hypercomputer/maxtext, metric_logger.py, log_metrics",
-        rf"completed step: \d+, seconds: {_N}, .*Tokens/s/device: (?P<rate>{_N})(?:,.*\bloss: (?P<loss>{_N}))?",
+        rf"completed step: \d+, seconds: {NUMBER}, .*Tokens/s/device: (?P<rate>{NUMBER})"
+        rf"(?:,.*\bloss: (?P<loss>{NUMBER}))?",
         unit="tokens",
         per_device=True,
     ),
     Format(
         "MaxText's steps",
         "AI-Hypercomputer/maxtext, metric_logger.py, log_metrics",
-        rf"completed step: \d+, seconds: (?P<seconds>{_N}),(?:.*\bloss: (?P<loss>{_N}))?",
+        rf"completed step: \d+, seconds: (?P<seconds>{NUMBER}),(?:.*\bloss: (?P<loss>{NUMBER}))?",
     ),
     Format(
         "detectron2",
         "facebookresearch/detectron2, detectron2/utils/events.py, CommonMetricPrinter",
-        rf"\biter: \d+\s+total_loss: (?P<loss>{_N})\s.*\s time: (?P<seconds>{_N})\s",
+        rf"\biter: \d+\s+total_loss: (?P<loss>{NUMBER})\s.*\s time: (?P<seconds>{NUMBER})\s",
     ),
     Format(
         "DeepSpeed",
         "deepspeedai/DeepSpeed, deepspeed/utils/timer.py, ThroughputTimer",
-        rf"global_step=\d+, RunningAvgSamplesPerSec={_N}, CurrSamplesPerSec=(?P<rate>{_N}),",
+        rf"global_step=\d+, RunningAvgSamplesPerSec={NUMBER}, CurrSamplesPerSec=(?P<rate>{NUMBER}),",
+        of_examples=True,
     ),
     Format(
         "Hugging Face Trainer's last line",
         "huggingface/transformers, trainer_utils.py, speed_metrics",
-        rf"'train_tokens_per_second': '?(?P<rate>{_N})'?",
+        rf"'train_tokens_per_second': '?(?P<rate>{NUMBER})'?",
         unit="tokens",
     ),
     Format(
         "Hugging Face Trainer's last line, samples",
         "huggingface/transformers, trainer_utils.py, speed_metrics",
-        rf"'train_samples_per_second': '?(?P<rate>{_N})'?",
+        rf"'train_samples_per_second': '?(?P<rate>{NUMBER})'?",
+        of_examples=True,
     ),
     Format(
         "a time per step",
         "as Keras, clu and many scripts print it",
-        rf"(?<![\w.,])(?:(?P<milliseconds>{_N})\s?ms|(?P<seconds>{_N})\s?s(?:ec)?)\s?/\s?(?:step|it|iter|iteration|batch)\b",
+        rf"(?<![\w.,])(?:(?P<milliseconds>{NUMBER})\s?ms|(?P<seconds>{NUMBER})\s?s(?:ec)?)\s?/\s?(?:step|it|iter|iteration|batch)\b",
     ),
     Format(
         "steps per second",
         "as clu's ReportProgress and many scripts print it",
-        rf"(?<![\w.,])(?P<steps_per_sec>{_N})\s?(?:steps?|it|iters?|iterations?|batch(?:es)?)\s?/\s?s(?:ec)?\b",
+        rf"(?<![\w.,])(?P<steps_per_sec>{NUMBER})\s?(?:steps?|it|iters?|iterations?|batch(?:es)?)\s?/\s?s(?:ec)?\b",
     ),
 )
 
@@ -141,17 +154,10 @@ class FormatLines:
     """
 
     def __init__(self, of: Format, unit: str, devices: int = 1) -> None:
-        pattern = of.pattern.replace(_N, NUMBER).replace("UNIT", re.escape(unit))
+        pattern = of.pattern.replace("UNIT", re.escape(unit))
         self._pattern = re.compile(pattern, re.ASCII | re.IGNORECASE)
         self._unit = unit
         self._devices = devices if of.per_device else 1
-
-    @staticmethod
-    def can_serve(of: Format, unit: str) -> bool:
-        """Whether the format says something of this unit."""
-        if of.unit:
-            return of.unit == unit
-        return not (unit == "tokens" and ("samples" in of.name or "timm" in of.name))
 
     def read(self, line: str) -> Reading | None:
         """What a line says; None for another line."""

@@ -71,7 +71,7 @@ class Reader:
             return [("pattern", PatternLines(reads.pattern).read)]
         if reads.parse is not None:
             return [("parse", ParsedLines(reads.parse).read)]
-        table = [(of.name, FormatLines(of, unit, devices).read) for of in FORMATS if FormatLines.can_serve(of, unit)]
+        table = [(of.name, FormatLines(of, unit, devices).read) for of in FORMATS if of.can_serve(unit)]
         *named, time_per_step, steps_per_second = table
         return [
             ("Keras' progress lines", self._keras.read),
