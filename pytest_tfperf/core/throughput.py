@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.core.run import Run, Window
@@ -102,7 +102,7 @@ def summarise(runs: Sequence[Run]) -> Throughput:
     centre = hodges_lehmann([value.log_rate for value in values])
     half = _half_interval(values)
     windows = [(w, run.examples_per_step) for run in runs for w in run.windows]
-    loss = _loss([w for w, _ in windows])
+    loss = worst_loss(w.loss for w, _ in windows)
     mean, uncertainty, jitter = window_statistics([w for w, _ in windows], windows[0][1])
     return Throughput(
         examples_per_sec=math.exp(centre),
@@ -121,9 +121,10 @@ def summarise(runs: Sequence[Run]) -> Throughput:
     )
 
 
-def _loss(windows: Sequence[Window]) -> float | None:
+def worst_loss(losses: Iterable[float | None]) -> float | None:
     """The last loss, but the first that is no number where there is one: NaN is not fixed by what comes after."""
-    return next((w.loss for w in windows if w.loss is not None and not math.isfinite(w.loss)), windows[-1].loss)
+    known = [loss for loss in losses if loss is not None]
+    return next((loss for loss in known if not math.isfinite(loss)), known[-1] if known else None)
 
 
 def _diverged(runs: Sequence[Run]) -> DivergedAt | None:
@@ -181,9 +182,13 @@ def window_statistics(windows: Sequence[Window], examples_per_step: int) -> tupl
     """Mean rate, uncertainty and jitter by tf_cnn_benchmarks' formulas, with windows in the place of steps."""
     speeds = [examples_per_step * w.steps / w.seconds for w in windows]
     mean = examples_per_step * sum(w.steps for w in windows) / sum(w.seconds for w in windows)
-    middle = statistics.median(speeds)
-    jitter = 1.4826 * statistics.median(abs(speed - middle) for speed in speeds)
-    return mean, statistics.pstdev(speeds) / math.sqrt(len(speeds)), jitter
+    return mean, statistics.pstdev(speeds) / math.sqrt(len(speeds)), scatter(speeds)
+
+
+def scatter(values: Collection[float]) -> float:
+    """The median absolute deviation, scaled to a normal's standard deviation."""
+    middle = statistics.median(values)
+    return 1.4826 * statistics.median(abs(value - middle) for value in values)
 
 
 def hodges_lehmann(values: Sequence[float]) -> float:

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.run import Run
-from pytest_tfperf.core.throughput import run_value
-from pytest_tfperf.judging.noise import scatter
+from pytest_tfperf.core.throughput import run_value, scatter
 
 MIN_TESTS = 8
 """With fewer tests the median can't separate the machine from the tests themselves."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.noise import Noise
+from pytest_tfperf.core.throughput import scatter
 
 ASSUMED_BETWEEN_RUNS = 0.018 / math.sqrt(2)
 """Where nothing was measured. The DGX-1 document ran two one-GPU columns twice: 228/227 and 219/223, at most 1.8 %
@@ -25,12 +26,6 @@ _ASSUMED_FREEDOM = 8.0  # how much the assumption counts beside what was measure
 _LEAST_BETWEEN_RUNS = 0.001  # equal readings from a coarse source are no proof of a noiseless machine
 
 _SLOW_RUN = -math.log1p(-0.05)
-
-
-def scatter(values: Collection[float]) -> float:
-    """The median absolute deviation, scaled to a normal's standard deviation."""
-    middle = statistics.median(values)
-    return 1.4826 * statistics.median(abs(value - middle) for value in values)
 
 
 def mean_square(errors: Iterable[float]) -> float | None:

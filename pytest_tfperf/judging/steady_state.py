@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from pytest_tfperf.core.run import Window
-from pytest_tfperf.judging.noise import scatter
+from pytest_tfperf.core.throughput import scatter
 
 LEAST_WINDOWS = 20
 """With fewer windows a drift can't be separated from noise, so the run counts as steady."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from pytest_tfperf.core.run import Window
-from pytest_tfperf.programs.reading import Kind, Reading, worst_loss
+from pytest_tfperf.core.throughput import worst_loss
+from pytest_tfperf.programs.reading import Kind, Reading
 
 _MOST_RATES_KEPT = 1000
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -67,12 +65,6 @@ def loss_in(line: str) -> float | None:
     """The loss that a line names; None if there is none."""
     found = _LOSS.search(line)
     return None if found is None else to_float(found["loss"])
-
-
-def worst_loss(losses: Iterable[float | None]) -> float | None:
-    """The last loss, but the first that is no number where there is one."""
-    known = [loss for loss in losses if loss is not None]
-    return next((loss for loss in known if not math.isfinite(loss)), known[-1] if known else None)
 
 
 class Unreadable(Exception):

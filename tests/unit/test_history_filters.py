@@ -92,7 +92,7 @@ def test_json_has_the_fields_of_csv(days: History, tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.parametrize(
-    "command", [["history"], ["history", "--export"], ["export", "dgx1"], ["export", "otava", "-o=x"]]
+    "command", [["history"], ["history", "--export"], ["export", "otava", "-o=x"]]
 )
 @pytest.mark.parametrize(
     ("filters", "said"),

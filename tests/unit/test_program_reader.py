@@ -16,7 +16,7 @@ from measurements import command
 from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.programs.lines import MOST_OF_A_LINE, LineSplitter
 from pytest_tfperf.programs.reader import Reader
-from pytest_tfperf.programs.reading import Kind, Reading, Unreadable, worst_loss
+from pytest_tfperf.programs.reading import Kind, Reading, Unreadable
 
 PLAIN = command(examples_per_step=32)
 
@@ -456,9 +456,3 @@ def test_a_long_line_is_read_in_linear_time(text: str) -> None:
     """The work that a quadratic search would do on it takes minutes."""
     for how in HOW:
         Reader(command(**how)).read(text * (2**20 // len(text)) + " +/- /step examples/s")
-
-
-def test_a_loss_that_is_no_number_is_not_mended_by_later_ones() -> None:
-    assert math.isnan(worst_loss([1.0, math.nan, 2.0]) or 0.0)
-    assert worst_loss([1.0, None, 2.0, None]) == 2.0
-    assert worst_loss([None]) is None

@@ -19,6 +19,7 @@ from pytest_tfperf.core.throughput import (
     run_value,
     summarise,
     window_statistics,
+    worst_loss,
 )
 
 seconds = st.floats(1e-4, 100, allow_nan=False)
@@ -232,3 +233,9 @@ def test_where_a_loss_stopped_to_be_a_number_is_known(
 def test_where_a_loss_stopped_to_be_a_number_is_known_over_several_runs() -> None:
     fine, lost = (Run((Window(5, 0.1, loss),), 64) for loss in (1.0, math.nan))
     assert summarise((fine, lost, fine)).diverged == DivergedAt(run=2, window=1, step=5)
+
+
+def test_a_loss_that_is_no_number_is_not_mended_by_later_ones() -> None:
+    assert math.isnan(worst_loss([1.0, math.nan, 2.0]) or 0.0)
+    assert worst_loss([1.0, None, 2.0, None]) == 2.0
+    assert worst_loss([None]) is None

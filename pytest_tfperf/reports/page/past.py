@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.throughput import scatter
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.measurement_table import outcome, urgency
 from pytest_tfperf.reports.page.figures import figure
@@ -161,8 +162,7 @@ def drift_facts(past: Past, now: Sequence[Measurement]) -> list[dict[str, Any]]:
 def _drift(machine: str, changes: Sequence[float]) -> dict[str, Any]:
     """The median over the tests, with about two standard errors to either side."""
     middle = statistics.median(changes)
-    scatter = 1.4826 * statistics.median(abs(change - middle) for change in changes)
-    error = scatter * math.sqrt(math.pi / 2 / len(changes))
+    error = scatter(changes) * math.sqrt(math.pi / 2 / len(changes))
     return {
         "machine": machine,
         "change": figure(math.expm1(middle)),
