@@ -14,6 +14,7 @@ _SHOWN_FIELDS = 5
 _SHOWN_COLUMNS = 160
 _NUMBER_GOES_ON = re.compile(r"\d|\.\d|\s?[kKMG](?![A-Za-z0-9])")
 _THOUSANDS_FOLLOW = re.compile(rf"[{SEPARATORS}]\d{{3}}(?!\d)")
+_LIKE_A_RATE = re.compile(r"per_?s|/s|throughput|speed|^[tfqi]ps$", re.IGNORECASE)
 _MILLISECONDS_FOLLOW = re.compile(r"\s?(?:ms|us|\u00b5s|ns)\b")
 
 
@@ -100,6 +101,17 @@ class FieldLines:
                 self.fields.setdefault(str(name)[:_SHOWN_COLUMNS])
             return None
         return Reading(Kind.RATE, rate, loss=number_in(found.get("loss")))
+
+
+def rate_field(line: str) -> str:
+    """The field of a JSON line that seems to hold a rate; "" for none."""
+    begin = line.find("{")
+    try:
+        found, _ = json.JSONDecoder().raw_decode(line, begin) if begin >= 0 else ({}, 0)
+    except (ValueError, RecursionError):
+        return ""
+    names = [name for name, value in found.items() if number_in(value) is not None]
+    return next((name for name in names if _LIKE_A_RATE.search(name)), "")
 
 
 class ParsedLines:

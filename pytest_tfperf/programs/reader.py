@@ -10,7 +10,7 @@ from dataclasses import replace
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.reads import SAY_HOW_MANY, RateIs
 from pytest_tfperf.programs.formats import FORMATS, FormatLines
-from pytest_tfperf.programs.given import FieldLines, ParsedLines, PatternLines
+from pytest_tfperf.programs.given import FieldLines, ParsedLines, PatternLines, rate_field
 from pytest_tfperf.programs.numbers import NUMBER
 from pytest_tfperf.programs.progress_bars import Bars, KerasLines
 from pytest_tfperf.programs.reading import Kind, LeftOut, Reading, Unread, Unreadable
@@ -23,7 +23,10 @@ _MOST_UNREAD_SHARE = 0.1
 _MOST_OF_A_LINE = 2048  # longer ones are no line of a known format, and searching them takes long
 _LEAST_UNREAD = 3
 
-_ANY_RATE = re.compile(rf"{NUMBER}[kKMG]?\s?(?P<unit>[A-Za-z]{{2,20}})\s?/\s?s(?:ec(?:ond)?)?\b", re.IGNORECASE)
+_ANY_RATE = re.compile(
+    rf"{NUMBER}[kKMG]?\s?(?P<unit>(?!\w?i?B/|bytes?/|[TG]?FLOPS?/)[A-Za-z]{{2,20}})\s?/\s?s(?:ec(?:ond)?)?\b",
+    re.IGNORECASE,
+)
 
 _Read = Callable[[str], Reading | Unread | LeftOut | None]
 
@@ -50,6 +53,7 @@ class Reader:
         self._formats = self._formats_of(command, devices)
         self._sources = None if self._is_described else Sources()
         self._unit_rates: Counter[str] = Counter()
+        self._rate_field = ""
         self._read = 0
         self.first_lines: list[str] = []
         self.lines = 0
@@ -137,6 +141,8 @@ class Reader:
             return SAY_HOW_MANY
         if self.likely_unit:
             return f"give unit='{self.likely_unit}/s', which {self._unit_rates[self.likely_unit]} of its lines have"
+        if self._rate_field and not self._is_described:
+            return f"give reads=Reads(field={self._rate_field!r}), which its JSON lines have"
         return "give reads=Reads(pattern=...), field=... or parse=..., or examples=N for a program that prints no rate"
 
     @property
@@ -166,8 +172,10 @@ class Reader:
                 self._formats = [(name, read)]
             self._read += 1
             return self._as_average(found, line) if self._command.reads.rate_is == RateIs.AVERAGE else found
-        if not self._read and (other := _ANY_RATE.search(line)):
-            self._unit_rates[other["unit"]] += 1
+        if not self._read:
+            self._rate_field = self._rate_field or rate_field(line)
+            if other := _ANY_RATE.search(line):
+                self._unit_rates[other["unit"]] += 1
         return None
 
     def _as_average(self, found: Reading, line: str) -> Reading:

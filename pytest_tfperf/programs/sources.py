@@ -45,7 +45,7 @@ class Sources:
         self._first_line = ""
         self._others: Counter[tuple[str, str]] = Counter()
         self._step: int | None = None
-        self._read = self._repeated = 0
+        self._advanced = self._repeated = 0
         self.left_out = 0
 
     def accept(self, line: str) -> bool:
@@ -74,10 +74,11 @@ class Sources:
         step, before = step_in(line), self._step
         if step is None:
             return
-        self._read += 1
-        self._repeated += step == before
         self._step = step
-        if self._repeated >= _LEAST_OF_ANOTHER and self._repeated > 0.4 * self._read:
+        self._repeated += step == before
+        self._advanced += step != before
+        # A number that never changes, as "batch 32", is no counter.
+        if min(self._repeated, self._advanced) >= _LEAST_OF_ANOTHER and self._repeated > 0.7 * self._advanced:
             raise Unreadable(
                 f"most steps have several lines, as {line.strip()[:_SHOWN_COLUMNS]!r}: several processes seem to print "
                 "into one output",

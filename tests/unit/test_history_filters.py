@@ -91,9 +91,7 @@ def test_json_has_the_fields_of_csv(days: History, tmp_path: Path, capsys: pytes
     assert {name: "" if value is None else str(value) for name, value in found.items()} == row
 
 
-@pytest.mark.parametrize(
-    "command", [["history"], ["history", "--export"], ["export", "otava", "-o=x"]]
-)
+@pytest.mark.parametrize("command", [["history"], ["history", "--export"], ["export", "otava", "-o=x"]])
 @pytest.mark.parametrize(
     ("filters", "said"),
     [

@@ -171,6 +171,10 @@ def test_lines_of_evaluation_are_left_out_and_counted() -> None:
     assert "1 lines of evaluation were left out" in reader.note()
 
 
+def test_a_number_that_never_changes_is_no_counter() -> None:
+    assert outcome(["batch 32: 9 examples/s"] * 20) == [9.0] * 20
+
+
 def test_a_total_at_the_end_is_no_second_series() -> None:
     assert outcome(["train: 9 examples/s", "train: 8 examples/s", "test: 30 examples/s"]) == [9, 8, None]
 
@@ -193,6 +197,7 @@ def test_a_function_that_fails_is_shown_with_the_line(line: str, said: str) -> N
     [
         ("632.9 samples/s", {}, "give unit='samples/s'"),
         ("120/500 ━━ 12s 31ms/step", {}, "examples_per_step"),
+        ('{"step": 3, "images_per_sec": 632.9}', {}, "give reads=Reads(field='images_per_sec')"),
         ("hello", {}, "give reads=Reads(pattern=...)"),
     ],
 )
