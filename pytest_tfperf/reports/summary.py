@@ -118,11 +118,11 @@ def summary(
             "Each test's report says why; `tfperf topology` shows the devices"
         )
     elif measurements:
-        lines += [*measurement_table(measurements, width), "", _counts_line(measurements), *filter(None, machine)]
+        lines += [*measurement_table(measurements, width), "", _counts_line(measurements), *_noise(measurements)]
+        lines += filter(None, machine)
         if undecided := [m for m in measurements if m.verdict and not m.verdict.is_decided]:
             why = "the session ended, or the test failed, before their last runs"
             lines.append(f"{len(undecided)} undecided: {why}. Run them again")
-        lines += _noise(measurements)
         lines += [*_next_steps(measurements, changes, baselines, red, width), *unrecorded]
     if not_measured:
         lines.append(f"{not_measured} not measured: the error of each test says why, and what to do")

@@ -12,6 +12,7 @@ SECRET = "PaSsWoRd"
 
 TESTS = f"""
     import sys
+    from pytest_tfperf import Reads
 
     def run(throughput, on, text, **how):
         throughput.check_command([sys.executable, "-c", text], on=on, **how)
@@ -20,7 +21,7 @@ TESTS = f"""
         run(throughput, on, "print('\\\\x1b[2Jno postgresql://ann:{SECRET}@db/d'); sys.exit(1)", name="dies")
 
     def test_passes(throughput, on):
-        run(throughput, on, "print('9 examples/s\\\\n' * 9)", name="passes", until_end=True)
+        run(throughput, on, "print('9 examples/s\\\\n' * 9)", name="passes", reads=Reads(until_end=True))
 """
 
 

@@ -201,12 +201,17 @@ FAULTS = {
 }
 
 
+def _call(test: str, argv: str) -> str:
+    """A command with a name of its own, as each needs one."""
+    return f"run(throughput, on, {argv}{'' if 'name=' in argv else f', name={test!r}'})"
+
+
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     with Project(tmp_path_factory.mktemp("faulty")) as project:
         write_tests(
             project,
-            "\n".join(f"def {name}(throughput, on): run(throughput, on, {argv})" for name, (argv, _) in FAULTS.items())
+            "\n".join(f"def {name}(throughput, on): {_call(name, argv)}" for name, (argv, _) in FAULTS.items())
             + """
 def test_program(throughput, on):
     throughput.check_command(["no-such-program"], name="it", on=on)

@@ -116,13 +116,14 @@ def test_a_session_that_measures_nothing_leaves_the_file_alone(project: Project)
 
 RED = """
     import sys
+    from pytest_tfperf import Reads
 
     import pytest
 
     @pytest.mark.parametrize("number", range(8))
     def test_passes(throughput, on, number):
         command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        throughput.check_command(command, name=f"program{number}", on=on, until_end=True)
+        throughput.check_command(command, name=f"program{number}", on=on, reads=Reads(until_end=True))
 """
 
 
