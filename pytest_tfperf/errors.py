@@ -33,10 +33,6 @@ class NotEnoughDevices(TfperfError):
         self.wanted = wanted
 
 
-class NoBaseline(TfperfError):
-    """There is no baseline to judge a replayed log against."""
-
-
 class NoData(TfperfError):
     """A test reads a data set whose folder was not given; the plugin skips."""
 

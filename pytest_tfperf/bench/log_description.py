@@ -1,18 +1,14 @@
-"""Finds out what a log is of: its header, the command line and the machine's baselines must agree."""
+"""What a log is of: the user names it, and nothing that the log's header states may contradict that."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
-from functools import cache
 
 from pytest_tfperf.core import catalogue
-from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.workload import AllReduce, Precision, VariableUpdate, Workload
-from pytest_tfperf.errors import NoBaseline, TfperfError
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import tf_cnn_header as header
 from pytest_tfperf.stores.tf_cnn_header import Header
 from pytest_tfperf.stores.tf_cnn_log import Log
@@ -24,7 +20,7 @@ _UPDATES = {update.value: update for update in VariableUpdate} | {
 """Our names for tf_cnn_benchmarks' values; we have no name for its other ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LogDescription:
     """What a log is of.
 
@@ -32,13 +28,11 @@ class LogDescription:
         log: the log.
         workload: what was trained.
         topology: nodes x devices per node, as in "2x4".
-        is_chosen: the user did not name the workload; it is that of the only baseline that fits the log's header.
     """
 
     log: Log
     workload: Workload
     topology: str
-    is_chosen: bool = False
 
     @property
     def examples_per_step(self) -> int:
@@ -46,60 +40,30 @@ class LogDescription:
         return self.workload.batch_size * _device_count(self.topology)
 
 
-def describe(
-    log: Log, rows: Collection[Key], *, machine: str, workload: Workload | None = None, topology: str | None = None
-) -> LogDescription:
-    """The description of a log. What the user does not give is taken from the only baseline that fits the log.
-
-    The header alone is not enough: it lacks the precision, and the number of nodes if Horovod was used.
+def describe(log: Log, workload: Workload, topology: str | None) -> LogDescription:
+    """The description of a log.
 
     Args:
         log: the log.
-        rows: the keys of the machine's baselines.
-        machine: the machine's name.
-        workload: what the user says was trained; None to choose.
-        topology: nodes x devices per node as the user gave them, checked before; None to choose.
+        workload: what the user says was trained; no header states all of it, such as the precision.
+        topology: nodes x devices per node as the user gave them, checked before; None to use the header's.
 
     Raises:
-        TfperfError: the log's header contradicts the user, or says too little to choose, or several baselines fit.
-        NoBaseline: no baseline fits.
+        TfperfError: the log's header contradicts the user, or does not state the topology.
     """
     if found := list(_contradictions(log.header, workload, topology)):
-        raise TfperfError(
-            f"{log.name} is of something else: {'; '.join(found)}. Correct the options, or leave them out where the "
-            "log's header has it all"
-        )
-    if workload is not None and topology is None:
-        topology = _on_one_node(log.header)
-    if workload is not None and topology is not None:
-        return LogDescription(log=log, workload=workload, topology=topology)
-    given = Key(workload.id if workload else "", topology or "")
-    _require_header(log, given)
-    fits = [row for row in rows if _fits(log.header, row, given)]
-    if len(fits) == 1:
-        chosen = Workload.parse(fits[0].workload)
-        return LogDescription(log=log, workload=chosen, topology=fits[0].topology, is_chosen=workload is None)
-    if fits:
-        shown = ", ".join(f"{row.workload} on {row.topology}" for row in fits)
-        raise TfperfError(f"{log.name} fits {len(fits)} baselines of {machine}: {shown}. {_give(given)}")
-    raise NoBaseline(
-        f"{log.name} fits no baseline: its header says {_summary(log.header)}. "
-        f"{nearest(machine, rows, _wanted(log))}. {_give(given)}, or another folder with --baselines=DIR"
-    )
+        raise TfperfError(f"{log.name} is of something else: {'; '.join(found)}. Correct the options")
+    topology = topology or log.header.topology
+    if topology is None:
+        raise TfperfError(f"{log.name} does not state how many nodes and devices it ran on. Give --topology=NxM")
+    return LogDescription(log, workload, topology)
 
 
-def nearest(machine: str, rows: Collection[Key], wanted: str) -> str:
-    """The machine's rows that resemble the wanted one most: "box has 2 rows; the nearest are ..."."""
-    near = get_close_matches(wanted, [f"{row.workload} on {row.topology}" for row in rows], n=3, cutoff=0)
-    return f"{machine} has {len(rows)} rows; the nearest are {', '.join(near)}"
-
-
-def _contradictions(stated: Header, workload: Workload | None, topology: str | None) -> Iterator[str]:
+def _contradictions(stated: Header, workload: Workload, topology: str | None) -> Iterator[str]:
     """Each fact on which the log and the user disagree, with both sides."""
-    if workload is not None:
-        for name, ours, agree in _compared(stated, workload):
-            if not agree:
-                yield f"{stated.facts[name]}, --workload says {ours}"
+    for name, ours, agree in _compared(stated, workload):
+        if not agree:
+            yield f"{stated.facts[name]}, --workload says {ours}"
     count = stated.device_count
     if topology is not None and count is not None and count != _device_count(topology):
         yield f"{_devices_stated(stated)}, --topology={topology} says {_device_count(topology)}"
@@ -138,59 +102,6 @@ def _same_data(dataset: str, workload: Workload) -> bool:
     if dataset.endswith("(synthetic)"):
         return pipeline not in catalogue.pipelines() or not catalogue.data_set_of(pipeline)
     return pipeline != "device"
-
-
-def _fits(stated: Header, row: Key, given: Key) -> bool:
-    if given.workload not in ("", row.workload) or given.topology not in ("", row.topology):
-        return False
-    subject = _subject(row.workload)
-    return isinstance(subject, Workload) and not any(_contradictions(stated, subject, row.topology))
-
-
-_subject = cache(parse_subject)
-"""Thousands of logs are compared with the same rows."""
-
-
-def _require_header(log: Log, given: Key) -> None:
-    """Require the whole header, because a part of it could lead to the wrong baseline.
-
-    Raises:
-        TfperfError: names what the log does not state.
-    """
-    wanted = [header.MODEL, header.MODE, header.BATCH, header.DEVICES, header.VARIABLES]
-    stated = log.header.facts.keys() - ([header.BATCH] if log.header.batch_per_device is None else [])
-    missing = [name for name in wanted if name not in stated]
-    if len(missing) == len(wanted):
-        raise TfperfError(f"{log.name} has no header that says what it is of. {_give(given)}")
-    if missing:
-        raise TfperfError(f"{log.name}: its header does not state {', '.join(missing)}. {_give(given)}")
-
-
-def _give(given: Key) -> str:
-    missing = [] if given.workload else ["--workload=ID"]
-    missing += [] if given.topology else ["--topology=NxM"]
-    return f"Give {' and '.join(missing)}"
-
-
-def _summary(stated: Header) -> str:
-    """ "alexnet, forward only, 64 per device, 8 device(s), replicated, imagenet"."""
-    facts = [stated.get(header.MODEL), stated.get(header.MODE), f"{stated.batch_per_device} per device"]
-    facts += [f"{stated.device_count or 'unknown'} device(s)", stated.get(header.VARIABLES), stated.get(header.DATASET)]
-    return ", ".join(filter(None, facts))
-
-
-def _wanted(log: Log) -> str:
-    """The name that a row for the log would have, to find similar ones."""
-    stated = log.header
-    update = stated.get(header.VARIABLES)
-    return f"{stated.get(header.MODEL)}-b{stated.batch_per_device}-{update}-device on 1x{stated.device_count}"
-
-
-def _on_one_node(stated: Header) -> str | None:
-    """The topology if all of the log's devices are on one node; None if there may be more nodes."""
-    count = len(stated.devices)
-    may_be_many = count > 1 and "horovod" in stated.devices[0]
-    return f"1x{count}" if stated.has_all_devices and not may_be_many else None
 
 
 def _devices_stated(stated: Header) -> str:

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 
-from pytest_tfperf.bench.log_description import LogDescription, describe, nearest
+from pytest_tfperf.bench.log_description import LogDescription, describe
 from pytest_tfperf.core.baseline import Key, require_topology
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import NoBaseline, TfperfError, one_of
+from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.reference import Reference, reference_for, require_same_unit
 from pytest_tfperf.stores import measurement_file, text_file, tf_cnn_log
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.stores.tf_cnn_header import FP16
+from pytest_tfperf.stores.tf_cnn_header import DEVICES
 from pytest_tfperf.stores.tf_cnn_log import Log
-
-_CHOSEN = (
-    "this is the machine's only baseline that fits the log's header. The header does not state the precision: if it "
-    "differs, give --workload=ID --topology=NxM"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +29,7 @@ class Request:
 
     Args:
         machine: name of the machine whose baselines count; "" for the machine that measured. A log does not name it.
-        workload: what the logs are of; None to use what their headers say.
+        workload: what the logs are of; None without logs, because no log states all of it.
         topology: nodes x devices per node of the logs, as in "2x4"; None to use what their headers say.
         store: the baselines; None to use the row that each measurement was judged against when it was measured.
         tolerance: the accepted change; None to use the store's row, then what the measurement was judged with, then
@@ -76,7 +72,7 @@ def replay(files: Iterable[Path], request: Request) -> Replay:
     """Judge logs and exported measurements; each file is read once, so that pipes can be replayed.
 
     Raises:
-        TfperfError: nothing can be judged: a log without a machine, or baselines that can't be read.
+        TfperfError: nothing can be judged: a log without a machine or workload, or baselines that can't be read.
     """
     found: list[LogDescription | Measurement | TfperfError] = []
     for path in files:
@@ -113,15 +109,17 @@ def _described(log: Log, request: Request) -> LogDescription | TfperfError:
     """What a log is of, or why that can't be known.
 
     Raises:
-        TfperfError: no machine was named, so no log can be judged.
+        TfperfError: no machine or no workload was named, so no log can be judged.
     """
-    if not request.machine or request.store is None:
+    if not request.machine:
         raise TfperfError(f"{log.name} is a log, which does not name its machine: give --machine=NAME")
-    rows = request.store.load(request.machine)
-    if not rows and (request.workload is None or request.topology is None):
-        return NoBaseline(f"{log.name}: {_no_rows(request.machine, request.store)}")
+    if request.workload is None:
+        raise TfperfError(
+            f"{log.name} is a log, which does not state all that it trained with, such as the precision: give "
+            "--workload=ID, as in resnet50-b64-horovod-device"
+        )
     try:
-        return describe(log, rows, machine=request.machine, workload=request.workload, topology=request.topology)
+        return describe(log, request.workload, request.topology)
     except TfperfError as error:
         return error
 
@@ -131,9 +129,15 @@ def _judged_log(described: LogDescription, request: Request, *, tests: int) -> J
 
     `tests` is the number of logs that are judged together, which share the false alarms.
     """
-    assert request.store is not None, "_described has refused a log without baselines"
+    assert request.store is not None, "_described has refused a log without a machine, which has a store"
     run = described.log.run(described.examples_per_step)
     found = _reference(request.store, request.machine, Key(described.workload.id, described.topology), None)
+    stated = described.log.header
+    if stated.on_cpus and found.baseline is not None and found.baseline.gpu:
+        raise TfperfError(
+            f"{described.log.name}: {stated.facts[DEVICES]}, and the baseline of {request.machine} is of "
+            f"{found.baseline.gpu}. Name the machine that the log is of with --machine=NAME"
+        )
     measurement = Measurement(
         test="",
         file=described.log.name,
@@ -147,8 +151,7 @@ def _judged_log(described: LogDescription, request: Request, *, tests: int) -> J
     )
     accepted = found.tolerance(request.tolerance, Tolerance())
     measurement = replace(measurement, verdict=_judged(measurement, found, accepted, max_runs=1, tests=tests))
-    chosen = _CHOSEN if described.is_chosen and described.log.header.get(FP16) is None else ""
-    return Judged(measurement, _next_step(measurement, request.store) or chosen)
+    return Judged(measurement, _next_step(measurement, request.store))
 
 
 def _next_step(measurement: Measurement, store: BaselineStore | None) -> str:
@@ -163,7 +166,9 @@ def _next_step(measurement: Measurement, store: BaselineStore | None) -> str:
     rows = store.load(measurement.machine)
     if not rows:
         return _no_rows(measurement.machine, store)
-    return nearest(measurement.machine, rows, f"{measurement.workload.id} on {measurement.topology}")
+    wanted = f"{measurement.workload.id} on {measurement.topology}"
+    near = get_close_matches(wanted, [f"{row.workload} on {row.topology}" for row in rows], n=3, cutoff=0)
+    return f"{measurement.machine} has {len(rows)} rows; the nearest are {', '.join(near)}"
 
 
 def _no_rows(machine: str, store: BaselineStore) -> str:

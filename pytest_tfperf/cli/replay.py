@@ -12,7 +12,7 @@ from pytest_tfperf.cli.output import show, show_json, warn, width
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import NoBaseline, TfperfError
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.wrapping import wrapped
@@ -35,9 +35,8 @@ def add_to(commands: Commands) -> None:
         _run,
         "judge tf_cnn_benchmarks logs or exported measurements as if they were measured now",
         examples=(
-            "tfperf replay run.log --machine=azure-nc6-dsvm",
-            "tfperf replay run.log --machine=azure-nc6-dsvm --topology=1x1 --workload=resnet50-b64-horovod-device",
-            "kubectl logs my-pod | tfperf replay - --machine=dgx1-p100",
+            "tfperf replay run.log --machine=azure-nc6-dsvm --workload=resnet50-b64-horovod-device --topology=1x1",
+            "kubectl logs my-pod | tfperf replay - --machine=dgx1-p100 --workload=resnet50-b64-replicated-device",
             "tfperf replay session.json --baselines=baselines",
             "tfperf replay session.json --json | jq '.[].verdict.outcome'",
         ),
@@ -54,13 +53,12 @@ def add_to(commands: Commands) -> None:
     command.add_argument(
         "--workload",
         metavar="ID",
-        help="workload of the logs, as in resnet50-b64-horovod-device (default: the machine's only row that fits the "
-        "log's header)",
+        help="workload of the logs, as in resnet50-b64-horovod-device (required for logs; their headers must agree)",
     )
     command.add_argument(
         "--topology",
         metavar="NxM",
-        help="nodes x devices per node of the logs, as in 2x4 (default: as the log's header says)",
+        help="nodes x devices per node of the logs, as in 2x4 (default: what the log's header states, if on one node)",
     )
     command.add_argument("--only", choices=["training"], help="leave out evaluations that the logs also hold")
     command.add_argument(
@@ -126,5 +124,5 @@ def _status(done: Replay) -> int:
     if Outcome.REGRESSED in outcomes:
         return EXIT_REGRESSED
     if done.refused and not done.judged:
-        return EXIT_NOT_MEASURED if all(isinstance(error, NoBaseline) for error in done.refused) else EXIT_USAGE
+        return EXIT_USAGE
     return EXIT_NOT_MEASURED if done.refused or outcomes & {Outcome.INVALID, Outcome.NO_BASELINE} else EXIT_GREEN

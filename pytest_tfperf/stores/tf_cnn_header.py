@@ -1,7 +1,7 @@
 """The header in which tf_cnn_benchmarks says what it runs: model, mode, batch size, devices, variables.
 
 Format: tensorflow/benchmarks, scripts/tf_cnn_benchmarks/benchmark_cnn.py, `print_info`. Under Horovod every worker
-prints it. The precision is not in it; a log that shows the command line has it.
+prints it. The precision is not in it. Where the log shows the command line too, that is read for it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ _VALUES = {
     VARIABLES: rf"\bVariables:[ \t]+([a-z][a-z0-9_]*){_END}",
     ALL_REDUCE: r"\bAllReduce:[ \t]+([A-Za-z][\w#:/-]*)",
     USE_NCCL: r"\bUse NCCL:[ \t]+(True|False)",  # in 2017
-    FP16: r"\btf_cnn_benchmarks\.py\b.*?[ '\"]--?(no)?use_fp16(?:[= ]'?\"?(\w+))?",
+    # Of a command line, not of a sentence that names the program.
+    FP16: r"(?:\btf_cnn_benchmarks\.py|-m\W+[\w.]*\btf_cnn_benchmarks|/tf_cnn_benchmarks)\b"
+    r".*?[\s'\"]--?(no)?use_fp16\b(?:[= ]'?\"?(\w+))?",
 }
 _PATTERNS = {name: re.compile(pattern, re.ASCII) for name, pattern in _VALUES.items()}
 _LIKELY = re.compile(
@@ -81,6 +83,18 @@ class Header:
         over_all = all("horovod" in device for device in self.devices)
         local = not any("job:" in device for device in self.devices) and self.get(VARIABLES) != "horovod"
         return bool(self.devices) and (over_all or local)
+
+    @property
+    def on_cpus(self) -> bool:
+        """Whether the devices that it states are CPUs."""
+        return bool(self.devices) and all("cpu" in device.lower() for device in self.devices)
+
+    @property
+    def topology(self) -> str | None:
+        """ "1x4" if all of the run's devices are stated and on one node; None if there may be more nodes."""
+        may_be_many = len(self.devices) > 1 and "horovod" in self.devices[0]
+        is_stated = self.has_all_devices and self.get(VARIABLES) is not None
+        return f"1x{len(self.devices)}" if is_stated and not may_be_many else None
 
     @property
     def device_count(self) -> int | None:

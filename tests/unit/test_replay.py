@@ -108,7 +108,12 @@ def test_a_log_without_a_baseline_could_not_be_judged_and_names_what_there_is(
         ),
         (
             [LOG, "--machine=azure-nc6-dsvm", "--topology=1x1"],
-            "azure-test1.log has no header that says what it is of. Give --workload=ID",
+            "azure-test1.log is a log, which does not state all that it trained with, such as the precision: give "
+            "--workload=ID",
+        ),
+        (
+            [LOG, "--machine=azure-nc6-dsvm", f"--workload={WORKLOAD}"],
+            "azure-test1.log does not state how many nodes and devices it ran on. Give --topology=NxM",
         ),
         ([LOG, "--baselines=no/such"], "--baselines=no/such: there is no such folder. Name one that holds MACHINE.csv"),
         ([LOG, "--only=evaluation"], "argument --only: invalid choice: 'evaluation'"),
@@ -159,22 +164,33 @@ def written(folder: Path, text: str) -> str:
     return str(path)
 
 
+def test_a_workload_is_never_guessed_from_a_header(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, header() + LOG.read_text())
+    arguments = ["replay", path, "--machine=azure-nc6-dsvm"]
+    assert cli.main(arguments) == USAGE
+    assert "give --workload=ID, as in resnet50-b64-horovod-device" in capsys.readouterr().err
+    assert cli.main([*arguments, f"--workload={WORKLOAD}"]) == GREEN
+    assert f"{path}: {WORKLOAD} on 1x1 (azure-nc6-dsvm)" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
-    ("log", "machine", "chosen"),
-    [
-        ("azure-test1", "azure-nc6-dsvm", f"{WORKLOAD} on 1x1"),
-        ("azure-test7", "azure-nc12-batchai-dedicated", f"{WORKLOAD} on 2x2"),
-    ],
+    ("devices", "variables"),
+    [(HOROVOD_4, "horovod"), ("['/gpu:0']", "horovod"), ("['/job:worker/task:0/gpu:0']", "parameter_server")],
 )
-def test_a_header_that_only_one_baseline_fits_needs_no_options(
-    log: str, machine: str, chosen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_topology_that_may_be_of_several_nodes_must_be_given(
+    devices: str, variables: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    devices = "['horovod/gpu:0']" if log == "azure-test1" else HOROVOD_4
-    path = written(tmp_path, header(devices=devices) + (LOGS / f"{log}.log").read_text())
-    assert cli.main(["replay", path, f"--machine={machine}"]) == GREEN
-    said = capsys.readouterr().out
-    assert f"{path}: {chosen} ({machine})" in said
-    assert "The header does not state the precision: if it differs, give --workload=ID --topology=NxM" in said
+    path = written(tmp_path, header(devices=devices, variables=variables) + STEPS.format(56.0))
+    workload = f"--workload=resnet50-b64-{variables}-device"
+    assert cli.main(["replay", path, "--machine=azure-nc6-dsvm", workload]) == USAGE
+    assert "Give --topology=NxM" in capsys.readouterr().err
+
+
+def test_a_log_of_cpus_is_not_judged_against_a_row_of_gpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(written(tmp_path, header(devices="['horovod/cpu:0']") + LOG.read_text()))
+    assert replay(path, *TESTS["azure-test1"]) == USAGE
+    said = capsys.readouterr().err
+    assert "line 8 says Devices: ['horovod/cpu:0'], and the baseline of azure-nc6-dsvm is of Tesla K80" in said
 
 
 def test_a_header_gives_the_topology_of_one_node_without_a_baseline(
@@ -215,77 +231,17 @@ def test_a_precision_that_contradicts_the_workload_is_refused(
     assert replay(path, *TESTS["azure-test1"], f"{WORKLOAD}-mixed_float16") == NOT_MEASURED
 
 
-def test_a_header_that_several_baselines_fit_names_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fp16 = KEY._replace(workload=f"{KEY.workload}-mixed_float16")
-    store = BaselineStore(tmp_path / "mine", published=None)
-    store.update("box", {key: baseline(1000.0, machine="box", key=key) for key in (KEY, fp16)})
-    path = written(tmp_path, header(devices=GPUS_8, variables="replicated") + STEPS.format(1000.0))
-    arguments = ["replay", path, "--machine=box", f"--baselines={store.folder}"]
-    assert cli.main(arguments) == USAGE
-    assert f"fits 2 baselines of box: {KEY.workload} on 1x8, {fp16.workload} on 1x8. Give" in capsys.readouterr().err
-    assert cli.main([*arguments, f"--workload={KEY.workload}"]) == GREEN
-
-
 @pytest.mark.parametrize("all_reduce", ["AllReduce:   nccl", "AllReduce:   None", "Use NCCL:    True"])
-def test_the_all_reduce_chooses_between_two_baselines(
+def test_an_all_reduce_that_contradicts_the_workload_is_refused(
     all_reduce: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    nccl = KEY._replace(workload=KEY.workload.replace("-device", "-nccl-device"))
-    store = BaselineStore(tmp_path / "mine", published=None)
-    store.update("box", {key: baseline(1000.0, machine="box", key=key) for key in (KEY, nccl)})
-    text = header(devices=GPUS_8, variables=f"replicated\n{all_reduce}") + STEPS.format(1000.0)
-    assert cli.main(["replay", written(tmp_path, text), "--machine=box", f"--baselines={store.folder}"]) == GREEN
-    wanted = KEY if all_reduce.endswith("None") else nccl
-    assert f"{wanted.workload} on 1x8 (box)" in capsys.readouterr().out
-
-
-def test_the_row_of_a_command_fits_no_log(tmp_path: Path) -> None:
-    store = BaselineStore(tmp_path / "mine", published=None)
-    keys = (KEY, KEY._replace(workload="my-train"))
-    store.update("box", {key: baseline(1000.0, machine="box", key=key) for key in keys})
-    text = header(devices=GPUS_8, variables="replicated") + STEPS.format(1000.0)
-    assert cli.main(["replay", written(tmp_path, text), "--machine=box", f"--baselines={store.folder}"]) == GREEN
-
-
-def test_logs_of_several_workloads_are_each_judged_by_their_header(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    vgg = KEY._replace(workload=KEY.workload.replace("resnet50", "vgg16"))
-    store = BaselineStore(tmp_path / "mine", published=None)
-    store.update("box", {KEY: baseline(1000.0), vgg: baseline(500.0, key=vgg)})
-    paths = []
-    for model, rate in (("resnet50", 1000.0), ("vgg16", 400.0)):
-        path = tmp_path / f"{model}.log"
-        path.write_text(header(model, devices=GPUS_8, variables="replicated") + STEPS.format(rate))
-        paths.append(str(path))
-    assert cli.main(["replay", *paths, "--machine=box", f"--baselines={store.folder}"]) == REGRESSED
-    assert capsys.readouterr().out.endswith("1 REGRESSED, 1 PASS\n")
-
-
-@pytest.mark.parametrize(
-    ("text", "machine", "said"),
-    [
-        pytest.param(
-            header(batch=32, devices=GPUS_8, variables="replicated"),
-            "azure-nc6-dsvm",
-            "fits no baseline: its header says resnet50, training, 32 per device, 8 device(s), replicated, imagenet",
-            id="nothing like it",
-        ),
-        pytest.param(header(), "azure-nc6-dsvn", "Did you mean 'azure-nc6-dsvm'?", id="an unknown machine"),
-    ],
-)
-def test_a_header_that_no_baseline_fits_could_not_be_judged(
-    text: str, machine: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = written(tmp_path, text + STEPS.format(50.0))
-    assert cli.main(["replay", path, f"--machine={machine}"]) == NOT_MEASURED
-    assert said in capsys.readouterr().err
-
-
-def test_half_a_header_is_not_enough_to_choose_by(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = written(tmp_path, "Model:       resnet50\n" + LOG.read_text())
-    assert cli.main(["replay", path, "--machine=azure-nc6-dsvm"]) == USAGE
-    assert "its header does not state Mode, Batch size per device, Devices, Variables" in capsys.readouterr().err
+    text = header(devices=GPUS_8, variables=f"replicated\n{all_reduce}") + STEPS.format(1600.0)
+    copy, nccl = (f"resnet50-b64-replicated{name}-device" for name in ("", "-nccl"))
+    right, wrong = (copy, nccl) if all_reduce.endswith("None") else (nccl, copy)
+    assert replay(Path(written(tmp_path, text)), "dgx1-p100", "1x8", wrong) == USAGE
+    assert f"{all_reduce.partition(':')[0]}: " in capsys.readouterr().err
+    no_row = right == nccl
+    assert replay(tmp_path / "a.log", "dgx1-p100", "1x8", right) == (NOT_MEASURED if no_row else GREEN)
 
 
 def test_a_users_own_model_may_stand_for_a_name_that_is_no_name_here(tmp_path: Path) -> None:

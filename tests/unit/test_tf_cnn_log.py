@@ -67,6 +67,10 @@ def collected(line: str) -> str:
         pytest.param(SHORT.replace("\n", "\r"), id="carriage returns only"),
         pytest.param("\x1b[32m" + SHORT.replace("\n", "\x1b[0m\n\x1b[1;32m") + "\x1b[0m\n", id="colours"),
         pytest.param("\0" * 64 + SHORT, id="zeros of a log that was emptied"),
+        pytest.param(SHORT.replace("+/-", "±"), id="the sign as one character"),
+        pytest.param('Look for "total images/sec: 57.0".\n' + SHORT, id="a quoted total"),
+        pytest.param("It said total images/sec: 57.0\n" + SHORT, id="a total at the end of a sentence"),
+        pytest.param("total images/sec: 57.0 is wanted\n" + SHORT, id="a total at the beginning of a sentence"),
         pytest.param("".join(docker(line) for line in SHORT.splitlines()), id="Docker's JSON"),
         pytest.param("".join(collected(line) for line in SHORT.splitlines()), id="a collector's JSON"),
     ],
@@ -91,6 +95,11 @@ def test_a_real_logs_run_has_its_steps_and_the_workers_median_total(test: int) -
         pytest.param(SHORT, 7.4, id="the last"),
         pytest.param(SHORT.replace("7.5", "nan"), math.nan, id="NaN before the last"),
         pytest.param(SHORT.replace("7.5", "nan").replace("\n", "\r"), math.nan, id="NaN between carriage returns"),
+        *(pytest.param(SHORT.replace("7.4", nan), math.nan, id=nan) for nan in ("[nan]", "loss=nan", "(NaN)", "-nan")),
+        pytest.param(SHORT.replace("7.4", "loss: nan"), math.nan, id="loss: nan"),
+        pytest.param(SHORT.replace("7.4", "total_loss = [inf]"), math.inf, id="infinite"),
+        pytest.param(SHORT.replace("7.4", "loss=7.4"), 7.4, id="with its name"),
+        pytest.param(SHORT.replace("7.4", "7.4\tnan"), 7.4, id="before a wrapper's field"),
         pytest.param(SHORT.replace("7.4", f"{1e20:.3f}"), 1e20, id="in long form"),
         pytest.param(SHORT.replace("7.4", f"{1.7e308:.3f}"), 1.7e308, id="as large as can be"),
         pytest.param(SHORT.replace("7.4", "7.4e2"), 740.0, id="with an exponent"),
@@ -108,6 +117,20 @@ def test_a_log_of_totals_alone_is_one_step() -> None:
     assert (window.steps, window.seconds) == (1, pytest.approx(64 / 39.9))
 
 
+@pytest.mark.parametrize(("test", "factor"), [(1, 1.06), (1, 1.41), (1, 0.9), (4, 1.06), (4, 0.9), (7, 1.06)])
+def test_a_total_that_the_steps_contradict_is_refused_with_both_figures(test: int, factor: float) -> None:
+    text = re.sub(r"(?<=total images/sec: )\S+", lambda found: f"{factor * float(found[0]):.2f}", AZURE[test])
+    rate = sum(map(float, re.findall(r"^100\s+images/sec: (\S+)", text, re.MULTILINE)))
+    with pytest.raises(DocumentError, match=rf"the total is [\d.]+ images/sec, .* add up to {rate:g} at step 100"):
+        parse(text, "a.log")
+
+
+@pytest.mark.parametrize("rate", [0.3, 4.04, 39.96, 9876.5])
+def test_a_rate_and_its_total_may_differ_by_their_rounding(rate: float) -> None:
+    text = SHORT.replace("40.0", f"{rate:.1f}") + f"total images/sec: {rate:.2f}\n"
+    assert parse(text, "a.log").examples_per_sec == pytest.approx(rate, abs=0.006)
+
+
 @pytest.mark.parametrize(
     ("text", "place", "fact"),
     [
@@ -119,10 +142,17 @@ def test_a_log_of_totals_alone_is_one_step() -> None:
         pytest.param(
             HEADER.replace("training", "training + evaluation") + SHORT, "a.log: ", "prints no total", id="both at once"
         ),
-        pytest.param(SHORT.replace("10\t", "host-10\t") + TOTAL, "a.log, line 2: ", "has rates, but", id="a label"),
-        pytest.param(SHORT.replace("10\t", "\t") + TOTAL, "a.log, line 2: ", "has rates, but", id="no step"),
-        pytest.param(SHORT.replace("7.5\n", "7.5") + TOTAL, "a.log, line 1: ", "has rates, but", id="joined lines"),
-        pytest.param(SHORT + TOTAL.strip() + SHORT, "a.log, line 3: ", "not a throughput", id="joined to the total"),
+        pytest.param(SHORT.replace("10\t", "host-10\t") + TOTAL, "a.log, line 2: ", "has rates", id="a label"),
+        pytest.param(SHORT.replace("10\t", "\t") + TOTAL, "a.log, line 2: ", "has rates", id="no step"),
+        pytest.param(SHORT.replace(" +/-", "\n+/-") + TOTAL, "a.log, line 1: ", "has rates", id="wrapped"),
+        pytest.param(SHORT.replace("10\t", "10\n") + TOTAL, "a.log, line 3: ", "has rates", id="wrapped early"),
+        pytest.param(
+            SHORT.replace("ges/sec: 40", "\nges/sec: 40") + TOTAL, "a.log, line 3: ", "has rates", id="in a word"
+        ),
+        pytest.param(SHORT.replace("\t7.4", "\nnan") + TOTAL, "a.log, line 3: ", "has rates or a loss", id="a loss"),
+        pytest.param(SHORT.replace("+/-", "~") + TOTAL, "a.log, line 1: ", "has rates", id="another sign"),
+        pytest.param(SHORT.replace("7.5\n", "7.5") + TOTAL, "a.log, line 1: ", "has rates", id="joined lines"),
+        pytest.param(SHORT + TOTAL.strip() + SHORT, "a.log, line 3: ", "has rates", id="joined to the total"),
         pytest.param(SHORT.replace("7.4", "7.4x") + TOTAL, "a.log, line 2: ", "loss '7.4x' is not", id="half a loss"),
         pytest.param(SHORT + "total images/sec: 40\ntotal images/sec: 75\n", "a.log: ", "40 (line 3)", id="totals"),
         pytest.param(SHORT + TOTAL * 2, "a.log: ", "2 totals, 39.9 (line 3) to 39.9 (line 4)", id="a total too many"),
@@ -149,6 +179,11 @@ def test_a_log_of_totals_alone_is_one_step() -> None:
         pytest.param(SHORT + "total images/sec:\n", "a.log, line 3: ", "not a throughput", id="nothing"),
         pytest.param(SHORT * 2 + TOTAL * 2, "a.log: ", "several runs", id="two runs"),
         pytest.param(SHORT + "total images/sec: 159.6\n", "a.log: ", "some workers", id="one worker of four"),
+        pytest.param(SHORT + "total images/sec: 57.0\n", "a.log: ", "57 images/sec, but the steps' ", id="no mean"),
+        pytest.param(SHORT + "total images/sec: 30.0\n", "a.log: ", "add up to 40 at step 10", id="a low total"),
+        pytest.param(
+            SHORT + "It said: total images/sec: 40\n", "a.log, line 3: ", "is a sentence,", id="a quoted total"
+        ),
     ],
 )
 def test_garbage_is_refused_with_its_place(text: str, place: str, fact: str) -> None:
@@ -244,6 +279,15 @@ def test_a_header_gives_the_devices_of_the_whole_run_where_it_can(
         ("mpirun python /opt/tf_cnn_benchmarks.py --use_fp16 --model=vgg16", "True"),
         ("python tf_cnn_benchmarks.py --use_fp16=False", "False"),
         ("python tf_cnn_benchmarks.py --nouse_fp16", "False"),
+        ("python tf_cnn_benchmarks.py \\\n  --model=resnet50 \\\n  --use_fp16 \\\n  --xla=True", "True"),
+        ("mpirun -np 4 \\\n> python -m \\\n> tf_cnn_benchmarks --nouse_fp16", "False"),
+        ("python -m tf_cnn_benchmarks --use_fp16", "True"),
+        ("python -m benchmarks.tf_cnn_benchmarks.tf_cnn_benchmarks --use_fp16=1", "True"),
+        ('["python", "-m", "tf_cnn_benchmarks", "--use_fp16"]', "True"),
+        ("/opt/tf_cnn_benchmarks --use_fp16", "True"),
+        ("python tf_cnn_benchmarks.py --use_fp16 | grep images/sec", "True"),
+        ("python tf_cnn_benchmarks.py --model=resnet50\npython other.py --use_fp16", None),
+        ("tf_cnn_benchmarks has --use_fp16", None),
         ("python tf_cnn_benchmarks.py --model=resnet50", None),
         ("see --use_fp16", None),
     ],
