@@ -101,7 +101,7 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
         session.left_out[test] = session_report.expected_seconds(session)[test]
         pytest.skip("left out by --tfperf-budget")
     benchmark.skipped = False
-    session.progress.test = test
+    session.progress.test, session.progress.why = test, session_report.why_again(session, test)
     fixture = request.node.stash[FIXTURE] = ThroughputFixture(session, test)
     return fixture
 

@@ -101,6 +101,13 @@ class Session:
         return {}
 
     @cached_property
+    def longest_seconds(self) -> Mapping[str, float]:
+        """The most seconds that a run of each selected test took in an earlier session; none as `known_seconds`."""
+        with suppress(TfperfError):
+            return self.history.longest_seconds_of(test.id for test in self.measuring.runnable)
+        return {}
+
+    @cached_property
     def has_rows(self) -> bool:
         """Whether any baseline of this machine is recorded; files that can't be read have none."""
         with suppress(TfperfError):
@@ -196,7 +203,7 @@ class Session:
         """Judge software and machine as a whole when all tests have run; returns the verdicts that fail the session."""
         settings = self.settings
         if self.selection and not (settings.collects_only or settings.smoke or settings.update_baselines):
-            self.progress.test = "software and machine"
+            self.progress.test, self.progress.why = "software and machine", ""
             self.verdicts += self.measuring.session_verdicts(self.queue.results)
             if settings.fail_on_drift:
                 self.verdicts += self._drift_verdicts()

@@ -103,7 +103,7 @@ class RunEngine:
                 run = time_windows(training, plan, self._observer, enough)
             if run.disturbance is None and self._sampled:
                 run = self._profiled(side, training, job, run)
-            return _observed(run, seen)
+            return self._observed(run, seen)
 
     def _run_of_command(
         self, side: Side, command: Command, topology: Topology, plan: Plan, label: str, enough: Enough
@@ -126,7 +126,7 @@ class RunEngine:
             # Ranks that an engine starts on this node are not pytest's children, so they would count as a disturbance.
             with self._watching(topology.devices) if nodes == 1 else nullcontext(Observation()) as seen:
                 run = windows.time(plan, self._observer, enough)
-            return _observed(run, seen)
+            return self._observed(run, seen)
 
     def pair(
         self,
@@ -230,6 +230,16 @@ class RunEngine:
         profiler = self._profilers.setdefault(id(side.launcher), StepProfiler())
         return replace(run, step_profile=profiler.profile(training, job, run_value(run).examples_per_sec))
 
+    def _observed(self, run: Run, seen: Observation) -> Run:
+        """The run with what was observed on the machine meanwhile."""
+        disturbance = run.disturbance or seen.disturbance
+        if disturbance is not None:
+            self._observer.disturbed(disturbance.fact)
+        environment = {**run.environment, **seen.environment}
+        return replace(
+            run, environment=environment, telemetry=seen.telemetry, polls=seen.polls, disturbance=disturbance
+        )
+
     @contextmanager
     def _named(self, topology: Topology, *workloads: Subject) -> Iterator[None]:
         """Put workload and devices before a worker's error, and remove the progress line at the end."""
@@ -257,14 +267,3 @@ def undisturbed(take: Callable[[], T], *, tries: int = TRIES) -> tuple[T | None,
             return taken, tuple(discarded)
         discarded.append(taken)
     return None, tuple(discarded)
-
-
-def _observed(run: Run, seen: Observation) -> Run:
-    """The run with what was observed on the machine meanwhile."""
-    return replace(
-        run,
-        environment={**run.environment, **seen.environment},
-        telemetry=seen.telemetry,
-        polls=seen.polls,
-        disturbance=run.disturbance or seen.disturbance,
-    )

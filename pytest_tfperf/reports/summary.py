@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from pytest_tfperf.core.baseline import Change
@@ -31,6 +32,7 @@ def before(
     seconds: float,
     never_timed: int,
     *,
+    most_seconds: float = 0.0,
     recording: int = 0,
     baselines: str = "",
     smoke: bool = False,
@@ -41,10 +43,12 @@ def before(
     """The machine, the number of tests, the expected time, and what is special about this session.
 
     `recording` is the number of fresh runs of each test under --update-baselines, 0 without it; `never_timed` counts
-    the tests whose time the history does not know. The others are the options of the same names.
+    the tests whose time the history does not know; `most_seconds` is the expected time where a test is in doubt, or
+    where runs of a recording differ. The others are the options of the same names.
     """
     unknown = f" ({never_timed} never timed here)" if never_timed else ""
-    lines = [f"{machine}, {counted(tests, 'throughput test')}, about {duration(seconds)}{unknown}"]
+    time = f"about {duration(seconds)}{unknown}{_at_most(seconds, most_seconds, is_recording=bool(recording))}"
+    lines = [f"{machine}, {counted(tests, 'throughput test')}, {time}"]
     if recording:
         lines.append(f"recording baselines, {recording} fresh runs of each test, into {baselines}")
     if smoke:
@@ -56,6 +60,14 @@ def before(
     if against:
         lines.append(f"each check compares this Python (b) with {against} (a) instead of a baseline")
     return [f"tfperf: {line}" for line in lines]
+
+
+def _at_most(seconds: float, most: float, *, is_recording: bool) -> str:
+    """ ", up to 3 min if a test is in doubt", minutes rounded up; "" where it is the expected time."""
+    shown = duration(60 * math.ceil(most / 60) if most > 60 else most)
+    if round(most) <= round(seconds):
+        return ""
+    return f", up to {shown} if {'runs differ' if is_recording else 'a test is in doubt'}"
 
 
 def refused(faults: Mapping[str, Sequence[str]], tests: int, *, in_brief: bool = False) -> list[str]:
