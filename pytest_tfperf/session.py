@@ -12,6 +12,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from pytest_tfperf.bench.first_look import look_before_recording
 from pytest_tfperf.bench.recording import BaselineRecorder
 from pytest_tfperf.bench.rerun_queue import RerunQueue, Result
 from pytest_tfperf.core.consequence import EXIT_USAGE, exit_status
@@ -27,8 +28,9 @@ from pytest_tfperf.stores import atomic
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.traces import TraceStore
 from pytest_tfperf.workers.engines.names import LOCAL
-from pytest_tfperf.workers.git_worktree import refusal_of
+from pytest_tfperf.workers.git_worktree import commit_of, refusal_of
 from pytest_tfperf.workers.interpreters import require_python, try_imports
+from pytest_tfperf.workers.reference_environment import unrepeatable_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -148,6 +150,7 @@ class Session:
         Raises:
             TfperfError: the history, or the folder of --tfperf-profile-on-regression, can't be written.
             BaselineError: a file of this machine's that can't be read whole.
+            MeasurementError: baselines are to be recorded, and other work disturbs the machine.
         """
         settings = self.settings
         if not self.selection or settings.collects_only:
@@ -155,6 +158,10 @@ class Session:
         self.remarks += [why] if (why := refusal_of(settings.root)) else []
         self.history.prepare()
         self.remarks += [self.history.moved_aside] if self.history.moved_aside else []
+        if settings.update_baselines:
+            commit = commit_of(settings.root, besides=settings.baselines)
+            found = unrepeatable_commit(commit), look_before_recording(settings.disturbance_limits)
+            self.remarks += filter(None, found)
         if settings.against is not None:
             return
         if settings.profile_on_regression is not None and not settings.smoke:

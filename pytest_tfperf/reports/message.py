@@ -215,6 +215,8 @@ def _baseline(verdict: Verdict, row: Baseline) -> str:
     text = row.provenance.value + (f", {row.source}" if row.source else "") + (f" ({row.date})" if row.date else "")
     if row.provenance is not Provenance.PUBLISHED:
         text += f", {counted(row.runs, 'run')}"
+    if row.load:
+        text += f"; {row.load}"
     return f"{text}; a floor: measured on the weaker {row.gpu or row.machine}" if verdict.is_floor else text
 
 

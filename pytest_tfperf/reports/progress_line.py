@@ -50,6 +50,7 @@ class ProgressLine:
     _own_runs: Counter[str] = field(default_factory=Counter, init=False)
     _label: str = field(default="", init=False)
     _disturbed: tuple[str, str] = field(default=("", ""), init=False)
+    _why: str = field(default="", init=False)
     _plain_after: float = field(default=math.inf, init=False)
     _timed: Run | None = field(default=None, init=False)
     _printed_steps: int = field(default=0, init=False)
@@ -62,6 +63,9 @@ class ProgressLine:
         """A run begins; a label that ends in `OWN_RUN` gets a number."""
         if not self._begun:
             self._plain_after = self.clock() + PLAIN_SECONDS
+        test, fact = self._disturbed
+        self._why = "; ".join(filter(None, (self.why, fact if test == self.test else "")))
+        self._disturbed = "", ""
         self._begun.add(self.test)
         self._ends = self.clock() + self._left()
         if label.endswith(OWN_RUN):
@@ -92,7 +96,7 @@ class ProgressLine:
 
     def disturbed(self, fact: str) -> None:
         """The run that has ended was disturbed; the test's next run says so."""
-        self._disturbed = self.test, fact
+        self._disturbed = self.test, f"the run before was disturbed: {fact}"
 
     def done(self) -> None:
         """Remove the progress line."""
@@ -113,7 +117,7 @@ class ProgressLine:
             "state": state,
             "speed": speed,
             "left": "" if session_left else left,  # two times left would confuse
-            "why": f"({why})" if (why := self._why) else "",
+            "why": f"({self._why})" if self._why else "",
         }
         room = self.room() - 3  # a line that wraps can't be removed
         for least_important in ("why", "left", "test", "run", "session", "speed", "state"):
@@ -138,13 +142,7 @@ class ProgressLine:
             state.removesuffix(" ..."),
             session_left or left,
         )
-        self.write_plain(f"tfperf: {', '.join(filter(None, parts))}{f' ({why})' if (why := self._why) else ''}")
-
-    @property
-    def _why(self) -> str:
-        """Why a further run of the test is taken: a doubt, or a run that does not count."""
-        test, fact = self._disturbed
-        return "; ".join(filter(None, (self.why, f"the run before was disturbed: {fact}" if test == self.test else "")))
+        self.write_plain(f"tfperf: {', '.join(filter(None, parts))}{f' ({self._why})' if self._why else ''}")
 
     def _session(self) -> tuple[str, str]:
         """ "3/15" and "1 min 20 s left"; "" if unknown."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from pytest_tfperf.core.baseline import Change
@@ -133,7 +134,7 @@ def summary(
         if undecided := [m for m in measurements if m.verdict and not m.verdict.is_decided]:
             why = "the session ended, or the test failed, before their last runs"
             lines.append(f"{len(undecided)} undecided: {why}. Run them again")
-        lines += [*_next_steps(measurements, changes, baselines, red, width), *unrecorded]
+        lines += [*_next_steps(measurements, changes, baselines, red, width), *_under_load(measurements), *unrecorded]
     if not_measured:
         lines.append(f"{not_measured} not measured: the error of each test says why, and what to do")
     return lines + ([f"not in the history: {history_error}"] if history_error else [])
@@ -251,6 +252,8 @@ def _next_steps(
         yield f"recorded in {baselines}: {new} new, {len(changes) - new} changed; check and commit them"
         rows = map(_recorded, changes)
         yield from (f"  {line}" for line in table(rows, _RECORDED, None if width is None else width - 2))
+        for load, count in Counter(c.new.load for c in changes if c.new.load).items():
+            yield f"{counted(count, 'row')} {load}. They may be too low: record again on a quiet machine"
     recorded = [m for m in measurements if m.verdict and not m.verdict.is_provisional]
     improved = sum(m.verdict.outcome is Outcome.IMPROVED for m in recorded if m.verdict)
     gains = sum(is_gain(m, red) for m in recorded)
@@ -258,6 +261,14 @@ def _next_steps(
         yield f"{gains} IMPROVED: record them with --update-baselines, or a later slowdown to the old speed will pass"
     if improved > gains:
         yield f"{improved - gains} IMPROVED relative to the common drift only: do not record them"
+
+
+def _under_load(measurements: Sequence[Measurement]) -> Iterator[str]:
+    """Verdicts against rows that a busy machine gave, one line each; the first says what that means."""
+    rows = [(m, m.verdict.baseline) for m in measurements if m.verdict and m.verdict.baseline]
+    for number, (m, row) in enumerate((m, row) for m, row in rows if row.load):
+        means = "" if number else ". It may be too low, and let slowdowns pass: record again on a quiet machine"
+        yield f"{m.test}: its baseline was {row.load}{means}"
 
 
 def _recorded(changed: Change) -> dict[str, str | None]:

@@ -98,7 +98,7 @@ def test_an_error_shows_the_machine_earlier_results_and_what_to_do() -> None:
         "it was busy",
         "  machine     CPU 2.9 GHz, load 2.1, other processes 3 % of the CPU",
         f"  before      {headline(judged(1600.0))}",
-        "  next        end the other processes, or accept more of them with ini tfperf_busy",
+        "  next        end the other processes, or accept more of them: -o tfperf_busy=1 (default 0.25)",
         f"  rerun       pytest '{TEST}'",
     ]
 

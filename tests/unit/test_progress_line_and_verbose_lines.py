@@ -145,6 +145,15 @@ def test_a_further_run_says_what_it_is_for() -> None:
     )
 
 
+def test_a_disturbance_is_told_of_the_next_run_only() -> None:
+    terminal = Terminal(200)
+    terminal.line.disturbed("other processes used 61 % of 2 cores")
+    for _ in range(2):
+        terminal.line.begin("run")
+        terminal.line.phase("start")
+    assert ["disturbed" in shown for shown in terminal.written] == [True, False]
+
+
 def test_a_disturbance_is_not_told_of_another_test() -> None:
     terminal = Terminal(200)
     terminal.line.disturbed("other processes used 61 % of 2 cores")
