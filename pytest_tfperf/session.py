@@ -58,6 +58,7 @@ class Session:
         not_measured: of each test that ended in an error, the message.
         refused: of each test that was measured and whose baseline was refused, the message.
         workload_name: the name that a user's hook gives a workload, None for none.
+        under_xdist: how many throughput tests pytest-xdist's workers got, which measure nothing.
         left_out: tests that `--tfperf-budget` has no time for, and the seconds that each would take.
         verdicts: on software and machine as a whole, once all tests have run.
     """
@@ -74,6 +75,7 @@ class Session:
         self.skipped: Counter[str] = Counter()
         self.not_measured: dict[str, str] = {}
         self.refused: dict[str, str] = {}
+        self.under_xdist = 0
         self.left_out: dict[str, float] = {}
         self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []

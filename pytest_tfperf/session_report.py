@@ -67,6 +67,8 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> list[
     if session.settings.collects_only:
         return summary.refused(selection.faulty, len(selection))
     skipped = summary.skips(session.skipped) if skips else []
+    if session.under_xdist:
+        skipped.insert(0, summary.not_under_xdist(session.under_xdist))
     if not selection:
         return skipped
     results = session.results

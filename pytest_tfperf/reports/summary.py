@@ -96,6 +96,14 @@ def skips(reasons: Mapping[str, int]) -> list[str]:
     return [f"{count} skipped: {reason}" for reason, count in sorted(reasons.items(), key=lambda item: -item[1])]
 
 
+def not_under_xdist(tests: int) -> str:
+    """What pytest's counts don't tell: the tests were skipped, or are errors, and nothing was measured."""
+    return (
+        f"NOTHING WAS MEASURED: {counted(tests, 'throughput test')} ran under pytest-xdist, whose workers would share "
+        "the machine. Run without -n, or with -n 0"
+    )
+
+
 def summary(
     measurements: Sequence[Measurement],
     *,
