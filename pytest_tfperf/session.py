@@ -160,10 +160,6 @@ class Session:
         self.remarks += [why] if (why := refusal_of(settings.root)) else []
         self.history.prepare()
         self.remarks += [self.history.moved_aside] if self.history.moved_aside else []
-        if settings.update_baselines:
-            commit = commit_of(settings.root, besides=settings.baselines)
-            found = unrepeatable_commit(commit), look_before_recording(settings.disturbance_limits)
-            self.remarks += filter(None, found)
         if settings.against is not None:
             return
         if settings.profile_on_regression is not None and not settings.smoke:
@@ -171,6 +167,10 @@ class Session:
         rows = [row for machine in self.measuring.machine_names for row in self.baselines.load(machine).values()]
         if not (settings.smoke or settings.update_baselines):
             self.remarks += self.measuring.references.check(row for row in rows if row.is_measured)
+        if settings.update_baselines:
+            commit = commit_of(settings.root, besides=settings.baselines)
+            found = unrepeatable_commit(commit), look_before_recording(settings.disturbance_limits)
+            self.remarks += filter(None, found)
 
     def why_missing_is_an_error(self, error: NoData | NotEnoughDevices | NotInstalled) -> str:
         """Reason to report a skip as an error under --tfperf-require-baseline; empty if the test may skip."""

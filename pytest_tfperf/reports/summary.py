@@ -14,6 +14,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.comparisons import comparison_table
 from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
+from pytest_tfperf.reports.names import shown_names
 from pytest_tfperf.reports.numbers import change, compared, counted, duration, percent, rate
 from pytest_tfperf.reports.table import Columns, table
 from pytest_tfperf.reports.telemetry import telemetry_lines
@@ -258,7 +259,10 @@ def _next_steps(
     if changes:
         new = sum(c.old is None for c in changes)
         yield f"recorded in {baselines}: {new} new, {len(changes) - new} changed; check and commit them"
-        rows = map(_recorded, changes)
+        given = {(m.machine, m.key): m.name for m in measurements}
+        named = [(c.new.key.workload, given.get((c.new.machine, c.new.key), "")) for c in changes]
+        names = shown_names(named)
+        rows = [_recorded(change, names[name]) for change, name in zip(changes, named, strict=True)]
         yield from (f"  {line}" for line in table(rows, _RECORDED, None if width is None else width - 2))
         for load, count in Counter(c.new.load for c in changes if c.new.load).items():
             yield f"{counted(count, 'row')} {load}. They may be too low: record again on a quiet machine"
@@ -279,11 +283,11 @@ def _under_load(measurements: Sequence[Measurement]) -> Iterator[str]:
         yield f"{m.test}: its baseline was {row.load}{means}"
 
 
-def _recorded(changed: Change) -> dict[str, str | None]:
+def _recorded(changed: Change, name: str) -> dict[str, str | None]:
     old, new = changed.old, changed.new
     return {
         "file": f"{new.machine}.csv",
-        "workload": new.key.workload,
+        "workload": name,
         "topology": new.key.topology,
         "old": rate(old.reference) if old else "new",
         "new": rate(new.reference),

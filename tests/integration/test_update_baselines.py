@@ -90,7 +90,7 @@ def test_old_and_new_are_shown(recorded: Finished) -> None:
         [
             "recorded in baselines/: 0 new, 1 changed; check and commit them",
             "  file *workload * old * new * change * between runs",
-            "  box.csv *nets:even-b4-replicated-device *1x1 * +9*.* %  *",
+            "  box.csv *even-b4-replicated-device *1x1 * +9*.* %  *",
         ]
     )
 

@@ -299,8 +299,7 @@ def test_a_result_in_brief_is_its_outcome_and_why(found: Measurement, text: str)
     assert in_brief(found) == text
 
 
-def test_a_name_stands_before_the_id() -> None:
+def test_a_name_stands_in_the_place_of_the_id_which_has_a_line_of_its_own() -> None:
     found = judged(1600.0, more={"name": "the big one"})
-    assert headline(found).startswith(
-        "the big one (resnet50-b64-replicated-device) on 8x Tesla P100 (dgx1-p100): 1,600"
-    )
+    assert headline(found).startswith("the big one on 8x Tesla P100 (dgx1-p100): 1,600")
+    assert line("workload", found) == "resnet50-b64-replicated-device    (its key in files)"
