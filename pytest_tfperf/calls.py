@@ -50,15 +50,15 @@ class Calls:
             return self.measure(subject, on, plan, name)
         if settings.against is not None:
             return self._check_against(subject, on, accepted, plan, name)
-        task = self._task(subject, on, accepted, plan)
+        task = self._task(subject, on, accepted, plan, name)
         if settings.update_baselines:
-            return self._measured(task, name, lambda earlier: measuring.bench.record(task, settings.runs, earlier))
-        return self._measured(task, name, lambda earlier: measuring.bench.check(task, earlier))
+            return self._measured(task, lambda earlier: measuring.bench.record(task, settings.runs, earlier))
+        return self._measured(task, lambda earlier: measuring.bench.check(task, earlier))
 
     def measure(self, subject: Subject, on: Topology, plan: Plan, name: str = "") -> Throughput:
         """Measure, and judge nothing."""
-        task = self._task(subject, on, None, plan)
-        return self._measured(task, name, lambda _: self._session.measuring.bench.measure(task))
+        task = self._task(subject, on, None, plan, name)
+        return self._measured(task, lambda _: self._session.measuring.bench.measure(task))
 
     def compare(
         self, a: Subject, b: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, effort: Effort
@@ -79,18 +79,18 @@ class Calls:
         other = Side(workload=subject, launcher=self._session.measuring.other_launcher)
         return self._compared(other, self._slowed(subject), on, accepted, plan, name=name).b.throughput
 
-    def _task(self, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan) -> Task:
-        return self._session.measuring.task(self._test, self.made, subject, on, accepted, plan)
+    def _task(self, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str) -> Task:
+        shown = self._session.name_of(subject, name)
+        return self._session.measuring.task(self._test, self.made, subject, on, accepted, plan, shown)
 
     def _slowed(self, subject: Subject) -> Side:
         """This Python, with the slowdown of `--tfperf-inject-slowdown`: on both sides it would cancel out."""
         slowdown = self._session.settings.inject_slowdown
         return Side(workload=subject, launcher=self._session.measuring.launcher, slowdown=slowdown)
 
-    def _measured(self, task: Task, name: str, take: Callable[[Measurement | None], Measurement]) -> Throughput:
-        shown = self._session.name_of(task.workload, name)
+    def _measured(self, task: Task, take: Callable[[Measurement | None], Measurement]) -> Throughput:
         asked = asked_for(task.topology.shape, task.topology.machine, task.workload)
-        return self._result(Measurement, asked, lambda earlier: replace(take(earlier), name=shown)).throughput
+        return self._result(Measurement, asked, lambda earlier: replace(take(earlier), name=task.side.name)).throughput
 
     def _compared(
         self,

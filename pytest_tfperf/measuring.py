@@ -231,7 +231,14 @@ class Measuring:
         return None if folder is None else Profiler(self.engine, TraceStore(folder), settings.root, profile_of)
 
     def task(
-        self, test: str, index: int, workload: Subject, topology: Topology, tolerance: Tolerance | None, plan: Plan
+        self,
+        test: str,
+        index: int,
+        workload: Subject,
+        topology: Topology,
+        tolerance: Tolerance | None,
+        plan: Plan,
+        name: str = "",
     ) -> Task:
         """The task of one call: everything that a measurement needs.
 
@@ -240,6 +247,7 @@ class Measuring:
             index: which of the test's calls it is, from 0.
             workload, topology, plan: what to measure.
             tolerance: the test's own; None for the row's, or the default.
+            name: what messages call the workload; "" for its id.
 
         Raises:
             BaselineError: the machine's file can't be read whole.
@@ -262,8 +270,8 @@ class Measuring:
             index=index,
             topology=topology,
             plan=plan,
-            side=Side(workload=workload, launcher=self.launcher, slowdown=self._settings.inject_slowdown),
-            reference_side=None if other is None else Side(workload=workload, launcher=other),
+            side=Side(workload=workload, launcher=self.launcher, slowdown=self._settings.inject_slowdown, name=name),
+            reference_side=None if other is None else Side(workload=workload, launcher=other, name=name),
             reference=reference,
             tolerance=reference.tolerance(tolerance, Tolerance.of(self._settings.tolerance)),
         )

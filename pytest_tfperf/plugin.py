@@ -185,7 +185,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """End the workers and set the exit status."""
     state = session.config.stash[SESSION]
     state.close()
+    pytest_reports.tell_controller(session.config)
     session.exitstatus = state.exit_status(int(session.exitstatus), failures=session.testsfailed)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Count the throughput tests that a worker of pytest-xdist did not measure."""
+    pytest_reports.hear_worker(node.config, node)
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:

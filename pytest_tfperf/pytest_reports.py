@@ -44,6 +44,7 @@ SESSION: pytest.StashKey[Session] = pytest.StashKey()
 FIXTURE: pytest.StashKey[ThroughputFixture] = pytest.StashKey()
 IN_DOUBT: pytest.StashKey[bool] = pytest.StashKey()
 """Whether the test's body came to its end in this run, and a call wants further runs."""
+_UNDER_XDIST = "tfperf_under_xdist"
 
 
 class ThroughputWarning(pytest.PytestWarning):
@@ -102,7 +103,7 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
         session.left_out[test] = session_report.expected_seconds(session)[test]
         pytest.skip("left out by --tfperf-budget")
     benchmark.skipped = False
-    session.progress.test = test
+    session.progress.test, session.progress.why = test, session_report.why_again(session, test)
     fixture = request.node.stash[FIXTURE] = ThroughputFixture(session, test)
     return fixture
 
@@ -319,9 +320,21 @@ def is_xdist_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
 
+def tell_controller(config: pytest.Config) -> None:
+    """Send from a worker of pytest-xdist how many throughput tests it got: only the controller writes a summary."""
+    if is_xdist_worker(config):
+        config.workeroutput[_UNDER_XDIST] = config.stash[SESSION].under_xdist  # type: ignore[attr-defined]  # xdist's
+
+
+def hear_worker(config: pytest.Config, worker: Any) -> None:
+    """Count what a worker has sent; one that crashed has sent nothing."""
+    config.stash[SESSION].under_xdist += getattr(worker, "workeroutput", {}).get(_UNDER_XDIST, 0)
+
+
 def _refuse_xdist(config: pytest.Config) -> None:
     if not is_xdist_worker(config):
         return
+    config.stash[SESSION].under_xdist += 1
     reason = (
         "throughput is not measured under pytest-xdist: its workers would share the machine. Run these tests without -n"
     )

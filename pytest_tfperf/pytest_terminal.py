@@ -62,7 +62,7 @@ def terminal_width(config: pytest.Config) -> int | None:
 
 
 def connect_progress_line(config: pytest.Config, line: ProgressLine) -> None:
-    """Let the progress line write where there is a terminal, and tf_cnn_benchmarks' lines with `-v`."""
+    """Let the progress line write: in a terminal, in a pipe a line at times, and tf_cnn_benchmarks' lines with `-v`."""
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     capture: Any = config.pluginmanager.get_plugin("capturemanager")
     if reporter is None:
@@ -81,5 +81,7 @@ def connect_progress_line(config: pytest.Config, line: ProgressLine) -> None:
     if reporter.isatty():
         line.write = uncaptured(lambda text: writer.write_raw(text, flush=True))
         line.room = lambda: writer.fullwidth - writer.width_of_current_line
+    elif reporter.verbosity >= 0:
+        line.write_plain = uncaptured(reporter.write_line)
     if reporter.verbosity > 0:
         line.write_line = uncaptured(reporter.write_line)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import argparse
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from shlex import quote
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.safe_text import without_passwords
@@ -16,6 +20,19 @@ if TYPE_CHECKING:
 _FLAGS_OF_ONE_SESSION = ("require_baseline", "strict", "hold", "fail_on_drift", "smoke")
 _VALUES_OF_ONE_SESSION = ("budget", "html", "inject_slowdown", "markdown", "max_time")
 _OF_ONE_SESSION = (*_FLAGS_OF_ONE_SESSION, *_VALUES_OF_ONE_SESSION)
+
+_SELECTING = frozenset(
+    {
+        *("-k", "-m", "--deselect", "--ignore", "--ignore-glob", "--pyargs"),
+        *("-c", "--config-file", "--rootdir", "-p", "--import-mode", "--noconftest", "--confcutdir"),
+    }
+)
+"""pytest's options that decide which tests there are, and with which settings."""
+
+_OVERRIDES = ("-o", "--override-ini")
+
+_OWN_GROUP = "Custom options"
+"""Where pytest puts what a conftest.py adds with `parser.addoption`."""
 
 _SECRET = "history_url"
 """A setting that no command shows, because it holds a password."""
@@ -31,11 +48,32 @@ class Given(NamedTuple):
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The options that this pytest has.
+
+    Args:
+        actions: each spelling, and what argparse does with it.
+        own: spellings of those that the project's own conftest.py adds: a test may depend on them.
+    """
+
+    actions: Mapping[str, argparse.Action]
+    own: frozenset[str]
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> Self:
+        """From pytest's parser, which has no public name; without it all options look unknown."""
+        parser = getattr(getattr(config, "_parser", None), "optparser", None)
+        groups = {group.title: group._group_actions for group in getattr(parser, "_action_groups", ())}
+        own = (name for action in groups.get(_OWN_GROUP, ()) for name in action.option_strings)
+        return cls(getattr(parser, "_option_string_actions", {}), frozenset(own))
+
+
 def rerun_command(config: pytest.Config, given: Mapping[str, Given], values: Mapping[str, Any]) -> RerunCommand:
     """The command of this session's tests; `given` and `values` are the settings' texts and parsed values, by name."""
     called, environment = config.invocation_params, _from_environment(given)
     options = [*_pytest_options(config), *_own_options(given, values), *environment]
-    arguments = [*_arguments(called.args), *environment]
+    arguments = [*_arguments(called.args, _Known.of(config)), *environment]
     return RerunCommand(_shell_words(options), config.rootpath, called.dir, _shell_words(arguments))
 
 
@@ -73,18 +111,46 @@ def _from_environment(given: Mapping[str, Given]) -> list[str]:
     ]
 
 
-def _arguments(typed: Iterable[object]) -> list[str]:
-    """The command line as it was typed, without what affects one session only."""
-    words = iter(map(str, typed))
+def _arguments(typed: Iterable[object], known: _Known) -> list[str]:
+    """The tests and options of the command line that affect what is measured."""
+    words = deque(map(str, typed))
     kept: list[str] = []
-    for word in words:
-        option, separator, _ = word.partition("=")
-        name = option.removeprefix("--tfperf-").replace("-", "_") if option.startswith("--tfperf-") else ""
-        if any(override in word for override in _LEFT_OUT):
-            if kept and kept[-1] in ("-o", "--override-ini"):
-                kept.pop()
-        elif name in _VALUES_OF_ONE_SESSION and not separator:
-            next(words, None)  # its value
-        elif option != "--update-baselines" and name not in _OF_ONE_SESSION:
-            kept.append(word)
+    while words:
+        group = _next_option(words, known.actions)
+        kept += group if not group[0].startswith("-") or _is_kept(group, known) else []
     return kept
+
+
+def _next_option(words: deque[str], actions: Mapping[str, argparse.Action]) -> list[str]:
+    """Take a test, or an option with its values, from the words; a flag is taken out of `-xvs`."""
+    word = words.popleft()
+    is_short = word.startswith("-") and not word.startswith("--")
+    name = word[:2] if is_short else word.partition("=")[0]
+    if not word.startswith("-") or name not in (*actions, *_OVERRIDES):
+        return [word]
+    nargs = actions[name].nargs if name in actions else None
+    if nargs == 0:
+        if is_short and len(word) > 2:
+            words.appendleft(f"-{word[2:]}")
+        return [name]
+    if name != word:  # its value is attached
+        return [word]
+    group = [word]
+    most = nargs if isinstance(nargs, int) else len(words) if nargs in ("*", "+") else 1
+    takes_any = nargs not in ("?", "*", "+")
+    while words and len(group) <= most and (takes_any or not words[0].startswith("-")):
+        group.append(words.popleft())
+    return group
+
+
+def _is_kept(group: Sequence[str], known: _Known) -> bool:
+    """Whether an option affects what is measured."""
+    first = group[0]
+    name = first.partition("=")[0] if first.startswith("--") else first[:2]
+    if name in _OVERRIDES:
+        return not any(override in word for word in group for override in _LEFT_OUT)
+    if name in ("-n", "--numprocesses"):
+        return re.split("=|^-n", " ".join(group))[-1].strip() == "0"
+    if name.startswith("--tfperf-"):
+        return name.removeprefix("--tfperf-").replace("-", "_") not in _OF_ONE_SESSION
+    return name in _SELECTING or name in known.own

@@ -12,6 +12,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from pytest_tfperf.bench.first_look import look_before_recording
 from pytest_tfperf.bench.recording import BaselineRecorder
 from pytest_tfperf.bench.rerun_queue import RerunQueue, Result
 from pytest_tfperf.core.consequence import EXIT_USAGE, exit_status
@@ -27,8 +28,9 @@ from pytest_tfperf.stores import atomic
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.traces import TraceStore
 from pytest_tfperf.workers.engines.names import LOCAL
-from pytest_tfperf.workers.git_worktree import refusal_of
+from pytest_tfperf.workers.git_worktree import commit_of, refusal_of
 from pytest_tfperf.workers.interpreters import require_python, try_imports
+from pytest_tfperf.workers.reference_environment import unrepeatable_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,6 +58,7 @@ class Session:
         not_measured: of each test that ended in an error, the message.
         refused: of each test that was measured and whose baseline was refused, the message.
         workload_name: the name that a user's hook gives a workload, None for none.
+        under_xdist: how many throughput tests pytest-xdist's workers got, which measure nothing.
         left_out: tests that `--tfperf-budget` has no time for, and the seconds that each would take.
         verdicts: on software and machine as a whole, once all tests have run.
     """
@@ -72,6 +75,7 @@ class Session:
         self.skipped: Counter[str] = Counter()
         self.not_measured: dict[str, str] = {}
         self.refused: dict[str, str] = {}
+        self.under_xdist = 0
         self.left_out: dict[str, float] = {}
         self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []
@@ -98,6 +102,13 @@ class Session:
         """Seconds that a run of each selected test took in an earlier session; none where the history is broken."""
         with suppress(TfperfError):
             return self.history.seconds_of(test.id for test in self.measuring.runnable)
+        return {}
+
+    @cached_property
+    def longest_seconds(self) -> Mapping[str, float]:
+        """The most seconds that a run of each selected test took in an earlier session; none as `known_seconds`."""
+        with suppress(TfperfError):
+            return self.history.longest_seconds_of(test.id for test in self.measuring.runnable)
         return {}
 
     @cached_property
@@ -141,6 +152,7 @@ class Session:
         Raises:
             TfperfError: the history, or the folder of --tfperf-profile-on-regression, can't be written.
             BaselineError: a file of this machine's that can't be read whole.
+            MeasurementError: baselines are to be recorded, and other work disturbs the machine.
         """
         settings = self.settings
         if not self.selection or settings.collects_only:
@@ -155,6 +167,10 @@ class Session:
         rows = [row for machine in self.measuring.machine_names for row in self.baselines.load(machine).values()]
         if not (settings.smoke or settings.update_baselines):
             self.remarks += self.measuring.references.check(row for row in rows if row.is_measured)
+        if settings.update_baselines:
+            commit = commit_of(settings.root, besides=settings.baselines)
+            found = unrepeatable_commit(commit), look_before_recording(settings.disturbance_limits)
+            self.remarks += filter(None, found)
 
     def why_missing_is_an_error(self, error: NoData | NotEnoughDevices | NotInstalled) -> str:
         """Reason to report a skip as an error under --tfperf-require-baseline; empty if the test may skip."""
@@ -196,7 +212,7 @@ class Session:
         """Judge software and machine as a whole when all tests have run; returns the verdicts that fail the session."""
         settings = self.settings
         if self.selection and not (settings.collects_only or settings.smoke or settings.update_baselines):
-            self.progress.test = "software and machine"
+            self.progress.test, self.progress.why = "software and machine", ""
             self.verdicts += self.measuring.session_verdicts(self.queue.results)
             if settings.fail_on_drift:
                 self.verdicts += self._drift_verdicts()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pytest_tfperf.bench.expected_time import run_seconds, runs_missing, seconds_of_a_run
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import red_machines
 from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES
 from pytest_tfperf.judging.outlook import outlook
+from pytest_tfperf.judging.provisional import MOST_RUNS
 from pytest_tfperf.reports import budget, summary
 from pytest_tfperf.reports.breakdown import straggler_text
+from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.reports.unrecorded import required, unrecorded
 from pytest_tfperf.reports.wrapping import first_sentence
 from pytest_tfperf.session import Session
@@ -40,6 +43,7 @@ def header(session: Session) -> list[str]:
         len(measuring.runnable),
         math.fsum(each.values()),
         sum(test not in known for test in each),
+        most_seconds=_most_seconds(session, each),
         recording=settings.runs if settings.update_baselines else 0,
         baselines=settings.shown_baselines,
         smoke=settings.smoke,
@@ -64,6 +68,8 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> list[
     if session.settings.collects_only:
         return summary.refused(selection.faulty, len(selection))
     skipped = summary.skips(session.skipped) if skips else []
+    if session.under_xdist:
+        skipped.insert(0, summary.not_under_xdist(session.under_xdist))
     if not selection:
         return skipped
     results = session.results
@@ -108,6 +114,34 @@ def expected_seconds(session: Session) -> dict[str, float]:
     settings = session.settings
     runs = settings.runs if settings.update_baselines else 1 + _confirmations(session)
     return {test: runs * seconds for test, seconds in _run_seconds(session).items()}
+
+
+def _most_seconds(session: Session, each: Mapping[str, float]) -> float:
+    """Seconds of the session if its longest test is in doubt; of a recording, if all runs differ too much."""
+    settings, expected = session.settings, math.fsum(each.values())
+    if settings.smoke or settings.against is not None:
+        return expected
+    if settings.update_baselines:
+        return 2 * expected  # runs_wanted: at most twice as many
+    # A first run ends early where it is good, so the longest of earlier sessions tells what a further run takes.
+    longest = max((session.longest_seconds.get(test, 0.0) for test in each), default=0.0)
+    return expected + (_most_runs(session) - 1) * longest
+
+
+def _most_runs(session: Session) -> int:
+    """How many runs the session's rules take of a test in doubt."""
+    if session.has_rows:
+        return 1 + 2 * PAIR_STAGES[-1] if session.measuring.references.serves_any else RUN_STAGES[-1]
+    return 1 if session.settings.require_baseline else MOST_RUNS
+
+
+def why_again(session: Session, test: str) -> str:
+    """Why a test runs once more; "" in its first run."""
+    results = session.queue.results_of(test)
+    missing = sum(map(runs_missing, results))
+    if session.settings.update_baselines or not any(not result.is_decided for result in results):
+        return ""
+    return f"in doubt: {counted(missing, 'more run')} at least" if missing else "in doubt"
 
 
 def has_time_for(session: Session, test: str) -> bool:

@@ -69,7 +69,7 @@ class Bench:
         taken = _Taken()
         taken.runs.append(self._good_run(task, "run", taken))
         result = self._measurement(task, taken)
-        _require_finite_loss(result)
+        _require_finite_loss(result, task)
         return result
 
     def check(self, task: Task, earlier: Measurement | None = None) -> Measurement:
@@ -91,7 +91,7 @@ class Bench:
         taken = _Taken() if earlier is None else _Taken.of(earlier)
         taken.runs.append(self._good_run(task, "baseline run", taken))
         result = self._measurement(task, taken)
-        _require_finite_loss(result)
+        _require_finite_loss(result, task)
         result = replace(result, runs_wanted=runs_wanted([run_value(run) for run in taken.runs], runs))
         if result.is_decided and isinstance(task.workload, Workload):  # programs of a user can't be profiled
             result = self._profiled(task, result)
@@ -260,12 +260,12 @@ class _Taken:
 
 def _always_disturbed(task: Task, runs: Sequence[Run]) -> AlwaysDisturbed:
     disturbance = next(run.disturbance for run in reversed(runs) if run.disturbance is not None)
-    return AlwaysDisturbed(f"{task.workload.id} on {task.topology.describe()}", disturbance, tuple(runs))
+    return AlwaysDisturbed(f"{task.side.shown} on {task.topology.describe()}", disturbance, tuple(runs))
 
 
-def _require_finite_loss(result: Measurement) -> None:
+def _require_finite_loss(result: Measurement, task: Task) -> None:
     if result.throughput.is_diverged:
         raise MeasurementError(
-            f"{result.workload.id} on {result.devices}: INVALID: {loss_fact(result.throughput, result.workload)}\n"
+            f"{task.side.shown} on {result.devices}: INVALID: {loss_fact(result.throughput, result.workload)}\n"
             f"  next        {loss_advice(result.workload)}"
         )

@@ -26,6 +26,7 @@ from pytest_tfperf.core.supported import require_supported
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.topology import Devices, Topology
 from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.core.workload_name import shown_name
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
 from pytest_tfperf.workers.launcher import Launcher
 from pytest_tfperf.workers.training_run import TrainingRun
@@ -41,11 +42,17 @@ T = TypeVar("T", Run, Pair)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """What a run is made of: what is trained, what starts it, and a slowdown on purpose."""
+    """What a run is made of: what is trained, its name in messages, what starts it, and a slowdown on purpose."""
 
     workload: Subject
     launcher: Launcher
     slowdown: float = 0.0
+    name: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What people read of the workload."""
+        return shown_name(self.workload.id, self.name)
 
 
 class AlwaysDisturbed(MeasurementError):
@@ -98,12 +105,12 @@ class RunEngine:
             return self._run_of_command(side, side.workload, topology, plan, label, enough)
         job = self._job(side, topology)
         self._observer.begin(label)
-        with self._named(topology, side.workload), closing(side.launcher.start(job, self._observer.phase)) as training:
+        with self._named(topology, side), closing(side.launcher.start(job, self._observer.phase)) as training:
             with self._watching(job.devices, training.pids) as seen:
                 run = time_windows(training, plan, self._observer, enough)
             if run.disturbance is None and self._sampled:
                 run = self._profiled(side, training, job, run)
-            return _observed(run, seen)
+            return self._observed(run, seen)
 
     def _run_of_command(
         self, side: Side, command: Command, topology: Topology, plan: Plan, label: str, enough: Enough
@@ -112,7 +119,7 @@ class RunEngine:
         assert topology.devices is not None, "the fixture has refused a topology without devices taken"
         self._observer.begin(label)
         start, nodes = side.launcher.start_command, topology.node_count
-        with self._named(topology, command), closing(start(command, topology.devices, nodes)) as program:
+        with self._named(topology, side), closing(start(command, topology.devices, nodes)) as program:
             self._observer.phase("first reading")
             windows = CommandWindows(
                 program,
@@ -126,7 +133,7 @@ class RunEngine:
             # Ranks that an engine starts on this node are not pytest's children, so they would count as a disturbance.
             with self._watching(topology.devices) if nodes == 1 else nullcontext(Observation()) as seen:
                 run = windows.time(plan, self._observer, enough)
-            return _observed(run, seen)
+            return self._observed(run, seen)
 
     def pair(
         self,
@@ -157,7 +164,7 @@ class RunEngine:
         sides = {"a": a, "b": b}
         jobs = {name: self._job(side, topology) for name, side in sides.items()}
         training: dict[str, TrainingRun] = {}
-        with self._named(topology, a.workload, b.workload), ExitStack() as workers:
+        with self._named(topology, a, b), ExitStack() as workers:
             for name in ("b", "a") if b_first else ("a", "b"):
                 self._observer.begin(labels[name])
                 started = sides[name].launcher.start(jobs[name], self._observer.phase)
@@ -230,17 +237,29 @@ class RunEngine:
         profiler = self._profilers.setdefault(id(side.launcher), StepProfiler())
         return replace(run, step_profile=profiler.profile(training, job, run_value(run).examples_per_sec))
 
+    def _observed(self, run: Run, seen: Observation) -> Run:
+        """The run with what was observed on the machine meanwhile."""
+        disturbance = run.disturbance or seen.disturbance
+        if disturbance is not None:
+            self._observer.disturbed(disturbance.fact)
+        environment = {**run.environment, **seen.environment}
+        return replace(
+            run, environment=environment, telemetry=seen.telemetry, polls=seen.polls, disturbance=disturbance
+        )
+
     @contextmanager
-    def _named(self, topology: Topology, *workloads: Subject) -> Iterator[None]:
+    def _named(self, topology: Topology, *sides: Side) -> Iterator[None]:
         """Put workload and devices before a worker's error, and remove the progress line at the end."""
         try:
             yield
         except MeasurementError as error:
+            workloads = [side.workload for side in sides]
             ids = " against ".join(dict.fromkeys(workload.id for workload in workloads))
+            names = " against ".join(dict.fromkeys(side.shown for side in sides))
             text = str(error).removeprefix(f"{ids}: ")  # a strategy's error names the workload already
             if isinstance(error, OutOfMemory):
                 text = out_of_memory.explained(text, topology, *workloads)
-            raise type(error)(f"{ids} on {topology.describe()}: {text}") from error
+            raise type(error)(f"{names} on {topology.describe()}: {text}") from error
         finally:
             self._observer.done()
 
@@ -257,14 +276,3 @@ def undisturbed(take: Callable[[], T], *, tries: int = TRIES) -> tuple[T | None,
             return taken, tuple(discarded)
         discarded.append(taken)
     return None, tuple(discarded)
-
-
-def _observed(run: Run, seen: Observation) -> Run:
-    """The run with what was observed on the machine meanwhile."""
-    return replace(
-        run,
-        environment={**run.environment, **seen.environment},
-        telemetry=seen.telemetry,
-        polls=seen.polls,
-        disturbance=run.disturbance or seen.disturbance,
-    )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_tfperf.core.baseline import Change
+from pytest_tfperf.bench.disturbance import disturbance_in
+from pytest_tfperf.core.baseline import UNDER_LOAD, Change
+from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.run import Run
 from pytest_tfperf.judging.new_baseline import baseline_of
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.reference_environment import unrepeatable
@@ -43,7 +47,8 @@ class BaselineRecorder:
         row = baseline_of(measurement)
         if machine not in self._locks:  # the packages stay the same, and listing them is slow
             self._locks[machine] = write_lock(folder, machine, root=self._root)
-        row = replace(row, lock=self._locks[machine])
+        note = "; ".join(filter(None, (_load(measurement.runs), row.note)))
+        row = replace(row, lock=self._locks[machine], note=note)
         old = self._store.load(machine).get(row.key)
         if old is not None and old.is_measured:
             row = replace(row, lower=old.lower, upper=old.upper)
@@ -51,3 +56,12 @@ class BaselineRecorder:
         forget_locks(folder, machine, {one.lock for one in self._store.load(machine).values()})
         warnings = [unrepeatable(row), *read_lock(folder / row.lock).warnings]
         self.warnings |= dict.fromkeys(filter(None, warnings))
+
+
+def _load(runs: Sequence[Run]) -> str:
+    """What disturbed runs that count only because the user set other limits than ours; "" for nothing."""
+    found = [disturbance_in(run.telemetry, DisturbanceLimits()) for run in runs if run.telemetry is not None]
+    if not (facts := [str(one) for one in found if one is not None]):
+        return ""
+    fact = facts[0].partition(", the busiest was")[0]  # a pid means nothing in a file that is kept
+    return f"{UNDER_LOAD}{fact.replace(';', ',')} ({len(facts)} of {len(runs)} runs)"

@@ -37,6 +37,9 @@ class Observer(Protocol):
     def ended(self, run: Run) -> None:
         """The last window has ended; in `run`, windows before the steady state count as warm-up."""
 
+    def disturbed(self, fact: str) -> None:
+        """Something disturbed the run that has ended."""
+
     def done(self) -> None:
         """The worker has ended, whether or not it finished."""
 

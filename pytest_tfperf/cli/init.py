@@ -1,4 +1,4 @@
-"""`tfperf init`: a first test, a folder of baselines, settings and a CI file in the user's own repository."""
+"""`tfperf init`: a first test, a folder of baselines, settings and, if asked, a CI file in the user's repository."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_tfperf.hardware.host import text_of
 from pytest_tfperf.reports import starter_files as files
 from pytest_tfperf.stores import atomic, ini_section
 
-_SETTINGS: Final = {"tfperf_baselines": "baselines", "tfperf_tolerance": "0.02"}
+_SETTINGS: Final = {"tfperf_baselines": "baselines", "tfperf_tolerance": "0.05"}
 _GITHUB: Final = Path(".github/workflows/throughput.yml")
 _GITLAB: Final = Path(".gitlab-ci.yml")
 _GITLAB_BESIDE: Final = Path(".gitlab/throughput.yml")
@@ -28,7 +28,8 @@ def add_to(commands: Commands) -> None:
         commands,
         "init",
         _run,
-        "write a first test, a folder of baselines, settings and a CI file; nothing is overwritten",
+        "write a first test, a folder of baselines and settings; with --ci=github or --ci=gitlab also a CI file; "
+        "nothing is overwritten",
         examples=("tfperf init", "tfperf init --ci=github", "tfperf init ~/my-project --tests=speed_tests"),
     )
     init.add_argument("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="repository (default: here)")
@@ -36,7 +37,7 @@ def add_to(commands: Commands) -> None:
     init.add_argument(
         "--ci",
         choices=["github", "gitlab", "none"],
-        help="which CI file to write (default: that of the git remote, else none)",
+        help="write a CI file for it (default: for the one that the git remote names, else none)",
     )
 
 
@@ -56,6 +57,8 @@ def _run(arguments: argparse.Namespace) -> int:
         _edited(root, configuration, text),
         _edited_git_ignores(root, ignored),
     ]
+    if ci == "none" and arguments.ci is None:
+        lines.append("no CI file, because no git remote names GitHub or GitLab: tfperf init --ci=github writes one")
     steps = files.next_steps(arguments.tests, with_ci=ci != "none")
     show("\n".join([*filter(None, lines), "", "Next:", *(f"  {step}" for step in steps)]))
     return EXIT_GREEN
@@ -67,7 +70,10 @@ def _ci_of(root: Path) -> str:
 
 
 def _new_files(root: Path, tests: str, ci: str) -> Iterator[str]:
-    yield _written(root, Path(tests) / "test_speed.py", files.TEST.format(tests=tests))
+    from pytest_tfperf.hardware.discovery import discover
+
+    marker, where = ("gpu", "one GPU") if discover().gpus else ("cpu", "the CPU")
+    yield _written(root, Path(tests) / "test_speed.py", files.TEST.format(tests=tests, marker=marker, where=where))
     yield _written(root, Path("baselines") / "README.md", files.BASELINES.format(tests=tests))
     if ci == "github":
         yield _written(root, _GITHUB, files.GITHUB.format(tests=tests))

@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pytest_tfperf.errors import BaselineError
 
@@ -30,6 +30,10 @@ def require_topology(text: str) -> None:
     """
     if not _TOPOLOGY.fullmatch(text):
         raise BaselineError(f"topology {text!r}: write nodes x devices per node, as in 2x4")
+
+
+UNDER_LOAD: Final = "recorded under load: "
+"""How a row's note begins where its runs were disturbed, and the user accepted it."""
 
 
 class Provenance(StrEnum):
@@ -104,6 +108,11 @@ class Baseline:
     def is_provisional(self) -> bool:
         """Whether it stands for earlier sessions, because none was recorded."""
         return self.provenance is Provenance.PROVISIONAL
+
+    @property
+    def load(self) -> str:
+        """What disturbed the runs that it rests on: "recorded under load: ..."; "" for nothing."""
+        return next((part for part in self.note.split("; ") if part.startswith(UNDER_LOAD)), "")
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.reference) and self.reference > 0):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 
 class DisturbanceKind(StrEnum):
@@ -59,3 +61,24 @@ class DisturbanceLimits:
     swap_bytes_per_sec: float = 2**20
     gpu_utilisation_fraction: float = 0.05
     gpu_samples_fraction: float = 0.25
+
+    def of(self, kind: DisturbanceKind) -> str:
+        """The limit of a disturbance as the user gives it: "tfperf_busy=0.25"; "" for what has none."""
+        given = {
+            DisturbanceKind.OTHER_PROCESSES: f"tfperf_busy={self.other_cpu_fraction:g}",
+            DisturbanceKind.STEAL: f"tfperf_steal={self.steal_fraction:g}",
+            DisturbanceKind.SWAPPING: f"tfperf_swap={self.swap_bytes_per_sec / 2**20:g}",
+            DisturbanceKind.GPU_SHARED: f"tfperf_gpu_busy={self.gpu_utilisation_fraction:g}",
+            DisturbanceKind.GPU_SLOWED_DOWN: f"tfperf_gpu_throttled={self.gpu_samples_fraction:g}",
+        }
+        return given.get(kind, "")
+
+
+NO_LIMITS: Final = DisturbanceLimits(
+    other_cpu_fraction=1.0,
+    steal_fraction=1.0,
+    swap_bytes_per_sec=math.inf,
+    gpu_utilisation_fraction=1.0,
+    gpu_samples_fraction=1.0,
+)
+"""Accepts any disturbance that has a limit."""

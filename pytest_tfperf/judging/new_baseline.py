@@ -11,6 +11,7 @@ from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
 from pytest_tfperf.core.verdict import Tolerance
+from pytest_tfperf.core.workload_name import shown_name
 from pytest_tfperf.errors import BaselineRefused
 from pytest_tfperf.judging.noise import without_slow_runs
 from pytest_tfperf.judging.thresholds import DETECTION, accepted_slowdown, screen_error, suspicion
@@ -35,16 +36,17 @@ def baseline_of(measurement: Measurement) -> Baseline:
     """
     runs = [run.log_rate for run in measurement.throughput.runs]
     kept = without_slow_runs(runs)
+    what = f"{shown_name(measurement.workload.id, measurement.name)} on {measurement.devices}"
     if len(kept) < 2:
         raise BaselineRefused(
-            f"{measurement.workload.id} on {measurement.devices}: one run is no baseline, which was left as it is: it "
+            f"{what}: one run is no baseline, which was left as it is: it "
             "does not show how much runs differ. Record again with at least two runs (ini option tfperf_runs)"
         )
     if (slowdown := _detectable(kept)) > TOO_NOISY_TO_GATE:
         longer = "readings" if isinstance(measurement.workload, Command) else "steps"
         each = "  ".join(f"{math.exp(rate):,.1f}" for rate in runs) + f" {measurement.throughput.unit}/s"
         raise BaselineRefused(
-            f"{measurement.workload.id} on {measurement.devices}: too noisy for a baseline, which was left as it is: "
+            f"{what}: too noisy for a baseline, which was left as it is: "
             f"its runs gave {each}, so a slowdown below {100 * slowdown:.0f} % would not be detected. Free the "
             f"machine of other work, or give the test more {longer}, and record again"
         )

@@ -5,18 +5,29 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pytest_tfperf.core.command import Command, Subject
-from pytest_tfperf.core.disturbance import DisturbanceKind
+from pytest_tfperf.core.disturbance import NO_LIMITS, DisturbanceKind, DisturbanceLimits
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import Optimizer, Precision
 
+
+def _higher(kind: DisturbanceKind) -> str:
+    """The option that accepts a disturbance, with its default: "-o tfperf_busy=1 (default 0.25)"."""
+    return f"-o {NO_LIMITS.of(kind)} (default {DisturbanceLimits().of(kind).partition('=')[2]})"
+
+
 ADVICE = {
-    DisturbanceKind.OTHER_PROCESSES: "end the other processes, or accept more of them with ini tfperf_busy",
-    DisturbanceKind.STEAL: "use a machine that is not shared, or accept more steal time with ini tfperf_steal",
-    DisturbanceKind.SWAPPING: "free memory, or accept more swapping with ini tfperf_swap",
-    DisturbanceKind.GPU_SLOWED_DOWN: "check cooling and power supply, or accept it with ini tfperf_gpu_throttled",
+    DisturbanceKind.OTHER_PROCESSES: (
+        f"end the other processes, or accept more of them: {_higher(DisturbanceKind.OTHER_PROCESSES)}"
+    ),
+    DisturbanceKind.STEAL: f"use a machine that is not shared, or accept steal time: {_higher(DisturbanceKind.STEAL)}",
+    DisturbanceKind.SWAPPING: f"free memory, or accept swapping: {_higher(DisturbanceKind.SWAPPING)}",
+    DisturbanceKind.GPU_SLOWED_DOWN: (
+        f"check cooling and power supply, or accept it: {_higher(DisturbanceKind.GPU_SLOWED_DOWN)}"
+    ),
     DisturbanceKind.GPU_SHARED: (
-        "end the other process, choose another GPU with CUDA_VISIBLE_DEVICES, or accept it with ini tfperf_gpu_busy"
+        "end the other process, choose another GPU with CUDA_VISIBLE_DEVICES, or accept it: "
+        f"{_higher(DisturbanceKind.GPU_SHARED)}"
     ),
     DisturbanceKind.DRIVER_SILENT: "look for the cause in dmesg (for a GPU, NVRM: Xid); a hung driver needs a reboot",
     DisturbanceKind.NOT_STEADY: (

@@ -11,13 +11,13 @@ from pytest_tfperf.reports.numbers import percent, rate, whole_percent
 
 
 def bound_by(breakdown: Breakdown | None) -> str | None:
-    """What limits a step, for a table: "input", or "compute 87 %" of the rate of matrix products; None if unknown."""
+    """What limits a step, for a table: "input", "compute: 87 % of the matmul rate"; None if unknown."""
     if breakdown is None or breakdown.bound is None:
         return None
-    word, share = breakdown.bound.value.removesuffix("-bound"), breakdown.products_fraction
+    word, share, of = breakdown.bound.value.removesuffix("-bound"), breakdown.products_fraction, "the matmul rate"
     if breakdown.bound is Bound.COMMUNICATION:
-        share = breakdown.exchange_fraction
-    return word if share is None or breakdown.bound is Bound.INPUT else f"{word} {whole_percent(share)}"
+        share, of = breakdown.exchange_fraction, "a step"
+    return word if share is None or breakdown.bound is Bound.INPUT else f"{word}: {whole_percent(share)} of {of}"
 
 
 def breakdown_lines(
@@ -30,7 +30,7 @@ def breakdown_lines(
     if text := _input(breakdown, unit):
         yield "input", text
     if (share := breakdown.products_fraction) is not None:
-        text = f"{percent(share)} of the measured rate of matrix products"
+        text = f"{percent(share)} of the matmul rate that was measured here"
         faster = "; above 100 %: convolutions multiply less than is counted, or the products were timed too slow"
         yield "compute", text + faster if share > 1 else text
     if (exchange := breakdown.exchange_fraction) is not None and breakdown.alone_examples_per_sec is not None:

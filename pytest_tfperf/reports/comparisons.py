@@ -9,12 +9,13 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.workload_name import shown_name
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, outcome, rate_cell, rate_heading
 from pytest_tfperf.reports.message import Line, with_lines
 from pytest_tfperf.reports.message import message as of_a_measurement
-from pytest_tfperf.reports.names import Named, shown_names, with_id
+from pytest_tfperf.reports.names import Named, shown_names
 from pytest_tfperf.reports.numbers import change, compared, percent, rate
 from pytest_tfperf.reports.table import Columns, table
 
@@ -76,7 +77,8 @@ def sides(comparison: Comparison) -> tuple[str, str]:
     """Names for a and b: their workloads, or the software that differs between them."""
     a, b = comparison.a, comparison.b
     if a.workload != b.workload:
-        return with_id(a.workload.id, a.name), with_id(b.workload.id, b.name)
+        names = shown_names((side.workload.id, side.name) for side in (a, b))
+        return names[a.workload.id, a.name], names[b.workload.id, b.name]
     for name in _DISTINGUISHING:
         if a.environment.get(name) != b.environment.get(name):
             return f"{name} {a.environment.get(name, '?')}", f"{name} {b.environment.get(name, '?')}"
@@ -97,7 +99,7 @@ def headline(comparison: Comparison) -> str:
     """Both sides, devices, machine and ratio in one line."""
     c = comparison
     a, b = sides(c)
-    what = "" if c.a.workload != c.b.workload else f"{with_id(c.a.workload.id, c.a.name)}, "
+    what = "" if c.a.workload != c.b.workload else f"{shown_name(c.a.workload.id, c.a.name)}, "
     if c.outcome is Outcome.INVALID:  # a reader would take its ratio for a result
         return f"{what}{b} against {a} on {c.devices} ({c.machine}): {c.reason}"
     ratio = f"ratio {c.ratio:.3f}, 95 % CI {_interval(c)}"

@@ -62,6 +62,8 @@ def _reference(m: Measurement, verdict: Verdict, row: Baseline, e: Explanation) 
     kind = "a document's figure for a weaker GPU" if verdict.is_floor else _KINDS[row.provenance]
     about = ", ".join(part for part in (row.source, row.date) if part)
     yield f"{rate(row.reference)} {unit}: {kind}{f' ({about})' if about else ''}, from {counted(row.runs, 'run')}."
+    if row.load:
+        yield f"It was {row.load}. A slowdown may hide behind it: record again on a quiet machine."
     if abs(verdict.common_drift) >= _WORTH_SHOWING:
         drift = change(math.expm1(verdict.common_drift))
         yield f"All tests of this session have {drift} in common. It is taken out, as it says nothing of this test."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.reports.names import with_id
+from pytest_tfperf.reports.names import shown_names
 from pytest_tfperf.reports.numbers import change, rate
 from pytest_tfperf.reports.table import Columns, table
 
@@ -27,6 +27,7 @@ def by_workload(history: pandas.DataFrame, width: int | None = None) -> list[str
     """
     rows = []
     known = history.fillna({"outcome": "measured"})
+    names = shown_names(zip(known["workload"], known["name"], strict=True))
     for (machine, workload, topology), measured in known.groupby(["machine", "workload", "topology"]):
         last = measured.iloc[-1]
         is_alike = measured["unit"] == last["unit"]
@@ -37,7 +38,7 @@ def by_workload(history: pandas.DataFrame, width: int | None = None) -> list[str
             {
                 "outcome": last["outcome"],
                 "machine": machine,
-                "workload": with_id(str(workload), last["name"]),
+                "workload": names[str(workload), last["name"]],
                 "topology": topology,
                 "measured": str(len(measured)),
                 "median": rate(median),

@@ -14,9 +14,9 @@ from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import Throughput, run_value
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
+from pytest_tfperf.core.workload_name import shown_name
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import breakdown_lines
-from pytest_tfperf.reports.names import with_id
 from pytest_tfperf.reports.numbers import change, compared, counted, percent, rate
 from pytest_tfperf.reports.profile import profile_lines
 from pytest_tfperf.reports.telemetry import telemetry_lines
@@ -78,8 +78,7 @@ def headline(measurement: Measurement) -> str:
     """Workload, devices, machine, throughput and change in one line, after the file's name if it was replayed."""
     verdict, t = measurement.verdict, measurement.throughput
     where = f"{measurement.file}: " if measurement.file else ""
-    workload = with_id(measurement.workload.id, measurement.name)
-    where += f"{workload} on {measurement.devices} ({measurement.machine})"
+    where += f"{shown_name(measurement.workload.id, measurement.name)} on {measurement.devices} ({measurement.machine})"
     if verdict is not None and verdict.outcome is Outcome.INVALID:  # a reader would take its throughput for a result
         return f"{where}: INVALID: {why_invalid(measurement, verdict)}"
     text = f"{where}: {rate(t.examples_per_sec)} {t.unit}/s"
@@ -146,6 +145,8 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
         yield from breakdown_lines(m.breakdown, m.throughput)
     else:
         expected = expected_rate(m, verdict, row)
+        if (id := m.workload.id) != shown_name(id, m.name):
+            yield "workload", f"{id}    (its key in files)"
         yield "threshold", _threshold(verdict, row, expected)
         yield "baseline", _baseline(verdict, row)
         yield _runs(m, verdict, expected)
@@ -215,6 +216,8 @@ def _baseline(verdict: Verdict, row: Baseline) -> str:
     text = row.provenance.value + (f", {row.source}" if row.source else "") + (f" ({row.date})" if row.date else "")
     if row.provenance is not Provenance.PUBLISHED:
         text += f", {counted(row.runs, 'run')}"
+    if row.load:
+        text += f"; {row.load}"
     return f"{text}; a floor: measured on the weaker {row.gpu or row.machine}" if verdict.is_floor else text
 
 

@@ -1,7 +1,8 @@
-"""The progress line that a terminal shows during runs, and the lines that `-v` prints."""
+"""The progress line that a terminal shows during runs, the lines of a pipe in its place, and those that `-v` prints."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +17,9 @@ from pytest_tfperf.safe_text import one_line, printable
 OWN_RUN = "run"
 """Labels that end in this word belong to a test's own runs and are numbered: "run 1", "confirmation run 2"."""
 
+PLAIN_SECONDS = 30.0
+"""Between two plain lines: a CI system's log shows that a session lives, and stays short."""
+
 _SAVE, _RESTORE, _CLEAR_TO_END = "\x1b7", "\x1b8", "\x1b[K"
 
 
@@ -26,15 +30,19 @@ class ProgressLine:
     Args:
         write: writes to the terminal without moving pytest's idea of where the cursor is; None without a terminal.
         write_line: writes a line that stays; None unless tf_cnn_benchmarks' lines are wanted (-v).
+        write_plain: writes a line that stays, at most every `PLAIN_SECONDS`; None where there is a terminal.
         room: columns between the cursor and the right edge.
         test: the node id of the test that is measured.
+        why: why this test runs again; "" in its first run.
         clock: the present time in seconds.
     """
 
     write: Callable[[str], None] | None = None
     write_line: Callable[[str], None] | None = None
+    write_plain: Callable[[str], None] | None = None
     room: Callable[[], int] = lambda: 0
     test: str = ""
+    why: str = ""
     clock: Callable[[], float] = time.monotonic
     _begun: set[str] = field(default_factory=set, init=False)
     _tests: int = field(default=0, init=False)
@@ -42,6 +50,9 @@ class ProgressLine:
     _ends: float = field(default=0.0, init=False)
     _own_runs: Counter[str] = field(default_factory=Counter, init=False)
     _label: str = field(default="", init=False)
+    _disturbed: tuple[str, str] = field(default=("", ""), init=False)
+    _why: str = field(default="", init=False)
+    _plain_after: float = field(default=math.inf, init=False)
     _timed: Run | None = field(default=None, init=False)
     _printed_steps: int = field(default=0, init=False)
 
@@ -51,6 +62,11 @@ class ProgressLine:
 
     def begin(self, label: str) -> None:
         """A run begins; a label that ends in `OWN_RUN` gets a number."""
+        if not self._begun:
+            self._plain_after = self.clock() + PLAIN_SECONDS
+        test, fact = self._disturbed
+        self._why = "; ".join(filter(None, (self.why, fact if test == self.test else "")))
+        self._disturbed = "", ""
         self._begun.add(self.test)
         self._ends = self.clock() + self._left()
         if label.endswith(OWN_RUN):
@@ -69,7 +85,7 @@ class ProgressLine:
         self._timed = run
         if crosses_display_step(run):
             self._print_step(run)
-        if self.write is not None:
+        if self.write is not None or self._wants_plain:
             self._show(*progress(run, plan))
 
     def ended(self, run: Run) -> None:
@@ -79,6 +95,10 @@ class ProgressLine:
                 self._print_step(self._timed)
             self._print(footer(self._timed, run))
 
+    def disturbed(self, fact: str) -> None:
+        """The run that has ended was disturbed; the test's next run says so."""
+        self._disturbed = self.test, f"the run before was disturbed: {fact}"
+
     def done(self) -> None:
         """Remove the progress line."""
         if self.write is not None:
@@ -86,6 +106,8 @@ class ProgressLine:
 
     def _show(self, state: str, speed: str = "", left: str = "") -> None:
         """Show the states of session and run; the least important parts are left out if room is short."""
+        if self._wants_plain:
+            self._show_plain(state, left)
         if self.write is None:
             return
         session, session_left = self._session()
@@ -96,13 +118,32 @@ class ProgressLine:
             "state": state,
             "speed": speed,
             "left": "" if session_left else left,  # two times left would confuse
+            "why": f"({self._why})" if self._why else "",
         }
         room = self.room() - 3  # a line that wraps can't be removed
-        for least_important in ("left", "test", "run", "session", "speed", "state"):
+        for least_important in ("why", "left", "test", "run", "session", "speed", "state"):
             if len(_joined(parts)) <= room:
                 break
             parts[least_important] = ""
         self.write(f"{_SAVE}  {_joined(parts)}{_CLEAR_TO_END}{_RESTORE}")
+
+    @property
+    def _wants_plain(self) -> bool:
+        return self.write_plain is not None and self.clock() >= self._plain_after
+
+    def _show_plain(self, state: str, left: str) -> None:
+        """The same as one sentence of a log."""
+        assert self.write_plain is not None, "only a pipe wants plain lines"
+        self._plain_after = self.clock() + PLAIN_SECONDS
+        session, session_left = self._session()
+        parts = (
+            session and f"test {session}",
+            self.test.rpartition("::")[2],
+            self._label,
+            state.removesuffix(" ..."),
+            session_left or left,
+        )
+        self.write_plain(f"tfperf: {', '.join(filter(None, parts))}{f' ({self._why})' if self._why else ''}")
 
     def _session(self) -> tuple[str, str]:
         """ "3/15" and "1 min 20 s left"; "" if unknown."""

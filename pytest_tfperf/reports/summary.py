@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import statistics
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from pytest_tfperf.core.baseline import Change
@@ -13,6 +15,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.comparisons import comparison_table
 from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
+from pytest_tfperf.reports.names import shown_names
 from pytest_tfperf.reports.numbers import change, compared, counted, duration, percent, rate
 from pytest_tfperf.reports.table import Columns, table
 from pytest_tfperf.reports.telemetry import telemetry_lines
@@ -32,6 +35,7 @@ def before(
     seconds: float,
     never_timed: int,
     *,
+    most_seconds: float = 0.0,
     recording: int = 0,
     baselines: str = "",
     smoke: bool = False,
@@ -42,10 +46,12 @@ def before(
     """The machine, the number of tests, the expected time, and what is special about this session.
 
     `recording` is the number of fresh runs of each test under --update-baselines, 0 without it; `never_timed` counts
-    the tests whose time the history does not know. The others are the options of the same names.
+    the tests whose time the history does not know; `most_seconds` is the expected time where a test is in doubt, or
+    where runs of a recording differ. The others are the options of the same names.
     """
     unknown = f" ({never_timed} never timed here)" if never_timed else ""
-    lines = [f"{machine}, {counted(tests, 'throughput test')}, about {duration(seconds)}{unknown}"]
+    time = f"about {duration(seconds)}{unknown}{_at_most(seconds, most_seconds, is_recording=bool(recording))}"
+    lines = [f"{machine}, {counted(tests, 'throughput test')}, {time}"]
     if recording:
         lines.append(f"recording baselines, {recording} fresh runs of each test, into {baselines}")
     if smoke:
@@ -57,6 +63,14 @@ def before(
     if against:
         lines.append(f"each check compares this Python (b) with {against} (a) instead of a baseline")
     return [f"tfperf: {line}" for line in lines]
+
+
+def _at_most(seconds: float, most: float, *, is_recording: bool) -> str:
+    """ ", up to 3 min if a test is in doubt", minutes rounded up; "" where it is the expected time."""
+    shown = duration(60 * math.ceil(most / 60) if most > 60 else most)
+    if round(most) <= round(seconds):
+        return ""
+    return f", up to {shown} if {'runs differ' if is_recording else 'a test is in doubt'}"
 
 
 def refused(faults: Mapping[str, Sequence[str]], tests: int, *, in_brief: bool = False) -> list[str]:
@@ -82,6 +96,14 @@ def refused(faults: Mapping[str, Sequence[str]], tests: int, *, in_brief: bool =
 def skips(reasons: Mapping[str, int]) -> list[str]:
     """One line for each reason to skip tests, the most frequent first."""
     return [f"{count} skipped: {reason}" for reason, count in sorted(reasons.items(), key=lambda item: -item[1])]
+
+
+def not_under_xdist(tests: int) -> str:
+    """What pytest's counts don't tell: the tests were skipped, or are errors, and nothing was measured."""
+    return (
+        f"NOTHING WAS MEASURED: {counted(tests, 'throughput test')} ran under pytest-xdist, whose workers would share "
+        "the machine. Run without -n, or with -n 0"
+    )
 
 
 def summary(
@@ -123,7 +145,7 @@ def summary(
         if undecided := [m for m in measurements if m.verdict and not m.verdict.is_decided]:
             why = "the session ended, or the test failed, before their last runs"
             lines.append(f"{len(undecided)} undecided: {why}. Run them again")
-        lines += [*_next_steps(measurements, changes, baselines, red, width), *unrecorded]
+        lines += [*_next_steps(measurements, changes, baselines, red, width), *_under_load(measurements), *unrecorded]
     if not_measured:
         lines.append(f"{not_measured} not measured: the error of each test says why, and what to do")
     return lines + ([f"not in the history: {history_error}"] if history_error else [])
@@ -250,8 +272,13 @@ def _next_steps(
     if changes:
         new = sum(c.old is None for c in changes)
         yield f"recorded in {baselines}: {new} new, {len(changes) - new} changed; check and commit them"
-        rows = map(_recorded, changes)
+        given = {(m.machine, m.key): m.name for m in measurements}
+        named = [(c.new.key.workload, given.get((c.new.machine, c.new.key), "")) for c in changes]
+        names = shown_names(named)
+        rows = [_recorded(change, names[name]) for change, name in zip(changes, named, strict=True)]
         yield from (f"  {line}" for line in table(rows, _RECORDED, None if width is None else width - 2))
+        for load, count in Counter(c.new.load for c in changes if c.new.load).items():
+            yield f"{counted(count, 'row')} {load}. They may be too low: record again on a quiet machine"
     recorded = [m for m in measurements if m.verdict and not m.verdict.is_provisional]
     improved = sum(m.verdict.outcome is Outcome.IMPROVED for m in recorded if m.verdict)
     gains = sum(is_gain(m, red) for m in recorded)
@@ -261,11 +288,19 @@ def _next_steps(
         yield f"{improved - gains} IMPROVED relative to the common drift only: do not record them"
 
 
-def _recorded(changed: Change) -> dict[str, str | None]:
+def _under_load(measurements: Sequence[Measurement]) -> Iterator[str]:
+    """Verdicts against rows that a busy machine gave, one line each; the first says what that means."""
+    rows = [(m, m.verdict.baseline) for m in measurements if m.verdict and m.verdict.baseline]
+    for number, (m, row) in enumerate((m, row) for m, row in rows if row.load):
+        means = "" if number else ". It may be too low, and let slowdowns pass: record again on a quiet machine"
+        yield f"{m.test}: its baseline was {row.load}{means}"
+
+
+def _recorded(changed: Change, name: str) -> dict[str, str | None]:
     old, new = changed.old, changed.new
     return {
         "file": f"{new.machine}.csv",
-        "workload": new.key.workload,
+        "workload": name,
         "topology": new.key.topology,
         "old": rate(old.reference) if old else "new",
         "new": rate(new.reference),

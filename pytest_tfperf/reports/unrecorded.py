@@ -11,6 +11,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.outlook import Outlook
 from pytest_tfperf.reports.advice import ADVICE
 from pytest_tfperf.reports.message import Line, with_lines
+from pytest_tfperf.reports.names import shown_names
 from pytest_tfperf.reports.numbers import counted, duration, percent
 
 _MOST_RATIOS = 3
@@ -105,6 +106,7 @@ def _comparable(published: Sequence[_Published]) -> list[tuple[_Published, _Publ
 def _ratio(base: _Published, one: _Published) -> str:
     (over, over_row), (m, row) = base, one
     here = m.throughput.examples_per_sec / over.throughput.examples_per_sec
-    what = f"{m.workload.id} on {m.topology} over "
-    what += over.topology if m.workload == over.workload else over.workload.id
+    names = shown_names((each.workload.id, each.name) for each in (over, m))
+    what = f"{names[m.workload.id, m.name]} on {m.topology} over "
+    what += over.topology if m.workload == over.workload else names[over.workload.id, over.name]
     return f"{what}: {here:.2f} here, {row.reference / over_row.reference:.2f} there"

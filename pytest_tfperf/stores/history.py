@@ -118,6 +118,11 @@ class History:
         known |= dict(self._rows(queries.seconds_of_measurements()))
         return {test: known[test] for test in tests if test in known}
 
+    def longest_seconds_of(self, tests: Iterable[str]) -> dict[str, float]:
+        """The most seconds that one run of each test's calls took; unknown tests are left out."""
+        known: dict[str, float] = dict(self._rows(queries.longest_seconds_of_measurements()))
+        return {test: known[test] for test in tests if test in known}
+
     def confirmation_runs(self, machines: Collection[str]) -> tuple[int, int]:
         """Further runs that confirmations took, and among how many of the machines' latest measurements.
 

@@ -111,9 +111,20 @@ def as_result(row: Iterable[Any]) -> PastResult:
 
 def seconds_of_measurements() -> Select[Any]:
     """Of each test the seconds that one run of all its calls took last."""
-    once = func.sum(_M.seconds / func.nullif(_M.workers, 0)).label("once")
-    sessions = select(_M.test, once, func.max(_M.made).label("made")).group_by(_M.session, _M.test).subquery()
+    sessions = _seconds_of_sessions()
     return _latest_of_each_test(sessions, sessions.c.once)
+
+
+def longest_seconds_of_measurements() -> Select[Any]:
+    """Of each test the most seconds that one run of all its calls took."""
+    sessions = _seconds_of_sessions()
+    return select(sessions.c.test, func.max(sessions.c.once)).group_by(sessions.c.test)
+
+
+def _seconds_of_sessions() -> Subquery:
+    """Of each test and session the seconds of one run of all its calls, and when it was made."""
+    once = func.sum(_M.seconds / func.nullif(_M.workers, 0)).label("once")
+    return select(_M.test, once, func.max(_M.made).label("made")).group_by(_M.session, _M.test).subquery()
 
 
 def seconds_of_comparisons() -> Select[Any]:

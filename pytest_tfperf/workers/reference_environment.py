@@ -67,15 +67,24 @@ def unrepeatable(row: Baseline) -> str:
     """
     if not re.fullmatch(r"[^/]+" + re.escape(SUFFIX), row.lock):
         return f"baselines that name no lock have no reference environment. {_RECORD}"
-    if not row.commit:
+    fault = _commit_fault(row.commit)
+    return f"{fault}. {_RECORD}" if fault else ""
+
+
+def unrepeatable_commit(commit: str) -> str:
+    """Why baselines that are about to be recorded at this commit will have no reference environment; "" if they can."""
+    fault = _commit_fault(commit)
+    return f"{fault} first (Ctrl-C ends this session), then record" if fault else ""
+
+
+def _commit_fault(commit: str) -> str:
+    if not commit:
         return (
-            "baselines recorded outside of a git repository have no reference environment. "
-            f"Commit the tests and their models to one. {_RECORD}"
+            "baselines recorded without a git commit have no reference environment. Commit the tests and their models"
         )
-    if row.commit.endswith(DIRTY):
+    if commit.endswith(DIRTY):
         return (
-            f"baselines recorded with uncommitted changes ({row.commit}) have no reference environment. "
-            f"Commit the changes. {_RECORD}"
+            f"baselines recorded with uncommitted changes ({commit}) have no reference environment. Commit the changes"
         )
     return ""
 

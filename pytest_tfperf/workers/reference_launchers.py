@@ -59,6 +59,11 @@ class ReferenceLaunchers:
             for why, count in missing.items()
         ]
 
+    @property
+    def serves_any(self) -> bool:
+        """Whether `check` found a usable environment of any baseline."""
+        return bool(self._usable)
+
     def launcher_for(self, row: Baseline | None) -> Launcher | None:
         """The launcher of the environment that serves a baseline; None if `check` found none that is usable."""
         environment = None if row is None else self._usable.get((row.machine, row.key))

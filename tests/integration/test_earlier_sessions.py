@@ -52,7 +52,7 @@ def test_the_first_one_ends_with_what_to_do(sessions: list[Finished]) -> None:
             "without a row in baselines/: 1 measured and not judged, *",
             "  noise  * within a run * between runs shown after a later session",
             "  detectable  the next session warns of slowdowns from *",
-            "  record      pytest --junitxml=.junit.xml -m cpu --update-baselines    (about *; then commit baselines/)",
+            "  record      pytest -m cpu --update-baselines    (about *; then commit baselines/)",
         ]
     )
 

@@ -89,7 +89,7 @@ SAID = {
         "was ended by SIGKILL (somebody's kill -9, or the kernel's out-of-memory killer: see dmesg)",
         "in phase 'model'",
     ],
-    "test_runs_out_of_memory": ["nets:out_of_memory-b64-replicated-device on ", "raised MemoryError"],
+    "test_runs_out_of_memory": ["out_of_memory-b64-replicated-device on ", "raised MemoryError"],
     "test_trains_to_nan": ["loss became NaN"],
     "test_kills_the_server": ["in phase 'model'"],
 }

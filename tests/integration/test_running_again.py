@@ -52,7 +52,7 @@ INVALID = " on * INVALID: other processes used * of * core*, the busiest was "
     ("test", "why"),
     [
         ("is_disturbed_when_it_runs_again", f"{SLEEPING.format(1)}{INVALID}*(each of 3 fresh runs was disturbed)"),
-        ("loses_its_worker_when_it_runs_again", "nets:once-b1-replicated-device on *was ended by SIGKILL*"),
+        ("loses_its_worker_when_it_runs_again", "once-b1-replicated-device on *was ended by SIGKILL*"),
         ("measures_while_disturbed", f"{SLEEPING.format(2)}{INVALID}*"),
         ("holds_a_ratio_while_disturbed", f"{SLEEPING.format(2)}{INVALID}*"),
     ],

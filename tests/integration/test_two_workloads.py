@@ -94,7 +94,7 @@ def test_a_comparison_passes_of(plain: Finished, test: str) -> None:
 def test_an_undecided_comparison_passes_with_a_warning(plain: Finished) -> None:
     assert plain.cases["test_undecided"].kind == "passed"
     warnings = plain.text.partition("= warnings summary =")[2]
-    assert "ThroughputWarning: nets:tiny-b1-replicated-device, b is" in warnings
+    assert "ThroughputWarning: tiny-b1-replicated-device, b is" in warnings
     assert "the next pair would end after max_seconds=1e-09" in warnings
 
 
@@ -112,7 +112,7 @@ def test_a_worker_that_dies_in_a_later_pair_is_named_with_workloads_and_devices(
     plain: Finished, model: str, said: str
 ) -> None:
     case = plain.cases[f"test_dies_in_a_later_pair[{model}]"]
-    sides = f"nets:tiny-b1-replicated-device against nets:{model}-b2-replicated-device"
+    sides = f"tiny-b1-replicated-device against {model}-b2-replicated-device"
     assert case.kind == "error", plain.text
     pytest.LineMatcher(case.text.splitlines()).fnmatch_lines([f"{sides} on * core*: *{said}*"])
 
@@ -120,7 +120,7 @@ def test_a_worker_that_dies_in_a_later_pair_is_named_with_workloads_and_devices(
 def test_a_slowed_side_regresses_and_says_how_to_run_it_again(slowed: Finished) -> None:
     case = slowed.cases["test_equals"]
     assert (slowed.status, case.kind) == (1, "failure"), slowed.text
-    assert re.match(r"nets:tiny-b1-replicated-device, b is \d\d\.\d % slower than a on ", case.text)
+    assert re.match(r"tiny-b1-replicated-device, b is \d\d\.\d % slower than a on ", case.text)
     assert "  rerun       pytest test_it.py::test_equals" in case.text
 
 

@@ -35,6 +35,14 @@ def test_the_reason_and_the_next_step_are_given_in_one_line(distributed: tuple[b
     assert "without -n" in reason
 
 
+def test_the_summary_says_that_nothing_was_measured(distributed: tuple[bool, Finished]) -> None:
+    summary = distributed[1].text.partition("= throughput =")[2].strip("=\n").splitlines()
+    assert summary[0] == (
+        "NOTHING WAS MEASURED: 1 throughput test ran under pytest-xdist, whose workers would share the machine. Run "
+        "without -n, or with -n 0"
+    )
+
+
 def test_one_process_is_no_distribution(project: Project) -> None:
     project.write("test_it.py", "def test_it(throughput): pass")
     assert project.run("-n0").kinds == {"test_it": "passed"}

@@ -165,5 +165,8 @@ class Notes:
     def ended(self, run: Run) -> None:
         self.runs.append(run)
 
+    def disturbed(self, fact: str) -> None:
+        pass
+
     def done(self) -> None:
         pass

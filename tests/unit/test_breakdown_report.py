@@ -55,12 +55,12 @@ ON_DEVICE_DATA = "on device data the same training gives 2,900 images/s"
         (
             fetched(products_fraction=0.871),
             "compute",
-            "87.1 % of the measured rate of matrix products",
+            "87.1 % of the matmul rate that was measured here",
         ),
         (
             fetched(products_fraction=1.4),
             "compute",
-            "140.0 % of the measured rate of matrix products; "
+            "140.0 % of the matmul rate that was measured here; "
             "above 100 %: convolutions multiply less than is counted, or the products were timed too slow",
         ),
         (
@@ -127,8 +127,8 @@ def test_without_a_regression_nothing_is_called_slower() -> None:
         (None, None),
         (fetched(None), None),
         (fetched(Bound.INPUT, products_fraction=0.2), "input"),
-        (fetched(products_fraction=0.869), "compute 87 %"),
-        (of_ranks(Bound.COMMUNICATION, 0.63, 2700.0, products_fraction=0.2), "communication 63 %"),
+        (fetched(products_fraction=0.869), "compute: 87 % of the matmul rate"),
+        (of_ranks(Bound.COMMUNICATION, 0.63, 2700.0, products_fraction=0.2), "communication: 63 % of a step"),
     ],
 )
 def test_what_a_table_says_of_the_bound(found: Breakdown | None, cell: str | None) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import load
 
 from pytest_tfperf import cli
 from pytest_tfperf.errors import TfperfError
@@ -53,6 +54,30 @@ def test_the_git_remote_decides_on_the_ci_file(url: str, written: str | None, tm
     remote(tmp_path, url)
     cli.main(["init", str(tmp_path)])
     assert [name for name in files(tmp_path) if name.endswith(".yml")] == ([written] if written else [])
+
+
+def test_without_a_known_remote_it_says_how_to_get_a_ci_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.main(["init", str(tmp_path)])
+    assert (
+        "no CI file, because no git remote names GitHub or GitLab: tfperf init --ci=github" in capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize(("machine", "marker"), [("no-gpu", "cpu"), ("dgx1-p100", "gpu")])
+def test_the_first_test_has_the_one_marker_that_suits_the_machine(
+    machine: str, marker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_tfperf.hardware.discovery.discover", lambda: load(machine))
+    cli.main(["init", str(tmp_path)])
+    text = (tmp_path / "perf_tests" / "test_speed.py").read_text()
+    assert [line for line in text.splitlines() if "mark." in line] == [f"@pytest.mark.{marker}"]
+
+
+def test_one_tolerance_is_written(tmp_path: Path) -> None:
+    cli.main(["init", str(tmp_path)])
+    assert [name for name, text in files(tmp_path).items() if "tolerance" in text] == ["pytest.ini"]
 
 
 def test_an_option_decides_against_the_remote(tmp_path: Path) -> None:

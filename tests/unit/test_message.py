@@ -98,7 +98,7 @@ def test_an_error_shows_the_machine_earlier_results_and_what_to_do() -> None:
         "it was busy",
         "  machine     CPU 2.9 GHz, load 2.1, other processes 3 % of the CPU",
         f"  before      {headline(judged(1600.0))}",
-        "  next        end the other processes, or accept more of them with ini tfperf_busy",
+        "  next        end the other processes, or accept more of them: -o tfperf_busy=1 (default 0.25)",
         f"  rerun       pytest '{TEST}'",
     ]
 
@@ -299,8 +299,7 @@ def test_a_result_in_brief_is_its_outcome_and_why(found: Measurement, text: str)
     assert in_brief(found) == text
 
 
-def test_a_name_stands_before_the_id() -> None:
+def test_a_name_stands_in_the_place_of_the_id_which_has_a_line_of_its_own() -> None:
     found = judged(1600.0, more={"name": "the big one"})
-    assert headline(found).startswith(
-        "the big one (resnet50-b64-replicated-device) on 8x Tesla P100 (dgx1-p100): 1,600"
-    )
+    assert headline(found).startswith("the big one on 8x Tesla P100 (dgx1-p100): 1,600")
+    assert line("workload", found) == "resnet50-b64-replicated-device    (its key in files)"

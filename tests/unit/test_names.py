@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_tfperf.reports.names import shown_names, with_id
+from pytest_tfperf.core.workload_name import shown_name
+from pytest_tfperf.reports.names import shown_names
 
 OWN = "acme.models:small_cnn-b32-replicated-acme.pipelines:from_files"
 
@@ -28,5 +29,5 @@ def test_a_table_shows(workloads: list[tuple[str, str]], shown: list[str]) -> No
     ]
 
 
-def test_a_message_has_the_id_beside_the_name() -> None:
-    assert (with_id(OWN, "small-cnn"), with_id(OWN, "")) == (f"small-cnn ({OWN})", OWN)
+def test_a_message_has_the_name_of_the_table() -> None:
+    assert (shown_name(OWN, "small-cnn"), shown_name(OWN)) == ("small-cnn", "small_cnn-b32-replicated-from_files")

@@ -120,6 +120,49 @@ def test_without_a_terminal_only_the_lines_that_stay_are_written() -> None:
     assert (terminal.written, terminal.lines[1:]) == ([], FIRST_LINES)
 
 
+def test_a_pipe_gets_a_plain_line_every_30_seconds() -> None:
+    terminal, plain = Terminal(), []
+    terminal.line.write, terminal.line.write_plain = None, plain.append
+    terminal.line.expect(15, lambda: 80.0)
+    for seconds in (0, 29, 2, 20, 11):
+        terminal.seconds += seconds
+        terminal.time(run_of(40))
+    assert plain == [
+        "tfperf: test 1/15, test_b[1], run 3, steps 40/100, 1 min 20 s left",
+        "tfperf: test 1/15, test_b[1], run 5, steps 40/100, 1 min 20 s left",
+    ]
+
+
+def test_a_further_run_says_what_it_is_for() -> None:
+    terminal = Terminal(200)
+    terminal.line.why = "in doubt: 2 more runs at least"
+    terminal.line.disturbed("other processes used 61 % of 2 cores")
+    terminal.line.begin("confirmation run")
+    terminal.line.phase("start")
+    assert terminal.written[-1].endswith(
+        "start ...  (in doubt: 2 more runs at least; the run before was disturbed: "
+        f"other processes used 61 % of 2 cores){CLEAR}{RESTORE}"
+    )
+
+
+def test_a_disturbance_is_told_of_the_next_run_only() -> None:
+    terminal = Terminal(200)
+    terminal.line.disturbed("other processes used 61 % of 2 cores")
+    for _ in range(2):
+        terminal.line.begin("run")
+        terminal.line.phase("start")
+    assert ["disturbed" in shown for shown in terminal.written] == [True, False]
+
+
+def test_a_disturbance_is_not_told_of_another_test() -> None:
+    terminal = Terminal(200)
+    terminal.line.disturbed("other processes used 61 % of 2 cores")
+    terminal.line.test = "another"
+    terminal.line.begin("run")
+    terminal.line.phase("start")
+    assert "disturbed" not in terminal.written[-1]
+
+
 def test_a_program_that_is_read_to_its_end_shows_no_total() -> None:
     terminal = Terminal()
     terminal.line.window(run_of(5, 5), Plan(steps=100, counts_readings=True, until_end=True))

@@ -274,7 +274,7 @@ def test_code_that_was_changed_is_kept(project: ReferenceProject) -> None:
     [
         ("", "abc", "name no lock"),
         ("../other.lock.txt", "abc", "name no lock"),
-        ("box-1.lock.txt", "", "outside of a git repository"),
+        ("box-1.lock.txt", "", "without a git commit"),
         ("box-1.lock.txt", "abc-dirty", "with uncommitted changes"),
     ],
 )

@@ -425,7 +425,7 @@ def test_a_real_loss_of_ten_percent_and_a_busy_machine_are_explained(capsys: pyt
     assert "other processes used 70 % of 2 cores, above all python (pid " in said
     pytest.LineMatcher(said.splitlines()).fnmatch_lines(
         [
-            "*busy.json: nets:sleeping-b4-replicated-device on * (recorded): *, 10.8 % slower than 177.8",
+            "*busy.json: sleeping-b4-replicated-device on * (recorded): *, 10.8 % slower than 177.8",
             "  confirmed * 162.9  158.6  158.9  158.6  134.1",
         ]
     )

@@ -10,7 +10,7 @@ import pytest
 from machines import load
 from measurements import baseline, measurement, run_at, throughput, verdict
 
-from pytest_tfperf.core.baseline import Baseline, Provenance
+from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.breakdown import Breakdown, Straggler
 from pytest_tfperf.core.op_times import OpTime
 from pytest_tfperf.core.profile import Profile
@@ -132,7 +132,7 @@ def test_a_first_session_is_guessed(tmp_path: Path) -> None:
 
 
 def test_tests_that_were_never_timed_count_as_much_as_others_and_likely_confirmations_are_added(tmp_path: Path) -> None:
-    assert announced(timed(tmp_path)) == "about 33 s (2 never timed here)"
+    assert announced(timed(tmp_path)) == "about 33 s (2 never timed here), up to 53 s if a test is in doubt"
 
 
 def test_a_file_of_baselines_that_cannot_be_read_changes_no_estimate(tmp_path: Path) -> None:
@@ -143,7 +143,21 @@ def test_a_file_of_baselines_that_cannot_be_read_changes_no_estimate(tmp_path: P
 
 
 def test_recording_takes_five_runs_of_each(tmp_path: Path) -> None:
-    assert announced(timed(tmp_path, update_baselines=Update.ALL)) == "about 2 min 30 s (2 never timed here)"
+    assert (
+        announced(timed(tmp_path, update_baselines=Update.ALL))
+        == "about 2 min 30 s (2 never timed here), up to 5 min if runs differ"
+    )
+
+
+def test_without_a_baseline_the_nightly_gate_has_no_doubts(tmp_path: Path) -> None:
+    assert "up to" not in announced(timed(tmp_path, require_baseline=True))
+
+
+def test_a_doubt_against_a_recorded_row_takes_eight_runs(tmp_path: Path) -> None:
+    made = timed(tmp_path)
+    key = Key("trivial-b1-replicated-device", "1x1")
+    made.baselines.update("box", {key: Baseline(machine="box", key=key, reference=1.0)})
+    assert announced(made).endswith("up to 2 min if a test is in doubt")  # 33 s, and seven further runs of 10 s
 
 
 def test_what_is_left_shrinks_with_each_test_that_is_done(tmp_path: Path) -> None:

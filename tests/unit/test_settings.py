@@ -228,13 +228,41 @@ def test_at_most_twenty_one_settings_are_options_on_the_command_line() -> None:
     assert len(options) + 1 <= 21  # and --update-baselines
 
 
-def test_the_command_that_records_leaves_out_what_belongs_to_one_session() -> None:
-    typed = ("perf_tests", "-m", "cpu and not slow", "--tfperf-inject-slowdown", "0.2", "--tfperf-strict", "-q")
-    typed += ("-o", "tfperf_max_time=10", "-otfperf_budget=5m")
-    config = Config()
-    config.invocation_params = SimpleNamespace(dir=Config.rootpath, args=typed)
-    recording = Settings.from_config(config).rerun.recording  # type: ignore[arg-type]  # only what it reads
-    assert recording == "pytest perf_tests -m 'cpu and not slow' -q --update-baselines"
+OWN_OPTIONS = """
+    def pytest_addoption(parser):
+        parser.addoption("--models", nargs="+")
+        parser.getgroup("reports").addoption("--pages", action="append")
+"""
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        (["-m", "cpu and not slow", "-q"], "-m 'cpu and not slow'"),
+        (["-x", "--lf", "--junitxml=a.xml", "-ra", "--durations", "3", "--pages", "a.html"], ""),
+        (["-xvk", "small", "--tb", "short"], "-k small"),
+        (["-ksmall", "--ignore=old", "--deselect", "a.py::test"], "-ksmall --ignore=old --deselect a.py::test"),
+        (["--tfperf-inject-slowdown", "0.2", "--tfperf-strict", "--tfperf-html=x.html"], ""),
+        (["--tfperf-machine", "box", "--tfperf-split-gpu"], "--tfperf-machine box --tfperf-split-gpu"),
+        (["-o", "tfperf_max_time=10", "-otfperf_budget=5m", "-o", "tfperf_busy=1"], "-o tfperf_busy=1"),
+        (["--models", "a", "b", "-v"], "--models a b"),
+        (["-n", "0"], "-n 0"),
+        (["-n0", "--dist=load"], "-n0"),
+        (["--update-baselines"], ""),
+        (["-o", "tfperf_history_url=postgresql://me:secret@db/speed"], ""),
+        (["-otfperf_history_url=postgresql://me:secret@db/speed"], ""),
+        (["--override-ini=tfperf_history_url=postgresql://me:secret@db/speed"], ""),
+    ],
+    ids=str,
+)
+def test_the_command_that_records_takes_over_only_what_changes_what_is_measured(
+    pytester: pytest.Pytester, typed: list[str], kept: str
+) -> None:
+    pytester.makeconftest(OWN_OPTIONS)
+    pytester.mkdir("perf_tests")
+    recording = Settings.from_config(pytester.parseconfig("perf_tests", *typed)).rerun.recording
+    added = " -p no:cacheprovider" if "-p" in recording else ""
+    assert recording.replace(added, "") == f"pytest perf_tests{f' {kept}' if kept else ''} --update-baselines"
 
 
 @pytest.mark.parametrize(
@@ -250,8 +278,7 @@ def test_no_command_shows_the_password_of_the_history(typed: tuple[str, ...]) ->
     config = Config(override_ini=["tfperf_history_url=postgresql://me:secret@db/speed"])
     config.invocation_params = SimpleNamespace(dir=Config.rootpath, args=("perf_tests", *typed, "-q"))
     settings = Settings.from_config(config)  # type: ignore[arg-type]  # only what it reads
-    assert settings.rerun.recording == "pytest perf_tests -q --update-baselines"
-    assert settings.rerun.options == ""
+    assert "secret" not in settings.rerun.recording + settings.rerun.options
 
 
 def test_a_wrong_url_of_the_history_is_refused_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,16 @@ def test_a_session_announces_machine_tests_and_time() -> None:
     assert before("h200", 12, 130.0, 0) == ["tfperf: h200, 12 throughput tests, about 2 min 10 s"]
 
 
+def test_a_session_announces_how_long_a_doubt_may_take() -> None:
+    (line,) = before("h200", 1, 16.0, 0, most_seconds=140.0)
+    assert line == "tfperf: h200, 1 throughput test, about 16 s, up to 3 min if a test is in doubt"
+
+
+def test_a_recording_announces_how_long_runs_that_differ_may_take() -> None:
+    line, _ = before("h200", 1, 25.0, 1, most_seconds=50.0, recording=5)
+    assert line == "tfperf: h200, 1 throughput test, about 25 s (1 never timed here), up to 50 s if runs differ"
+
+
 def test_a_session_announces_what_is_special_about_it() -> None:
     options: dict[str, Any] = {"smoke": True, "inject_slowdown": 0.15, "hold": True, "against": "/py"}
     assert before("h200", 1, 5.0, 1, recording=7, baselines="baselines/", **options) == [

@@ -88,7 +88,7 @@ def row(found: Measurement) -> dict[str, str]:
         (
             measurement(breakdown=Breakdown(input=Input.FETCHED, bound=Bound.COMPUTE, products_fraction=0.869)),
             "bound",
-            "compute 87 %",
+            "compute: 87 % of the matmul rate",
         ),
     ],
     ids=[

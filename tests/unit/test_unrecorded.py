@@ -61,7 +61,7 @@ def test_disturbed_runs_are_named_with_the_remedy_of_what_disturbed_most() -> No
     assert said(nothing)[1:3] == [
         "  noise       within a run unknown (standard error); between runs shown after a later session",
         "  disturbed   3 of 3 (steal time, other processes), which are no reference for the next session: use a "
-        "machine that is not shared, or accept more steal time with ini tfperf_steal",
+        "machine that is not shared, or accept steal time: -o tfperf_steal=1 (default 0.25)",
     ]
 
 

@@ -1,0 +1,70 @@
+"""A row that a busy machine gave says so, and so does each verdict against it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from measurements import baseline, measurement, run_at, throughput, verdict
+
+from pytest_tfperf.bench.recording import BaselineRecorder
+from pytest_tfperf.core.baseline import Baseline, Change
+from pytest_tfperf.core.telemetry import Telemetry
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.reports.message import message
+from pytest_tfperf.reports.summary import summary
+from pytest_tfperf.stores.baselines import BaselineStore
+
+QUIET = Telemetry(seconds=1.0, usable_cores=2, other_cpu_fraction_mean=0.1, idle_fraction_mean=0.9)
+BUSY = replace(QUIET, other_cpu_fraction_mean=0.61, idle_fraction_mean=0.0, other_processes={"make (pid 1)": 0.6})
+NOTE = "recorded under load: other processes used 61 % of 2 cores (2 of 5 runs)"
+RATES = [1000.0, 1010.0, 990.0, 1005.0, 995.0]
+
+
+def recorded(folder: Path, *telemetry: Telemetry, rates: list[float] = RATES) -> Baseline:
+    runs = tuple(replace(run_at(1000.0), telemetry=one) for one in telemetry)
+    recorder = BaselineRecorder(BaselineStore(folder, published=None), folder)
+    recorder.record(measurement(throughput(*rates), runs=runs))
+    return recorder.changes[0].new
+
+
+def test_a_row_tells_the_load_of_its_runs_without_pids(tmp_path: Path) -> None:
+    row = recorded(tmp_path, BUSY, QUIET, BUSY, QUIET, QUIET)
+    (kept,) = BaselineStore(tmp_path, published=None).load(row.machine).values()
+    assert (kept.note, kept.load) == (NOTE, NOTE)
+
+
+def test_a_row_of_a_quiet_machine_has_no_note(tmp_path: Path) -> None:
+    assert recorded(tmp_path, QUIET, QUIET, QUIET, QUIET, QUIET).note == ""
+
+
+def test_the_load_stands_beside_what_was_left_out(tmp_path: Path) -> None:
+    row = recorded(tmp_path, BUSY, QUIET, BUSY, QUIET, QUIET, rates=[*RATES, 800.0])
+    assert (row.note, row.load) == (f"{NOTE}; left out as slow runs: 800 images/s", NOTE)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.REGRESSED])
+def test_a_message_repeats_it(outcome: Outcome) -> None:
+    judged = measurement(verdict=verdict(outcome, baseline=baseline(1000.0, note=NOTE)))
+    assert any(line.endswith(f"; {NOTE}") for line in message(judged).splitlines() if "  baseline  " in line)
+
+
+def said(*, changes: tuple[Change, ...] = (), **row: Any) -> list[str]:
+    judged = measurement(test="a.py::test", verdict=verdict(baseline=baseline(1000.0, **row)))
+    return [line for line in summary([judged], baselines="b/", changes=changes) if "under load" in line]
+
+
+def test_the_summary_repeats_it_for_tests_that_pass_too() -> None:
+    (line,) = said(note=NOTE)
+    assert line == (
+        f"a.py::test: its baseline was {NOTE}. It may be too low, and let slowdowns pass: record again on a quiet "
+        "machine"
+    )
+
+
+def test_a_session_that_recorded_such_rows_says_so() -> None:
+    assert said(changes=(Change(None, baseline(1000.0, note=NOTE)),)) == [
+        f"1 row {NOTE}. They may be too low: record again on a quiet machine"
+    ]
