@@ -41,10 +41,11 @@ def wild(seed: int, count: int) -> Values:
     return random.standard_t(3, count) * 0.01 + np.cumsum(steps)
 
 
-@given(SEEDS, COUNTS, st.floats(-5, 5))
+@given(SEEDS, COUNTS, st.integers(-5 * 2**10, 5 * 2**10))
 @settings(max_examples=50, deadline=None)
-def test_another_unit_of_the_rates_changes_nothing(seed: int, count: int, log_factor: float) -> None:
-    values = wild(seed, count)
+def test_another_unit_of_the_rates_changes_nothing(seed: int, count: int, factor: int) -> None:
+    # Multiples of powers of two add without rounding, which could decide between two nearly equal starts of a step.
+    values, log_factor = np.round(wild(seed, count) * 2**30) / 2**30, factor / 2**10
     assert [(a.first, a.found) for a in alarms(values)] == [(a.first, a.found) for a in alarms(values + log_factor)]
 
 
