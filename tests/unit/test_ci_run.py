@@ -1,4 +1,7 @@
-"""What .ci/run does where something can't be installed. The programs it calls are replaced; the real ones take an hour."""
+"""What .ci/run does where something can't be installed.
+
+The programs it calls are replaced: the real ones take an hour.
+"""
 
 from __future__ import annotations
 
