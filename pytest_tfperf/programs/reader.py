@@ -137,6 +137,10 @@ class Reader:
 
     def next_step(self) -> str:
         """What to give so that the lines can be read."""
+        if self.unread:
+            return (
+                "print it in another way, or give reads=Reads(pattern=...) or parse=, a function that reads such a line"
+            )
         if self.saw_steps:
             return SAY_HOW_MANY
         if self.likely_unit:
@@ -150,7 +154,8 @@ class Reader:
         """The unit that most lines name, where none is in the one that was given; "" for none."""
         if self._is_described or not self._unit_rates:
             return ""
-        return self._unit_rates.most_common(1)[0][0]
+        unit = self._unit_rates.most_common(1)[0][0]
+        return "" if unit == self._command.unit else unit
 
     def _recognised(self, line: str, formats: Sequence[tuple[str, _Read]], *, stays: bool = True) -> Reading | None:
         for name, read in formats:
