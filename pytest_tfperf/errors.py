@@ -33,6 +33,10 @@ class NotEnoughDevices(TfperfError):
         self.wanted = wanted
 
 
+class NotEnoughNodes(NotEnoughDevices):
+    """A test asks for more nodes than the launcher knows of."""
+
+
 class NoData(TfperfError):
     """A test reads a data set whose folder was not given; the plugin skips."""
 

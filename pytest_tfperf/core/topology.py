@@ -17,7 +17,7 @@ from pytest_tfperf.core.links import Link as Link
 from pytest_tfperf.core.links import LinkKind as LinkKind
 from pytest_tfperf.core.links import Matrix, best_linked, link_class
 from pytest_tfperf.core.plain_json import plain
-from pytest_tfperf.errors import NotEnoughDevices, TfperfError
+from pytest_tfperf.errors import NotEnoughDevices, NotEnoughNodes, TfperfError
 
 JSON_VERSION = 1
 
@@ -146,12 +146,14 @@ class Topology:
         """`n` machines like this one: `take` then takes devices on each of them.
 
         Raises:
-            NotEnoughDevices: there are fewer.
-            TfperfError: n is below 1.
+            NotEnoughNodes: there are fewer.
+            TfperfError: n is below 1, or another number was given before.
         """
         _require_count("nodes", n)
+        if self.node_count not in (1, n):
+            raise TfperfError(f"nodes={n} after nodes({self.node_count}): give the number of nodes once")
         if self.most_nodes is not None and n > self.most_nodes:
-            raise NotEnoughDevices(
+            raise NotEnoughNodes(
                 f"needs {n} nodes, and --tfperf-launcher knows of {self.most_nodes}. Name more hosts there, or ask for "
                 "a larger allocation"
             )
@@ -170,7 +172,7 @@ class Topology:
         Raises:
             NotEnoughDevices: too few nodes or equal GPUs, or more than 64 logical devices; says what is needed and what
                 there is.
-            TfperfError: n or nodes is below 1.
+            TfperfError: n or nodes is below 1, or `.nodes` gave another number before.
         """
         _require_count("devices", n)
         if nodes is not None:

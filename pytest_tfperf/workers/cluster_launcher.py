@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -22,7 +22,7 @@ from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
 from pytest_tfperf.workers.processes import RemoteProcess
 from pytest_tfperf.workers.rank_calls import RankCall, wait_for_ranks
-from pytest_tfperf.workers.session_key import read_key, write_key
+from pytest_tfperf.workers.session_key import new_key_file, read_key
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name
 from pytest_tfperf.workers.wire import Listener
 from pytest_tfperf.workers.worker_files import WorkerFiles
@@ -45,7 +45,7 @@ class Entrance:
         host: this machine's address, as ranks on other nodes reach it.
         port: to listen on; 0 for any free port.
         key_file: a file that already holds the key, for ranks that something else starts; None for a new key.
-        key_folder: where a new key is kept in a file of mode 600, until the entrance is closed.
+        key_folder: where a new key is kept in a file of mode 600, while ranks read it.
 
     Raises:
         MeasurementError: nothing can listen there.
@@ -60,20 +60,21 @@ class Entrance:
             raise MeasurementError(
                 f"ranks can't call {host}:{port or 'any port'} of this machine: {error}. Change the ini value {name}"
             ) from None
-        self._is_made = key_file is None
-        self.address, _, key = self.listener.address.rpartition(":")
-        self.key_file = key_file or write_key(key_folder.absolute(), key)
+        self.address, _, self._key = self.listener.address.rpartition(":")
+        self._key_file, self._key_folder = key_file, key_folder.absolute()
         self._jobs = count(1)
+
+    def key_file(self) -> AbstractContextManager[Path]:
+        """The file that ranks read the key from before they call; a new key's file lasts as long as the block."""
+        return nullcontext(self._key_file) if self._key_file else new_key_file(self._key_folder, self._key)
 
     def new_job(self) -> int:
         """A number that no other job of the session has."""
         return next(self._jobs)
 
     def close(self) -> None:
-        """Stop listening, and remove a new key's file."""
+        """Stop listening."""
         self.listener.close()
-        if self._is_made:
-            self.key_file.unlink(missing_ok=True)
 
 
 class ClusterLauncher:
@@ -130,9 +131,10 @@ class ClusterLauncher:
         command = self._engine.command(job.nodes, job.ranks_per_node, rank_command, variables)
         with ExitStack() as undo:
             log = self._files.worker_log(number, "engine")
-            engine = EngineProcess(self._engine, command, self._environment(number), log)
-            undo.callback(engine.end)
-            calls = wait_for_ranks(self._entrance().listener, job, str(number), self._silence_seconds, engine)
+            with self._entrance().key_file() as key_file:
+                engine = EngineProcess(self._engine, command, self._environment(number, key_file), log)
+                undo.callback(engine.end)
+                calls = wait_for_ranks(self._entrance().listener, job, str(number), self._silence_seconds, engine)
             runs = []
             for call in calls:
                 log = self._files.worker_log(number, f"rank{call.rank}")
@@ -171,11 +173,11 @@ class ClusterLauncher:
             cancel=self._engine.cancel,
         )
 
-    def _environment(self, job: int) -> dict[str, str]:
+    def _environment(self, job: int, key_file: Path) -> dict[str, str]:
         environment = {
             **self._interpreter.environment(),
             "TFPERF_ADDRESS": self._entrance().address,
-            "TFPERF_KEY_FILE": str(self._entrance().key_file),
+            "TFPERF_KEY_FILE": str(key_file),
             "TFPERF_JOB": str(job),
             "TF_CPP_MIN_LOG_LEVEL": "1",
         }

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pytest_tfperf.errors import TfperfError
@@ -28,10 +32,39 @@ def read_key(path: Path) -> str:
     return key
 
 
-def write_key(folder: Path, key: str) -> Path:
-    """Write this key to a new file of mode 600."""
+@contextmanager
+def new_key_file(folder: Path, key: str) -> Iterator[Path]:
+    """A new file of mode 600 with this key, for as long as the block lasts.
+
+    Files that killed sessions left in the folder are removed: a file's owner holds a lock on it, and loses the lock in
+    whatever way it ends.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    _remove_left_files(folder)
     path = folder / f"key-{secrets.token_hex(6)}"
-    path.touch(0o600, exist_ok=False)
-    path.write_text(f"{key}\n", encoding="ascii")
-    return path
+    unlocked = path.with_name(f".{path.name}")  # nobody looks for it before it is locked
+    try:
+        unlocked.touch(0o600, exist_ok=False)
+        with unlocked.open("r+", encoding="ascii") as file:
+            _lock(file.fileno())
+            unlocked.rename(path)
+            file.write(f"{key}\n")
+            file.flush()
+            os.fsync(file.fileno())  # on NFS another node would see an open file empty
+            yield path
+    finally:
+        for left in (unlocked, path):
+            left.unlink(missing_ok=True)
+
+
+def _remove_left_files(folder: Path) -> None:
+    for path in folder.glob("key-" + 12 * "[0-9a-f]"):
+        # It is in use, another user's, just removed, or on a file system without locks.
+        with suppress(OSError), path.open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+
+
+def _lock(file: int) -> None:
+    with suppress(OSError):  # without locks, nobody can take the file for one that was left either
+        fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""A session of several ranks that is killed with -9: under each launcher, all of its processes end."""
+"""A session of several ranks that is killed with -9: its processes end under each launcher, and no key stays."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ TESTS = """
 
 
 @pytest.mark.parametrize("name", ["local", "mpirun", "srun"])
-def test_all_processes_of_a_killed_session_end(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_all_processes_of_a_killed_session_end_and_its_key_is_gone(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     launcher: Launcher = LOCAL if name == "local" else request.getfixturevalue(name)
     with Project(tmp_path / "project") as project:
         project.write("told.py", PIPELINE)
@@ -47,3 +49,4 @@ def test_all_processes_of_a_killed_session_end(name: str, request: pytest.Fixtur
         os.kill(session.pid, signal.SIGKILL)
         session.wait()
         assert wait_for(lambda: not project.processes()), project.processes()
+        assert not list(project.folder.rglob("key-*"))

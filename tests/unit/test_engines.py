@@ -93,6 +93,7 @@ def test_mpirun_is_told_that_root_may_run_it(
         ("-H nodea,nodea,nodeb", 2),
         ("-H nodea -H nodeb", 2),
         ("-H 10.0.0.1:2,node-b.cluster_1.example", 2),
+        ("-H nodea:*,nodeb:auto", 2),
     ],
 )
 def test_mpirun_knows_the_nodes_that_its_options_name(
@@ -106,9 +107,10 @@ def test_a_host_file_names_a_node_a_line_with_slots_and_comments(
     mpirun: Callable[[str], Engine], tmp_path: Path, option: str
 ) -> None:
     (tmp_path / "hosts").write_text(
-        "# the cluster\n\nnodea slots=4 max_slots=8\n  nodeb:2   # in repair next week\nnodea slots=4\n"
+        "# the cluster\n\nnodea slots=4 max_slots=8\n  nodeb\tslots = 2   # in repair next week\nnodea slots=4\n"
+        "root@10.0.0.3 max-slots=2 port=22 // another\n"
     )
-    assert mpirun(option.format(tmp_path / "hosts")).most_nodes == 2
+    assert mpirun(option.format(tmp_path / "hosts")).most_nodes == 3
 
 
 @pytest.mark.parametrize("option", ["--hostfile hosts", "-machinefile hosts", "--hostfile=hosts"])
@@ -128,10 +130,24 @@ def test_a_host_file_is_found_from_any_folder(
         (b"\xff\xfe", r"host file .*/hosts can't be read: "),
         (b"", r"host file .*/hosts names no host; write one a line, as in: nodea slots=4"),
         (b"# nodea\n\n", r"names no host"),
-        (b"nodea\nslots=4\n", r"/hosts:2: 'slots=4' is no host; write a name with its slots, as in nodea:4"),
+        (b"nodea\nslots=4\n", r"/hosts:2: 'slots=4' is no host; write a name, and its slots behind it, as in: nodea s"),
         (b"nodea\n\n--oversubscribe\n", r"/hosts:3: '--oversubscribe' is no host"),
+        (
+            b"not a host!! slots=abc\n",
+            r"/hosts:1: 'a' is nothing that mpirun takes there; write slots=N and max_slots=N",
+        ),
+        (b"nodea slots=4\nnodeb slots=abc\n", r"/hosts:2: 'slots=abc' is nothing that mpirun takes"),
+        (b"nodea slots=0\n", r"/hosts:1: 'slots=0' is nothing"),
+        (b"nodea max_slots=-1\n", r"/hosts:1: 'max_slots=-1' is nothing"),
+        (b"nodea slots=\n", r"/hosts:1: 'slots=' is nothing"),
+        (b"nodea slots 4\n", r"/hosts:1: 'slots' is nothing"),
+        (b"nodea nodeb\n", r"/hosts:1: 'nodeb' is nothing"),
+        (b"nodea,nodeb\n", r"/hosts:1: 'nodea,nodeb' is no host"),
+        (b"nodea:4\n", r"/hosts:1: 'nodea:4' is no host; write a name, and its slots behind it"),
+        (b"nodea slots=4 slots=2\n", r"/hosts:1: 'slots=2' is the second number of slots"),
+        (b"nodea slots=4 max_slots=2\n", r"/hosts:1: slots=4 is more than max_slots=2"),
     ],
-    ids=["missing", "not text", "empty", "comments only", "no name", "an option"],
+    ids=lambda value: repr(value) if isinstance(value, bytes) else "",
 )
 def test_a_host_file_that_can_not_be_one_is_refused_with_the_line(
     mpirun: Callable[[str], Engine], tmp_path: Path, text: bytes | None, message: str
@@ -148,6 +164,9 @@ def test_a_host_file_that_can_not_be_one_is_refused_with_the_line(
         ("-H", "mpirun's option -H has no value"),
         ("-H nodea,,nodeb", "mpirun -H nodea,,nodeb: '' is no host"),
         ("--host=", "'' is no host"),
+        ("-H nodea:four", "'nodea:four' is no host"),
+        ("-H nodea:0", "'nodea:0' is no host"),
+        ("-H nodea:,nodeb", "'nodea:' is no host"),
     ],
 )
 def test_hosts_that_can_not_be_such_are_refused(mpirun: Callable[[str], Engine], options: str, message: str) -> None:

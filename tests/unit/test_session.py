@@ -18,7 +18,7 @@ from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
-from pytest_tfperf.errors import BaselineError, NoData, NotEnoughDevices, TfperfError
+from pytest_tfperf.errors import BaselineError, NoData, NotEnoughDevices, NotEnoughNodes, TfperfError
 from pytest_tfperf.session import Session
 from pytest_tfperf.session_report import closing, has_time_for, header, seconds_left
 from pytest_tfperf.settings import Settings, Update
@@ -107,6 +107,11 @@ def test_gpus_of_a_driver_that_fails_are_missing(tmp_path: Path, monkeypatch: py
 )
 def test_other_tests_that_lack_gpus_may_skip(tmp_path: Path, known: dict[str, Any]) -> None:
     assert missing(tmp_path, **known) == ""
+
+
+@pytest.mark.parametrize(("launcher", "said"), [("local", ""), ("external --nodes=2", "needs 3 nodes")])
+def test_missing_nodes_are_an_error_where_a_launcher_was_named(tmp_path: Path, launcher: str, said: str) -> None:
+    assert session(tmp_path, launcher=launcher).why_missing_is_an_error(NotEnoughNodes("needs 3 nodes")) == said
 
 
 def test_missing_data_is_an_error(tmp_path: Path) -> None:

@@ -99,6 +99,15 @@ def test_nodes_before_devices_and_both_at_once_take_the_same(machine):
     assert several.take(1, nodes=1) == several.nodes(1).take(1) == several.take(1)
 
 
+@pytest.mark.parametrize("again", [1, 3])
+def test_another_number_of_nodes_than_before_is_an_error(again):
+    several = of_several(DGX1).nodes(2)
+    assert several.take(1, nodes=2) == several.take(1)
+    for wrong in (lambda: several.take(1, nodes=again), lambda: several.nodes(again)):
+        with pytest.raises(TfperfError, match=rf"nodes={again} after nodes\(2\): give the number of nodes once"):
+            wrong()
+
+
 def test_devices_are_taken_on_each_node():
     taken = of_several(DGX1).take(2, nodes=3)
     assert (taken.shape, taken.devices.count, len(taken.gpus)) == ("3x2", 2, 2)

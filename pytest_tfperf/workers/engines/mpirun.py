@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -13,6 +14,12 @@ from pytest_tfperf.errors import TfperfError
 _HOST_OPTIONS = ("-H", "-host", "--host")
 _FILE_OPTIONS = ("-hostfile", "--hostfile", "-machinefile", "--machinefile")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_SLOTS = re.compile(r"(?::(?:0*[1-9][0-9]{0,8}|\*|auto))?")  # behind a host of -H
+_COMMENT = re.compile(r"#|//")
+# What Open MPI 4 and 5 take behind a host of a host file; Open MPI 4 passes over other words without "=".
+_FILE_OPTION = re.compile(
+    r"(?P<name>slots|count|cpu|max[_-]slots|slots[_-]max)=(?P<number>0*[1-9][0-9]{0,8})|(?:username|user[_-]name|port)=\S+"
+)
 
 
 class Mpirun:
@@ -86,17 +93,39 @@ def _hosts_of_file(path: Path) -> list[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise TfperfError(f"mpirun's host file {path} can't be read: {error}") from None
     found = [
-        _host(text.split()[0], f"{path}:{number}")
+        _host_of_line(text, f"{path}:{number}")
         for number, line in enumerate(lines, 1)
-        if (text := line.partition("#")[0].strip())
+        if (text := _COMMENT.split(line)[0].strip())
     ]
     if not found:
         raise TfperfError(f"mpirun's host file {path} names no host; write one a line, as in: nodea slots=4")
     return found
 
 
-def _host(text: str, where: str) -> str:
-    name = text.strip().partition(":")[0]
+def _host_of_line(text: str, where: str) -> str:
+    """The host of a line such as "root@nodea slots = 4 max_slots=8", whose every word is checked."""
+    host, *options = re.sub(r"\s*=\s*", "=", text).split()
+    name = host.rpartition("@")[2]
     if not _HOST.fullmatch(name):
+        raise TfperfError(f"{where}: {host!r} is no host; write a name, and its slots behind it, as in: nodea slots=4")
+    slots: dict[bool, int] = {}
+    for option in options:
+        found = _FILE_OPTION.fullmatch(option)
+        if found is None:
+            raise TfperfError(f"{where}: {option!r} is nothing that mpirun takes there; write slots=N and max_slots=N")
+        if found["name"]:
+            is_most = "max" in found["name"]
+            if is_most in slots:
+                raise TfperfError(f"{where}: {option!r} is the second number of slots; leave one out")
+            slots[is_most] = int(found["number"])
+    if slots.get(False, 0) > slots.get(True, math.inf):
+        raise TfperfError(f"{where}: slots={slots[False]} is more than max_slots={slots[True]}; correct one of them")
+    return name
+
+
+def _host(text: str, where: str) -> str:
+    """The host of an entry of -H, such as "nodea:4"."""
+    name = text.strip().partition(":")[0]
+    if not _HOST.fullmatch(name) or not _SLOTS.fullmatch(text.strip().removeprefix(name)):
         raise TfperfError(f"{where}: {text!r} is no host; write a name with its slots, as in nodea:4")
     return name
