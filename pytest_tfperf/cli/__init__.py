@@ -35,6 +35,7 @@ from pytest_tfperf.core.consequence import (
     EXIT_NOT_MEASURED,
     EXIT_USAGE,
 )
+from pytest_tfperf.core.documentation import DOCS
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.topology import render
 
@@ -82,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tfperf",
         description="What pytest-tfperf does outside of a pytest session.",
-        epilog="`tfperf COMMAND --help` has examples and the exit statuses.",
+        epilog=f"`tfperf COMMAND --help` has examples and the exit statuses. The documentation: {DOCS}",
     )
     parser.add_argument("--version", action="version", version=f"pytest-tfperf {_version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

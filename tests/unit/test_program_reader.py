@@ -462,3 +462,16 @@ def test_a_loss_that_is_no_number_is_not_mended_by_later_ones() -> None:
     assert math.isnan(worst_loss([1.0, math.nan, 2.0]) or 0.0)
     assert worst_loss([1.0, None, 2.0, None]) == 2.0
     assert worst_loss([None]) is None
+
+
+@pytest.mark.parametrize(
+    ("printed", "rate"), [("1.2k", 1200), ("1.2 K/s", 1200), ("1'200", 1200), ("1.2e3", 1200), ("1,200.5", 1200.5)]
+)
+def test_the_group_that_a_message_advises_reads_the_whole_number(printed: str, rate: float) -> None:
+    line = f"step 3 speed {printed}"
+    with pytest.raises(Unreadable) as refused:
+        read(line, pattern=r"speed (?P<rate>[\d.]+)")
+    group = refused.value.next_step.partition("as ")[2]
+    found = read(line, pattern=f"speed {group}")
+    assert found is not None
+    assert found.value == rate
