@@ -26,6 +26,7 @@ from pytest_tfperf.cli import (
     reference,
     replay,
     report,
+    session_settings,
 )
 from pytest_tfperf.cli.arguments import Commands, add_command
 from pytest_tfperf.core.consequence import (
@@ -43,8 +44,14 @@ from pytest_tfperf.reports.topology import render
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; 1 means a regression and nothing else."""
     output.prepare()
+    session_settings.forget()
     try:
-        parsed, unknown = _parser().parse_known_args(arguments)
+        parser = _parser()
+    except TfperfError as error:  # pytest's ini file, from which defaults come
+        output.warn(str(error))
+        return EXIT_USAGE
+    try:
+        parsed, unknown = parser.parse_known_args(arguments)
         if unknown:  # parse_args would print the usage of `tfperf` itself, without the options of the command
             parsed.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as ended:  # argparse has printed why, or the help

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pytest_tfperf.cli.arguments import Commands, add_command, folder, history_place, moment, open_history
 from pytest_tfperf.cli.output import show, show_json, warn, width
+from pytest_tfperf.cli.session_settings import setting
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.plain_json import plain
@@ -102,7 +103,7 @@ def _list(arguments: argparse.Namespace) -> int:
 def _show(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.hardware.discovery import discover
 
-    store, machine = BaselineStore(arguments.baselines), arguments.machine or discover().machine
+    store, machine = BaselineStore(arguments.baselines), arguments.machine or setting("machine") or discover().machine
     rows = list(store.load(machine).values())
     if not rows:
         raise TfperfError(f"{one_of('machine', machine, store.machines())} Record rows with pytest --update-baselines")
