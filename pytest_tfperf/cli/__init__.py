@@ -26,6 +26,7 @@ from pytest_tfperf.cli import (
     reference,
     replay,
     report,
+    session_settings,
 )
 from pytest_tfperf.cli.arguments import Commands, add_command, unread
 from pytest_tfperf.core.consequence import (
@@ -35,6 +36,7 @@ from pytest_tfperf.core.consequence import (
     EXIT_NOT_MEASURED,
     EXIT_USAGE,
 )
+from pytest_tfperf.core.documentation import DOCS
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.topology import render
 
@@ -42,8 +44,14 @@ from pytest_tfperf.reports.topology import render
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; 1 means a regression and nothing else."""
     output.prepare()
+    session_settings.forget()
     try:
-        parsed, unknown = parser().parse_known_args(arguments)
+        made = parser()
+    except TfperfError as error:  # pytest's ini file, from which defaults come
+        output.warn(str(error))
+        return EXIT_USAGE
+    try:
+        parsed, unknown = made.parse_known_args(arguments)
         if unknown:  # parse_args would print the usage of `tfperf` itself, without the options of the command
             parsed.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as ended:  # argparse has printed why, or the help
@@ -86,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
     made: argparse.ArgumentParser = output.Parser(
         prog="tfperf",
         description="What pytest-tfperf does outside of a pytest session.",
-        epilog="`tfperf COMMAND --help` has examples and the exit statuses.",
+        epilog=f"`tfperf COMMAND --help` has examples and the exit statuses. The documentation: {DOCS}",
     )
     made.add_argument("--version", action="version", version=f"pytest-tfperf {_version()}")
     commands = made.add_subparsers(required=True, metavar="COMMAND")

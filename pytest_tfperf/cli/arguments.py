@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from pytest_tfperf.cli.session_settings import folder_setting
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_INTERNAL, EXIT_NOT_MEASURED, EXIT_USAGE
 from pytest_tfperf.core.history_url import HistoryUrl, is_url
 
@@ -57,13 +57,13 @@ def add_command(
 def folder(option: str, default: str, what: str) -> argparse.ArgumentParser:
     """A parent parser with an option that takes a folder; its default is that of a session here."""
     parser = argparse.ArgumentParser(add_help=False)
-    variable = f"TFPERF_{option.removeprefix('--').upper()}"
+    name = option.removeprefix("--")
     parser.add_argument(
         option,
         type=Path,
-        default=Path(os.environ.get(variable) or default),
+        default=folder_setting(name, default),
         metavar="DIR",
-        help=f"{what} (default: the variable {variable}, or {default}/)",
+        help=f"{what} (default: the variable TFPERF_{name.upper()}, pytest's ini value tfperf_{name}, or {default}/)",
     )
     return parser
 
@@ -78,10 +78,10 @@ def history_place(*, is_action: bool = False) -> argparse.ArgumentParser:
     parser.add_argument(
         "--history",
         "--dir",
-        default=argparse.SUPPRESS if is_action else os.environ.get("TFPERF_DIR") or ".tfperf",
+        default=argparse.SUPPRESS if is_action else str(folder_setting("dir", ".tfperf")),
         metavar="DIR|URL",
         help="folder of the history, or a team's server, postgresql://HOST/DATABASE (default: the variable TFPERF_DIR, "
-        "or .tfperf/)",
+        "pytest's ini value tfperf_dir, or .tfperf/)",
     )
     return parser
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from pytest_tfperf.cli import changes
 from pytest_tfperf.cli.arguments import Commands, add_command, history_place, moment, open_history
 from pytest_tfperf.cli.filters import history_filters, nothing_left, wanted
 from pytest_tfperf.cli.output import show, show_csv, show_json, width
+from pytest_tfperf.cli.session_settings import setting
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.core.plain_json import plain
@@ -117,7 +117,7 @@ def _push(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.stores.history_database import Database
     from pytest_tfperf.stores.history_push import push
 
-    local, url = open_history(arguments), arguments.url or os.environ.get(VARIABLE)
+    local, url = open_history(arguments), arguments.url or setting("history_url")
     if not url:
         raise TfperfError(f"no server to send to: set {VARIABLE}=postgresql://USER@HOST/DATABASE, or name it: push URL")
     if local.database.path is None:

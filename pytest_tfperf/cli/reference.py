@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
-from pathlib import Path
 
 from pytest_tfperf.cli.arguments import Commands, add_command, folder
 from pytest_tfperf.cli.output import show, show_json, warn
+from pytest_tfperf.cli.session_settings import root, setting
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_USAGE
 from pytest_tfperf.core.plain_json import plain
@@ -44,9 +43,9 @@ def add_to(commands: Commands) -> None:
     )
     create.add_argument(
         "--machine",
-        default=os.environ.get("TFPERF_MACHINE"),
+        default=setting("machine"),
         metavar="NAME",
-        help="the baselines' file name without .csv (default: the variable TFPERF_MACHINE, or this machine)",
+        help="the baselines' file name without .csv (default: as a session has it, or this machine)",
     )
     listing = add_command(
         actions,
@@ -80,13 +79,13 @@ def _create(arguments: argparse.Namespace) -> int:
             f"{arguments.baselines / machine}.csv has no baselines that were measured. Record them with "
             "pytest --update-baselines, or name another machine with --machine=NAME"
         )
-    store = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd())
+    store = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=root())
     status = EXIT_GREEN
     for row in {(row.lock, row.commit): row for row in rows}.values():
         try:
             environment = store.create(row, show)
             if any(isinstance(parse_subject(one.key.workload), Workload) for one in rows if one.lock == row.lock):
-                tensorflow, _ = check(environment, [], Path.cwd())
+                tensorflow, _ = check(environment, [], root())
                 show(f"{environment.name}: ready at {row.commit}, TensorFlow {tensorflow}")
             else:  # a user's program need not use TensorFlow
                 require_python(environment.python)
@@ -100,7 +99,7 @@ def _create(arguments: argparse.Namespace) -> int:
 def _list(arguments: argparse.Namespace) -> int:
     baselines = BaselineStore(arguments.baselines)
     rows = [row for machine in baselines.machines() for row in baselines.load(machine).values()]
-    entries = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd()).entries(rows)
+    entries = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=root()).entries(rows)
     if arguments.json:
         show_json(plain(entries))
         return EXIT_GREEN
@@ -117,7 +116,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _remove(arguments: argparse.Namespace) -> int:
-    store = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=Path.cwd())
+    store = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=root())
     names = [entry.name for entry in store.entries([])] if arguments.all else [arguments.name]
     for name in names:
         store.remove(name, show)

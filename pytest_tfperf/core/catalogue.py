@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from pytest_tfperf.core.data_sets import IMAGES, TOKENS, DataSet
+from pytest_tfperf.core.documentation import page
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import NotInstalled, WorkloadError, one_of
 
@@ -94,8 +95,8 @@ def check(workload: Workload) -> None:
         require_no_training_options(workload)
     if workload.variable_update is VariableUpdate.HOROVOD and find_spec("horovod") is None:
         raise NotInstalled(
-            f"{workload.id}: Horovod is not installed here. docs/cluster.md has the commands that build it for today's "
-            "TensorFlow"
+            f"{workload.id}: Horovod is not installed here. The commands that build it for today's TensorFlow: "
+            f"{page('cluster.md')}"
         )
 
 

@@ -12,7 +12,7 @@ from pytest_tfperf.programs.reading import Kind, Reading, Unread, Unreadable, lo
 
 _SHOWN_FIELDS = 5
 _SHOWN_COLUMNS = 160
-_NUMBER_GOES_ON = re.compile(r"\d|\.\d|\s?[kKMG](?![A-Za-z0-9])")
+_NUMBER_GOES_ON = re.compile(r"\d|\.\d|[eE][+-]?\d|\s?[kKMG](?![A-Za-z0-9])")
 _THOUSANDS_FOLLOW = re.compile(rf"[{SEPARATORS}]\d{{3}}(?!\d)")
 _LIKE_A_RATE = re.compile(r"per_?s|/s|throughput|speed|^[tfqi]ps$", re.IGNORECASE)
 _MILLISECONDS_FOLLOW = re.compile(r"\s?(?:ms|us|\u00b5s|ns)\b")
@@ -61,7 +61,7 @@ class PatternLines:
         ):
             raise Unreadable(
                 f"the group {self._group} has {found[self._group]!r} of {_shown(line)}, a part of a number only",
-                rf"let the group take all of it, as (?P<{self._group}>[\d.,]+[kMG]?)",
+                rf"let the group take all of it, as (?P<{self._group}>[\d.,'_]+(?:[eE][+-]?\d+)?\s?[kKMG]?)",
             )
         if self._group == "seconds" and _MILLISECONDS_FOLLOW.match(behind):
             raise Unreadable(

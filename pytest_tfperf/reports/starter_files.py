@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pytest_tfperf.core.documentation import page
 from pytest_tfperf.reports.table import aligned
 
-TEST = '''"""How fast do our models train? `pytest {tests}` measures; docs: pytest-tfperf, writing-tests.md."""
+TEST = '''"""How fast do our models train? `pytest {tests}` measures."""
 
 import pytest
 from pytest_tfperf import Workload
@@ -83,4 +84,5 @@ def next_steps(tests: str, *, with_ci: bool) -> list[str]:
         (f"pytest {tests}", "measure once; there is no baseline yet"),
         (f"pytest {tests} --update-baselines", "record baselines, then commit them"),
     ]
+    steps.append((page("writing-tests.md"), "how to write tests"))
     return aligned([*steps, *([("add a runner of your own", "the CI file says what it needs")] if with_ci else [])])

@@ -124,7 +124,7 @@ class Database:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise self._fault(str(error)) from error
+            raise self._fault(f"it is damaged and can't be moved: {error.strerror}", "Move it away") from error
         return aside
 
     def _is_damaged(self) -> bool:
@@ -216,6 +216,12 @@ class Database:
             code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
             if code in (_CORRUPT, _NOT_A_DATABASE):
                 raise DamagedHistory(str(self._fault(str(cause)))) from error
+            if isinstance(cause, OSError):  # its folder can't be made
+                is_file = isinstance(cause, FileExistsError | NotADirectoryError)
+                why = (
+                    "a file is in the place of its folder" if is_file else f"its folder can't be made: {cause.strerror}"
+                )
+                raise self._fault(why, "Move that file away" if is_file else "Make the place writable") from error
             raise self._fault(*_REASONS.get(code, (str(cause),))) from error
 
     def _fault(self, why: str, next_step: str = "Move the file away") -> TfperfError:

@@ -28,6 +28,24 @@ def configuration(folder: Path) -> Path:
     return project if project.is_file() else folder / "pytest.ini"
 
 
+def settings_for(folder: Path) -> tuple[Path, dict[str, str]]:
+    """The file that pytest, called in a folder, reads its settings from, and these; they are for `rootdir`, its folder.
+
+    The nearest one counts, from the folder upwards. Without any the folder itself and no settings are returned.
+
+    Raises:
+        TfperfError: a file that can't be read or parsed.
+    """
+    for path in (base / name for base in (folder, *folder.parents) for name in FILES):
+        if not path.is_file():
+            continue
+        text = _text(path)
+        values = _values(text, path)
+        if values or path.stem.endswith("pytest") or _header(text, path):
+            return path.parent, {name: str(value) for name, value in values.items()}
+    return folder, {}
+
+
 def with_settings(path: Path, settings: Mapping[str, str]) -> str:
     """The text of a file with the settings that it lacks; the same text where it lacks none.
 

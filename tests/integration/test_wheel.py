@@ -56,6 +56,18 @@ def test_a_users_project_trains_with_it(finished: Finished) -> None:
     assert finished.cases["test_trivial"].kind == "passed", finished.text
 
 
+def test_the_pages_that_messages_name_travel_with_it(installed: Path, tmp_path: Path) -> None:
+    said = subprocess.run(
+        [installed / "bin" / "tfperf", "--help"],
+        env=os.environ | {"PYTHONPATH": str(installed)},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout
+    assert (installed / "pytest_tfperf" / "docs").as_uri() in "".join(said.split())
+    assert (installed / "pytest_tfperf" / "docs" / "cluster.md").is_file()
+
+
 def test_the_published_baselines_travel_with_it(installed: Path, tmp_path: Path) -> None:
     of = ("--machine=azure-nc6-dsvm", "--topology=1x1", "--workload=resnet50-b64-horovod-device")
     said = subprocess.run(

@@ -82,9 +82,16 @@ def test_a_locked_file_is_an_error_that_says_so(history: History, path: Path, mo
             History(path).append(measurement())
 
 
+def test_a_folder_that_can_not_be_made_is_to_be_made_writable_or_replaced() -> None:
+    with pytest.raises(TfperfError, match=r"its folder can't be made: .*\. Make the place writable, or give another"):
+        History(Path("/proc/no-such-folder/history.sqlite")).prepare()
+
+
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "dir").write_text("text")
-    with pytest.raises(TfperfError, match=r"history\.sqlite: the history can't be used: .*\. Move the file away"):
+    with pytest.raises(
+        TfperfError, match=r"a file is in the place of its folder\. Move that file away, or give another"
+    ):
         History(tmp_path / "dir" / "history.sqlite").prepare()
 
 

@@ -462,3 +462,16 @@ def test_a_long_line_is_read_in_linear_time(text: str) -> None:
     """The work that a quadratic search would do on it takes minutes."""
     for how in HOW:
         Reader(command(**how)).read(text * (2**20 // len(text)) + " +/- /step examples/s")
+
+
+@pytest.mark.parametrize(
+    ("printed", "rate"), [("1.2k", 1200), ("1.2 K/s", 1200), ("1'200", 1200), ("1.2e3", 1200), ("1,200.5", 1200.5)]
+)
+def test_the_group_that_a_message_advises_reads_the_whole_number(printed: str, rate: float) -> None:
+    line = f"step 3 speed {printed}"
+    with pytest.raises(Unreadable) as refused:
+        read(line, pattern=r"speed (?P<rate>[\d.]+)")
+    group = refused.value.next_step.partition("as ")[2]
+    found = read(line, pattern=f"speed {group}")
+    assert found is not None
+    assert found.value == rate
