@@ -137,6 +137,7 @@ def test_a_host_file_is_found_from_any_folder(
             r"/hosts:1: 'a' is nothing that mpirun takes there; write slots=N and max_slots=N",
         ),
         (b"nodea slots=4\nnodeb slots=abc\n", r"/hosts:2: 'slots=abc' is nothing that mpirun takes"),
+        (b"@nodea\n", r"/hosts:1: '@nodea' is no host"),
         (b"nodea slots=0\n", r"/hosts:1: 'slots=0' is nothing"),
         (b"nodea max_slots=-1\n", r"/hosts:1: 'max_slots=-1' is nothing"),
         (b"nodea slots=\n", r"/hosts:1: 'slots=' is nothing"),

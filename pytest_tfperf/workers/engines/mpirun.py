@@ -16,7 +16,7 @@ _FILE_OPTIONS = ("-hostfile", "--hostfile", "-machinefile", "--machinefile")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SLOTS = re.compile(r"(?::(?:0*[1-9][0-9]{0,8}|\*|auto))?")  # behind a host of -H
 _COMMENT = re.compile(r"#|//")
-# What Open MPI 4 and 5 take behind a host of a host file; Open MPI 4 passes over other words without "=".
+# What Open MPI 4.1 takes behind a host of a host file. It passes over other words without "=".
 _FILE_OPTION = re.compile(
     r"(?P<name>slots|count|cpu|max[_-]slots|slots[_-]max)=(?P<number>0*[1-9][0-9]{0,8})|(?:username|user[_-]name|port)=\S+"
 )
@@ -105,8 +105,8 @@ def _hosts_of_file(path: Path) -> list[str]:
 def _host_of_line(text: str, where: str) -> str:
     """The host of a line such as "root@nodea slots = 4 max_slots=8", whose every word is checked."""
     host, *options = re.sub(r"\s*=\s*", "=", text).split()
-    name = host.rpartition("@")[2]
-    if not _HOST.fullmatch(name):
+    user, at, name = host.rpartition("@")
+    if not _HOST.fullmatch(name) or bool(at) is not bool(user):
         raise TfperfError(f"{where}: {host!r} is no host; write a name, and its slots behind it, as in: nodea slots=4")
     slots: dict[bool, int] = {}
     for option in options:
