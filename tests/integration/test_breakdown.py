@@ -103,7 +103,9 @@ def test_one_step_has_a_breakdown_and_a_verdict_because_it_is_no_smoke_run(sessi
 
 
 def test_the_table_shows_the_share_of_the_rate_of_matrix_products(session: Finished) -> None:
-    assert re.search(r"^PASS +tiny-b4-replicated-device .* compute >?\d+ %", session.text, re.MULTILINE)
+    assert re.search(
+        r"^PASS +tiny-b4-replicated-device .* compute: >?\d+ % of the matmul rate", session.text, re.MULTILINE
+    )
 
 
 def test_a_regression_shows_how_busy_the_machine_was(session: Finished, paced: Measurement) -> None:

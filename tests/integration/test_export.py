@@ -87,6 +87,6 @@ def test_the_table_shows_each_workload_and_the_session_to_export(
 ) -> None:
     passed, *_ = measurement_file.read(export)
     assert history(shared) == GREEN
-    rows = [line for line in capsys.readouterr().out.splitlines() if passed.workload.id in line]
+    rows = [line for line in capsys.readouterr().out.splitlines() if passed.workload.id.removeprefix("nets:") in line]
     assert len(rows) == 1
     assert passed.session in rows[0]

@@ -51,10 +51,13 @@ INVALID = " on * INVALID: other processes used * of * core*, the busiest was "
 @pytest.mark.parametrize(
     ("test", "why"),
     [
-        ("is_disturbed_when_it_runs_again", f"{SLEEPING.format(1)}{INVALID}*(each of 3 fresh runs was disturbed)"),
+        (
+            "is_disturbed_when_it_runs_again",
+            f"sleeping-b1-replicated-device{INVALID}*(each of 3 fresh runs was disturbed)",
+        ),
         ("loses_its_worker_when_it_runs_again", "once-b1-replicated-device on *was ended by SIGKILL*"),
-        ("measures_while_disturbed", f"{SLEEPING.format(2)}{INVALID}*"),
-        ("holds_a_ratio_while_disturbed", f"{SLEEPING.format(2)}{INVALID}*"),
+        ("measures_while_disturbed", f"sleeping-b2-replicated-device{INVALID}*"),
+        ("holds_a_ratio_while_disturbed", f"sleeping-b2-replicated-device{INVALID}*"),
     ],
 )
 def test_what_could_not_be_measured_says_why(busy: Finished, test: str, why: str) -> None:
@@ -80,7 +83,7 @@ def test_the_advice_names_the_setting(busy: Finished) -> None:
 )
 def test_the_run_before_the_error_is_shown(busy: Finished, test: str, model: str) -> None:
     lines = busy.cases[f"test_{test}"].text.splitlines()
-    before = f"  before      nets:{model}-b1-replicated-device on * images/s *slower than 1,000,000,000,000"
+    before = f"  before      {model}-b1-replicated-device on * images/s *slower than 1,000,000,000,000"
     pytest.LineMatcher(lines).fnmatch_lines([before])
 
 
