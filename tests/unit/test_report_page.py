@@ -99,6 +99,26 @@ def test_the_documents_have_a_section_where_one_of_their_figures_was_measured(to
     assert ('<section id="documents">' in text) is is_shown
 
 
+def test_documents_of_which_nothing_was_measured_take_no_room() -> None:
+    one = measurement()
+    rows = [
+        baseline(machine=name, key=one.key._replace(topology=topology), provenance=Provenance.PUBLISHED, source=name)
+        for name, topology in (("dgx", "1x8"), ("dgx", "1x4"), ("k80", "1x4"))
+    ]
+    found = Tags(page(report_facts(ReportSource(measurements=[one], published=rows))).decode())
+    assert [(row["document"], row["topology"]) for row in json.loads(found.facts)["documents"]] == [
+        ("dgx", "1x4"),
+        ("dgx", "1x8"),
+    ]
+
+
+def test_what_kept_a_test_from_a_result_stands_in_the_red_box() -> None:
+    why = "it is INVALID: other processes used 61 % of 2 cores. End them"
+    text = page(report_facts(ReportSource(measurements=[measurement()], not_measured={"a.py::busy": why}))).decode()
+    box = text.partition('<ul class="attention">')[2].partition("</ul>")[0]
+    assert ("a.py::busy" in box, "other processes used 61 % of 2 cores" in box) == (True, True)
+
+
 def test_the_licence_of_the_plotting_library_is_in_the_page() -> None:
     assert "Permission is hereby granted" in page(report_facts(ReportSource(measurements=[measurement()]))).decode()
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from measurements import measurement, throughput, verdict
+import pytest
+from measurements import measurement, run_at, throughput, verdict
 
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.page.facts import ReportSource, report_facts
 from pytest_tfperf.reports.page.past import as_result
@@ -31,6 +33,13 @@ def test_a_regression_that_was_over_and_came_again_is_new_in_this_session() -> N
     slow, good = (-0.1, Outcome.REGRESSED), (0.0, Outcome.PASS)
     days = [at(change, day, outcome) for day, (change, outcome) in enumerate([good, slow, good, slow], 1)]
     assert story(*days).endswith("slower than its baseline, new in this session")
+
+
+@pytest.mark.parametrize(("others", "said"), [(0.61, "; meanwhile other processes used 61 % of the CPU"), (0.2, "")])
+def test_a_slowdown_is_told_with_what_other_processes_took(others: float, said: str) -> None:
+    load = Telemetry(seconds=1.0, usable_cores=2, other_cpu_fraction_mean=others)
+    slow = at(-0.1, 1, Outcome.REGRESSED, runs=(run_at(900.0, telemetry=load),))
+    assert story(slow).partition("new in this session")[2] == said
 
 
 def test_a_change_is_told_with_the_common_drift_that_was_taken_out() -> None:

@@ -7,16 +7,18 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pytest_tfperf.core.consequence import outcome_of
+from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.rerun_command import RerunCommand
+from pytest_tfperf.core.telemetry import merged
 from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.measurement_table import outcome, reference_kind
 from pytest_tfperf.reports.message import expected_rate, headline, message, why_invalid
 from pytest_tfperf.reports.numbers import change as signed
-from pytest_tfperf.reports.numbers import percent
+from pytest_tfperf.reports.numbers import percent, whole_percent
 from pytest_tfperf.reports.page.changes import since
 from pytest_tfperf.reports.page.figures import day, figure
 from pytest_tfperf.reports.page.past import series_facts
@@ -27,6 +29,7 @@ _JUDGED = (
     *("tolerance_low", "tolerance_high", "threshold", "detectable", "drift", "between_runs"),
 )
 _DRIFT_WORTH_SHOWING = 0.01
+_LOAD_WORTH_SHOWING = DisturbanceLimits().other_cpu_fraction
 _MOVED = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.INCONCLUSIVE)
 """The outcomes of a test that is not as fast as its baseline; the page says since when."""
 
@@ -139,7 +142,15 @@ def _story(m: Measurement, judged: Mapping[str, Any], began: Mapping[str, Any] |
     if began is not None:
         sessions = began["sessions"]
         text += ", new in this session" if sessions == 1 else f" since {day(began['time'])}, {sessions} sessions"
+    text += _load(m) if change < 0 else ""
     return f"{text}; slowed on purpose" if "injected_slowdown" in m.environment else text
+
+
+def _load(m: Measurement) -> str:
+    """What other processes took meanwhile, where a run would usually be discarded for it; "" for less."""
+    seen = merged(run.telemetry for run in (*m.runs, *(pair.b for pair in m.pairs)))
+    used = (seen.other_cpu_fraction_mean if seen else None) or 0.0
+    return f"; meanwhile other processes used {whole_percent(used)} of the CPU" if used > _LOAD_WORTH_SHOWING else ""
 
 
 def _breakdown(m: Measurement) -> dict[str, Any] | None:

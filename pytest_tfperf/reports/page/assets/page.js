@@ -71,14 +71,9 @@ function folded(attributes, summary, fill) {
 }
 
 function drawDocuments(facts, box) {
-  const unknown = [];
   for (const name of new Set(facts.documents.map((row) => row.document))) {
     const rows = facts.documents.filter((row) => row.document === name);
     const known = rows.filter((row) => row.here !== null);
-    if (!known.length) {
-      unknown.push(`${name} (${plural(rows.length, "figure")})`);
-      continue;
-    }
     const missing = rows.filter((row) => row.here === null);
     const summary = [name, " ", el("span", { class: "quiet" }, `${plural(rows.length, "figure")}, ${known.length} measured here`)];
     box.append(folded({ open: known.length < 12 }, summary, () => {
@@ -87,7 +82,6 @@ function drawDocuments(facts, box) {
       return [documentTable(known), folded({ class: "rest" }, rest, () => [documentTable(missing)])];
     }));
   }
-  if (unknown.length) box.append(el("p", { class: "quiet" }, `No figure of ${unknown.join(", or ")} was measured here.`));
 }
 
 function start() {
