@@ -3,16 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
+LOWEST := .venv-lowest
 
 # An NVIDIA GPU that answers decides which TensorFlow is installed, and which tests run. A driver that hangs must not hang
 # make, and what runs on no GPU need not ask.
-ifneq ($(filter-out test test-services test-nodes horovod otava lint clean,$(or $(MAKECMDGOALS),perf)),)
+ifneq ($(filter-out test test-lowest test-services test-nodes horovod otava lint clean,$(or $(MAKECMDGOALS),perf)),)
 GPU := $(shell timeout 60 nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 endif
 EXTRA := $(if $(filter-out 0,$(GPU)),gpu,tensorflow)
 MARK := $(if $(filter-out 0,$(GPU)),gpu,cpu and not slow)
 
-.PHONY: perf baselines test test-services test-nodes horovod otava lint clean
+.PHONY: perf baselines test test-lowest test-services test-nodes horovod otava lint clean
 
 perf: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" $(ARGS)
@@ -23,6 +24,13 @@ baselines: $(VENV)/.installed-$(EXTRA)
 # Not reordered: integration tests, whose files take longest, come first, so that all processes end together.
 test: $(VENV)/.installed-dev
 	$(PYTEST) tests --ignore=tests/nodes --ignore=tests/services -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# The lowest versions that pyproject.toml declares, in an environment of their own: what knows pytest, and real training.
+LOWEST_TESTS := $(addprefix tests/integration/test_,what_a_terminal_shows.py outcomes.py with_pytest_benchmark.py \
+  progress_line.py smoke.py collecting.py) tests/unit
+test-lowest: $(LOWEST)/.installed
+	$(LOWEST)/bin/python -m pytest -c tests/pytest-8.ini --rootdir . $(LOWEST_TESTS) -n 2 --dist loadfile \
+	  --no-loadscope-reorder $(ARGS)
 
 # With PostgreSQL, Chromium, Apache Otava and the CI examples; what is not installed is skipped with the reason.
 test-services: $(VENV)/.installed-dev
@@ -58,9 +66,16 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,tensorflow]'
 	@touch $@
 
+$(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' || \
+	  { echo "TensorFlow 2.16 needs Python 3.11 or 3.12 here; try: make PYTHON=python3.12 test-lowest"; exit 1; }
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e '.[dev,tensorflow]'
+	@touch $@
+
 $(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-otava build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) .venv-otava build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -57,7 +57,13 @@ def write_summary(reporter: TerminalReporter, session: Session) -> None:
 def terminal_width(config: pytest.Config) -> int | None:
     """Columns of the terminal; None where the output goes to a file or a pipe."""
     reporter: TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
-    return reporter._tw.fullwidth if reporter is not None and reporter.isatty() else None
+    return reporter._tw.fullwidth if reporter is not None and _is_terminal(reporter) else None
+
+
+def _is_terminal(reporter: TerminalReporter) -> bool:
+    """An attribute in pytest 8, and a method in pytest 9."""
+    isatty: Any = reporter.isatty
+    return bool(isatty() if callable(isatty) else isatty)
 
 
 def connect_progress_line(config: pytest.Config, line: ProgressLine) -> None:
@@ -77,8 +83,15 @@ def connect_progress_line(config: pytest.Config, line: ProgressLine) -> None:
         return write_through
 
     writer = reporter._tw  # pytest offers no other way to the width of the current line
-    if reporter.isatty():
-        line.write = uncaptured(lambda text: writer.write_raw(text, flush=True))
+
+    def write_beside(text: str) -> None:
+        """What is erased again must not count as width; pytest 8 has no `write_raw`."""
+        current_line = writer._current_line
+        writer.write(text, flush=True)
+        writer._current_line = current_line
+
+    if _is_terminal(reporter):
+        line.write = uncaptured(write_beside)
         line.room = lambda: writer.fullwidth - writer.width_of_current_line
     if reporter.verbosity > 0:
         line.write_line = uncaptured(reporter.write_line)

@@ -20,10 +20,12 @@ done
 
 PIP=("$PYTHON" -m pip --quiet --disable-pip-version-check)
 "${PIP[@]}" install 'setuptools<81' wheel packaging cffi cloudpickle psutil pyyaml
-if ! ls "$CACHE"/*.whl >/dev/null 2>&1; then
-  FOLDER=$(mktemp -d)
-  trap 'rm -rf "$FOLDER"' EXIT
-  cd "$FOLDER"
+
+# A subshell, so that the folder changes for the build only: Python would import an unbuilt Horovod from its source.
+build() (
+  folder=$(mktemp -d)
+  trap 'rm -rf "$folder"' EXIT
+  cd "$folder"
   # pip asks the package for its dependencies, which fails where torch is not installed; the archive is there by then.
   "${PIP[@]}" download --no-deps --no-binary :all: "horovod==$VERSION" || [ -f "horovod-$VERSION.tar.gz" ]
   tar xf "horovod-$VERSION.tar.gz"
@@ -34,6 +36,10 @@ if ! ls "$CACHE"/*.whl >/dev/null 2>&1; then
   "$PYTHON" setup.py --quiet bdist_wheel >build.log 2>&1 || { tail -n 40 build.log; exit 1; }
   mkdir -p "$CACHE"
   cp dist/*.whl "$CACHE"
+)
+
+if ! ls "$CACHE"/*.whl >/dev/null 2>&1; then
+  build
 fi
 "${PIP[@]}" install --no-deps "$CACHE"/*.whl
 OUTPUT=$("$PYTHON" -c 'import horovod.tensorflow' 2>&1) || { echo "$OUTPUT"; exit 1; }
