@@ -146,6 +146,11 @@ def test_gitlab_only_warns_where_nothing_regressed() -> None:
     assert job["allow_failure"]["exit_codes"] == [EXIT_NOT_MEASURED, EXIT_MACHINE]
 
 
+def test_the_job_of_gitlab_names_a_stage_that_every_pipeline_has() -> None:
+    (job,) = yaml.safe_load((EXAMPLES / "gitlab-ci.yml").read_text()).values()
+    assert job["stage"] in ("build", "test", "deploy")  # where no `stages` are listed
+
+
 # Jenkins
 
 

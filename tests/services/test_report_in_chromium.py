@@ -97,6 +97,11 @@ def test_the_worst_test_is_the_first_row(open_page: Open) -> None:
     assert open_page().locator("tr.test .id").first.get_attribute("title") == SLOWER_TEST
 
 
+def test_a_link_in_a_text_is_underlined(open_page: Open) -> None:
+    lines = "[...document.querySelectorAll('a:not(nav a)')].map(one => getComputedStyle(one).textDecorationLine)"
+    assert set(open_page().evaluate(lines)) == {"underline"}
+
+
 def test_a_column_sorts_and_sorts_back(open_page: Open) -> None:
     shown = open_page()
     shown.click("th[data-column=rate] button")

@@ -1,7 +1,4 @@
-"""What .ci/run does where something can't be installed.
-
-The programs it calls are replaced: the real ones take an hour.
-"""
+"""What .ci/run does where something can't be installed. The programs that it calls are replaced: they take an hour."""
 
 from __future__ import annotations
 
