@@ -10,6 +10,7 @@ from pytest_tfperf.bench.comparing import Effort, compare
 from pytest_tfperf.bench.one_run import AlwaysDisturbed, Side
 from pytest_tfperf.bench.rerun_queue import asked_for
 from pytest_tfperf.bench.task import Task
+from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
@@ -17,7 +18,7 @@ from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.errors import MeasurementError, TfperfError, WorkloadError
 from pytest_tfperf.reports.message import not_measured
 from pytest_tfperf.session import Session
 
@@ -45,6 +46,7 @@ class Calls:
         self, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str = ""
     ) -> Throughput:
         """Measure and judge, in the way that the session's options say."""
+        self._require_one_meaning(subject, on)
         settings, measuring = self._session.settings, self._session.measuring
         if settings.smoke:
             return self.measure(subject, on, plan, name)
@@ -78,6 +80,19 @@ class Calls:
             )
         other = Side(workload=subject, launcher=self._session.measuring.other_launcher)
         return self._compared(other, self._slowed(subject), on, accepted, plan, name=name).b.throughput
+
+    def _require_one_meaning(self, subject: Subject, on: Topology) -> None:
+        """Refuse a second program or model of one name: it would overwrite the first one's baseline."""
+        if not isinstance(subject, Command):
+            catalogue.require_own_modules(subject, (self._session.settings.root / self._test.partition("::")[0]).parent)
+            return
+        commands = self._session.commands
+        first, its_test = commands.setdefault((subject.name, on.machine, on.shape), (subject, self._test))
+        if first != subject:
+            raise WorkloadError(
+                f"name={subject.name!r} is the name of another command already, in {its_test}, and both would have "
+                "one baseline: give each its own name"
+            )
 
     def _task(self, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str) -> Task:
         shown = self._session.name_of(subject, name)

@@ -19,7 +19,6 @@ from pytest_tfperf.bench.rerun_queue import Result
 from pytest_tfperf.bench.session_verdicts import session_verdicts
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.bench.windows import Observer
-from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.measurement import Measurement
@@ -29,7 +28,7 @@ from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.topology import LOCAL_LINK, Topology
 from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.errors import TfperfError, WorkloadError
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware.discovery import discover
 from pytest_tfperf.hardware.network import find_address, link_name
 from pytest_tfperf.judging.provisional import MOST_MEASUREMENTS, provisional_baselines
@@ -87,7 +86,6 @@ class Measuring:
         self._history = history
         self._observer = observer
         self._machines: dict[str, MachineSession] = {}
-        self._commands: dict[tuple[str, str, str], tuple[Command, str]] = {}
         self._earlier: dict[tuple[str, str], Mapping[Key, Baseline]] = {}
         self._launchers = ExitStack()
         self.history_fault = ""
@@ -253,7 +251,6 @@ class Measuring:
             BaselineError: the machine's file can't be read whole.
         """
         key = Key(workload.id, topology.shape)
-        self._require_one_meaning(workload, topology, test)
         rows, published = self._baselines.load(topology.machine), self._baselines.published_like(key)
         reference = reference_for(
             rows,
@@ -275,18 +272,6 @@ class Measuring:
             reference=reference,
             tolerance=reference.tolerance(tolerance, Tolerance.of(self._settings.tolerance)),
         )
-
-    def _require_one_meaning(self, subject: Subject, topology: Topology, test: str) -> None:
-        """Refuse a second program or model of one name: it would overwrite the first one's baseline."""
-        if not isinstance(subject, Command):
-            catalogue.require_own_modules(subject, (self._settings.root / test.partition("::")[0]).parent)
-            return
-        first, its_test = self._commands.setdefault((subject.name, topology.shape, topology.machine), (subject, test))
-        if first != subject:
-            raise WorkloadError(
-                f"name={subject.name!r} is the name of another command already, in {its_test}, and both would have "
-                "one baseline: give each its own name"
-            )
 
     def session_verdicts(self, results: Iterable[Result]) -> Iterator[SessionVerdict]:
         """Judge software and machine as a whole, from the results of all tests; may take further runs."""

@@ -35,7 +35,7 @@ from pytest_tfperf.workers.reference_environment import unrepeatable_commit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_tfperf.core.command import Subject
+    from pytest_tfperf.core.command import Command, Subject
     from pytest_tfperf.measuring import Measuring
     from pytest_tfperf.stores.history import History
 
@@ -59,6 +59,7 @@ class Session:
         refused: of each test that was measured and whose baseline was refused, the message.
         workload_name: the name that a user's hook gives a workload, None for none.
         under_xdist: how many throughput tests pytest-xdist's workers got, which measure nothing.
+        commands: the command of each name, machine and shape, and the test that it was first measured in.
         left_out: tests that `--tfperf-budget` has no time for, and the seconds that each would take.
         verdicts: on software and machine as a whole, once all tests have run.
     """
@@ -76,6 +77,7 @@ class Session:
         self.not_measured: dict[str, str] = {}
         self.refused: dict[str, str] = {}
         self.under_xdist = 0
+        self.commands: dict[tuple[str, str, str], tuple[Command, str]] = {}
         self.left_out: dict[str, float] = {}
         self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []
