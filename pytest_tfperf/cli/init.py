@@ -14,7 +14,7 @@ from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware.host import text_of
 from pytest_tfperf.reports import starter_files as files
-from pytest_tfperf.stores import atomic, ini_section
+from pytest_tfperf.stores.ini_section import IniFile, ini_file
 
 _SETTINGS: Final = {"tfperf_baselines": "baselines", "tfperf_tolerance": "0.05"}
 _GITHUB: Final = Path(".github/workflows/throughput.yml")
@@ -49,12 +49,11 @@ def _run(arguments: argparse.Namespace) -> int:
         raise TfperfError(f"--tests={arguments.tests}: give the name of a folder, as in perf_tests")
     ci = arguments.ci or _ci_of(root)
     # A file that can't be read stops the command before anything is written.
-    configuration = ini_section.configuration(root)
-    text = ini_section.with_settings(configuration, _SETTINGS)
+    configuration = ini_file(root.absolute())
     ignored = _git_ignores(root)
     lines = [
         *_new_files(root, arguments.tests, ci),
-        _edited(root, configuration, text),
+        *_settings(root, configuration),
         _edited_git_ignores(root, ignored),
     ]
     if ci == "none" and arguments.ci is None:
@@ -96,14 +95,14 @@ def _written(root: Path, name: Path, text: str) -> str:
     return f"wrote   {name}"
 
 
-def _edited(root: Path, path: Path, text: str) -> str:
-    name = path.relative_to(root)
-    data = text.encode("utf-8")
-    if path.exists() and path.read_bytes() == data:
-        return f"kept    {name}, which has our settings"
-    done = "edited" if path.exists() else "wrote "
-    atomic.replace(path.resolve(), data)
-    return f"{done}  {name}: {', '.join(_SETTINGS)}"
+def _settings(root: Path, found: IniFile | None) -> list[str]:
+    """Write pytest.ini where pytest has no settings yet; else say what to add to the user's own file."""
+    if found is None:
+        lines = ["[pytest]", *(f"{name} = {value}" for name, value in _SETTINGS.items())]
+        return [_written(root, Path("pytest.ini"), "\n".join(lines) + "\n")]
+    lines = found.lines_for(_SETTINGS)
+    shown = found.path.relative_to(root.absolute()) if found.path.is_relative_to(root.absolute()) else found.path
+    return [f"        add to {shown}:", *(f"          {line}" for line in lines)] if lines else []
 
 
 def _git_ignores(root: Path) -> str:

@@ -6,7 +6,7 @@ import os
 from functools import cache
 from pathlib import Path
 
-from pytest_tfperf.stores.ini_section import settings_for
+from pytest_tfperf.stores.ini_section import ini_file
 
 
 def root() -> Path:
@@ -45,4 +45,5 @@ def forget() -> None:
 @cache
 def _read(folder: Path) -> tuple[Path, dict[str, str]]:
     """Each command asks several times for what one file says."""
-    return settings_for(folder)
+    found = ini_file(folder)
+    return (folder, {}) if found is None else (found.path.parent, dict(found.values))

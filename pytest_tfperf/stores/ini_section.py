@@ -1,10 +1,11 @@
-"""Settings added to a project's own pytest configuration, which keeps its comments, order and other sections."""
+"""The file that pytest reads its settings from, as `tfperf` reads it, too."""
 
 from __future__ import annotations
 
 import configparser
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,24 +15,28 @@ FILES: Final = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyp
 """Where pytest looks for its configuration, in its order."""
 
 
-def configuration(folder: Path) -> Path:
-    """The file that pytest reads its configuration from; for a new section pyproject.toml, else pytest.ini.
+@dataclass(frozen=True, slots=True)
+class IniFile:
+    """The file that pytest, called in a folder, reads its settings from.
 
-    Raises:
-        TfperfError: a file that can't be read or parsed.
+    Args:
+        path: the file, whose folder is pytest's `rootdir`.
+        values: its settings for pytest.
     """
-    for name in FILES:
-        path = folder / name
-        if path.is_file() and (path.stem.endswith("pytest") or _header(_text(path), path)):
-            return path
-    project = folder / "pyproject.toml"
-    return project if project.is_file() else folder / "pytest.ini"
+
+    path: Path
+    values: Mapping[str, str]
+
+    def lines_for(self, settings: Mapping[str, str]) -> list[str]:
+        """The lines that the user may add to it, the section's header first; none where no setting is missing."""
+        missing = {name: value for name, value in settings.items() if name not in self.values}
+        quote = '"' if self.path.suffix == ".toml" else ""
+        lines = [f"{name} = {quote}{value}{quote}" for name, value in missing.items()]
+        return [_header(_text(self.path), self.path) or _headers(self.path)[0], *lines] if lines else []
 
 
-def settings_for(folder: Path) -> tuple[Path, dict[str, str]]:
-    """The file that pytest, called in a folder, reads its settings from, and these; they are for `rootdir`, its folder.
-
-    The nearest one counts, from the folder upwards. Without any the folder itself and no settings are returned.
+def ini_file(folder: Path) -> IniFile | None:
+    """The nearest file with settings for pytest, from the folder upwards; None without any.
 
     Raises:
         TfperfError: a file that can't be read or parsed.
@@ -42,32 +47,8 @@ def settings_for(folder: Path) -> tuple[Path, dict[str, str]]:
         text = _text(path)
         values = _values(text, path)
         if values or path.stem.endswith("pytest") or _header(text, path):
-            return path.parent, {name: str(value) for name, value in values.items()}
-    return folder, {}
-
-
-def with_settings(path: Path, settings: Mapping[str, str]) -> str:
-    """The text of a file with the settings that it lacks; the same text where it lacks none.
-
-    Raises:
-        TfperfError: the file can't be read or parsed, or its section has a form that lines can't be added to.
-    """
-    text = _text(path) if path.exists() else ""
-    before = _values(text, path)
-    missing = {name: value for name, value in settings.items() if name not in before}
-    if not missing:
-        return text
-    is_toml = path.suffix == ".toml"
-    lines = [f'{name} = "{value}"' if is_toml else f"{name} = {value}" for name, value in missing.items()]
-    header = _header(text, path)
-    new = _inserted(text, header, lines) if header else _appended(text, _headers(path)[0], lines)
-    try:
-        is_kept = _values(new, path) == before | missing
-    except TfperfError:
-        is_kept = False
-    if not is_kept:
-        raise TfperfError(f"{path}: its section for pytest has an unusual form. Add by hand:\n" + "\n".join(lines))
-    return new
+            return IniFile(path, {name: str(value) for name, value in values.items()})
+    return None
 
 
 def _text(path: Path) -> str:
@@ -96,7 +77,7 @@ def _toml_values(document: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _headers(path: Path) -> list[str]:
-    """The headers that may begin pytest's section in such a file; the first one is for a new section."""
+    """The headers that may begin pytest's section in such a file."""
     if path.name == "pyproject.toml":
         return ["[tool.pytest.ini_options]", "[tool.pytest]"]
     return ["[tool:pytest]"] if path.name == "setup.cfg" else ["[pytest]"]
@@ -106,18 +87,3 @@ def _header(text: str, path: Path) -> str:
     """The line that begins pytest's section, as it stands in the file; "" for none."""
     wanted = _headers(path)
     return next((line for line in text.splitlines() if line.partition("#")[0].strip().replace(" ", "") in wanted), "")
-
-
-def _inserted(text: str, header: str, lines: list[str]) -> str:
-    """The lines right below the header, with the file's own line ends."""
-    end = "\r\n" if "\r\n" in text else "\n"
-    found = text.splitlines(keepends=True)
-    index = next(i for i, line in enumerate(found) if line.splitlines() == [header])
-    found[index] = header + end
-    return "".join([*found[: index + 1], *(line + end for line in lines), *found[index + 1 :]])
-
-
-def _appended(text: str, header: str, lines: list[str]) -> str:
-    end = "\r\n" if "\r\n" in text else "\n"
-    gap = "" if not text else end if text.endswith("\n") else end * 2
-    return text + gap + end.join([header, *lines]) + end

@@ -1,22 +1,15 @@
-"""`tfperf init`: what it writes, what it never overwrites, and how it edits the user's own configuration."""
+"""`tfperf init`: what it writes, what it never overwrites, and what it asks the user to add."""
 
 from __future__ import annotations
 
-import configparser
-import tomllib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from machines import load
 
 from pytest_tfperf import cli
-from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores.ini_section import configuration, with_settings
 
 GREEN, USAGE = 0, 4
-SETTINGS = {"tfperf_baselines": "baselines", "tfperf_tolerance": "0.02"}
 
 
 def files(root: Path) -> dict[str, str]:
@@ -167,98 +160,41 @@ def test_a_damaged_configuration_stops_before_anything_is_written(
 
 
 @pytest.mark.parametrize(
-    ("there", "chosen"),
+    ("name", "before", "header", "quote"),
     [
-        ({}, "pytest.ini"),
-        ({"pyproject.toml": "[project]\nname = 'x'\n"}, "pyproject.toml"),
-        ({"pyproject.toml": "", "pytest.ini": ""}, "pytest.ini"),
-        ({"pyproject.toml": "[tool.pytest.ini_options]\n", "tox.ini": "[pytest]\n"}, "pyproject.toml"),
-        ({"pyproject.toml": "[project]\nname = 'x'\n", "tox.ini": "[pytest]\n"}, "tox.ini"),
-        ({"setup.cfg": "[tool:pytest]\n"}, "setup.cfg"),
-        ({"setup.cfg": "[metadata]\n"}, "pytest.ini"),
-        ({"pytest.toml": "[pytest]\n", "pytest.ini": "[pytest]\n"}, "pytest.toml"),
+        ("pyproject.toml", "[tool.pytest.ini_options] # mine\n", "[tool.pytest.ini_options] # mine", '"'),
+        ("pyproject.toml", "[tool.pytest]\nstrict = true\n", "[tool.pytest]", '"'),
+        ("pyproject.toml", 'tool.pytest.ini_options = {addopts = "-ra"}\n', "[tool.pytest.ini_options]", '"'),
+        ("pytest.toml", "[pytest]\nstrict = true\n", "[pytest]", '"'),
+        ("tox.ini", "[tox]\n[pytest]\naddopts = -ra\n", "[pytest]", ""),
+        ("setup.cfg", "[tool:pytest]\r\naddopts = -ra\r\n", "[tool:pytest]", ""),
+        ("pytest.ini", "", "[pytest]", ""),
     ],
-    ids=["none", "project", "pytest.ini first", "section", "tox", "setup.cfg", "no section", "pytest.toml first"],
+    ids=["header with a comment", "native", "inline", "pytest.toml", "tox", "setup.cfg", "empty"],
 )
-def test_the_file_that_pytest_reads_is_chosen(there: dict[str, str], chosen: str, tmp_path: Path) -> None:
-    for name, text in there.items():
-        (tmp_path / name).write_text(text)
-    assert configuration(tmp_path).name == chosen
-
-
-@pytest.mark.parametrize(
-    ("name", "before", "after"),
-    [
-        (
-            "pyproject.toml",
-            '[project]\nname = "x"  # mine\n',
-            '[project]\nname = "x"  # mine\n\n[tool.pytest.ini_options]\n',
-        ),
-        ("pyproject.toml", "[ tool.pytest.ini_options ] # mine", "[ tool.pytest.ini_options ] # mine\n"),
-        ("pyproject.toml", "[tool.pytest]\nstrict = true\n", "[tool.pytest]\n"),
-        ("pytest.toml", "[pytest]\nstrict = true\n", "[pytest]\n"),
-        ("pytest.ini", "# mine\n[pytest]\naddopts =\n    -ra\n", "# mine\n[pytest]\n"),
-        ("setup.cfg", "[tool:pytest]\r\naddopts = -ra\r\n", "[tool:pytest]\r\n"),
-        ("pytest.ini", "", "[pytest]\n"),
-    ],
-    ids=["appended", "header with blanks", "native", "pytest.toml", "comment", "Windows", "empty"],
-)
-def test_our_settings_stand_below_the_sections_header(name: str, before: str, after: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    path.write_bytes(before.encode())
-    text = with_settings(path, SETTINGS)
-    assert text.startswith(after + "tfperf_baselines")
-
-
-def test_a_setting_that_is_there_stays(tmp_path: Path) -> None:
-    path = tmp_path / "pytest.ini"
-    path.write_text("[pytest]\ntfperf_tolerance = 0.1\n")
-    assert with_settings(path, SETTINGS) == "[pytest]\ntfperf_baselines = baselines\ntfperf_tolerance = 0.1\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("pyproject.toml", 'tool.pytest.ini_options = {addopts = "-ra"}\n'),
-        ("pyproject.toml", '[tool]\npytest = {ini_options = {addopts = "-ra"}}\n'),
-    ],
-    ids=["dotted", "inline"],
-)
-def test_a_section_of_an_unusual_form_is_left_to_the_user(name: str, text: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(text)
-    with pytest.raises(TfperfError, match=r'Add by hand:\ntfperf_baselines = "baselines"'):
-        with_settings(tmp_path / name, SETTINGS)
-
-
-LINES = st.lists(st.sampled_from(["# note", "", 'a = "1"', "b = 2", "[tool.x]", "[tool.y.z] # note", "c = [1,\n2]"]))
-
-
-@given(before=LINES, after=LINES, has_section=st.booleans())
-def test_all_other_settings_of_a_toml_file_stay(
-    before: list[str], after: list[str], has_section: bool, tmp_path_factory: pytest.TempPathFactory
+def test_a_file_of_the_users_stays_and_what_to_add_is_said(
+    name: str, before: str, header: str, quote: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path_factory.mktemp("toml") / "pyproject.toml"
-    lines = [*before, *(["[tool.pytest.ini_options]"] if has_section else []), *after]
-    path.write_text("\n".join(lines) + "\n")
-    try:
-        old = tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError:
-        return
-    text = with_settings(path, SETTINGS)
-    new = tomllib.loads(text)
-    section = new["tool"]["pytest"]["ini_options"]
-    assert {name: section.pop(name) for name in SETTINGS} == SETTINGS
-    tool = old.setdefault("tool", {})
-    tool.setdefault("pytest", {}).setdefault("ini_options", {})
-    assert new == old
-    assert [line for line in text.splitlines() if line.startswith("#")] == [line for line in lines if line == "# note"]
+    (tmp_path / name).write_bytes(before.encode())
+    assert cli.main(["init", str(tmp_path)]) == GREEN
+    assert (tmp_path / name).read_bytes() == before.encode()
+    said = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    at = said.index(f"add to {name}:")
+    assert said[at + 1 : at + 4] == [
+        header,
+        f"tfperf_baselines = {quote}baselines{quote}",
+        f"tfperf_tolerance = {quote}0.05{quote}",
+    ]
 
 
-def test_all_other_settings_of_an_ini_file_stay(tmp_path: Path) -> None:
-    path = tmp_path / "tox.ini"
-    path.write_text("[tox]\nenvlist = a\n\n[pytest]\naddopts =\n  -ra\n  -q\n; note\n[testenv]\ndeps = b\n")
-    text = with_settings(path, SETTINGS)
-    parser = configparser.ConfigParser()
-    parser.read_string(text)
-    assert dict(parser["pytest"]) == {**SETTINGS, "addopts": "\n-ra\n-q"}
-    assert (parser["tox"]["envlist"], parser["testenv"]["deps"], "; note" in text) == ("a", "b", True)
+def test_a_setting_that_is_there_is_not_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntfperf_tolerance = 0.1\n")
+    cli.main(["init", str(tmp_path)])
+    said = capsys.readouterr().out
+    assert ("tfperf_baselines = baselines" in said, "tfperf_tolerance" in said) == (True, False)
+
+
+def test_a_project_without_settings_for_pytest_gets_a_pytest_ini(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    cli.main(["init", str(tmp_path)])
+    assert (tmp_path / "pytest.ini").read_text() == "[pytest]\ntfperf_baselines = baselines\ntfperf_tolerance = 0.05\n"
