@@ -1,16 +1,14 @@
-"""What the gate itself costs: collection, a worker's start, the driver's share of a window. Prints one table.
+"""What the gate itself costs: a worker's start, the driver's share of a window. Prints one table.
 
     python benchmarks/overheads.py
 
-Run it on a machine that does nothing else. Collection is compared with bare pytest in alternating runs, and the
-driver's clock with the worker's over the same windows, so both figures hold on a shared machine too.
+Run it on a machine that does nothing else. The driver's clock is compared with the worker's over the same windows, so
+that figure holds on a shared machine too. What collecting costs is in collection.py.
 """
 
 from __future__ import annotations
 
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,23 +18,7 @@ from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.workers.local import LocalLauncher
 
-ROOT = Path(__file__).parent.parent
 ROUNDS = 9
-
-_BARE = "import pytest\n@pytest.mark.parametrize('n', range({count}))\ndef test_bare(n):\n    pass\n"
-
-
-def collection_seconds() -> tuple[float, float, int]:
-    """Median seconds of `pytest perf_tests --collect-only`, of bare pytest on as many tests, and how many those are."""
-    ours = [sys.executable, "-m", "pytest", "--collect-only", "-q", "perf_tests"]
-    listed = subprocess.run(ours, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    count = sum("::" in line for line in listed.splitlines())
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "test_bare.py").write_text(_BARE.format(count=count), encoding="utf-8")
-        (Path(folder) / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-        bare = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:tfperf", "-p", "no:benchmark"]
-        pairs = [(_seconds(ours, ROOT), _seconds(bare, Path(folder))) for _ in range(ROUNDS)]
-    return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs), count
 
 
 def worker_start_seconds() -> tuple[float, float]:
@@ -75,16 +57,8 @@ def driver_overhead(model: str, batch_size: int, steps: int, windows: int) -> fl
     return outside / inside - 1
 
 
-def _seconds(command: list[str], folder: Path) -> float:
-    started = time.perf_counter()
-    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - started
-
-
 def main() -> None:
-    ours, bare, count = collection_seconds()
     first, later = worker_start_seconds()
-    print(f"collect-only, {count} tests  {ours:.3f} s, bare pytest {bare:.3f} s: {ours - bare:+.3f} s")
     print(f"worker ready to build   first {first:.2f} s, later {later:.4f} s")
     for model, batch, steps in (("trivial", 32, 20), ("resnet20", 32, 4)):
         overhead = driver_overhead(model, batch, steps, 60)

@@ -9,10 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.reads import Reads
-from pytest_tfperf.core.throughput import Throughput
-from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import (
     AllReduce,
@@ -34,6 +30,10 @@ from pytest_tfperf.errors import (
 )
 
 if TYPE_CHECKING:
+    from pytest_tfperf.core.comparison import Comparison
+    from pytest_tfperf.core.reads import Reads
+    from pytest_tfperf.core.throughput import Throughput
+    from pytest_tfperf.core.topology import Topology
     from pytest_tfperf.training.input_spec import InputSpec
     from pytest_tfperf.training.inputs import PipelineOnly
     from pytest_tfperf.training.layers import FusedBatchNormalization
@@ -64,8 +64,13 @@ __all__ = [
     "WorkloadError",
 ]
 
-# What authors of models and input pipelines import; their modules import TensorFlow.
-_IN_TRAINING = {
+# Imported when they are first used. The first four are what tests seldom name, so that collecting is short; the others
+# are for authors of models and input pipelines, and their modules import TensorFlow.
+_LATER = {
+    "Comparison": "pytest_tfperf.core.comparison",
+    "Reads": "pytest_tfperf.core.reads",
+    "Throughput": "pytest_tfperf.core.throughput",
+    "Topology": "pytest_tfperf.core.topology",
     "FusedBatchNormalization": "pytest_tfperf.training.layers",
     "InputSpec": "pytest_tfperf.training.input_spec",
     "PipelineOnly": "pytest_tfperf.training.inputs",
@@ -73,6 +78,6 @@ _IN_TRAINING = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _IN_TRAINING:
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_IN_TRAINING[name]), name)
+    return getattr(import_module(_LATER[name]), name)

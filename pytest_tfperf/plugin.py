@@ -67,7 +67,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Let SIGTERM end the session in order, and connect the progress line with the terminal."""
     pytest_reports.end_in_order_on_sigterm(session.config)
-    pytest_terminal.connect_progress_line(session.config, session.config.stash[SESSION].progress)
+    pytest_terminal.connect_progress_line(session.config, session.config.stash[SESSION])
 
 
 @pytest.hookimpl(wrapper=True)

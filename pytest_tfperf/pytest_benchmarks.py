@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.core.consequence import outcome_of
-from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.pytest_reports import FIXTURE, SESSION
 
@@ -42,6 +40,8 @@ def set_clock(item: pytest.Item) -> None:
 
 def feed_benchmark(item: pytest.Item, benchmark: Any) -> None:
     """The windows of the first check as pytest-benchmark's rounds; a test without a valid measurement has none."""
+    from pytest_tfperf.core.consequence import outcome_of
+    from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.reports.pytest_benchmark import feed
 
     fixture = item.stash[FIXTURE]

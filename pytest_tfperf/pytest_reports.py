@@ -16,9 +16,6 @@ import pytest
 from _pytest._code.code import TerminalRepr  # a report may be any of these; pytest has no public name
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
 
-from pytest_tfperf import session_report
-from pytest_tfperf.core import source_location
-from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import (
     BaselineError,
@@ -87,7 +84,9 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
         TfperfError: the test did not name the fixture among its arguments.
         WorkloadError: a parameter that is not allowed.
     """
-    from pytest_tfperf.fixture import ThroughputFixture  # a session that only collects needs nothing that measures
+    # A session that only collects needs nothing that measures.
+    from pytest_tfperf import session_report
+    from pytest_tfperf.fixture import ThroughputFixture
 
     session, test = request.config.stash[SESSION], request.node.nodeid
     benchmark.skipped = True  # where this raises, pytest-benchmark would warn that its fixture was not used
@@ -259,6 +258,8 @@ def measured_only(report: pytest.TestReport, session: Session) -> tuple[str, str
     """pytest's word for a test that passed and was measured without a baseline: "measured", not "passed"."""
     if report.when != "call" or not report.passed or report.nodeid not in session.selection:
         return None
+    from pytest_tfperf.core.consequence import outcome_of
+
     outcomes = map(outcome_of, session.queue.results_of(report.nodeid))
     return ("measured", "m", "MEASURED") if Outcome.NO_BASELINE in outcomes else None
 
@@ -289,6 +290,8 @@ def _fact(text: str) -> str:
 
 def _source_line(item: pytest.Item, error: TfperfError) -> str:
     """Source location of the call that was refused, else of the test."""
+    from pytest_tfperf.core import source_location
+
     folder = item.config.invocation_params.dir
     path, line, _ = item.reportinfo()
     return source_location.line_of(error, folder) or source_location.shown(Path(path), (line or 0) + 1, folder)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf.bench.budget import LONG, candidates, choose
 from pytest_tfperf.core import catalogue, parameters
-from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.pytest_reports import SESSION
 from pytest_tfperf.session import Session
-from pytest_tfperf.session_report import expected_seconds
+
+if TYPE_CHECKING:
+    from pytest_tfperf.core.comparison import Comparison
+    from pytest_tfperf.core.past_result import PastResult
 
 
 def selected(item: pytest.Item) -> bool:
@@ -73,6 +73,9 @@ def keep_within_budget(session: pytest.Session, state: Session) -> None:
     settings, tests = state.settings, [item for item in session.items if selected(item)]
     if settings.budget is None or settings.collects_only or not tests:
         return
+    from pytest_tfperf.bench.budget import LONG, candidates, choose
+    from pytest_tfperf.session_report import expected_seconds
+
     cache = getattr(session.config, "cache", None)
     now = datetime.now(UTC)
     past: list[PastResult | Comparison] = []

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf import session_outputs, session_report
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.reports.wrapping import wrapped
 from pytest_tfperf.safe_text import printable
 
@@ -36,11 +34,23 @@ _COLOURS = {
 def header(config: pytest.Config, session: Session) -> list[str]:
     """What a session says before its first test."""
     width = terminal_width(config)
-    return [wrapped(printable(line), width) for line in session_report.header(session)]
+    return [wrapped(printable(line), width) for line in _lines_before(session)]
+
+
+def _lines_before(session: Session) -> list[str]:
+    if session.settings.collects_only:  # short, and it needs nothing of what words measurements
+        return session.remark_lines
+    from pytest_tfperf import session_report
+
+    return session_report.header(session)
 
 
 def write_summary(reporter: TerminalReporter, session: Session) -> None:
     """Our section of pytest's summary; pytest's own `-rs` gives the reasons of skips too."""
+    if session.settings.collects_only and not session.selection.faulty:
+        return
+    from pytest_tfperf import session_outputs, session_report
+
     width = terminal_width(reporter.config)
     table_width = width or (reporter._tw.fullwidth if "COLUMNS" in os.environ else _WIDE)
     if lines := session_report.closing(session, skips=not reporter.hasopt("skipped"), width=table_width):
@@ -67,12 +77,13 @@ def _is_terminal(reporter: TerminalReporter) -> bool:
     return bool(isatty() if callable(isatty) else isatty)
 
 
-def connect_progress_line(config: pytest.Config, line: ProgressLine) -> None:
+def connect_progress_line(config: pytest.Config, session: Session) -> None:
     """Let the progress line write: in a terminal, in a pipe a line at times, and tf_cnn_benchmarks' lines with `-v`."""
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     capture: Any = config.pluginmanager.get_plugin("capturemanager")
-    if reporter is None:
+    if reporter is None or session.settings.collects_only:
         return
+    line = session.progress
 
     def uncaptured(write: Callable[[str], None]) -> Callable[[str], None]:
         """During a test pytest captures even what its own reporter writes."""

@@ -12,47 +12,39 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.bench.first_look import look_before_recording
-from pytest_tfperf.bench.recording import BaselineRecorder
-from pytest_tfperf.bench.rerun_queue import RerunQueue, Result
-from pytest_tfperf.core.consequence import EXIT_USAGE, exit_status
 from pytest_tfperf.core.selection import Selection
-from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import NoData, NotEnoughDevices, NotEnoughNodes, NotInstalled, TfperfError
-from pytest_tfperf.reports.changes import drift_message
-from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.settings import Settings
 from pytest_tfperf.stores import atomic
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.stores.traces import TraceStore
 from pytest_tfperf.workers.engines.names import LOCAL
-from pytest_tfperf.workers.git_worktree import commit_of, refusal_of
-from pytest_tfperf.workers.interpreters import require_python, try_imports
-from pytest_tfperf.workers.reference_environment import unrepeatable_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pytest_tfperf.bench.recording import BaselineRecorder
+    from pytest_tfperf.bench.rerun_queue import RerunQueue, Result
     from pytest_tfperf.core.command import Command, Subject
+    from pytest_tfperf.core.session_verdicts import SessionVerdict
     from pytest_tfperf.measuring import Measuring
+    from pytest_tfperf.reports.progress_line import ProgressLine
     from pytest_tfperf.stores.history import History
 
 
 class Session:
     """What the plugin's hooks and fixtures share.
 
+    What measures, judges and records is imported when it is first used, because a session that only collects is short.
+
     Args:
         settings: what the user asked for.
 
     Attributes:
         id: marks the measurements of this session.
-        progress: shows how a measurement progresses.
         selection: the throughput tests that pytest selected.
         baselines: the files.
-        queue: the tests' results, and which of them run again.
-        recorder: writes baselines.
         remarks: lines to print before the first test.
         skipped: how many tests could not run here, for each reason.
         not_measured: of each test that ended in an error, the message.
@@ -67,11 +59,8 @@ class Session:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-        self.progress = ProgressLine()
         self.selection = Selection()
         self.baselines = BaselineStore(settings.baselines)
-        self.queue = RerunQueue(None if settings.smoke else lambda: self.history)
-        self.recorder = BaselineRecorder(self.baselines, settings.root)
         self.remarks: list[str] = []
         self.skipped: Counter[str] = Counter()
         self.not_measured: dict[str, str] = {}
@@ -83,6 +72,27 @@ class Session:
         self.verdicts: list[SessionVerdict] = []
         self._open = ExitStack()
         self._began = time.monotonic()
+
+    @cached_property
+    def progress(self) -> ProgressLine:
+        """Shows how a measurement progresses."""
+        from pytest_tfperf.reports.progress_line import ProgressLine
+
+        return ProgressLine()
+
+    @cached_property
+    def queue(self) -> RerunQueue:
+        """The tests' results, and which of them run again."""
+        from pytest_tfperf.bench.rerun_queue import RerunQueue
+
+        return RerunQueue(None if self.settings.smoke else lambda: self.history)
+
+    @cached_property
+    def recorder(self) -> BaselineRecorder:
+        """Writes baselines."""
+        from pytest_tfperf.bench.recording import BaselineRecorder
+
+        return BaselineRecorder(self.baselines, self.settings.root)
 
     @cached_property
     def history(self) -> History:
@@ -141,6 +151,8 @@ class Session:
             if path is not None:
                 atomic.require_writable(path, option)
         if self.settings.against is not None:
+            from pytest_tfperf.workers.interpreters import require_python, try_imports
+
             # Where tests only run programs of another framework, neither Python need have TensorFlow.
             (try_imports if find_spec("tensorflow") else require_python)(self.settings.against)
         if self.settings.launcher != LOCAL:
@@ -159,17 +171,24 @@ class Session:
         settings = self.settings
         if not self.selection or settings.collects_only:
             return
+        from pytest_tfperf.workers.git_worktree import commit_of, refusal_of
+
         self.remarks += [why] if (why := refusal_of(settings.root)) else []
         self.history.prepare()
         self.remarks += [self.history.moved_aside] if self.history.moved_aside else []
         if settings.against is not None:
             return
         if settings.profile_on_regression is not None and not settings.smoke:
+            from pytest_tfperf.stores.traces import TraceStore
+
             TraceStore(settings.profile_on_regression).prepare()
         rows = [row for machine in self.measuring.machine_names for row in self.baselines.load(machine).values()]
         if not (settings.smoke or settings.update_baselines):
             self.remarks += self.measuring.references.check(row for row in rows if row.is_measured)
         if settings.update_baselines:
+            from pytest_tfperf.bench.first_look import look_before_recording
+            from pytest_tfperf.workers.reference_environment import unrepeatable_commit
+
             commit = commit_of(settings.root, besides=settings.baselines)
             found = unrepeatable_commit(commit), look_before_recording(settings.disturbance_limits)
             self.remarks += filter(None, found)
@@ -203,6 +222,11 @@ class Session:
         return name
 
     @property
+    def remark_lines(self) -> list[str]:
+        """The remarks as a session prints them."""
+        return [f"tfperf: {remark}" for remark in self.remarks]
+
+    @property
     def results(self) -> list[Result]:
         """What the tests gave, in order. A test that ended in an error leaves half-finished results, which are none."""
         return [one for one in self.queue.results if one.is_decided or one.test not in self.not_measured]
@@ -225,7 +249,9 @@ class Session:
 
     def _drift_verdicts(self) -> Iterator[SessionVerdict]:
         """What `--tfperf-fail-on-drift` fails the session for; nothing if the history can't be read."""
+        from pytest_tfperf.core.session_verdicts import SessionVerdict
         from pytest_tfperf.judging.lasting_slowdowns import lasting_slowdowns  # imports NumPy
+        from pytest_tfperf.reports.changes import drift_message
 
         for machine in self.measuring.machine_names:
             try:
@@ -267,8 +293,12 @@ class Session:
             status: pytest's.
             failures: reports that failed, errors and the session's own verdicts among them.
         """
+        if self.settings.collects_only and not self.selection.faulty:
+            return status
+        from pytest_tfperf.core.consequence import EXIT_USAGE, exit_status
+
         if self.settings.collects_only:
-            return (status or EXIT_USAGE) if self.selection.faulty else status
+            return status or EXIT_USAGE
         machine_failures = sum(verdict.kind == "machine" for verdict in self._failing)
         errors = len(self.not_measured) + len(self.refused)
         return exit_status(

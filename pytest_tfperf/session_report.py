@@ -30,7 +30,7 @@ _SMOKE_SECONDS = 3.0  # a worker, a compilation, a window: 2.6 s on average over
 
 def header(session: Session) -> list[str]:
     """The machine, the selected tests, and remarks about this session."""
-    remarks = [f"tfperf: {remark}" for remark in session.remarks]
+    remarks = session.remark_lines
     settings, selection = session.settings, session.selection
     if not selection or settings.collects_only:
         return remarks

@@ -8,11 +8,14 @@ from contextlib import suppress
 from enum import StrEnum
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.machine_key import check_name
 from pytest_tfperf.workers.engines.names import split_launcher
+
+if TYPE_CHECKING:
+    from pytest_tfperf.workers.reference_environment import ReferenceEnvironment
 
 
 class WorkerStart(StrEnum):
@@ -108,3 +111,20 @@ def pipeline(text: str) -> str:
     """An input pipeline's name."""
     catalogue.resolve_pipeline(text)
     return text
+
+
+# What reads these two starts other Pythons; few sessions need it.
+
+
+def python(text: str) -> Path:
+    """The interpreter that a path, a name on PATH or a virtual environment's folder names."""
+    from pytest_tfperf.workers.interpreters import find_python
+
+    return find_python(text)
+
+
+def reference(text: str) -> ReferenceEnvironment:
+    """The environment that PYTHON[:SOURCE_DIR] names."""
+    from pytest_tfperf.workers.reference_environment import parse_reference
+
+    return parse_reference(text)

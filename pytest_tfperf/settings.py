@@ -24,11 +24,11 @@ from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.rerun_options import Given, rerun_command
 from pytest_tfperf.safe_text import shortened
 from pytest_tfperf.setting_values import WorkerStart
-from pytest_tfperf.workers.interpreters import find_python
-from pytest_tfperf.workers.reference_environment import ReferenceEnvironment, parse_reference
 
 if TYPE_CHECKING:
     import pytest
+
+    from pytest_tfperf.workers.reference_environment import ReferenceEnvironment
 
 
 class Update(StrEnum):
@@ -71,11 +71,11 @@ class Settings:
         0.02, parse.tolerance, "accepted change in throughput where neither test nor baseline gives one", "FRACTION"
     )
     against: Path | None = _option(
-        None, find_python, "compare with another Python or virtual environment, not with baselines", "PYTHON"
+        None, parse.python, "compare with another Python or virtual environment, not with baselines", "PYTHON"
     )
     reference: ReferenceEnvironment | None = _option(
         None,
-        parse_reference,
+        parse.reference,
         "confirm slowdowns in this environment, not in those of tfperf reference",
         "PYTHON[:SOURCE]",
     )

@@ -20,6 +20,7 @@ from pytest_tfperf.reports.breakdown import breakdown_lines
 from pytest_tfperf.reports.numbers import change, compared, counted, percent, rate
 from pytest_tfperf.reports.profile import profile_lines
 from pytest_tfperf.reports.telemetry import telemetry_lines
+from pytest_tfperf.reports.wrapping import TEXT_COLUMN
 
 _WORTH_SHOWING = 0.001
 _TOO_GOOD = 2.0  # as a change: three times the baseline
@@ -28,12 +29,6 @@ _BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)
 
 Line = tuple[str, str]
 """A label and its text."""
-
-TEXT_COLUMN = 14
-"""The column in which the texts beside labels begin."""
-
-COMMANDS = ("record", "rerun", "accept")
-"""The labels of lines that hold a command to copy."""
 
 
 def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: str = "") -> str:

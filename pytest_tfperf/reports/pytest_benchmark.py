@@ -6,9 +6,10 @@ of ours, and the function that it calls advances the counter by a window's secon
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pytest_tfperf.core.measurement import Measurement
+if TYPE_CHECKING:
+    from pytest_tfperf.core.measurement import Measurement
 
 _seconds = 0.0
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from textwrap import wrap
 
-from pytest_tfperf.reports.message import COMMANDS, TEXT_COLUMN
+TEXT_COLUMN = 14
+"""The column in which the texts beside a message's labels begin."""
+
+_COMMANDS = ("record", "rerun", "accept")
+"""The labels of lines that hold a command to copy."""
 
 _LOG_LINE = "  | "
 _HANGING = 4
@@ -32,7 +36,7 @@ def _wrapped_line(line: str, width: int) -> list[str]:
     label, indent = _label(line), len(line) - len(line.lstrip())
     if len(line) <= width or line.startswith(_LOG_LINE):
         return [line]
-    if label in COMMANDS:
+    if label in _COMMANDS:
         command, comment, text = line.partition("    (")
         return [command, " " * TEXT_COLUMN + comment.strip() + text] if comment else [line]
     hanging = TEXT_COLUMN if label else indent + _HANGING

@@ -7,6 +7,9 @@ from inner import Finished, Project
 
 HEAVY = ("tensorflow", "keras", "numpy", "pandas", "scipy", "pynvml", "sqlalchemy", "sqlite3", "multiprocessing")
 
+MEASURES = ("bench", "judging", "measuring", "session_report", "core.run", "workers.interpreters", "reports.summary")
+"""Modules of ours that only a session with tests to run needs."""
+
 
 @pytest.fixture(scope="module")
 def collected(shared: Project) -> Finished:
@@ -17,6 +20,7 @@ def collected(shared: Project) -> Finished:
 
         def pytest_unconfigure():
             print("imported:", *[name for name in {HEAVY} if name in sys.modules], ".")
+            print("of ours:", *[name for name in {MEASURES} if f"pytest_tfperf.{{name}}" in sys.modules], ".")
         """,
     )
     shared.tests(
@@ -34,6 +38,10 @@ def collected(shared: Project) -> Finished:
 def test_collecting_finds_the_tests_and_imports_nothing_heavy(collected: Finished) -> None:
     assert "6 tests collected" in collected.text
     assert "imported: ." in collected.text
+
+
+def test_collecting_imports_nothing_that_measures(collected: Finished) -> None:
+    assert "of ours: ." in collected.text
 
 
 def test_collecting_leaves_nothing_behind(collected: Finished, shared: Project) -> None:
