@@ -170,10 +170,10 @@ def test_nothing_is_drawn_for_a_test_before_it_is_opened_or_after_it_is_closed(o
     assert shown.locator(".uplot").count() == before
 
 
-def test_a_document_of_which_nothing_was_measured_is_only_named(open_page: Open) -> None:
-    documents = open_page().locator("#published")
-    assert not any("azure" in one for one in documents.locator("summary").all_inner_texts())
-    assert "No figure of azure-k80-tensorflow-benchmark.md (7 figures) was measured here." in documents.inner_text()
+def test_a_document_of_which_nothing_was_measured_is_not_shown(open_page: Open) -> None:
+    shown = open_page().locator("#published summary").all_inner_texts()
+    assert shown
+    assert not any("azure" in one for one in shown)
 
 
 def test_the_headline_opens_its_test(open_page: Open) -> None:
