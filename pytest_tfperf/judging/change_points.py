@@ -78,23 +78,22 @@ def alarms(values: Values) -> list[Alarm]:
 def _next_alarm(values: Values, start: int, seen: int, carried: Noise) -> Alarm | None:
     """The next change, of which `seen` points since the last one, at `start`, showed nothing.
 
-    Middle and spread are learnt again whenever the stretch has grown by half, from no later points.
+    Middle and spread are learnt again whenever the stretch has grown by half, from no later points. Each length is
+    tested once: with what was learnt again, it could find a change that the session itself did not report.
     """
     points = values[start:]
-    length = max(_LEAST_BEFORE + _LEAST_AFTER, seen - start)
-    while length <= len(points):
+    least = length = max(_LEAST_BEFORE + _LEAST_AFTER, seen - start)
+    while least <= len(points):
         until = min(max(length + 1, length * 3 // 2), len(points))
         z, near, scale = _standardised(points[:until], learn=length)
         known = Noise(
             carried.variance / scale**2, carried.freedom, _correlation(_levelled(z[:length]), carried.correlation)
         )
-        if (at := _first_split(z, near, length, known)) is not None:
+        if (at := _first_split(z, near, least, known)) is not None:
             first, noise = _placed(z[:at], known)
             noise = Noise(noise.variance * scale**2, min(noise.freedom, _CARRIED), noise.correlation)
             return Alarm(start + first, start + at - 1, noise)
-        if until == len(points):
-            return None
-        length = until
+        length, least = until, until + 1
     return None
 
 

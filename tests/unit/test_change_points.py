@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -59,6 +59,7 @@ def test_up_and_down_are_judged_alike(seed: int, count: int) -> None:
     ]
 
 
+@example(seed=231, count=111, until=77)
 @given(SEEDS, COUNTS, st.integers(0, 120))
 @settings(max_examples=50, deadline=None)
 def test_what_was_found_stays_found_when_sessions_come_in(seed: int, count: int, until: int) -> None:
