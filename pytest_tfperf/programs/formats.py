@@ -69,12 +69,15 @@ FORMATS = (
         rf"^iter \d+: loss (?P<loss>{NUMBER}), time (?P<milliseconds>{NUMBER})ms",
     ),
     Format(
-        "minGPT", "karpathy/minGPT, projects/chargpt/chargpt.py", rf"^iter_dt (?P<milliseconds>{NUMBER})ms; iter \d+:"
+        "minGPT",
+        "karpathy/minGPT, projects/chargpt/chargpt.py and projects/adder/adder.py",
+        rf"^iter_dt (?P<milliseconds>{NUMBER})ms; iter \d+: train loss (?P<loss>{NUMBER})",
     ),
     Format(
         "PyTorch's examples/imagenet",
         "pytorch/examples, imagenet/main.py, ProgressMeter",
-        rf"^Epoch: \[\d+\]\[\s*(?P<step>\d+)/\d+\]\s+Time\s+{NUMBER} \(\s*(?P<mean_seconds>{NUMBER})\)",
+        rf"^Epoch: \[\d+\]\[\s*(?P<step>\d+)/\d+\]\s+Time\s+{NUMBER} \(\s*(?P<mean_seconds>{NUMBER})\)"
+        rf"(?:.*\bLoss (?P<loss>{NUMBER}))?",
     ),
     Format(
         "PyTorch's examples/mnist",

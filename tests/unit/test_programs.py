@@ -23,11 +23,13 @@ def read(output: bytes, **how: object) -> tuple[str, list[Reading]]:
     return reader.read_as, [reading for line in lines if (reading := reader.read(line)) is not None]
 
 
-# Each was recorded from the program itself: nanoGPT 3adf61e, PyTorch's examples 77f55b9, timm 1.0.31, transformers
-# 5.23.0, lightning 2.6.6, tqdm 4.67.
+# Each was recorded from the program itself: nanoGPT 3adf61e, minGPT 37baab7, PyTorch's examples 77f55b9, timm 1.0.31,
+# transformers 5.23.0, lightning 2.6.6, tqdm 4.67.
 RECORDED = [
     ("nanogpt", Kind.SECONDS, 4.6258, 30),
     ("imagenet", Kind.MEAN_SECONDS, None, 20),
+    ("mingpt", Kind.SECONDS, 0.0, 3),
+    ("timm_train", Kind.RATE, 4.67, 20),
     ("timm_benchmark", Kind.MEAN_RATE, 25.04, 5),
     ("hf_trainer", Kind.STEP, 0.0, 30),
     ("lightning", Kind.STEP, 0.0, 36),
@@ -107,7 +109,11 @@ WRITTEN = [
         {"unit": "images"},
         Reading(Kind.RATE, 592.59, loss=6.91),
     ),
-    ("iter_dt 23.45ms; iter 100: train loss 1.20000", {"examples_per_step": 64}, Reading(Kind.SECONDS, 0.02345)),
+    (
+        "iter_dt 23.45ms; iter 100: train loss 1.20000",
+        {"examples_per_step": 64},
+        Reading(Kind.SECONDS, 0.02345, loss=1.2),
+    ),
     ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.135", {"unit": "images"}, Reading(Kind.EXAMPLES, 640.0, loss=2.135)),
     ("{'train_runtime': 12.3, 'train_samples_per_second': 81.2}", {"unit": "samples"}, Reading(Kind.RATE, 81.2)),
     (
