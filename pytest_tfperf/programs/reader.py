@@ -114,7 +114,7 @@ class Reader:
             )
             notes.append(f"{counted} not read: {why}: {line!r}")
         if self._sources is not None and self._sources.left_out:
-            notes.append(f"{self._sources.left_out} lines of evaluation were left out")
+            notes.append(f"lines of evaluation that were left out: {self._sources.left_out}")
         return "; ".join(notes)
 
     def nothing_read(self) -> str:

@@ -168,7 +168,7 @@ def test_lines_of_evaluation_are_left_out_and_counted() -> None:
     reader = Reader(PLAIN)
     found = [reader.read(line) for line in ["train: 9 examples/s", "eval: 30 examples/s", "train: 8 examples/s"]]
     assert [reading and reading.value for reading in found] == [9, None, 8]
-    assert "1 lines of evaluation were left out" in reader.note()
+    assert "lines of evaluation that were left out: 1" in reader.note()
 
 
 def test_a_number_that_never_changes_is_no_counter() -> None:
