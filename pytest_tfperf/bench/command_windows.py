@@ -113,21 +113,21 @@ class CommandWindows:
 
     def _whole_run(self, examples: int) -> Iterator[Window]:
         """The one window of a program that is timed as a whole."""
-        program, begin = self._program, self._advanced_at
-        while (data := program.read(begin + program.silence_seconds - self._clock())) != b"":
+        program, started = self._program, self._advanced_at
+        first_output: float | None = None
+        while (data := program.read(started + program.silence_seconds - self._clock())) != b"":
             if data is None:
                 raise program.hung(f"the program did not end within {program.silence_seconds:g} s and was ended")
-            if not self._meter.readings and self._command.reads.timed_from == TimedFrom.FIRST_OUTPUT:
-                begin = self._clock()
-            self._meter.readings = 1
-        if not self._meter.readings and self._command.reads.timed_from == TimedFrom.FIRST_OUTPUT:
+            first_output = self._clock() if first_output is None else first_output
+        begin = started if self._command.reads.timed_from == TimedFrom.START else first_output
+        if begin is None:
             raise program.failure(
                 "it printed nothing, so there is no first output to time from", "give timed_from='start'"
             )
         self._require_good_end()
-        steps = max(1, round(examples / (self._command.counted_per_step or 1)))
-        seconds = self._clock() - begin
-        yield self._slowed(Window(steps, seconds * steps * (self._command.counted_per_step or 1) / examples))
+        per_step = self._command.counted_per_step or 1
+        steps = max(1, round(examples / per_step))
+        yield self._slowed(Window(steps, (self._clock() - begin) * steps * per_step / examples))
 
     def _read(self) -> Iterator[Window]:
         """The windows, until the program ends."""
