@@ -23,10 +23,9 @@ _MOST_UNREAD_SHARE = 0.1
 _MOST_OF_A_LINE = 2048  # longer ones are no line of a known format, and searching them takes long
 _LEAST_UNREAD = 3
 
-_ANY_RATE = re.compile(
-    rf"{NUMBER}[kKMG]?\s?(?P<unit>(?!\w?i?B/|bytes?/|[TG]?FLOPS?/)[A-Za-z]{{2,20}})\s?/\s?s(?:ec(?:ond)?)?\b",
-    re.IGNORECASE,
-)
+_ANY_UNIT = r"(?P<unit>(?!\w?i?B/|bytes?/|[TG]?FLOPS?/)[A-Za-z]{2,20})\s?/\s?s(?:ec(?:ond)?)?\b"
+_ANY_RATE = re.compile(rf"{NUMBER}[kKMG]?\s?{_ANY_UNIT}", re.IGNORECASE)
+_ANY_LABELLED_RATE = re.compile(rf"(?<![\w/]){_ANY_UNIT}['\")\]]{{0,2}}\s{{0,9}}[:=]?\s{{0,9}}{NUMBER}", re.IGNORECASE)
 
 _Read = Callable[[str], Reading | Unread | LeftOut | None]
 
@@ -179,7 +178,7 @@ class Reader:
             return self._as_average(found, line) if self._command.reads.rate_is == RateIs.AVERAGE else found
         if not self._read:
             self._rate_field = self._rate_field or rate_field(line)
-            if other := _ANY_RATE.search(line):
+            if other := _ANY_RATE.search(line) or _ANY_LABELLED_RATE.search(line):
                 self._unit_rates[other["unit"]] += 1
         return None
 

@@ -196,6 +196,8 @@ def test_a_function_that_fails_is_shown_with_the_line(line: str, said: str) -> N
     ("line", "how", "value"),
     [
         ("632.9 samples/s", {}, "give unit='samples/s'"),
+        ("throughput (samples/sec): 632.9", {}, "give unit='samples/s'"),
+        ("disk 12 MB/s", {}, "give reads=Reads(pattern=...)"),
         ("120/500 ━━ 12s 31ms/step", {}, "examples_per_step"),
         ("1,5 examples/s", {}, "a function that reads such a line"),
         ('{"step": 3, "images_per_sec": 632.9}', {}, "give reads=Reads(field='images_per_sec')"),
