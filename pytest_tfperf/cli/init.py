@@ -96,13 +96,12 @@ def _written(root: Path, name: Path, text: str) -> str:
 
 
 def _settings(root: Path, found: IniFile | None) -> list[str]:
-    """Write pytest.ini where pytest has no settings yet; else say what to add to the user's own file."""
-    if found is None:
+    """Write pytest.ini where the repository has no settings for pytest; else say what to add to its own file."""
+    if found is None or found.path.parent != root.absolute():
         lines = ["[pytest]", *(f"{name} = {value}" for name, value in _SETTINGS.items())]
         return [_written(root, Path("pytest.ini"), "\n".join(lines) + "\n")]
     lines = found.lines_for(_SETTINGS)
-    shown = found.path.relative_to(root.absolute()) if found.path.is_relative_to(root.absolute()) else found.path
-    return [f"        add to {shown}:", *(f"          {line}" for line in lines)] if lines else []
+    return [f"        add to {found.path.name}:", *(f"          {line}" for line in lines)] if lines else []
 
 
 def _git_ignores(root: Path) -> str:

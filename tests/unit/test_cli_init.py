@@ -198,3 +198,10 @@ def test_a_project_without_settings_for_pytest_gets_a_pytest_ini(tmp_path: Path)
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
     cli.main(["init", str(tmp_path)])
     assert (tmp_path / "pytest.ini").read_text() == "[pytest]\ntfperf_baselines = baselines\ntfperf_tolerance = 0.05\n"
+
+
+def test_the_settings_of_a_folder_above_are_another_projects(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "mine").mkdir()
+    cli.main(["init", str(tmp_path / "mine")])
+    assert "tfperf_tolerance" in (tmp_path / "mine" / "pytest.ini").read_text()
