@@ -11,7 +11,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 import keras
-import psutil
 import tensorflow as tf
 
 from pytest_tfperf.core.cluster import Cluster
@@ -153,6 +152,8 @@ def _gloo_variables(cluster: Cluster) -> dict[str, str]:
 
 def interface_of(address: str) -> str:
     """The network interface that has this IP address; "" if none has."""
+    import psutil  # only Horovod's ranks need it: other workers may run under a Python that has TensorFlow alone
+
     ip = socket.gethostbyname(address)
     for name, addresses in psutil.net_if_addrs().items():
         if any(one.address == ip for one in addresses):

@@ -117,3 +117,11 @@ os.write(shown, json.dumps(dict(os.environ)).encode())
     found = printed(code, tmp_path / "log", TF_XLA_FLAGS=flags, TF_FORCE_GPU_ALLOW_GROWTH="false")
     assert found["TF_XLA_FLAGS"] == "--tf_xla_auto_jit=-1"
     assert "TF_FORCE_GPU_ALLOW_GROWTH" not in found
+
+
+def test_a_python_with_tensorflow_alone_can_run_workers() -> None:
+    # What pytest's side needs, and a reference environment or the Python of --tfperf-against need not have.
+    others = ["jinja2", "pandas", "psutil", "pynvml", "pytest", "pytest_benchmark", "sqlalchemy"]
+    program = f"import sys; sys.modules.update(dict.fromkeys({others})); import pytest_tfperf.training.worker"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
