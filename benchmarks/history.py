@@ -23,8 +23,8 @@ from measurements import baseline, measurement, run, throughput, verdict
 
 from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.features.team.push import push
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.stores.history_push import push
 from pytest_tfperf.stores.history_rows import measurement_row
 from pytest_tfperf.stores.history_tables import MEASUREMENTS
 

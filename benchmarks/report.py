@@ -20,9 +20,9 @@ from random import Random
 
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_result import PastResult
-from pytest_tfperf.reports.page.facts import ReportSource, report_facts
-from pytest_tfperf.reports.page.past import as_result
-from pytest_tfperf.reports.page.render import page
+from pytest_tfperf.features.page.facts import ReportSource, report_facts
+from pytest_tfperf.features.page.past import as_result
+from pytest_tfperf.features.page.render import page
 from tools.report_pictures import browser
 from tools.simulated_weeks import FIRST_DAY, PUBLISHED, sessions
 

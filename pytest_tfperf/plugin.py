@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf import pytest_benchmarks, pytest_reports, pytest_terminal, pytest_usage_errors, settings
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.pytest_reports import SESSION
-from pytest_tfperf.pytest_selection import keep_failed, keep_within_budget, selected, selected_tests
-from pytest_tfperf.session import Session
+from pytest_tfperf.session import benchmarks as pytest_benchmarks
+from pytest_tfperf.session import settings
+from pytest_tfperf.session import terminal as pytest_terminal
+from pytest_tfperf.session import test_reports as pytest_reports
+from pytest_tfperf.session import usage_errors as pytest_usage_errors
+from pytest_tfperf.session.session import Session
+from pytest_tfperf.session.test_reports import SESSION
+from pytest_tfperf.session.test_selection import keep_failed, keep_within_budget, selected, selected_tests
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
     from pytest_tfperf.core.topology import Topology
-    from pytest_tfperf.fixture import ThroughputFixture
+    from pytest_tfperf.session.fixture import ThroughputFixture
 
 _MARKERS = (
     "gpu: a performance test that needs NVIDIA GPUs",
@@ -40,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the hooks that name users' own models, pipelines and workloads."""
-    from pytest_tfperf import hookspecs
+    from pytest_tfperf.session import hookspecs
 
     pluginmanager.add_hookspecs(hookspecs)
 

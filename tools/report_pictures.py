@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_tfperf.reports.page.facts import report_facts
-from pytest_tfperf.reports.page.render import page
+from pytest_tfperf.features.page.facts import report_facts
+from pytest_tfperf.features.page.render import page
 from tools.simulated_weeks import source
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from pytest_tfperf.bench.environment import environment
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.one_run import AlwaysDisturbed, RunEngine, T, undisturbed
 from pytest_tfperf.bench.pairs import PairSource, reference_pairs
-from pytest_tfperf.bench.profiler import Profiler
 from pytest_tfperf.bench.task import Call, Task
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind
@@ -23,6 +22,7 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.features.profiles.profiler import Profiler
 from pytest_tfperf.judging.judge import judge, may_stop
 from pytest_tfperf.judging.new_baseline import runs_wanted
 from pytest_tfperf.judging.reference import floor_rate, refuse_other_devices, require_same_unit

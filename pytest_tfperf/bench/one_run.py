@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pytest_tfperf.bench import out_of_memory
-from pytest_tfperf.bench.command_windows import CommandWindows
 from pytest_tfperf.bench.disturbance import DisturbanceGuard, Observation
 from pytest_tfperf.bench.interleaved import interleave
 from pytest_tfperf.bench.step_profile import StepProfiler
@@ -28,6 +27,7 @@ from pytest_tfperf.core.topology import Devices, Topology
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.core.workload_name import shown_name
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
+from pytest_tfperf.programs.windows import CommandWindows
 from pytest_tfperf.workers.launcher import Launcher
 from pytest_tfperf.workers.training_run import TrainingRun
 

@@ -11,10 +11,10 @@ from pytest_tfperf.core.baseline import UNDER_LOAD, Change
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Run
+from pytest_tfperf.features.references.environment import unrepeatable
 from pytest_tfperf.judging.new_baseline import baseline_of
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.workers.reference_environment import unrepeatable
-from pytest_tfperf.workers.reference_lock import forget_locks, read_lock, write_lock
+from pytest_tfperf.workers.lock import forget_locks, read_lock, write_lock
 
 
 class BaselineRecorder:

@@ -13,22 +13,9 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from pytest_tfperf.cli import (
-    baselines,
-    compare,
-    doctor,
-    explain,
-    export,
-    history,
-    init,
-    output,
-    read,
-    reference,
-    replay,
-    report,
-    session_settings,
-)
-from pytest_tfperf.cli.arguments import Commands, add_command, unread
+from pytest_tfperf.cli import history
+from pytest_tfperf.console import output, session_settings
+from pytest_tfperf.console.arguments import Commands, add_command, unread
 from pytest_tfperf.core.consequence import (
     EXIT_GREEN,
     EXIT_INTERNAL,
@@ -38,6 +25,16 @@ from pytest_tfperf.core.consequence import (
 )
 from pytest_tfperf.core.documentation import DOCS
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features.baselines import command as baselines
+from pytest_tfperf.features.compare_sessions import command as compare
+from pytest_tfperf.features.doctor import command as doctor
+from pytest_tfperf.features.explain import command as explain
+from pytest_tfperf.features.export import command as export
+from pytest_tfperf.features.init import command as init
+from pytest_tfperf.features.page import command as report
+from pytest_tfperf.features.read import command as read
+from pytest_tfperf.features.references import command as reference
+from pytest_tfperf.features.replay import command as replay
 from pytest_tfperf.reports.topology import render
 
 

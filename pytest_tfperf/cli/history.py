@@ -6,15 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli import changes
-from pytest_tfperf.cli.arguments import Commands, add_command, history_place, moment, open_history
-from pytest_tfperf.cli.filters import history_filters, nothing_left, wanted
-from pytest_tfperf.cli.output import show, show_csv, show_json, width
-from pytest_tfperf.cli.session_settings import setting
+from pytest_tfperf.console.arguments import Commands, add_command, history_place, moment, open_history
+from pytest_tfperf.console.filters import history_filters, nothing_left, wanted
+from pytest_tfperf.console.output import show, show_csv, show_json, width
+from pytest_tfperf.console.session_settings import setting
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features.changes import command as changes
 from pytest_tfperf.reports.comparisons import latest_comparisons
 from pytest_tfperf.reports.history import by_workload
 from pytest_tfperf.reports.numbers import counted
@@ -114,8 +114,8 @@ def _export(history: History, arguments: argparse.Namespace) -> int:
 
 
 def _push(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.features.team.push import push
     from pytest_tfperf.stores.history_database import Database
-    from pytest_tfperf.stores.history_push import push
 
     local, url = open_history(arguments), arguments.url or setting("history_url")
     if not url:

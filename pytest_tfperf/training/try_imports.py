@@ -1,6 +1,6 @@
 """Tries what a worker would import: TensorFlow, itself and the user's functions. Prints a line of JSON.
 
-`workers.interpreters` runs it as a module, with {"import_paths": [...], "functions": [...]} as standard input.
+`workers/interpreters.py` runs it as a module, with {"import_paths": [...], "functions": [...]} as standard input.
 """
 
 from __future__ import annotations

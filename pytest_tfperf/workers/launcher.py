@@ -16,7 +16,7 @@ from typing import Protocol
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import Devices
-from pytest_tfperf.workers.command_run import CommandRun
+from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.workers.training_run import TrainingRun
 from pytest_tfperf.workers.worker_run import Progress
 

@@ -18,7 +18,7 @@ from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import MeasurementError, TfperfError
-from pytest_tfperf.workers.command_run import CommandRun
+from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.processes import ForkServer, LocalProcess, start_process
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name

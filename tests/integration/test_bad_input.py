@@ -7,7 +7,7 @@ import re
 import pytest
 from inner import NOT_MEASURED, Finished, Project
 
-from pytest_tfperf.settings import Settings
+from pytest_tfperf.session.settings import Settings
 from pytest_tfperf.stores import baseline_file
 
 USAGE_ERROR = 4

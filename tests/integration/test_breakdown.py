@@ -12,7 +12,7 @@ from inner import ANY_THROUGHPUT, Finished, Project
 
 from pytest_tfperf.core.breakdown import Bound
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.stores import tf_cnn_log
+from pytest_tfperf.features.replay import tf_cnn_log
 
 TESTS = """
     def test_paced(throughput, on):

@@ -20,10 +20,10 @@ from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.features.references.environment import ReferenceEnvironment, check
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.local import LocalLauncher
-from pytest_tfperf.workers.reference_environment import ReferenceEnvironment, check
 
 PYTHON = ".".join(map(str, sys.version_info[:3]))
 TINY = Workload(model="nets:tiny", batch_size=1)

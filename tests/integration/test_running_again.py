@@ -11,7 +11,7 @@ from inner import NOT_MEASURED, Finished, Project
 from patience import running
 
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.settings import Settings
+from pytest_tfperf.session.settings import Settings
 
 SLEEPING = "nets:sleeping-b{}-replicated-device"
 

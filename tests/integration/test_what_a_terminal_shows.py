@@ -223,7 +223,7 @@ def test_what_is_no_name_is_refused(project: Project) -> None:
 JUDGED = """
     from pytest_tfperf.core.session_verdicts import SessionVerdict
     from pytest_tfperf.core.verdict import Outcome
-    from pytest_tfperf.session import Session
+    from pytest_tfperf.session.session import Session
 
     TEXT = "machine box: REGRESSED: the reference environment is 8.1 % slower. Check clocks and cooling"
 

@@ -15,7 +15,7 @@ import pytest
 import pytest_tfperf
 from pytest_tfperf import Workload
 from pytest_tfperf.core import catalogue
-from pytest_tfperf.settings import Settings
+from pytest_tfperf.session.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))

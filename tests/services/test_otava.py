@@ -19,8 +19,8 @@ from measurements import measurement
 
 from pytest_tfperf.cli import main
 from pytest_tfperf.core.past_result import PastResult
-from pytest_tfperf.reports.otava import CONFIGURATION, otava_files
-from pytest_tfperf.reports.page.past import as_result
+from pytest_tfperf.features.export.otava import CONFIGURATION, otava_files
+from pytest_tfperf.features.page.past import as_result
 
 ROOT = Path(__file__).parents[2]
 OTAVA = shutil.which("otava", path=str(ROOT / ".venv-otava" / "bin")) or shutil.which("otava")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from measurements import session_verdict
 
-from pytest_tfperf.reports.page.facts import ReportSource, report_facts
-from pytest_tfperf.reports.page.render import page
+from pytest_tfperf.features.page.facts import ReportSource, report_facts
+from pytest_tfperf.features.page.render import page
 from tools.report_pictures import CHROMIUM, browser
 from tools.simulated_weeks import SLOWER_TEST, source
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import comparison
 
-from pytest_tfperf.bench.budget import Candidate, candidates, choose
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.reports.budget import after
+from pytest_tfperf.features.budget.choosing import Candidate, candidates, choose
+from pytest_tfperf.features.budget.words import after
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.change import Change, ChangeKind
-from pytest_tfperf.reports.changes import change_table, drift_message
+from pytest_tfperf.features.changes.table import change_table, drift_message
 from pytest_tfperf.reports.wrapping import first_sentence
 
 STEP = Change(

@@ -14,13 +14,13 @@ from fake_nvml import FakeNvml, MigDevice, Now
 from machines import load
 
 from pytest_tfperf import cli
-from pytest_tfperf.core.finding import Finding, Level, Subject
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.hardware import fitness, gpu_fitness
-from pytest_tfperf.hardware.fitness import Observed, host_findings
-from pytest_tfperf.hardware.gpu_fitness import gpu_findings
-from pytest_tfperf.reports.doctor import WHY, render
+from pytest_tfperf.features.doctor import fitness, gpu_fitness
+from pytest_tfperf.features.doctor.finding import Finding, Level, Subject
+from pytest_tfperf.features.doctor.fitness import Observed, host_findings
+from pytest_tfperf.features.doctor.gpu_fitness import gpu_findings
+from pytest_tfperf.features.doctor.words import WHY, render
 
 GREEN, USAGE, UNFIT = 0, 4, 8
 GIB = 2**30

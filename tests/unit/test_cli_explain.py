@@ -23,12 +23,12 @@ from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance
 from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.features.explain.reasons import explain
+from pytest_tfperf.features.explain.words import explained
 from pytest_tfperf.judging.common_drift import CommonDrift
-from pytest_tfperf.judging.explanation import explain
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.session_variance import GRID, SessionVariance
-from pytest_tfperf.reports.explanation import explained
 from pytest_tfperf.stores.history import History
 
 GREEN, USAGE = 0, 4

@@ -18,13 +18,13 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import MeasurementError, TfperfError
-from pytest_tfperf.workers import command_run
-from pytest_tfperf.workers.cluster_launcher import ClusterLauncher
-from pytest_tfperf.workers.command_run import BoundedLog, CommandRun
+from pytest_tfperf.features.cluster.launcher import ClusterLauncher
+from pytest_tfperf.features.references.environment import ReferenceEnvironment
+from pytest_tfperf.features.references.launchers import ReferenceLaunchers
+from pytest_tfperf.programs import command_run
+from pytest_tfperf.programs.command_run import BoundedLog, CommandRun
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.local import LocalLauncher
-from pytest_tfperf.workers.reference_environment import ReferenceEnvironment
-from pytest_tfperf.workers.reference_launchers import ReferenceLaunchers
 
 Start = Callable[..., CommandRun]
 
@@ -159,7 +159,7 @@ def test_it_may_end_in_order_on_sigterm_and_its_last_words_are_in_the_log(start:
 DRIVER = """
 import os, sys
 from pathlib import Path
-from pytest_tfperf.workers.command_run import CommandRun
+from pytest_tfperf.programs.command_run import CommandRun
 folder = Path(sys.argv[2])
 run = CommandRun(
     [sys.executable, "-c", sys.argv[1]], environment=os.environ, folder=folder, log=folder / "log",

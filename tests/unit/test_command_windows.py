@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from measurements import command
 from played import BOX, BUSY, Notes, PlayedGuard
 
-from pytest_tfperf.bench.command_windows import CommandWindows
 from pytest_tfperf.bench.one_run import RunEngine, Side
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.disturbance import Disturbance
@@ -24,6 +23,7 @@ from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.errors import Hung, MeasurementError
 from pytest_tfperf.programs.meter import Meter
 from pytest_tfperf.programs.reading import Kind, Reading
+from pytest_tfperf.programs.windows import CommandWindows
 
 PLAN = Plan(steps=40, warmup_steps=1, counts_readings=True)
 

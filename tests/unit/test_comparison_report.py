@@ -18,8 +18,8 @@ from pytest_tfperf.core.comparison import ComparedSide, Comparison
 from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.features.comparing.ratios import message as ratio_message
 from pytest_tfperf.reports.comparisons import comparison_table, headline, in_brief, latest_comparisons, message
-from pytest_tfperf.reports.ratios import message as ratio_message
 from pytest_tfperf.reports.summary import comparison_summary
 
 INPUT_BOUND = Breakdown(

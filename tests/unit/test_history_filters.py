@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from measurements import comparison, measurement, session_verdict
 
 from pytest_tfperf import cli
-from pytest_tfperf.cli.arguments import end, moment
+from pytest_tfperf.console.arguments import end, moment
 from pytest_tfperf.stores.history import History
 
 

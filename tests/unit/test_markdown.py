@@ -14,7 +14,7 @@ from measurements import baseline, comparison, measurement, session_verdict, ver
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.verdict import Outcome, Reason
-from pytest_tfperf.reports.markdown import as_text, in_one_sentence, markdown
+from pytest_tfperf.features.ci.markdown import as_text, in_one_sentence, markdown
 
 PARSER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 HOSTILE = [

@@ -12,7 +12,6 @@ from played import BUSY, Notes, PlayedGuard, PlayedLauncher, PlayedRun, steady
 from played_session import ROW, PlayedSession
 
 from pytest_tfperf.bench.one_run import RunEngine, Side
-from pytest_tfperf.bench.profiler import Profiler
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.command import Command
@@ -21,8 +20,9 @@ from pytest_tfperf.core.op_times import OpTime
 from pytest_tfperf.core.profile import Profile, Trace
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.features.profiles.profiler import Profiler
+from pytest_tfperf.features.profiles.traces import TraceStore
 from pytest_tfperf.judging.reference import reference_for
-from pytest_tfperf.stores.traces import TraceStore
 
 MEASURED = measurement(throughput(100.0, examples_per_step=1), session="today")
 BEFORE = OpTime(name="block/conv", type="Conv2D", seconds=0.001, count=1.0)

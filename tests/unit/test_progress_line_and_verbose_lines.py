@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.throughput import window_statistics
+from pytest_tfperf.features.replay.tf_cnn_log import parse
 from pytest_tfperf.reports.progress_line import ProgressLine
-from pytest_tfperf.stores.tf_cnn_log import parse
 
 SAVE, RESTORE, CLEAR = "\x1b7", "\x1b8", "\x1b[K"
 TEST = "perf_tests/test_a.py::test_b[1]"

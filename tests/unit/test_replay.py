@@ -12,14 +12,14 @@ import pytest
 from measurements import BUSY, KEY, NOISE, baseline, measurement, pair, run_at, verdict
 
 from pytest_tfperf import cli
-from pytest_tfperf.bench.replay import Request
-from pytest_tfperf.bench.replay import replay as replay_files
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.features.replay.replay import Request
+from pytest_tfperf.features.replay.replay import replay as replay_files
 from pytest_tfperf.stores import measurement_file
 from pytest_tfperf.stores.baselines import BaselineStore
 

@@ -21,8 +21,8 @@ from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.reports.page.facts import ReportSource, report_facts
-from pytest_tfperf.reports.page.past import as_result
+from pytest_tfperf.features.page.facts import ReportSource, report_facts
+from pytest_tfperf.features.page.past import as_result
 from tools.simulated_weeks import SLOWDOWN, SLOWER_SINCE, SLOWER_TEST, source
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from measurements import measurement
 
-from pytest_tfperf.reports.page.past import Past, as_result, spell
+from pytest_tfperf.features.page.past import Past, as_result, spell
 
 ONE = as_result(measurement())
 

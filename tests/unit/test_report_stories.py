@@ -11,8 +11,8 @@ from measurements import measurement, run_at, throughput, verdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.reports.page.facts import ReportSource, report_facts
-from pytest_tfperf.reports.page.past import as_result
+from pytest_tfperf.features.page.facts import ReportSource, report_facts
+from pytest_tfperf.features.page.past import as_result
 
 
 def at(change: float, day: int, outcome: Outcome, **more: Any) -> Measurement:

@@ -19,9 +19,9 @@ from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.errors import BaselineError, NoData, NotEnoughDevices, NotEnoughNodes, TfperfError
-from pytest_tfperf.session import Session
-from pytest_tfperf.session_report import closing, has_time_for, header, seconds_left
-from pytest_tfperf.settings import Settings, Update
+from pytest_tfperf.session.report import closing, has_time_for, header, seconds_left
+from pytest_tfperf.session.session import Session
+from pytest_tfperf.session.settings import Settings, Update
 from pytest_tfperf.stores.baselines import BaselineStore
 
 TESTS = [
@@ -42,7 +42,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_found(monkeypatch: pytest.MonkeyPatch, topology: Topology) -> None:
-    monkeypatch.setattr("pytest_tfperf.measuring.discover", lambda: topology)
+    monkeypatch.setattr("pytest_tfperf.session.measuring.discover", lambda: topology)
 
 
 def session(folder: Path, **settings: Any) -> Session:

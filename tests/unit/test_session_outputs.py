@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from pytest_tfperf import session_outputs
-from pytest_tfperf.session import Session
+from pytest_tfperf.session import outputs as session_outputs
+from pytest_tfperf.session.session import Session
 
 
 def test_a_fault_of_one_output_is_told_and_keeps_no_other_from_being_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.settings import Settings
+from pytest_tfperf.session.settings import Settings
 
 PARSERS = {f.name: f.metadata["parse"] for f in fields(Settings) if "parse" in f.metadata}
 

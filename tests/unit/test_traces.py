@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pytest_tfperf.core.op_times import OpTime
 from pytest_tfperf.core.profile import Trace
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores.traces import TraceStore, file_name
+from pytest_tfperf.features.profiles.traces import TraceStore, file_name
 
 
 def trace(data: bytes = b"events", host: str = "vm") -> Trace:

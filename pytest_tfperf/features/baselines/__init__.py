@@ -1,0 +1,1 @@
+"""The machines that have baselines, and rows that are out of date."""

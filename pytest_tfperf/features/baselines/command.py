@@ -1,0 +1,123 @@
+"""`tfperf baselines`: the machines that have baselines, and the rows that are out of date."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+
+from pytest_tfperf.console.arguments import Commands, add_command, folder, history_place, moment, open_history
+from pytest_tfperf.console.output import show, show_json, warn, width
+from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.errors import TfperfError, one_of
+from pytest_tfperf.features.baselines.table import machine_table, stale_table
+from pytest_tfperf.features.references.environment import unrepeatable
+from pytest_tfperf.stores.baselines import BaselineStore
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command and its own commands."""
+    baselines = add_command(
+        commands,
+        "baselines",
+        None,
+        "list baselines, and find those that are out of date",
+        examples=("tfperf baselines list", "tfperf baselines stale"),
+    )
+    actions = baselines.add_subparsers(required=True, metavar="ACTION")
+    where = folder("--baselines", "baselines", "folder of the baselines")
+    _add(actions, "list", _list, "show the machines, with counts and dates", ("tfperf baselines list",), where)
+    stale = _add(
+        actions,
+        "stale",
+        _stale,
+        "show measured rows that may be out of date",
+        ("tfperf baselines stale", "tfperf baselines stale --older-than=180d --sessions=10"),
+        where,
+        history_place(),
+    )
+    stale.add_argument("--machine", metavar="NAME", help="only this machine's rows (default: all)")
+    stale.add_argument(
+        "--older-than", type=moment, metavar="AGE", help="also rows recorded before: 180d, or 2026-01-31"
+    )
+    stale.add_argument(
+        "--sessions",
+        type=int,
+        default=5,
+        metavar="N",
+        help="latest sessions that must have measured a row (default: 5)",
+    )
+
+
+def _add(
+    actions: Commands,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    what: str,
+    examples: Sequence[str],
+    *parents: argparse.ArgumentParser,
+) -> argparse.ArgumentParser:
+    action = add_command(actions, name, run, what, examples=examples, parents=parents)
+    action.add_argument("--json", action="store_true", help="print the rows as JSON")
+    return action
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    store = BaselineStore(arguments.baselines)
+    machines = {name: list(store.load(name).values()) for name in store.machines()}
+    if arguments.json:
+        show_json(plain(machines))
+    else:
+        show("\n".join(machine_table(machines, width())) or f"no baselines in {arguments.baselines}/")
+    return EXIT_GREEN
+
+
+def _stale(arguments: argparse.Namespace) -> int:
+    if arguments.sessions < 1:
+        raise TfperfError(f"--sessions={arguments.sessions}: give the number of sessions to look at, from 1")
+    store = BaselineStore(arguments.baselines, published=None)
+    machines = store.machines()
+    if arguments.machine and arguments.machine not in machines:
+        raise TfperfError(one_of("machine", arguments.machine, machines))
+    rows = [row for name in machines for row in store.load(name).values() if row.is_measured]
+    wanted = [row for row in rows if arguments.machine in (None, row.machine)]
+    measured = _measured_lately(arguments, {row.machine for row in wanted})
+    found = [(row, why) for row in wanted if (why := _reasons(row, measured.get(row.machine), arguments))]
+    if arguments.json:
+        show_json([plain(row) | {"reasons": why} for row, why in found])
+    else:
+        unknown = [f"{name}: the history has no session of this machine" for name, keys in measured.items() if not keys]
+        lines = stale_table(found, width()) or [f"none of {len(wanted)} measured rows is out of date"]
+        show("\n".join([*lines, "", *unknown] if unknown else lines))
+    return EXIT_GREEN
+
+
+def _measured_lately(arguments: argparse.Namespace, machines: Iterable[str]) -> dict[str, set[Key]]:
+    """What the latest sessions of each machine measured; empty without such sessions, and without a history."""
+    try:
+        results = open_history(arguments).results()
+    except TfperfError as error:
+        warn(str(error))
+        results = []
+    found = {}
+    for machine in sorted(machines):
+        here = [one for one in results if one.machine == machine]
+        sessions = list(dict.fromkeys(one.session for one in reversed(here)))[: arguments.sessions]
+        found[machine] = {one.key for one in here if one.session in sessions}
+    return found
+
+
+def _reasons(row: Baseline, measured: set[Key] | None, arguments: argparse.Namespace) -> list[str]:
+    reasons = []
+    if measured and row.key not in measured:
+        last = "session" if arguments.sessions == 1 else f"{arguments.sessions} sessions"
+        reasons.append(f"no test of the last {last} measured it")
+    oldest = f"{arguments.older_than:%Y-%m-%d}" if arguments.older_than else ""
+    if row.date < oldest:  # a row without a date is older than any
+        reasons.append(f"recorded before {oldest}")
+    if row.lock and not (arguments.baselines / row.lock).exists():
+        reasons.append(f"its lock {row.lock} is missing")
+    elif unrepeatable(row):
+        reasons.append("no reference environment can be built")
+    return reasons

@@ -1,0 +1,1 @@
+"""The most informative tests that fit into a time."""

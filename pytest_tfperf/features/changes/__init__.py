@@ -1,0 +1,1 @@
+"""Lasting changes over sessions."""

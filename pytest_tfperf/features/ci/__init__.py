@@ -1,0 +1,1 @@
+"""Markdown, annotations and JUnit properties for CI systems."""

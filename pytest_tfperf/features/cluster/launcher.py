@@ -1,0 +1,225 @@
+"""Starts training on several nodes: an engine starts the ranks there, and they call this process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.topology import DeviceKind, Devices
+from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.features.cluster.engine import Engine
+from pytest_tfperf.features.cluster.engine_process import EngineProcess
+from pytest_tfperf.features.cluster.rank_calls import RankCall, wait_for_ranks
+from pytest_tfperf.programs.command_run import CommandRun
+from pytest_tfperf.workers.interpreters import Interpreter
+from pytest_tfperf.workers.launcher import Launcher
+from pytest_tfperf.workers.processes import RemoteProcess
+from pytest_tfperf.workers.session_key import new_key_file, read_key
+from pytest_tfperf.workers.training_run import TrainingRun, rank_name
+from pytest_tfperf.workers.wire import Listener
+from pytest_tfperf.workers.worker_files import WorkerFiles
+from pytest_tfperf.workers.worker_run import Progress, WorkerRun
+
+_VARIABLES = ("TFPERF_ADDRESS", "TFPERF_KEY_FILE", "TFPERF_JOB", "PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL")
+
+# What changes how TensorFlow, its libraries and Horovod compute, or where they are found.
+_SETTINGS = (
+    *("TF_", "KERAS_", "XLA_", "NCCL_", "HOROVOD_", "OMP_", "ONEDNN_", "MKL_", "LD_LIBRARY_PATH"),
+    *("CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_TF32_OVERRIDE"),
+)
+_OWN = {"TF_CONFIG", "CUDA_VISIBLE_DEVICES", *_VARIABLES}  # each node has its own
+
+
+class Entrance:
+    """Where the ranks of a session call, and the key that they need; one for all launchers of a session.
+
+    Args:
+        host: this machine's address, as ranks on other nodes reach it.
+        port: to listen on; 0 for any free port.
+        key_file: a file that already holds the key, for ranks that something else starts; None for a new key.
+        key_folder: where a new key is kept in a file of mode 600, while ranks read it.
+
+    Raises:
+        MeasurementError: nothing can listen there.
+        TfperfError: as `read_key`.
+    """
+
+    def __init__(self, host: str, port: int, key_file: Path | None, key_folder: Path) -> None:
+        try:
+            self.listener = Listener(host, port, None if key_file is None else read_key(key_file))
+        except OSError as error:
+            name = "tfperf_port" if port else "tfperf_interface"
+            raise MeasurementError(
+                f"ranks can't call {host}:{port or 'any port'} of this machine: {error}. Change the ini value {name}"
+            ) from None
+        self.address, _, self._key = self.listener.address.rpartition(":")
+        self._key_file, self._key_folder = key_file, key_folder.absolute()
+        self._jobs = count(1)
+
+    def key_file(self) -> AbstractContextManager[Path]:
+        """The file that ranks read the key from before they call; a new key's file lasts as long as the block."""
+        return nullcontext(self._key_file) if self._key_file else new_key_file(self._key_folder, self._key)
+
+    def new_job(self) -> int:
+        """A number that no other job of the session has."""
+        return next(self._jobs)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self.listener.close()
+
+
+class ClusterLauncher:
+    """Starts jobs of several processes through an engine, and all other jobs through the local launcher.
+
+    Args:
+        engine: starts the ranks.
+        local: starts jobs of one process.
+        entrance: returns where ranks call; first called when there are any.
+        logs: folder for the ranks' logs. A rank on a node without this folder writes to the engine's output.
+        silence_seconds: how long a rank may take to call, and may send nothing.
+        interpreter: runs the ranks.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        local: Launcher,
+        entrance: Callable[[], Entrance],
+        *,
+        logs: Path,
+        silence_seconds: float,
+        interpreter: Interpreter,
+    ) -> None:
+        self._engine = engine
+        self._local = local
+        self._entrance = entrance
+        self._files = WorkerFiles(logs.absolute())
+        self._silence_seconds = silence_seconds
+        self._interpreter = interpreter
+        self._commands = count(1)
+
+    def start(self, job: Job, progress: Progress) -> TrainingRun:
+        """See `Launcher.start`."""
+        if not job.is_distributed:
+            return self._local.start(job, progress)
+        try:
+            return self._start(job, progress)
+        except OSError as error:  # a full disk, too many open files
+            raise MeasurementError(f"ranks could not be started: {error}") from error
+
+    def _start(self, job: Job, progress: Progress) -> TrainingRun:
+        progress("start")
+        if not self._engine.starts_ranks and self._interpreter.python != sys.executable:
+            raise MeasurementError(
+                f"ranks that something else starts can't run in another environment, {self._interpreter.python}. "
+                "For --tfperf-against and reference environments use another --tfperf-launcher"
+            )
+        # Other nodes' GPUs have other UUIDs, and each node counts its own cores.
+        job = replace(job, devices=replace(job.devices, gpu_uuids=()), cores=None)
+        number = self._entrance().new_job()
+        rank_command = self._interpreter.command("pytest_tfperf.training.rank")
+        variables = [*_VARIABLES, *_settings()]
+        command = self._engine.command(job.nodes, job.ranks_per_node, rank_command, variables)
+        with ExitStack() as undo:
+            log = self._files.worker_log(number, "engine")
+            with self._entrance().key_file() as key_file:
+                engine = EngineProcess(self._engine, command, self._environment(number, key_file), log)
+                undo.callback(engine.end)
+                calls = wait_for_ranks(self._entrance().listener, job, str(number), self._silence_seconds, engine)
+            runs = []
+            for call in calls:
+                log = self._files.worker_log(number, f"rank{call.rank}")
+                run = self._run_of(call, job, log, engine, progress if call.rank == 0 else lambda _: None)
+                undo.callback(run.close)
+                runs.append(run)
+            together = TrainingRun(runs, [call.host for call in calls], job, self._silence_seconds, end=engine.end)
+            undo.pop_all()
+            return together
+
+    def start_command(self, command: Command, devices: Devices, nodes: int) -> CommandRun:
+        """See `Launcher.start_command`."""
+        if nodes == 1:
+            return self._local.start_command(command, devices, nodes)
+        if not self._engine.runs_programs:
+            raise TfperfError(
+                f"{command.id}: this --tfperf-launcher can't run a program of your own and pass on what it prints; use "
+                "mpirun or slurm"
+            )
+        try:
+            log = self._files.worker_log(next(self._commands), "command")
+        except OSError as error:
+            raise MeasurementError(f"{command.id} could not be started: {error}") from error
+        interpreter = self._interpreter
+        argv = interpreter.user_command(command.argv)
+        ours = {"PYTHONUNBUFFERED": "1", "CUDA_VISIBLE_DEVICES": _visible(devices)}
+        ours |= dict(command.environment)
+        variables = ["PYTHONPATH", *ours, *_settings()]
+        return CommandRun(
+            self._engine.command(nodes, command.ranks_per_node, argv, variables),
+            environment={**interpreter.environment(), **ours},
+            folder=interpreter.user_folder(command.folder),
+            log=log,
+            silence_seconds=self._silence_seconds,
+            facts=interpreter.facts(command),
+            cancel=self._engine.cancel,
+        )
+
+    def _environment(self, job: int, key_file: Path) -> dict[str, str]:
+        environment = {
+            **self._interpreter.environment(),
+            "TFPERF_ADDRESS": self._entrance().address,
+            "TFPERF_KEY_FILE": str(key_file),
+            "TFPERF_JOB": str(job),
+            "TF_CPP_MIN_LOG_LEVEL": "1",
+        }
+        environment.pop("TF_CONFIG", None)  # pytest's own, which does not describe these ranks
+        return environment
+
+    def _run_of(self, call: RankCall, job: Job, log: Path, engine: EngineProcess, progress: Progress) -> WorkerRun:
+        """The run of a rank that has called."""
+        # A rank on another machine makes its own scratch folder, which stays there if the rank is killed.
+        scratch = self._files.new_scratch_folder() if call.is_here else None
+        run = WorkerRun(
+            RemoteProcess(call.pid, engine.exit_status, call.is_here),
+            log,
+            scratch,
+            python=self._interpreter.python,
+            on_cpus=job.devices.kind is DeviceKind.CPU,
+            silence_seconds=self._silence_seconds,
+            name=rank_name(call.rank, job.ranks, call.host),
+        )
+        message = {
+            "job": plain(job),
+            "log": str(log),
+            "scratch": str(scratch or ""),
+            "import_paths": self._interpreter.import_paths(),
+        }
+        run.adopt(call.channel, message, progress)
+        return run
+
+
+def _visible(devices: Devices) -> str:
+    """CUDA_VISIBLE_DEVICES on each node: the first of those that the user shows, else of all, by index.
+
+    Other nodes' GPUs have other UUIDs. A program on CPUs must not take a GPU's memory.
+    """
+    if devices.kind is DeviceKind.CPU:
+        return "-1"
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    if not all(entry.isdecimal() for entry in shown):
+        shown = [str(index) for index in range(devices.count)]
+    return ",".join(shown[: devices.count])
+
+
+def _settings() -> list[str]:
+    """Names of this process's environment variables that ranks need because they change how TensorFlow works."""
+    return sorted({name for name in os.environ if name.startswith(_SETTINGS)} - _OWN)

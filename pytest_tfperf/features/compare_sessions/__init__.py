@@ -1,0 +1,1 @@
+"""Two sessions, machines or revisions of baselines, side by side."""

@@ -1,0 +1,114 @@
+"""`tfperf compare`: two sessions, exports or revisions of baselines, and which workloads moved beyond noise."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, folder, history_place, open_history
+from pytest_tfperf.console.filters import LATEST, session_id
+from pytest_tfperf.console.output import show, show_json, width
+from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features.compare_sessions.baseline_revisions import rows_of_path, rows_of_revision
+from pytest_tfperf.features.compare_sessions.judging import compare_sides, figures_of_measurements, figures_of_rows
+from pytest_tfperf.features.compare_sessions.side_comparison import Figure
+from pytest_tfperf.features.compare_sessions.words import render
+from pytest_tfperf.stores import measurement_file
+
+_STATUSES = STATUSES | {
+    EXIT_GREEN: "compared, whatever moved; with --tolerance: none is slower by more",
+    EXIT_REGRESSED: "with --tolerance: one, or all in common, is slower by more, and by more than noise explains",
+    EXIT_NOT_MEASURED: "no workload is on both sides; or no memory, space or permission",
+}
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    compare = add_command(
+        commands,
+        "compare",
+        _run,
+        "compare two sessions, exports or revisions of baselines, and show what moved by more than noise explains",
+        examples=(
+            "tfperf compare previous latest",
+            "tfperf compare 20261121-030002-a1b2c3 20261122-030001-c8d7f4",
+            "tfperf compare old.json new.json --tolerance=0.02",
+            "tfperf compare main..HEAD",
+        ),
+        statuses=_STATUSES,
+        parents=[history_place(), folder("--baselines", "baselines", "folder of the baselines")],
+    )
+    what = (
+        "a session's id, latest or previous; a file of `tfperf history --export`; a CSV, or a git revision of baselines"
+    )
+    compare.add_argument("a", metavar="A", help=f"{what}; A..B gives two revisions")
+    compare.add_argument("b", nargs="?", metavar="B", help="what is compared with A, named in the same way")
+    compare.add_argument("--machine", metavar="NAME", help="only this machine's figures")
+    compare.add_argument(
+        "--tolerance",
+        type=float,
+        metavar="FRACTION",
+        help="exit with 1 if a workload, or all in common, is slower by more than this, such as 0.02",
+    )
+    compare.add_argument("--json", action="store_true", help="print the figures as JSON")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    tolerance: float | None = arguments.tolerance
+    if tolerance is not None and not 0 < tolerance < 1:
+        raise TfperfError(f"--tolerance={tolerance:g}: give a fraction between 0 and 1, 0.02 for 2 %")
+    names = _sides(arguments)
+    (a_name, a), (b_name, b) = (_figures(name, arguments) for name in names)
+    compared = compare_sides(a, b)
+    if arguments.json:
+        show_json({"a": a_name, "b": b_name} | plain(compared))
+    else:
+        show(render(compared, a_name, b_name, width()))
+    if not compared.ratios:
+        return EXIT_NOT_MEASURED
+    return EXIT_REGRESSED if tolerance is not None and compared.is_slower_than(tolerance) else EXIT_GREEN
+
+
+def _sides(arguments: argparse.Namespace) -> tuple[str, str]:
+    if arguments.b is not None:
+        return arguments.a, arguments.b
+    a, dots, b = arguments.a.partition("..")
+    if not dots or Path(arguments.a).exists():  # ../old.json is a file
+        raise TfperfError(f"{arguments.a}: give what to compare it with: tfperf compare A B, or REVISION..REVISION")
+    return a or "HEAD", b.lstrip(".") or "HEAD"
+
+
+def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure]]:
+    """The name of a side, and its figures."""
+    path = Path(side)
+    if path.is_dir() or (path.exists() and path.suffix == ".csv"):
+        found = figures_of_rows(rows_of_path(path).values())
+    elif path.exists():
+        found = figures_of_measurements(measurement_file.read(path))
+    else:
+        side, found = _of_session_or_revision(side, arguments)
+    # A single CSV does not name its machine.
+    found = [figure for figure in found if not figure.machine or arguments.machine in (None, figure.machine)]
+    if not found:
+        of = f" of {arguments.machine}" if arguments.machine else ""
+        raise TfperfError(f"{side} has no figures{of} to compare. `tfperf history` lists sessions and machines")
+    return side, found
+
+
+def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure]]:
+    history = open_history(arguments)
+    try:
+        results, why = history.results(machine=arguments.machine), ""
+    except TfperfError as error:
+        results, why = [], f"\n{error}"
+    sessions = list(dict.fromkeys(one.session for one in reversed(results)))
+    if side in LATEST:
+        side = session_id(history, side, arguments.machine) or side
+    if side in sessions:
+        return f"session {side}", figures_of_measurements(history.measurements(session=side))
+    try:
+        return f"revision {side}", figures_of_rows(rows_of_revision(side, arguments.baselines).values())
+    except TfperfError as error:
+        raise TfperfError(f"{error}; nor has the history such a session{why}") from None

@@ -1,0 +1,1 @@
+"""Two workloads or two environments, and ratios."""

@@ -1,0 +1,253 @@
+"""Is this host fit to measure? Its settings, and what it did during a few seconds."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_tfperf.core.disturbance import DisturbanceLimits
+from pytest_tfperf.core.telemetry import Telemetry
+from pytest_tfperf.features.doctor.finding import Finding, Level, Subject
+from pytest_tfperf.hardware.host import ROOT, cpu_quota, host_facts, text_of
+from pytest_tfperf.hardware.host_usage import HostUsage, cpu_numbers, known, pid_in
+
+_LIMITS = DisturbanceLimits()
+_NOTABLE = 0.05  # of CPU time: below, it is what any machine does besides
+_LEAST_NAMED = 0.01  # of CPU time: a process that used less is not named
+_FLAGS, _KERNEL_THREAD = 6, 0x00200000  # proc(5): the field of stat after the name, and PF_KTHREAD in it
+_LEAST_MEMORY = 0.1  # of all memory
+_LEAST_DISK_BYTES = 100 * 2**20
+_ENOUGH_DISK_BYTES = 2**30
+_NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "ceph", "glusterfs", "gpfs", "beegfs", "afs", "9p"}
+_NETWORK_FUSE = ("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.gcsfuse", "fuse.juicefs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What a host did for some seconds.
+
+    Args:
+        telemetry: as in a run.
+        memory_bytes: all memory.
+        swap_used_bytes: of the whole machine.
+        busy: CPU -> fraction of the time that it was busy.
+        throttled: how often the control group's quota held this process's group back meanwhile.
+    """
+
+    telemetry: Telemetry
+    memory_bytes: int
+    swap_used_bytes: int
+    busy: Mapping[int, float]
+    throttled: int = 0
+
+
+def observe(seconds: float, root: Path = ROOT) -> Observed:
+    """Watch the host; this process sleeps meanwhile."""
+    import psutil
+
+    host, throttled = HostUsage(), _times_throttled(root)
+    psutil.cpu_percent(percpu=True)
+    time.sleep(seconds)
+    busy, swap = psutil.cpu_percent(percpu=True), known(psutil.swap_memory)
+    return Observed(
+        telemetry=host.poll(),
+        memory_bytes=psutil.virtual_memory().total,
+        swap_used_bytes=0 if swap is None else swap.used,
+        busy={cpu: percent / 100 for cpu, percent in zip(cpu_numbers(len(busy)), busy, strict=True)},
+        throttled=_times_throttled(root) - throttled,
+    )
+
+
+def host_findings(
+    seen: Observed, history: Path, *, free_bytes: int, root: Path = ROOT, affinity: Collection[int] | None = None
+) -> list[Finding]:
+    """What was found of the host.
+
+    Args:
+        seen: what it did.
+        history: the folder of the history, which need not exist yet.
+        free_bytes: free space there.
+        root: the folder above proc and sys.
+        affinity: the CPUs that this process may run on; None asks the kernel.
+    """
+    cpus = sorted(os.sched_getaffinity(0) if affinity is None else affinity)
+    return [
+        *_usage(seen, root),
+        *_settings(root),
+        _quota(cpu_quota(root), len(cpus), seen.throttled),
+        _siblings(cpus, seen.busy, root),
+        _disk(history, free_bytes),
+        _file_system(history, root),
+    ]
+
+
+def _usage(seen: Observed, root: Path) -> Iterator[Finding]:
+    now = seen.telemetry
+    cores = f"{now.usable_cores} core{'' if now.usable_cores == 1 else 's'}"
+    yield _others(now, cores, root)
+    if now.load_average_mean is not None:
+        high = now.load_average_mean > now.usable_cores
+        level = Level.WARNING if high else Level.OK
+        fact = f"load average {now.load_average_mean:.1f} over the last minute, on {cores}"
+        yield Finding(Subject.LOAD, level, fact, "wait until it falls: uptime" if high else "")
+    if now.steal_fraction_mean is not None:
+        level = _level(now.steal_fraction_mean, unfit=_LIMITS.steal_fraction, notable=0.02)
+        fact = f"the hypervisor gave {_percent(now.steal_fraction_mean)} of {cores} to other virtual machines"
+        fix = "" if level is Level.OK else "use a machine that is not shared (a dedicated or metal instance)"
+        yield Finding(Subject.STEAL, level, fact, fix)
+    yield _swap(seen)
+    if now.memory_available_bytes_min is not None:
+        few = now.memory_available_bytes_min < _LEAST_MEMORY * seen.memory_bytes
+        fact = f"{_gib(now.memory_available_bytes_min)} of {_gib(seen.memory_bytes)} available"
+        fix = "ps -eo pid,user,rss,args --sort=-rss | head   # end what is not needed" if few else ""
+        yield Finding(Subject.MEMORY, Level.WARNING if few else Level.OK, fact, fix)
+
+
+def _others(now: Telemetry, cores: str, root: Path) -> Finding:
+    used = now.other_cpu_fraction_mean
+    if used is None:
+        return Finding(Subject.OTHER_PROCESSES, Level.UNKNOWN, "the kernel does not report CPU time")
+    level = _level(used, unfit=_LIMITS.other_cpu_fraction, notable=_NOTABLE)
+    if level is Level.UNFIT and (now.idle_fraction_mean or 0.0) > _LIMITS.idle_fraction:
+        level = Level.WARNING  # they take nothing that a run needs
+    fact = f"used {_percent(used)} of {cores}"
+    if level is Level.OK:
+        return Finding(Subject.OTHER_PROCESSES, level, fact)
+    named = {name: share for name, share in (now.other_processes or {}).items() if share >= _LEAST_NAMED}
+    can_end = [name for name in named if _can_end(pid_in(name), root)]
+    busiest = sorted(can_end, key=lambda name: -named[name])[:3]
+    fact += "".join(f"; {name} {_percent(named[name])}" for name in busiest)
+    if used - sum(named[name] for name in busiest) >= _LEAST_NAMED:
+        fact += "; the rest: the kernel, and processes that were small or short-lived or can't be seen"
+    listed = f"ps -fp {','.join(map(pid_in, busiest))}" if busiest else "top"
+    return Finding(Subject.OTHER_PROCESSES, level, fact, f"{listed}   # then end them, or move them elsewhere")
+
+
+def _can_end(pid: str, root: Path) -> bool:
+    """Whether a process is neither init nor a thread of the kernel."""
+    # The process's name, in brackets, may have blanks and brackets of its own.
+    fields = text_of(root / f"proc/{pid}/stat").rpartition(")")[2].split()
+    return pid != "1" and not (len(fields) > _FLAGS and int(fields[_FLAGS]) & _KERNEL_THREAD)
+
+
+def _swap(seen: Observed) -> Finding:
+    rate = seen.telemetry.swap_bytes_per_sec_mean
+    if rate is None:
+        return Finding(Subject.SWAP, Level.UNKNOWN, "the kernel does not report swapping")
+    fact = f"{_gib(seen.swap_used_bytes)} in use, {rate / 2**20:.1f} MiB/s in and out"
+    fix = "free memory, then: sudo swapoff -a"
+    if rate > _LIMITS.swap_bytes_per_sec:
+        return Finding(Subject.SWAP, Level.UNFIT, fact, fix)
+    if seen.swap_used_bytes > _NOTABLE * seen.memory_bytes:
+        return Finding(Subject.SWAP, Level.WARNING, fact, fix)
+    return Finding(Subject.SWAP, Level.OK, fact)
+
+
+def _settings(root: Path) -> Iterator[Finding]:
+    facts, cpu = host_facts(root), "sys/devices/system/cpu"
+    yield _setting(Subject.GOVERNOR, facts.get("governor"), "performance", "sudo cpupower frequency-set -g performance")
+    intel = (root / cpu / "intel_pstate/no_turbo").exists()
+    value, file = ("1", "intel_pstate/no_turbo") if intel else ("0", "cpufreq/boost")
+    yield _setting(Subject.TURBO, facts.get("turbo"), "off", f"echo {value} | sudo tee /{cpu}/{file}")
+
+
+def _setting(subject: Subject, value: str | None, good: str, fix: str) -> Finding:
+    if value is None:
+        return Finding(subject, Level.UNKNOWN, "not reported, as in most virtual machines and containers")
+    if value == good:
+        return Finding(subject, Level.OK, value)
+    return Finding(subject, Level.WARNING, value.replace("+", " and "), fix)
+
+
+def _quota(quota: float | None, cpus: int, throttled: int) -> Finding:
+    if quota is None or quota >= cpus:
+        return Finding(Subject.QUOTA, Level.OK, "none below the usable CPUs")
+    times = f", held back {throttled} times while looking" if throttled else ""
+    fact = f"{quota:g} cores' worth of time on {cpus} CPUs{times}"
+    fix = "give whole CPUs instead: docker run --cpuset-cpus=0-3 (Kubernetes: static CPU manager, integer CPUs)"
+    return Finding(Subject.QUOTA, Level.WARNING, fact, fix)
+
+
+def _siblings(cpus: Sequence[int], busy: Mapping[int, float], root: Path) -> Finding:
+    """Foreign hardware threads on our cores: what runs there slows us, and our CPUs look idle."""
+    folder = root / "sys/devices/system/cpu"
+    shared = {cpu: _cpu_list(text_of(folder / f"cpu{cpu}/topology/thread_siblings_list")) for cpu in cpus}
+    if not any(shared.values()):
+        return Finding(Subject.SIBLINGS, Level.UNKNOWN, "the kernel does not report which CPUs share a core")
+    foreign = sorted({sibling for threads in shared.values() for sibling in threads} - set(cpus))
+    in_use = [cpu for cpu in foreign if busy.get(cpu, 0.0) > _NOTABLE]
+    if not foreign:
+        pairs = any(len(threads) > 1 for threads in shared.values())
+        fact = "both threads of each core are ours" if pairs else "each CPU is a core of its own"
+        return Finding(Subject.SIBLINGS, Level.OK, fact)
+    ids = ",".join(map(str, foreign))
+    if not in_use:
+        return Finding(Subject.SIBLINGS, Level.OK, f"CPUs {ids} share cores with ours, and were idle")
+    fact = f"CPUs {','.join(map(str, in_use))} share cores with ours, and others use them"
+    fix = f"keep others off them, or switch them off: echo 0 | sudo tee /sys/devices/system/cpu/cpu{in_use[0]}/online"
+    return Finding(Subject.SIBLINGS, Level.WARNING, fact, fix)
+
+
+def _disk(folder: Path, free_bytes: int) -> Finding:
+    fact = f"{free_bytes / 1e9:.1f} GB free for {folder}"
+    if free_bytes >= _ENOUGH_DISK_BYTES:
+        return Finding(Subject.DISK, Level.OK, fact)
+    level = Level.UNFIT if free_bytes < _LEAST_DISK_BYTES else Level.WARNING
+    return Finding(Subject.DISK, level, fact, f"du -xh {folder} | sort -h | tail   # delete, or use --tfperf-dir=DIR")
+
+
+def _file_system(folder: Path, root: Path) -> Finding:
+    kind, mount = _mounted(folder.absolute(), text_of(root / "proc/mounts"))
+    if not kind:
+        return Finding(Subject.FILE_SYSTEM, Level.UNKNOWN, "/proc/mounts does not list it")
+    fact = f"{folder} is on {kind} ({mount})"
+    if kind in _NETWORK or kind.startswith(_NETWORK_FUSE):
+        return Finding(Subject.FILE_SYSTEM, Level.WARNING, fact, "pytest --tfperf-dir=/var/tmp/tfperf")
+    return Finding(Subject.FILE_SYSTEM, Level.OK, fact)
+
+
+def _mounted(path: Path, mounts: str) -> tuple[str, str]:
+    """The type and mount point of the file system that holds a path: the longest mount point above it, the last one."""
+    found = ("", "")
+    for line in mounts.splitlines():
+        words = line.split()
+        # A blank in a path is written \\040.
+        mount = words[1].replace("\\040", " ") if len(words) > 2 else ""
+        if mount and path.is_relative_to(mount) and len(mount) >= len(found[1]):
+            found = (words[2], mount)
+    return found
+
+
+def _cpu_list(text: str) -> list[int]:
+    """The numbers of "0,32" or "0-1"."""
+    found: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        if first.isdecimal() and (last or first).isdecimal():
+            found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def _times_throttled(root: Path) -> int:
+    """How often a quota held our control group back; 0 where the kernel does not count it."""
+    for file in ("sys/fs/cgroup/cpu.stat", "sys/fs/cgroup/cpu/cpu.stat"):
+        for line in text_of(root / file).splitlines():
+            name, _, count = line.partition(" ")
+            if name == "nr_throttled" and count.isdecimal():
+                return int(count)
+    return 0
+
+
+def _level(value: float, *, unfit: float, notable: float) -> Level:
+    return Level.UNFIT if value > unfit else Level.WARNING if value > notable else Level.OK
+
+
+def _percent(fraction: float) -> str:
+    return f"{fraction * 100:.0f} %"
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:.1f} GiB"

@@ -1,0 +1,1 @@
+"""Why a verdict was as it was."""

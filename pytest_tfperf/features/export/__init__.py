@@ -1,0 +1,1 @@
+"""Measurements in the form of other tools."""

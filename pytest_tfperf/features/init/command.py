@@ -1,0 +1,121 @@
+"""`tfperf init`: a first test, a folder of baselines, settings and, if asked, a CI file in the user's repository."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from pytest_tfperf.console.arguments import Commands, add_command
+from pytest_tfperf.console.ini_section import IniFile, ini_file
+from pytest_tfperf.console.output import show
+from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features.init import starter_files as files
+from pytest_tfperf.hardware.host import text_of
+
+_SETTINGS: Final = {"tfperf_baselines": "baselines", "tfperf_tolerance": "0.05"}
+_GITHUB: Final = Path(".github/workflows/throughput.yml")
+_GITLAB: Final = Path(".gitlab-ci.yml")
+_GITLAB_BESIDE: Final = Path(".gitlab/throughput.yml")
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    init = add_command(
+        commands,
+        "init",
+        _run,
+        "write a first test, a folder of baselines and settings; with --ci=github or --ci=gitlab also a CI file; "
+        "nothing is overwritten",
+        examples=("tfperf init", "tfperf init --ci=github", "tfperf init ~/my-project --tests=speed_tests"),
+    )
+    init.add_argument("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="repository (default: here)")
+    init.add_argument("--tests", default="perf_tests", metavar="NAME", help="folder of the tests (default: perf_tests)")
+    init.add_argument(
+        "--ci",
+        choices=["github", "gitlab", "none"],
+        help="write a CI file for it (default: for the one that the git remote names, else none)",
+    )
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    root: Path = arguments.folder
+    if not root.is_dir():
+        raise TfperfError(f"{root}: there is no such folder. Make it, or name another one")
+    if not re.fullmatch(r"\w[\w.-]*", arguments.tests, re.ASCII):
+        raise TfperfError(f"--tests={arguments.tests}: give the name of a folder, as in perf_tests")
+    ci = arguments.ci or _ci_of(root)
+    # A file that can't be read stops the command before anything is written.
+    configuration = ini_file(root.absolute())
+    ignored = _git_ignores(root)
+    lines = [
+        *_new_files(root, arguments.tests, ci),
+        *_settings(root, configuration),
+        _edited_git_ignores(root, ignored),
+    ]
+    if ci == "none" and arguments.ci is None:
+        lines.append("no CI file, because no git remote names GitHub or GitLab: tfperf init --ci=github writes one")
+    steps = files.next_steps(arguments.tests, with_ci=ci != "none")
+    show("\n".join([*filter(None, lines), "", "Next:", *(f"  {step}" for step in steps)]))
+    return EXIT_GREEN
+
+
+def _ci_of(root: Path) -> str:
+    remote = text_of(root / ".git" / "config")
+    return "github" if "github.com" in remote else "gitlab" if "gitlab" in remote else "none"
+
+
+def _new_files(root: Path, tests: str, ci: str) -> Iterator[str]:
+    from pytest_tfperf.hardware.discovery import discover
+
+    marker, where = ("gpu", "one GPU") if discover().gpus else ("cpu", "the CPU")
+    yield _written(root, Path(tests) / "test_speed.py", files.TEST.format(tests=tests, marker=marker, where=where))
+    yield _written(root, Path("baselines") / "README.md", files.BASELINES.format(tests=tests))
+    if ci == "github":
+        yield _written(root, _GITHUB, files.GITHUB.format(tests=tests))
+    elif ci == "gitlab":
+        beside = (root / _GITLAB).exists()
+        yield _written(root, _GITLAB_BESIDE if beside else _GITLAB, files.GITLAB.format(tests=tests))
+        if beside:
+            yield f"        add to {_GITLAB}:  include: [{{local: {_GITLAB_BESIDE}}}]"
+
+
+def _written(root: Path, name: Path, text: str) -> str:
+    """Write a file that does not exist yet, and say what was done."""
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        return f"kept    {name}, which exists"
+    return f"wrote   {name}"
+
+
+def _settings(root: Path, found: IniFile | None) -> list[str]:
+    """Write pytest.ini where the repository has no settings for pytest; else say what to add to its own file."""
+    if found is None or found.path.parent != root.absolute():
+        lines = ["[pytest]", *(f"{name} = {value}" for name, value in _SETTINGS.items())]
+        return [_written(root, Path("pytest.ini"), "\n".join(lines) + "\n")]
+    lines = found.lines_for(_SETTINGS)
+    return [f"        add to {found.path.name}:", *(f"          {line}" for line in lines)] if lines else []
+
+
+def _git_ignores(root: Path) -> str:
+    """The text of .gitignore, whose names may be in any encoding; "" where it is missing."""
+    path = root / ".gitignore"
+    return path.read_text("utf-8", "surrogateescape") if path.exists() else ""
+
+
+def _edited_git_ignores(root: Path, text: str) -> str:
+    """Keep the history from being committed; outside of a git repository nothing is done."""
+    path = root / ".gitignore"
+    if not (root / ".git").exists() or files.GITIGNORE in text.split():
+        return ""
+    done = "edited" if path.exists() else "wrote "
+    with path.open("a", encoding="utf-8") as file:
+        file.write(("" if not text or text.endswith("\n") else "\n") + files.GITIGNORE + "\n")
+    return f"{done}  .gitignore: {files.GITIGNORE}"

@@ -1,0 +1,169 @@
+"""The facts of a report: one JSON document that the page draws and scripts read (docs/report.schema.json)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.change import Change
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.iso_time import moment
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
+from pytest_tfperf.core.session_verdicts import SessionVerdict, red_machines
+from pytest_tfperf.features.page.changes import change_facts, machine_changes
+from pytest_tfperf.features.page.curves import document_facts, scaling_facts
+from pytest_tfperf.features.page.figures import figure
+from pytest_tfperf.features.page.headline import sentence
+from pytest_tfperf.features.page.one_test import facts_of_test
+from pytest_tfperf.features.page.past import Past, drift_facts, key_of, worst_of_each
+from pytest_tfperf.features.page.since_last import previous_facts
+from pytest_tfperf.reports.measurement_table import urgency
+from pytest_tfperf.reports.names import shown_names
+from pytest_tfperf.safe_text import printable
+
+SCHEMA: Final = 1
+"""The version of the document's format; added fields do not change it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportSource:
+    """All that a report is made of.
+
+    Args:
+        measurements: those of the reported session.
+        past: all results in the history, in any order.
+        previous: one measurement of each machine's session before, for its environment.
+        published: the documents' figures.
+        comparisons: interleaved comparisons of the session.
+        verdicts: on software and machine as a whole.
+        not_measured: of each test that ended in an error, the message.
+        refused: of each test whose baseline was refused, the message.
+        left_out: tests that `--tfperf-budget` had no time for.
+        changes: lasting changes of tests and machines, oldest first.
+        rerun: how to measure a test again.
+        unread: the sentence on rows of the history that can't be read; "" for none.
+        scope: "since 2026-11-01" if the report is not about one session.
+    """
+
+    measurements: Sequence[Measurement]
+    past: Sequence[PastResult] = ()
+    previous: Sequence[Measurement] = ()
+    published: Sequence[Baseline] = ()
+    comparisons: Sequence[Comparison] = ()
+    verdicts: Sequence[SessionVerdict] = ()
+    not_measured: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    left_out: Sequence[str] = ()
+    changes: Sequence[Change] = ()
+    rerun: RerunCommand = FROM_ROOTDIR
+    unread: str = ""
+    scope: str = ""
+
+
+def report_facts(source: ReportSource) -> dict[str, Any]:
+    """The document; equal sources give equal documents. No text of it has a URL's password or a control character."""
+    facts: dict[str, Any] = _shown(_facts(source))
+    return facts
+
+
+def _facts(source: ReportSource) -> dict[str, Any]:
+    now = list(worst_of_each(source.measurements).values())
+    past = Past.of(source.past, now)
+    named = {result.session for one in now for result in past.series[key_of(one)]}
+    sessions = {id: index for index, id in enumerate(id for id in past.sessions if id in named)}
+    red = red_machines(source.verdicts)
+    names = shown_names((one.workload.id, one.name) for one in now)
+    tests = []
+    for one in now:
+        series = past.series[key_of(one)]
+        changes = change_facts(source.changes, series)
+        name = names[one.workload.id, one.name]
+        tests.append(
+            facts_of_test(
+                one, name=name, series=series, sessions=sessions, changes=changes, rerun=source.rerun, red=red
+            )
+        )
+    tests.sort(key=_worst_first)
+    comparisons = [_comparison(one) for one in source.comparisons]
+    drifts = drift_facts(past, now)
+    return {
+        "schema": SCHEMA,
+        "headline": sentence(
+            tests,
+            drifts,
+            source.not_measured,
+            [one["outcome"] for one in comparisons],
+            source.left_out,
+            source.verdicts,
+        ),
+        "scope": source.scope,
+        "counts": Counter(test["outcome"] for test in tests),  # those that need action first, as the tests are
+        "session": _session(now),
+        "drifts": drifts,
+        "machine_changes": machine_changes(source.changes, {one.machine for one in now}),
+        "verdicts": [one.text for one in source.verdicts if one.text],
+        "not_measured": [
+            {"test": test, "why": why} for test, why in sorted({**source.not_measured, **source.refused}.items())
+        ],
+        "left_out": sorted(source.left_out),
+        "unread": source.unread,
+        "previous": previous_facts(source.previous, now, past),
+        "sessions": [{"id": id, "time": past.sessions[id].time, "commit": past.sessions[id].commit} for id in sessions],
+        "tests": tests,
+        "scaling": scaling_facts(now, source.published),
+        "documents": document_facts(now, source.published),
+        "comparisons": comparisons,
+    }
+
+
+def _shown(value: Any) -> Any:
+    """The value with all its texts as they may be shown."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {_shown(name): _shown(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(inner) for inner in value]
+    return value
+
+
+def _worst_first(test: Mapping[str, Any]) -> tuple[Any, ...]:
+    change = test["change"]
+    return urgency(test["outcome"]), 1.0 if change is None else change, test["machine"], test["test"]
+
+
+def _session(now: Sequence[Measurement]) -> dict[str, Any]:
+    """Facts about all measurements together, with the ids of all sessions and commits."""
+    last = max(now, key=lambda one: moment(one.time), default=None)
+    machines: dict[str, dict[str, Any]] = {}
+    for one in now:
+        machine = machines.setdefault(one.machine, {"machine": one.machine, "gpu": one.gpu, "tests": 0})
+        machine |= {"environment": dict(sorted(one.environment.items())), "tests": machine["tests"] + 1}
+    return {
+        "ids": sorted({one.session for one in now}),
+        "time": last.time if last else "",
+        "commits": sorted({one.commit for one in now if one.commit}),
+        "seconds": figure(sum(one.seconds for one in now), 4),
+        "machines": sorted(machines.values(), key=lambda machine: str(machine["machine"])),
+    }
+
+
+def _comparison(one: Comparison) -> dict[str, Any]:
+    return {
+        "test": one.test,
+        "a": one.a.name or one.a.workload.id,
+        "b": one.b.name or one.b.workload.id,
+        "machine": one.machine,
+        "topology": one.topology,
+        "outcome": one.outcome.value if one.outcome else "measured",
+        "reason": one.reason,
+        "change": figure(one.ratio - 1),
+        "low": figure(one.low - 1),
+        "high": figure(one.high - 1),
+        "pairs": len(one.pairs),
+    }

@@ -1,0 +1,189 @@
+"""The facts of one test: its outcome, the change that was judged, its history, its runs, and what to do next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from pytest_tfperf.core.consequence import outcome_of
+from pytest_tfperf.core.disturbance import DisturbanceLimits
+from pytest_tfperf.core.measurement import Measurement, changed_since
+from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.rerun_command import RerunCommand
+from pytest_tfperf.core.telemetry import merged
+from pytest_tfperf.core.verdict import Outcome, Reason
+from pytest_tfperf.features.page.changes import since
+from pytest_tfperf.features.page.figures import day, figure
+from pytest_tfperf.features.page.past import series_facts
+from pytest_tfperf.features.page.run_facts import run_facts
+from pytest_tfperf.reports.advice import is_gain
+from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
+from pytest_tfperf.reports.measurement_table import outcome, reference_kind
+from pytest_tfperf.reports.message import expected_rate, headline, message, why_invalid
+from pytest_tfperf.reports.numbers import change as signed
+from pytest_tfperf.reports.numbers import percent, whole_percent
+
+_JUDGED = (
+    *("reference", "expected", "change", "change_low", "change_high", "raw_change"),
+    *("tolerance_low", "tolerance_high", "threshold", "detectable", "drift", "between_runs"),
+)
+_DRIFT_WORTH_SHOWING = 0.01
+_LOAD_WORTH_SHOWING = DisturbanceLimits().other_cpu_fraction
+_MOVED = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.INCONCLUSIVE)
+"""The outcomes of a test that is not as fast as its baseline; the page says since when."""
+
+
+def facts_of_test(
+    m: Measurement,
+    *,
+    name: str,
+    series: Sequence[PastResult],
+    sessions: Mapping[str, int],
+    changes: Sequence[Mapping[str, Any]],
+    rerun: RerunCommand,
+    red: Collection[str],
+) -> dict[str, Any]:
+    """All that the page shows of one test.
+
+    Args:
+        m: its measurement.
+        name: what to call the workload.
+        series: the test's results, oldest first, the measurement itself last.
+        sessions: session id -> its index among the report's sessions.
+        changes: the test's lasting changes, oldest first.
+        rerun: how to measure it again.
+        red: the machines that are REGRESSED as a whole.
+    """
+    verdict, t = m.verdict, m.throughput
+    is_valid = outcome_of(m) is not Outcome.INVALID
+    began = None
+    if verdict is not None and verdict.baseline is not None and verdict.outcome in _MOVED:
+        began = since(changes, series, verdict.baseline.reference)
+    judged = _judged(m)
+    return {
+        "test": m.test,
+        "name": name,
+        "workload": m.workload.id,
+        "topology": m.topology,
+        "machine": m.machine,
+        "devices": m.devices,
+        "unit": t.unit,
+        "session": m.session,
+        "time": m.time,
+        "seconds": figure(m.seconds, 4),
+        "outcome": outcome(m).partition(" (")[0],  # in brackets is what "kind" says
+        "kind": reference_kind(verdict) if verdict else "",
+        "reason": verdict.reason.value if verdict else "",
+        "story": _story(m, judged, began),
+        "rate": figure(t.examples_per_sec) if is_valid else None,
+        "low": figure(t.low) if is_valid else None,
+        "high": figure(t.high) if is_valid else None,
+        **judged,
+        "since": began,
+        "bound": bound_by(m.breakdown),
+        "history": series_facts(series, sessions),
+        "changes": list(changes),
+        "runs": run_facts(m),
+        "breakdown": _breakdown(m),
+        "environment_changes": changed_since(verdict.baseline, m.environment) if verdict and verdict.baseline else [],
+        "message": message(m, rerun) if verdict else headline(m),
+        "commands": _commands(m, rerun, red),
+    }
+
+
+def _judged(m: Measurement) -> dict[str, Any]:
+    """The change that decided, with its interval and what it was judged against.
+
+    `change` is without the drift common to all tests, or relative to the reference environment. `raw_change` is
+    relative to the baseline alone.
+    """
+    verdict = m.verdict
+    baseline = verdict.baseline if verdict else None
+    facts: dict[str, Any] = dict.fromkeys(_JUDGED)
+    if verdict is None or baseline is None or verdict.change is None:
+        return facts
+    rate, tolerance = m.throughput.examples_per_sec, verdict.tolerance
+    expected = expected_rate(m, verdict, baseline)
+    return {
+        "reference": figure(baseline.reference),
+        "expected": figure(expected),
+        "change": figure(rate / expected - 1),
+        "change_low": figure(m.throughput.low / expected - 1) if m.throughput.low > 0 else None,
+        "change_high": figure(m.throughput.high / expected - 1),
+        "raw_change": figure(verdict.change),
+        "tolerance_low": tolerance.lower if tolerance else None,
+        "tolerance_high": tolerance.upper if tolerance else None,
+        "threshold": figure(verdict.threshold),
+        "detectable": figure(verdict.min_detectable_slowdown),
+        "drift": figure(math.expm1(verdict.common_drift)),
+        "between_runs": figure(verdict.noise.between_runs) if verdict.noise else None,
+    }
+
+
+def _story(m: Measurement, judged: Mapping[str, Any], began: Mapping[str, Any] | None) -> str:
+    """One sentence for a reader who does not know the test: how much slower or faster, and since when."""
+    verdict = m.verdict
+    if verdict is None:
+        return "measured, not judged"
+    if verdict.outcome is Outcome.INVALID:
+        return why_invalid(m, verdict)
+    change = judged["change"]
+    if change is None or verdict.outcome in (Outcome.PASS, Outcome.NO_BASELINE):
+        return verdict.reason.value
+    against = "earlier sessions" if verdict.is_provisional else "the floor" if verdict.is_floor else "its baseline"
+    text = f"{percent(change)} {'slower' if change < 0 else 'faster'} than {against}"
+    drift = math.expm1(verdict.common_drift)
+    if abs(drift) >= _DRIFT_WORTH_SHOWING and verdict.confirmed_change is None:
+        text += f", after the common drift of {signed(drift)}"
+    if verdict.outcome is Outcome.INCONCLUSIVE:
+        why = "nobody has confirmed it" if verdict.reason is Reason.SUSPECTED else verdict.reason.value
+        return f"{text}; {why}"
+    if began is not None:
+        sessions = began["sessions"]
+        text += ", new in this session" if sessions == 1 else f" since {day(began['time'])}, {sessions} sessions"
+    text += _load(m) if change < 0 else ""
+    return f"{text}; slowed on purpose" if "injected_slowdown" in m.environment else text
+
+
+def _load(m: Measurement) -> str:
+    """What other processes took meanwhile, where a run would usually be discarded for it; "" for less."""
+    seen = merged(run.telemetry for run in (*m.runs, *(pair.b for pair in m.pairs)))
+    used = (seen.other_cpu_fraction_mean if seen else None) or 0.0
+    return f"; meanwhile other processes used {whole_percent(used)} of the CPU" if used > _LOAD_WORTH_SHOWING else ""
+
+
+def _breakdown(m: Measurement) -> dict[str, Any] | None:
+    found, verdict = m.breakdown, m.verdict
+    if found is None:
+        return None
+    slower_than = None
+    if verdict and verdict.baseline and verdict.outcome is Outcome.REGRESSED:
+        slower_than = verdict.baseline.reference
+    return {
+        "bound": found.bound.value if found.bound else None,
+        "pipeline_rate": figure(found.pipeline_examples_per_sec),
+        "device_data_rate": figure(found.device_data_examples_per_sec),
+        "products_fraction": figure(found.products_fraction, 3),
+        "exchange_fraction": figure(found.exchange_fraction, 3),
+        "lines": [[label, text] for label, text in breakdown_lines(found, m.throughput, slower_than)],
+    }
+
+
+def _commands(m: Measurement, rerun: RerunCommand, red: Collection[str]) -> list[dict[str, str]]:
+    if not m.is_test:
+        return []
+    commands = [{"label": "Rerun this test", "command": rerun.of(m.test)}]
+    if m.profile is not None and m.profile.folder:
+        commands.append({"label": f"Open its trace, {m.profile.folder}", "command": m.profile.command})
+    labels = {
+        Outcome.REGRESSED: "Accept the slowdown: record a new baseline",
+        Outcome.IMPROVED: "Keep the gain: record a new baseline",
+        Outcome.NO_BASELINE: "Record a baseline",
+    }
+    if m.verdict is not None and m.verdict.outcome is Outcome.IMPROVED and not is_gain(m, red):
+        return commands
+    if m.verdict is not None and (m.verdict.is_provisional or m.verdict.outcome in labels):
+        label = "Record a baseline" if m.verdict.is_provisional else labels[m.verdict.outcome]
+        commands.append({"label": label, "command": f"{rerun.of(m.test)} --update-baselines"})
+    return commands

@@ -1,0 +1,198 @@
+"""Results of earlier sessions: the sessions in order, each test's series, spells, and the drift of each machine."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple, TypeVar
+
+from pytest_tfperf.core.iso_time import moment
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.throughput import scatter
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.features.page.figures import figure
+from pytest_tfperf.reports.measurement_table import outcome, urgency
+
+_Result = TypeVar("_Result", PastResult, Measurement)
+
+_WEEK = timedelta(days=7)
+_LEAST_TESTS = 4  # fewer do not show whether the machine or the tests changed
+_LEAST_DRIFT = 0.003
+_SURE = 2.0  # standard errors
+
+
+class SeriesKey(NamedTuple):
+    """What is measured again from session to session."""
+
+    machine: str
+    test: str
+    workload: str
+    topology: str
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """All results in the order of time, including those of the reported session.
+
+    Args:
+        sessions: id -> its latest result's time, oldest first.
+        series: each test's results, one for each session, oldest first.
+    """
+
+    sessions: Mapping[str, PastResult]
+    series: Mapping[SeriesKey, Sequence[PastResult]]
+
+    @classmethod
+    def of(cls, past: Iterable[PastResult], now: Sequence[Measurement]) -> Past:
+        """The history's results with those of `now`, which replace the history's own of the same session.
+
+        Results of other machines, with an injected slowdown, or later than `now` are left out.
+        """
+        current = {(one.session, key_of(one)): as_result(one) for one in now}
+        machines = {one.machine for one in now}
+        known = worst_of_each(one for one in past if one.machine in machines and not one.is_slowed_on_purpose)
+        last = max((moment(one.time) for one in current.values()), default=None)
+        in_order = sorted(
+            ((moment(one.time), one) for one in (known | current).values()), key=lambda timed: (timed[0], timed[1].id)
+        )
+        sessions: dict[str, PastResult] = {}
+        series: dict[SeriesKey, list[PastResult]] = {}
+        for time, one in in_order:
+            if last is not None and time > last and (one.session, key_of(one)) not in current:
+                continue
+            sessions[one.session] = one
+            series.setdefault(key_of(one), []).append(one)
+        for results in series.values():  # sessions of two hosts with one name may overlap
+            results.sort(key=lambda one: moment(sessions[one.session].time))
+        return cls(sessions, series)
+
+    def before(self, measurements: Sequence[Measurement]) -> dict[str, PastResult]:
+        """For each machine the last result of the session before these measurements, if there is one.
+
+        A session counts if it has at least half of the machine's tests, so that a rerun by hand does not count.
+        """
+        current = {one.session for one in measurements}
+        tests_of_now = {(one.machine, one.test) for one in measurements}
+        number_of_now = Counter(machine for machine, _ in tests_of_now)
+        sessions: dict[tuple[str, str], list[PastResult]] = {}
+        for one in itertools.chain.from_iterable(self.series.values()):
+            if one.session not in current and (one.machine, one.test) in tests_of_now:
+                sessions.setdefault((one.machine, one.session), []).append(one)
+        last_results = [
+            max(results, key=lambda one: moment(one.time))
+            for (machine, _), results in sessions.items()
+            if 2 * len({one.test for one in results}) >= number_of_now[machine]
+        ]
+        return {one.machine: one for one in sorted(last_results, key=lambda one: moment(one.time))}
+
+
+def key_of(one: PastResult | Measurement) -> SeriesKey:
+    """The series that a result belongs to."""
+    workload = one.workload if isinstance(one.workload, str) else one.workload.id
+    return SeriesKey(one.machine, one.test, workload, one.topology)
+
+
+def worst_of_each(results: Iterable[_Result]) -> dict[tuple[str, SeriesKey], _Result]:
+    """The worst decided result of each session and series, so that no regression is lost; else the last result."""
+    found: dict[tuple[str, SeriesKey], _Result] = {}
+    for one in results:
+        place = one.session, key_of(one)
+        if place not in found or _badness(one) <= _badness(found[place]):
+            found[place] = one
+    return found
+
+
+def _badness(one: PastResult | Measurement) -> tuple[int, float]:
+    """A sort key: the worst outcome first, then the lowest throughput; all undecided results are equal."""
+    result = one if isinstance(one, PastResult) else as_result(one)
+    return urgency(result.outcome), result.examples_per_sec if result.outcome else 0.0
+
+
+def is_valid(one: PastResult) -> bool:
+    """Whether its throughput can be used."""
+    return not one.outcome.startswith(Outcome.INVALID) and one.examples_per_sec > 0
+
+
+def series_facts(series: Sequence[PastResult], sessions: Mapping[str, int]) -> dict[str, Any]:
+    """Columns of equal length: the session's index, the throughput, its interval, the reference, the outcome."""
+    return {
+        "session": [sessions[one.session] for one in series],
+        "rate": [figure(one.examples_per_sec) for one in series],
+        "low": [figure(one.low) for one in series],
+        "high": [figure(one.high) for one in series],
+        "reference": [figure(one.reference) for one in series],
+        "outcome": [one.outcome for one in series],
+    }
+
+
+def spell(series: Sequence[PastResult], reference: float) -> Sequence[PastResult]:
+    """The latest results in a row that are nearer to the last one than to `reference`; at least the last one."""
+    now = math.log(series[-1].examples_per_sec)
+    middle = (now + math.log(reference)) / 2
+    start = len(series) - 1
+    while start > 0 and (math.log(series[start - 1].examples_per_sec) < middle) == (now < middle):
+        start -= 1
+    return series[start:]
+
+
+def drift_facts(past: Past, now: Sequence[Measurement]) -> list[dict[str, Any]]:
+    """How far each machine moved against the seven days before, by the tests that were measured in both."""
+    changes: dict[str, list[float]] = {}
+    for one in now:
+        if "injected_slowdown" in one.environment:
+            continue
+        end = moment(one.time)
+        week = [
+            math.log(result.examples_per_sec)
+            for result in past.series.get(key_of(one), ())
+            if result.session != one.session and is_valid(result) and timedelta() < end - moment(result.time) <= _WEEK
+        ]
+        if week and is_valid(as_result(one)):
+            change = math.log(one.throughput.examples_per_sec) - statistics.median(week)
+            changes.setdefault(one.machine, []).append(change)
+    return [_drift(machine, known) for machine, known in sorted(changes.items()) if len(known) >= _LEAST_TESTS]
+
+
+def _drift(machine: str, changes: Sequence[float]) -> dict[str, Any]:
+    """The median over the tests, with about two standard errors to either side."""
+    middle = statistics.median(changes)
+    error = scatter(changes) * math.sqrt(math.pi / 2 / len(changes))
+    return {
+        "machine": machine,
+        "change": figure(math.expm1(middle)),
+        "low": figure(math.expm1(middle - _SURE * error)),
+        "high": figure(math.expm1(middle + _SURE * error)),
+        "tests": len(changes),
+        "is_sure": abs(middle) > max(_SURE * error, _LEAST_DRIFT),
+    }
+
+
+def as_result(one: Measurement) -> PastResult:
+    """The measurement as `History.results` would give it."""
+    word = outcome(one) if one.verdict is not None and one.verdict.is_decided else ""
+    baseline = one.verdict.baseline if one.verdict else None
+    return PastResult(
+        id="",
+        session=one.session,
+        time=one.time,
+        test=one.test,
+        name=one.name,
+        machine=one.machine,
+        workload=one.workload.id,
+        topology=one.topology,
+        unit=one.throughput.unit,
+        examples_per_sec=one.throughput.examples_per_sec,
+        low=one.throughput.low,
+        high=one.throughput.high,
+        outcome=word,
+        reference=baseline.reference if baseline else None,
+        runs=len(one.runs),
+        seconds=one.seconds,
+        commit=one.commit,
+    )

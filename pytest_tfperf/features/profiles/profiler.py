@@ -1,0 +1,86 @@
+"""Runs a few more steps of a task under TensorFlow's profiler, for its trace and for what each operation took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from pytest_tfperf.bench.one_run import RunEngine
+from pytest_tfperf.bench.task import Task
+from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.op_times import OpTime, grown, largest
+from pytest_tfperf.core.profile import Profile
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features.profiles.traces import TraceStore
+
+TRACED_SECONDS = 2.0
+MOST_STEPS = 20
+"""A trace of more steps takes long to open, and tells nothing new."""
+
+_OWN_PROGRAM = "not possible for a program of your own: start TensorFlow's profiler in it"
+
+
+class Profiler:
+    """Profiles tasks that were measured; one for a session.
+
+    The verdict does not depend on the profile, so failures are only reported.
+
+    Args:
+        engine: starts the worker.
+        traces: stores the traces.
+        root: pytest's rootdir.
+        profile_of: returns the profile that was taken when a baseline was recorded; None if there is none.
+    """
+
+    def __init__(
+        self, engine: RunEngine, traces: TraceStore, root: Path, profile_of: Callable[[Baseline], Profile | None]
+    ) -> None:
+        self._engine = engine
+        self._traces = traces
+        self._root = root
+        self._profile_of = profile_of
+
+    def profile(self, task: Task, measured: Measurement) -> Profile:
+        """The profile of a fresh worker, compared with that of the task's baseline."""
+        if isinstance(task.workload, Command):
+            return Profile(fault=_OWN_PROGRAM)
+        throughput = measured.throughput
+        seconds = throughput.examples_per_step / throughput.examples_per_sec
+        steps = max(1, min(MOST_STEPS, round(TRACED_SECONDS / seconds)))
+        try:
+            traces = self._engine.trace(task.side, task.topology, task.plan, steps)
+        except (TfperfError, OSError) as error:
+            return Profile(fault=str(error).splitlines()[0])
+        ops, folder = largest(traces[0].ops), ""
+        fault = next((trace.fault for trace in traces if trace.fault), "")
+        if not fault:
+            try:
+                call = f"{task.index + 1}-{task.workload.id}"
+                folder = self._shown(self._traces.write(task.test, measured.session, call, traces))
+            except OSError as error:
+                fault = f"{self._shown(self._traces.folder)} can't be written: {error.strerror}"
+        before = self._before(task)
+        return Profile(
+            folder=folder,
+            logdir=self._shown(self._traces.folder),
+            fault=fault,
+            steps=steps,
+            ops=ops,
+            grown=grown(ops, before) if before else (),
+        )
+
+    def _before(self, task: Task) -> tuple[OpTime, ...]:
+        """The operations of the task's own baseline; a floor does not count, because another machine measured it."""
+        row = task.reference.baseline
+        if row is None or not row.is_measured or not task.reference.is_own_row:
+            return ()
+        with suppress(TfperfError):  # the history broke during the session
+            if before := self._profile_of(row):
+                return before.ops
+        return ()
+
+    def _shown(self, path: Path) -> str:
+        return str(path.relative_to(self._root) if path.is_relative_to(self._root) else path)

@@ -1,0 +1,182 @@
+"""`tfperf read`: a dry run of a user's own program, which shows what its lines are read as."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from pytest_tfperf.console.arguments import STATUSES, Commands, add_command
+from pytest_tfperf.console.output import show
+from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED
+from pytest_tfperf.core.reads import RateIs, Reads
+from pytest_tfperf.programs.command_run import CommandRun
+from pytest_tfperf.programs.lines import LineSplitter
+from pytest_tfperf.programs.reader import Reader
+from pytest_tfperf.programs.reading import Kind, Reading, Unreadable
+from pytest_tfperf.reports.numbers import counted
+
+_SECONDS: Final = 20.0
+_SHOWN: Final = 8
+_COLUMNS: Final = 100
+_WORDS: Final = {
+    Kind.RATE: "{value:,.6g} {unit}/s",
+    Kind.MEAN_RATE: "{value:,.6g} {unit}/s since the first step",
+    Kind.STEP: "step {value:,.6g}",
+    Kind.EXAMPLES: "{value:,.6g} {unit} so far",
+    Kind.SECONDS: "{value:.6g} s per step",
+    Kind.MEAN_SECONDS: "{value:.6g} s per step since the first one",
+    Kind.STEP_RATE: "{value:,.6g} steps/s",
+}
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    command = add_command(
+        commands,
+        "read",
+        _run,
+        "run a program for some seconds and show what `check_command` would read from its lines",
+        examples=(
+            "tfperf read -- python train.py --epochs=1",
+            "tfperf read --unit images/s --seconds 60 -- ./train.sh",
+            r"tfperf read --pattern 'speed (?P<rate>[\d.,]+)' -- python train.py",
+        ),
+        statuses=STATUSES | {EXIT_NOT_MEASURED: "nothing can be read, or no memory, no space or no permission"},
+    )
+    command.add_argument("command", nargs="+", metavar="COMMAND", help="program and its arguments, after --")
+    command.add_argument("--unit", metavar="UNIT/s", help="what its rate counts (default: what its lines name)")
+    command.add_argument("--pattern", default="", metavar="REGEX", help="regular expression, as in Reads(pattern=...)")
+    command.add_argument("--field", default="", metavar="NAME", help="field of JSON lines, as in Reads(field=...)")
+    command.add_argument("--examples-per-step", type=int, metavar="N", help="units in a step over all devices")
+    command.add_argument("--rate-is", choices=tuple(RateIs), help="what a printed rate stands for")
+    command.add_argument("--devices", type=int, default=1, metavar="N", help="devices it runs on (default: 1)")
+    command.add_argument(
+        "--seconds", type=float, default=_SECONDS, metavar="S", help=f"how long it runs at most (default: {_SECONDS:g})"
+    )
+    command.add_argument("--terminal", action="store_true", help="let it print into a terminal, as progress bars want")
+
+
+def _run(given: argparse.Namespace) -> int:
+    reads = Reads(
+        pattern=given.pattern, field=given.field, examples_per_step=given.examples_per_step, rate_is=given.rate_is
+    )
+    argv = [sys.executable if given.command[0] in ("python", "python3") else given.command[0], *given.command[1:]]
+    command = Command.of(argv, name="read", unit=given.unit or "examples/s", reads=reads, terminal=given.terminal)
+    lines = _lines(command, given.seconds)
+    if not lines:
+        show("it printed nothing. Let it print its rate to stdout or stderr, or give --seconds more")
+        return EXIT_NOT_MEASURED
+    read = _best(command, lines, given.devices, unit_is_given=given.unit is not None)
+    show("\n".join(read.report()))
+    return EXIT_GREEN if read.found else EXIT_NOT_MEASURED
+
+
+def _lines(command: Command, seconds: float) -> list[str]:
+    """What the program prints in so many seconds."""
+    splitter, lines = LineSplitter(), []
+    with tempfile.TemporaryDirectory(prefix="tfperf-read-") as folder:
+        run = CommandRun(
+            command.argv,
+            environment=os.environ,
+            folder=Path.cwd(),
+            log=Path(folder) / "output.log",
+            silence_seconds=seconds,
+            facts={},
+            terminal=command.terminal,
+        )
+        with closing(run):
+            end = time.monotonic() + seconds
+            while (left := end - time.monotonic()) > 0 and (data := run.read(left)):
+                lines += splitter.feed(data)
+    return [*lines, splitter.unfinished] if splitter.unfinished else lines
+
+
+class _Read:
+    """What one way of reading makes of the lines."""
+
+    def __init__(self, command: Command, lines: Sequence[str], devices: int) -> None:
+        self.command = command
+        self.reader = Reader(command, devices)
+        self.found: list[tuple[str, Reading]] = []
+        self._ignored: list[str] = []
+        self._refusal: Unreadable | None = None
+        for line in lines:
+            try:
+                reading = self.reader.read(line)
+            except Unreadable as error:
+                self._refusal, self.found = error, []
+                break
+            if reading is not None:
+                self.found.append((line, reading))
+            elif line.strip():
+                self._ignored.append(line)
+
+    def report(self) -> list[str]:
+        """The lines, what they are read as, and what to write into the test."""
+        skipped = {line for line, _ in self.reader.unread}
+        texts = [f"read      {_said(reading, self.command.unit):>28}  {_cut(line)}" for line, reading in self.found]
+        texts = _first(texts) + [f"not read  {why}:  {_cut(line)}" for line, why in self.reader.unread]
+        texts += _first([f"ignored   {_cut(line)}" for line in self._ignored if line.strip() not in skipped])
+        if self._refusal is not None:
+            return [*texts, "", f"refused: {self._refusal.fact}", f"  next    {self._refusal.next_step}"]
+        if not self.found:
+            return [
+                *texts,
+                "",
+                f"nothing is read: {self.reader.nothing_read()}",
+                f"  next    {self.reader.next_step()}",
+            ]
+        lines = counted(self.reader.lines, "line")
+        return [
+            *texts,
+            "",
+            f"{len(self.found)} of {lines} are read, as {self.reader.read_as}. In a test:",
+            "",
+            *self._test(),
+        ]
+
+    def _test(self) -> list[str]:
+        command, reads = self.command, self.command.reads
+        first, *others = command.argv
+        argv = ", ".join(["sys.executable" if first == sys.executable else repr(first), *map(repr, others)])
+        given = {"pattern": reads.pattern, "field": reads.field, "examples_per_step": reads.examples_per_step}
+        given["rate_is"] = None if reads.rate_is is None else str(reads.rate_is)
+        options = [f"{name}={value!r}" for name, value in given.items() if value]
+        texts = [f"throughput.check_command(\n    [{argv}],", '    name="my-program",', "    on=gpu_topology.take(1),"]
+        texts.append(f'    unit="{command.unit}/s",')
+        texts += [f"    reads=Reads({', '.join(options)}),"] if options else []
+        texts += ["    terminal=True,"] if command.terminal else []
+        return [*texts, ")"]
+
+
+def _best(command: Command, lines: Sequence[str], devices: int, *, unit_is_given: bool) -> _Read:
+    """The lines as read; where nothing can be and no unit is given, in the unit that they name."""
+    read = _Read(command, lines, devices)
+    unit = read.reader.likely_unit
+    if read.found or unit_is_given or not unit:
+        return read
+    other = _Read(replace(command, unit=unit), lines, devices)
+    return other if other.found else read
+
+
+def _said(reading: Reading, unit: str) -> str:
+    return _WORDS[reading.kind].format(value=reading.value, unit=unit)
+
+
+def _first(texts: Sequence[str]) -> list[str]:
+    more = len(texts) - _SHOWN
+    return [*texts[:_SHOWN], *([f"          ... and {more} more"] if more > 0 else [])]
+
+
+def _cut(line: str) -> str:
+    line = line.strip()
+    return line if len(line) <= _COLUMNS else f"{line[: _COLUMNS - 3]}..."

@@ -1,0 +1,1 @@
+"""Old packages and code, kept runnable, in which suspected slowdowns are confirmed."""

@@ -1,0 +1,94 @@
+"""Launchers for the reference environments of a session's baselines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.command import parse_subject
+from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features.references.environment import ReferenceEnvironment, check
+from pytest_tfperf.workers.interpreters import require_python
+from pytest_tfperf.workers.launcher import Launcher
+
+
+class ReferenceLaunchers:
+    """The reference environments that a session's baselines name; one for a session.
+
+    Args:
+        find: returns the environment that serves a baseline; raises TfperfError if there is none.
+        launch: returns a launcher that starts workers in an environment.
+        root: pytest's rootdir.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[Baseline], ReferenceEnvironment],
+        launch: Callable[[ReferenceEnvironment], Launcher],
+        root: Path,
+    ) -> None:
+        self._find = find
+        self._launch = launch
+        self._root = root
+        self._usable: dict[tuple[str, Key], ReferenceEnvironment] = {}
+        self._launchers: dict[ReferenceEnvironment, Launcher] = {}
+
+    def check(self, rows: Iterable[Baseline]) -> list[str]:
+        """Check the environments of these baselines, each once, because it imports TensorFlow.
+
+        Returns a sentence for each reason why baselines have no reference environment, with their number. Those are
+        judged without one.
+        """
+        by_lock: dict[tuple[str, str], list[Baseline]] = {}
+        for row in rows:
+            by_lock.setdefault((row.lock, row.commit), []).append(row)
+        served: dict[ReferenceEnvironment, list[Baseline]] = {}
+        missing: Counter[str] = Counter()
+        for alike in by_lock.values():
+            try:
+                served.setdefault(self._find(alike[0]), []).extend(alike)
+            except TfperfError as error:
+                missing[str(error)] += len(alike)
+        for environment, its_rows in served.items():
+            missing += self._try(environment, its_rows)
+        return [
+            f"{'1 baseline has' if count == 1 else f'{count} baselines have'} no reference environment: {why}"
+            for why, count in missing.items()
+        ]
+
+    @property
+    def serves_any(self) -> bool:
+        """Whether `check` found a usable environment of any baseline."""
+        return bool(self._usable)
+
+    def launcher_for(self, row: Baseline | None) -> Launcher | None:
+        """The launcher of the environment that serves a baseline; None if `check` found none that is usable."""
+        environment = None if row is None else self._usable.get((row.machine, row.key))
+        if environment is None:
+            return None
+        if environment not in self._launchers:
+            self._launchers[environment] = self._launch(environment)
+        return self._launchers[environment]
+
+    def _try(self, environment: ReferenceEnvironment, rows: list[Baseline]) -> Counter[str]:
+        """Note which rows can be measured in the environment; returns why others can't, with their number."""
+        subjects = {row.key.workload: parse_subject(row.key.workload) for row in rows}
+        workloads = [one for one in subjects.values() if isinstance(one, Workload)]
+        commands = [one.id for one in subjects.values() if not isinstance(one, Workload)]
+        faults: dict[str, str] = {}
+        if commands:  # they may train with any package
+            try:
+                require_python(environment.python)
+            except TfperfError as error:
+                faults |= dict.fromkeys(commands, str(error))
+        if workloads:
+            try:
+                _, unknown = check(environment, workloads, self._root)
+                faults |= {id: f"{id} is unknown to {environment.name}: {why}" for id, why in unknown.items()}
+            except TfperfError as error:
+                faults |= dict.fromkeys([one.id for one in workloads], str(error))
+        self._usable |= {(row.machine, row.key): environment for row in rows if row.key.workload not in faults}
+        return Counter(faults[row.key.workload] for row in rows if row.key.workload in faults)

@@ -1,0 +1,128 @@
+"""`tfperf replay`: logs and exported measurements, judged as if they were measured now."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pytest_tfperf.console.arguments import STATUSES, Commands, add_command
+from pytest_tfperf.console.output import show, show_json, warn, width
+from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
+from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features.explain.command import summary
+from pytest_tfperf.features.replay.replay import Replay, Request, replay
+from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
+from pytest_tfperf.reports.message import message
+from pytest_tfperf.reports.wrapping import wrapped
+from pytest_tfperf.stores.baselines import BaselineStore
+
+_STATUSES = STATUSES | {
+    EXIT_GREEN: "all are PASS, IMPROVED or INCONCLUSIVE",
+    EXIT_REGRESSED: "one is REGRESSED",
+    EXIT_USAGE: "an option, a file or a name is wrong, and nothing was judged",
+    EXIT_NOT_MEASURED: "none is REGRESSED, but one is INVALID, has no baseline or could not be read; "
+    "or no memory, space or permission",
+}
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    command = add_command(
+        commands,
+        "replay",
+        _run,
+        "judge tf_cnn_benchmarks logs or exported measurements as if they were measured now",
+        examples=(
+            "tfperf replay run.log --machine=azure-nc6-dsvm --workload=resnet50-b64-horovod-device --topology=1x1",
+            "kubectl logs my-pod | tfperf replay - --machine=dgx1-p100 --workload=resnet50-b64-replicated-device",
+            "tfperf replay session.json --baselines=baselines",
+            "tfperf replay session.json --json | jq '.[].verdict.outcome'",
+        ),
+        statuses=_STATUSES,
+    )
+    command.add_argument(
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="logs as text or JSON lines, or files of `tfperf history --export`, also gzipped; - for standard input",
+    )
+    command.add_argument("--machine", metavar="NAME", help="judge against this machine's baselines (required for logs)")
+    command.add_argument(
+        "--workload",
+        metavar="ID",
+        help="workload of the logs, as in resnet50-b64-horovod-device (required for logs; their headers must agree)",
+    )
+    command.add_argument(
+        "--topology",
+        metavar="NxM",
+        help="nodes x devices per node of the logs, as in 2x4 (default: what the log's header states, if on one node)",
+    )
+    command.add_argument("--only", choices=["training"], help="leave out evaluations that the logs also hold")
+    command.add_argument(
+        "--tolerance", type=float, metavar="FRACTION", help="accepted change (default: the baseline's)"
+    )
+    command.add_argument(
+        "--baselines",
+        type=Path,
+        metavar="DIR",
+        help="folder of baselines (default: baselines/ for logs; the recorded baseline for exported measurements)",
+    )
+    command.add_argument("--json", action="store_true", help="print throughputs and verdicts as JSON")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    done = replay(arguments.files, _request(arguments))
+    for error in done.refused:
+        warn(str(error))
+    status = _status(done)
+    if done.judged or arguments.json:
+        try:
+            if arguments.json:
+                show_json([summary(judged.measurement) for judged in done.judged])
+            else:
+                show(_report(done))
+        except OSError:
+            if status != EXIT_REGRESSED:
+                raise
+            warn("the report can't be written, but one is REGRESSED")
+    return status
+
+
+def _request(arguments: argparse.Namespace) -> Request:
+    folder: Path | None = arguments.baselines
+    if folder is not None and not folder.is_dir():
+        raise TfperfError(
+            f"--baselines={folder}: there is no such folder. Name one that holds MACHINE.csv, or leave --baselines out"
+        )
+    # With neither, exported measurements are judged against the baselines that they were recorded with.
+    named = folder or arguments.machine
+    return Request(
+        machine=arguments.machine or "",
+        workload=Workload.parse(arguments.workload) if arguments.workload else None,
+        topology=arguments.topology,
+        store=BaselineStore(folder or Path("baselines")) if named else None,
+        tolerance=None if arguments.tolerance is None else Tolerance.of(arguments.tolerance),
+        only_training=arguments.only is not None,
+    )
+
+
+def _report(done: Replay) -> str:
+    measurements = [judged.measurement for judged in done.judged]
+    columns = width()
+    judged = [one for one in done.judged if one.measurement.verdict]
+    messages = [wrapped(message(one.measurement, hint=one.hint), columns) + "\n" for one in judged]
+    words = [*map(outcome, measurements), *["not judged"] * len(done.refused)]
+    return "\n".join([*messages, *measurement_table(measurements, columns), "", counts(words)])
+
+
+def _status(done: Replay) -> int:
+    verdicts = [one.measurement.verdict for one in done.judged if one.measurement.verdict]
+    outcomes = {verdict.outcome for verdict in verdicts if not verdict.is_provisional}
+    if Outcome.REGRESSED in outcomes:
+        return EXIT_REGRESSED
+    if done.refused and not done.judged:
+        return EXIT_USAGE
+    return EXIT_NOT_MEASURED if done.refused or outcomes & {Outcome.INVALID, Outcome.NO_BASELINE} else EXIT_GREEN

@@ -1,0 +1,233 @@
+"""Judges logs and exported measurements as if they had just been measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+
+from pytest_tfperf.core.baseline import Key, require_topology
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.throughput import summarise
+from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
+from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.errors import TfperfError, one_of
+from pytest_tfperf.features.replay import tf_cnn_log
+from pytest_tfperf.features.replay.description import LogDescription, describe
+from pytest_tfperf.features.replay.tf_cnn_header import DEVICES
+from pytest_tfperf.features.replay.tf_cnn_log import Log
+from pytest_tfperf.judging.common_drift import CommonDrift
+from pytest_tfperf.judging.judge import Evidence, judge
+from pytest_tfperf.judging.reference import Reference, reference_for, require_same_unit
+from pytest_tfperf.stores import measurement_file, text_file
+from pytest_tfperf.stores.baselines import BaselineStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """How files are judged.
+
+    Args:
+        machine: name of the machine whose baselines count; "" for the machine that measured. A log does not name it.
+        workload: what the logs are of; None without logs, because no log states all of it.
+        topology: nodes x devices per node of the logs, as in "2x4"; None to use what their headers say.
+        store: the baselines; None to use the row that each measurement was judged against when it was measured.
+        tolerance: the accepted change; None to use the store's row, then what the measurement was judged with, then
+            the default.
+        only_training: leave out what an evaluation printed into a log.
+
+    Raises:
+        TfperfError: the topology is not two numbers from 1.
+    """
+
+    machine: str = ""
+    workload: Workload | None = None
+    topology: str | None = None
+    store: BaselineStore | None = None
+    tolerance: Tolerance | None = None
+    only_training: bool = False
+
+    def __post_init__(self) -> None:
+        if self.topology is not None:
+            require_topology(self.topology)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A replayed measurement, and a next step to show with it; "" for none."""
+
+    measurement: Measurement
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The judged measurements in the order of the files, and why others could not be judged."""
+
+    judged: tuple[Judged, ...]
+    refused: tuple[TfperfError, ...]
+
+
+def replay(files: Iterable[Path], request: Request) -> Replay:
+    """Judge logs and exported measurements; each file is read once, so that pipes can be replayed.
+
+    Raises:
+        TfperfError: nothing can be judged: a log without a machine or workload, or baselines that can't be read.
+    """
+    found: list[LogDescription | Measurement | TfperfError] = []
+    for path in files:
+        try:
+            read = _read(path, request)
+        except TfperfError as error:
+            found.append(error)
+            continue
+        found += [_described(read, request)] if isinstance(read, Log) else read
+    logs = sum(isinstance(one, LogDescription) for one in found)
+    judged: list[Judged] = []
+    refused: list[TfperfError] = []
+    for one in found:
+        try:
+            if isinstance(one, TfperfError):
+                refused.append(one)
+            elif isinstance(one, LogDescription):
+                judged.append(_judged_log(one, request, tests=logs))
+            else:
+                judged.append(_judged_measurement(one, request))
+        except TfperfError as error:
+            refused.append(error)
+    return Replay(tuple(judged), tuple(refused))
+
+
+def _read(path: Path, request: Request) -> Log | list[Measurement]:
+    text, name = text_file.read(path), text_file.shown(path)
+    if measurement_file.is_measurement_file(text):
+        return [replace(one, file=name) for one in measurement_file.parse(text, name)]
+    return tf_cnn_log.parse(text, name, only_training=request.only_training)
+
+
+def _described(log: Log, request: Request) -> LogDescription | TfperfError:
+    """What a log is of, or why that can't be known.
+
+    Raises:
+        TfperfError: no machine or no workload was named, so no log can be judged.
+    """
+    if not request.machine:
+        raise TfperfError(f"{log.name} is a log, which does not name its machine: give --machine=NAME")
+    if request.workload is None:
+        raise TfperfError(
+            f"{log.name} is a log, which does not state all that it trained with, such as the precision: give "
+            "--workload=ID, as in resnet50-b64-horovod-device"
+        )
+    try:
+        return describe(log, request.workload, request.topology)
+    except TfperfError as error:
+        return error
+
+
+def _judged_log(described: LogDescription, request: Request, *, tests: int) -> Judged:
+    """Judge a log. It holds one run, and nothing can be measured again to confirm a slowdown.
+
+    `tests` is the number of logs that are judged together, which share the false alarms.
+    """
+    assert request.store is not None, "_described has refused a log without a machine, which has a store"
+    run = described.log.run(described.examples_per_step)
+    found = _reference(request.store, request.machine, Key(described.workload.id, described.topology), None)
+    stated = described.log.header
+    if stated.on_cpus and found.baseline is not None and found.baseline.gpu:
+        raise TfperfError(
+            f"{described.log.name}: {stated.facts[DEVICES]}, and the baseline of {request.machine} is of "
+            f"{found.baseline.gpu}. Name the machine that the log is of with --machine=NAME"
+        )
+    measurement = Measurement(
+        test="",
+        file=described.log.name,
+        workload=described.workload,
+        topology=described.topology,
+        machine=request.machine,
+        devices=described.topology,
+        runs=(run,),
+        throughput=summarise([run]),
+        document=found.document,
+    )
+    accepted = found.tolerance(request.tolerance, Tolerance())
+    measurement = replace(measurement, verdict=_judged(measurement, found, accepted, max_runs=1, tests=tests))
+    return Judged(measurement, _next_step(measurement, request.store))
+
+
+def _next_step(measurement: Measurement, store: BaselineStore | None) -> str:
+    """What to do if a replay found no baseline; "" if it found one.
+
+    `store` is None if the measurement was judged against the row that it holds.
+    """
+    if measurement.verdict is None or measurement.verdict.outcome is not Outcome.NO_BASELINE:
+        return ""
+    if store is None:
+        return "it was measured without a baseline: name a folder that has one with --baselines=DIR"
+    rows = store.load(measurement.machine)
+    if not rows:
+        return _no_rows(measurement.machine, store)
+    wanted = f"{measurement.workload.id} on {measurement.topology}"
+    near = get_close_matches(wanted, [f"{row.workload} on {row.topology}" for row in rows], n=3, cutoff=0)
+    return f"{measurement.machine} has {len(rows)} rows; the nearest are {', '.join(near)}"
+
+
+def _no_rows(machine: str, store: BaselineStore) -> str:
+    return f"{one_of('machine', machine, store.machines())} Or name another folder with --baselines=DIR"
+
+
+def _judged_measurement(recorded: Measurement, request: Request) -> Judged:
+    """Judge an exported measurement again, from all of its runs; one that was only measured stays as it is."""
+    then, store = recorded.verdict, request.store
+    if store is not None:
+        recorded = replace(recorded, machine=request.machine or recorded.machine)
+        found = _reference(store, recorded.machine, recorded.key, recorded.gpu_fp32_tflops)
+    elif then is not None:
+        found = Reference(then.baseline, then.is_floor, then.noise, recorded.document)
+    else:
+        return Judged(recorded)
+    accepted = found.tolerance(request.tolerance, (then and then.tolerance) or Tolerance())
+    measurement, verdict = _decided(recorded, found, accepted)
+    measurement = replace(measurement, document=found.document, verdict=verdict)
+    return Judged(measurement, _next_step(measurement, store))
+
+
+def _decided(recorded: Measurement, found: Reference, tolerance: Tolerance) -> tuple[Measurement, Verdict]:
+    """The verdict, and the measurement with the runs that it rests on; no further run is possible."""
+    if recorded.runs:
+        verdict = _judged(recorded, found, tolerance)
+        if verdict.is_decided:
+            return replace(recorded, throughput=summarise(recorded.runs)), verdict
+    undisturbed = tuple(run for run in recorded.runs if run.disturbance is None)
+    gave_up = recorded.verdict is not None and recorded.verdict.reason is Reason.DISTURBED
+    if gave_up or not undisturbed:
+        return recorded, Verdict(outcome=Outcome.INVALID, reason=Reason.DISTURBED)
+    measurement = replace(recorded, runs=undisturbed, throughput=summarise(undisturbed))
+    return measurement, _judged(measurement, found, tolerance, max_runs=len(undisturbed))
+
+
+def _reference(store: BaselineStore, machine: str, key: Key, gpu_fp32_tflops: float | None) -> Reference:
+    published = store.published_like(key)
+    return reference_for(store.load(machine), published, machine, key, gpu_fp32_tflops=gpu_fp32_tflops)
+
+
+def _judged(
+    measurement: Measurement, found: Reference, tolerance: Tolerance, *, max_runs: int | None = None, tests: int = 1
+) -> Verdict:
+    """The verdict on the measurement's runs; pairs and drift count only if it is judged against the same row again."""
+    then = measurement.verdict
+    if found.baseline is not None:
+        require_same_unit(found.baseline, measurement.throughput)
+    evidence = Evidence(
+        throughput=summarise(measurement.runs), reference=found, tolerance=tolerance, tests=tests, max_runs=max_runs
+    )
+    if then is not None:
+        evidence = replace(evidence, tests=then.tests, suspects=then.tests)
+    if then is not None and then.baseline == found.baseline:
+        evidence = replace(
+            evidence,
+            pairs=measurement.pairs,
+            has_reference_environment=bool(measurement.pairs),
+            drift=CommonDrift(then.common_drift, then.tests),
+        )
+    return judge(evidence)

@@ -1,0 +1,287 @@
+"""The lines that tf_cnn_benchmarks prints, read from any log that holds them, or refused.
+
+Formats: tensorflow/benchmarks, scripts/tf_cnn_benchmarks/benchmark_cnn.py. The speeds of a step line are one worker's,
+averaged since the first timed step; a total is over all workers. Under Horovod every worker prints all lines, without a
+label and interleaved. An evaluation prints its accuracy and then a total of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from pytest_tfperf.core.run import Run, Window
+from pytest_tfperf.errors import DocumentError
+from pytest_tfperf.features.replay.log_lines import numbered_lines
+from pytest_tfperf.features.replay.tf_cnn_header import (
+    EVALUATION,
+    MODE,
+    TRAINING_AND_EVALUATION,
+    Fact,
+    Header,
+    facts_of,
+    header_of,
+)
+
+_REAL = re.compile(r"[+-]?(?:\d{1,15}(?:\.\d{1,15})?|nan|inf)", re.ASCII | re.IGNORECASE)
+_LOSS = re.compile(r"[+-]?\d{1,310}(?:\.\d{1,15})?(?:e[+-]?\d{1,3})?", re.ASCII | re.IGNORECASE)
+_NOT_FINITE = re.compile(r"(?<![\w-])[+-]?(?:nan|inf)(?![\w-])", re.ASCII | re.IGNORECASE)
+# "10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848"; a launcher may put a label or a time before it.
+_STEP = re.compile(
+    rf"(?:^|[\s:>|\]])(?P<number>[1-9]\d{{0,11}})\s+images/sec:\s*(?P<examples_per_sec>{_REAL.pattern})\s*(?:\+/-|±)"
+    r"[^)]*\)(?P<rest>.*)",
+    re.ASCII | re.IGNORECASE,
+)
+# A part of a step line is enough: one that was wrapped or changed could hide a loss that is NaN.
+_LIKE_A_STEP = re.compile(r"\d\s+images/sec:|images/sec:.*(?:\+/-|±)|\(jitter\s*=")
+_FIELD = re.compile(r"[\s\[(]*(?:(?:total_)?loss\s*[=:]?\s*)?[\[(]*(?P<loss>[^\s)\]]*)", re.IGNORECASE)
+_TOTAL = re.compile(r"(?P<label>.*?)\btotal images/sec:\s*(?P<total>\S*)(?P<rest>.*)", re.ASCII)
+_SENTENCE = re.compile(r" [^\W\d]")  # goes on after a figure; a wrapper's fields come after a tab or several spaces
+_ACCURACY = re.compile(r"\b(?:Accuracy|Precision) @ 1 = |^\s*\d+\t\d+\.\d+ examples/sec\s*$", re.ASCII)
+_OUT_OF_MEMORY = re.compile(
+    r"ResourceExhaustedError|OOM when allocating|std::bad_alloc|MemoryError|CUDA_ERROR_OUT_OF_MEMORY"
+    r"|out of memory(?!.*not a failure)|\bOut of memory: Kill|^\s*Killed\s*$",
+)
+_LONG = 10_000  # characters of a line in which a reason is looked for
+_SAME_RUN = 1.05  # workers stop their clocks within a step or two of each other
+_RULE = "-" * 64
+
+# The last step line and the total are one figure: each is a mean since the first timed step, the one of a worker and
+# the other of all. Only this sets them apart:
+_CLOCKS = 0.02  # each worker has its own total, and some may be missing: a step or two of 100
+_BETWEEN_STEPS = 0.05  # only the total's clock runs while lines are printed: 0.1 % in Azure's logs, more in short steps
+_UNEVEN = 0.25  # how much faster or slower the steps after the last line may be; they count in the total alone
+_ROUNDED = 0.05  # a worker's rate has one decimal, and a total two
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One run, as its log describes it.
+
+    Args:
+        name: the file, for messages.
+        header: what the run says it is.
+        examples_per_sec: the printed total.
+        last_step: the last step that has a line; 1 of a log that was cut down to its totals.
+        loss: the last loss, or the first that is not finite; None where the log has none.
+    """
+
+    name: str
+    header: Header
+    examples_per_sec: float
+    last_step: int
+    loss: float | None
+
+    def run(self, examples_per_step: int) -> Run:
+        """The log as a run of one window, whose throughput is the printed total; a step's examples are all workers'."""
+        seconds = self.last_step * examples_per_step / self.examples_per_sec
+        return Run(
+            windows=(Window(self.last_step, seconds, self.loss),),
+            examples_per_step=examples_per_step,
+            stated_examples_per_sec=self.examples_per_sec,
+            log=self.name,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    number: int
+    examples_per_sec: float
+    loss: float | None
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Total:
+    examples_per_sec: float
+    line: int
+    is_evaluation: bool
+
+    def __str__(self) -> str:
+        return f"{self.examples_per_sec:g} (line {self.line})"
+
+
+def parse(text: str, name: str, *, only_training: bool = False) -> Log:
+    """Read a log; lines of other programs are ignored.
+
+    Args:
+        text: the log, with spaces or tabs, with or without header, of one or several workers, also inside JSON.
+            Columns after the loss (accuracy, what a wrapper appends) are ignored.
+        name: the file, for messages.
+        only_training: leave out what an evaluation printed.
+
+    Raises:
+        DocumentError: no total, a total that is not a throughput, totals or rates that can't belong to one run, a
+            step line that can't be read, or an evaluation; names the line and the next step.
+    """
+    steps: list[_Step] = []
+    printed: list[tuple[int, re.Match[str], bool]] = []
+    facts: list[Fact] = []
+    evaluates, begun, without_loss = False, "", False
+    for number, line in numbered_lines(text):
+        begun += line
+        stated = list(facts_of(begun, number))
+        begun = _unfinished(begun)
+        modes = [fact.value for fact in stated if fact.name == MODE]
+        evaluates = modes[-1] == EVALUATION if modes else evaluates or bool(_ACCURACY.search(line))
+        facts += stated
+        is_step = _LIKE_A_STEP.search(line) or (without_loss and _is_figure(line))
+        if is_step:
+            steps.append(_step(line, number, name))
+            evaluates = False
+        elif total := _TOTAL.match(line):
+            printed.append((number, total, evaluates))
+        without_loss = bool(is_step) and line.rstrip().endswith(")")
+    header = header_of(facts, name, only_training=only_training)
+    labels = {"", *(step.label for step in steps)}
+    totals = [
+        _Total(_examples_per_sec(total, number, name), number, is_evaluation)
+        for number, total, is_evaluation in printed
+        if _label(total["label"]) in labels and not _SENTENCE.match(total["rest"])
+    ]
+    if printed and not totals:
+        raise DocumentError(
+            f"{name}, line {printed[0][0]}: {printed[0][1][0].strip()[:80]!r} is a sentence, or has a label that no "
+            "step line has, and there is no other total. Give the whole log, as tf_cnn_benchmarks prints it"
+        )
+    if not totals:
+        raise DocumentError(f"{name}: {_why_no_total(text, header, steps)}")
+    totals = _of_one_run(totals, steps, name, only_training=only_training)
+    if steps:
+        _check_rates([total.examples_per_sec for total in totals], steps, name)
+    losses = [step.loss for step in steps if step.loss is not None]
+    return Log(
+        name,
+        header,
+        median(total.examples_per_sec for total in totals),  # each worker's own clock, one global figure
+        last_step=max((step.number for step in steps), default=1),
+        loss=next((loss for loss in losses if not math.isfinite(loss)), losses[-1] if losses else None),
+    )
+
+
+def _unfinished(command: str) -> str:
+    """A command line that a backslash continues in the next line; "" for a finished one."""
+    text = command[:_LONG].rstrip()
+    return f"{text[:-1]} " if text.endswith("\\") else ""
+
+
+def _step(line: str, number: int, name: str) -> _Step:
+    """A line of rates; one that is passed over could hide a loss that is NaN."""
+    found = _STEP.search(line) if line.count("images/sec") == 1 else None
+    if found is None:
+        raise DocumentError(
+            f"{name}, line {number}: {line.strip()[:80]!r} has rates or a loss, but is not as tf_cnn_benchmarks prints "
+            "it: '10 images/sec: 56.9 +/- 0.1 (jitter = 0.2) 7.848'. Remove what stands before it, join a wrapped "
+            "line, or part joined ones"
+        )
+    label, rate = _label(line[: found.start("number")]), float(found["examples_per_sec"])
+    return _Step(int(found["number"]), rate, _loss(found["rest"], number, name), label)
+
+
+def _loss(rest: str, number: int, name: str) -> float | None:
+    """The loss in what stands after the rates, also as "[nan]" or "loss=7.4"; None in a log without losses."""
+    found = _FIELD.match(rest)
+    loss = found["loss"] if found else ""
+    if _LOSS.fullmatch(loss):
+        return float(loss)
+    if loss.lstrip("+-")[:1].isdigit():
+        raise DocumentError(f"{name}, line {number}: the loss {loss[:40]!r} is not a number. Repair the line")
+    not_finite = _NOT_FINITE.search(rest)
+    return float(not_finite[0]) if not_finite else None  # a wrapper's field is no loss
+
+
+def _is_figure(line: str) -> bool:
+    """Whether a line is only a loss, which was wrapped off its step line."""
+    return bool(_LOSS.fullmatch(line.strip()) or _NOT_FINITE.fullmatch(line.strip(" \t[]()")))
+
+
+def _label(text: str) -> str:
+    """The shape of what a launcher put before a line: "[1,0]<stdout>:" of any rank is "[w]<w>:"."""
+    return " ".join(re.sub(r"[\w.,+-]+", "w", text.replace(_RULE, "")).split())
+
+
+def _examples_per_sec(total: re.Match[str], number: int, name: str) -> float:
+    is_whole = _REAL.fullmatch(total["total"]) and "images/sec" not in total["rest"]
+    value = float(total["total"]) if is_whole else math.nan
+    if not 0 < value < math.inf:
+        raise DocumentError(
+            f"{name}, line {number}: {total[0].strip()[:80]!r} is not a throughput. Replay a run that completed"
+        )
+    return value
+
+
+def _of_one_run(totals: Sequence[_Total], steps: Sequence[_Step], name: str, *, only_training: bool) -> list[_Total]:
+    """The totals of the one training (or forward-only run) that the log holds, one for each worker that printed it."""
+    evaluated = [total for total in totals if total.is_evaluation]
+    trained = [total for total in totals if not total.is_evaluation]
+    if not trained:
+        raise DocumentError(
+            f"{name}, line {evaluated[0].line}: the total is an evaluation's, which no workload is. Give the log of "
+            "training or of --forward_only"
+        )
+    if evaluated and not only_training:
+        raise DocumentError(
+            f"{name}: the total {trained[0]} is of training, and {evaluated[0]} of an evaluation. Leave the evaluation "
+            "out with --only=training"
+        )
+    low, high = (pick(trained, key=lambda total: total.examples_per_sec) for pick in (min, max))
+    if high.examples_per_sec > _SAME_RUN * low.examples_per_sec:
+        raise DocumentError(
+            f"{name}: the totals {low} and {high} images/sec can't be of one run. Give each run's log as a file of its "
+            "own"
+        )
+    last_step = max((step.number for step in steps), default=0)
+    workers = sum(step.number == last_step for step in steps)
+    if steps and len(trained) > workers:
+        raise DocumentError(
+            f"{name}: {len(trained)} totals, {trained[0]} to {trained[-1]}, but {workers} line(s) of the last step, "
+            f"{last_step}: the log holds several runs. Give each run's log as a file of its own"
+        )
+    return trained
+
+
+def _check_rates(totals: Sequence[float], steps: Sequence[_Step], name: str) -> None:
+    """The workers' rates at the last step must add up to the total."""
+    numbers = sorted({step.number for step in steps})
+    last = numbers[-1]
+    speeds = [step.examples_per_sec for step in steps if step.number == last]
+    unseen = last - numbers[-2] - 1 if len(numbers) > 1 else 9  # after the last line; lines are display_every apart
+    slack = _CLOCKS + _UNEVEN * unseen / (last + unseen)
+    total, rate, rounded = fmean(totals), sum(speeds), _ROUNDED * (len(speeds) + 0.1)
+    if not rate * (1 - slack - _BETWEEN_STEPS) - rounded <= total <= rate * (1 + slack) + rounded:
+        raise DocumentError(
+            f"{name}: the total is {total:g} images/sec, but the steps' own rates add up to {rate:g} at step {last}, "
+            "and both are means since the first step. The log may hold several runs, or only some workers of one: give "
+            "all lines of one run"
+        )
+
+
+def _why_no_total(text: str, header: Header, steps: Sequence[_Step]) -> str:
+    """How far the run came, and what ended it as far as the log says."""
+    lines = [(number, line.strip()) for number, line in numbered_lines(text) if line.strip()]
+    if not lines:
+        return "empty. Give the log of a run that completed"
+    if header.get(MODE) == TRAINING_AND_EVALUATION:
+        return (
+            f"{header.facts[MODE]}, and then tf_cnn_benchmarks prints no total. Replay a run without "
+            "--eval_during_training_*"
+        )
+    if memory := next(((number, line) for number, line in lines if _OUT_OF_MEMORY.search(line[:_LONG])), None):
+        return (
+            f"the run ended early, and ran out of memory (line {memory[0]}: {memory[1][:160]!r}). Replay a run that "
+            "completed, such as one with a smaller batch"
+        )
+    number, line = lines[-1]
+    if steps or header.facts:
+        came = f"its last step line is of step {steps[-1].number}" if steps else "it has a header, but no rates"
+        return (
+            f"the run ended early, or its log is cut off: {came}, and there is no line 'total images/sec:'. The last "
+            f"line, {number}, is {line[:160]!r}. Replay a run that completed"
+        )
+    return (
+        "no line 'total images/sec: 56.57', which tf_cnn_benchmarks prints last, and no export of pytest-tfperf. Give "
+        "the whole log of a run that completed"
+    )

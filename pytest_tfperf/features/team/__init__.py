@@ -1,0 +1,1 @@
+"""A history for several machines, on a PostgreSQL server."""

@@ -1,0 +1,216 @@
+"""A user's command as a process: its output as it is printed, its log, and how it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pytest_tfperf.errors import Hung, MeasurementError
+from pytest_tfperf.workers.failures import describe_exit, kernel_oom_kills, last_lines
+from pytest_tfperf.workers.interpreters import Interpreter
+from pytest_tfperf.workers.processes import KILL_SECONDS
+from pytest_tfperf.workers.tied import kill_group
+
+GRACE_SECONDS = 3.0
+"""From SIGTERM to SIGKILL: enough for a signal handler, and short for a program that ignores SIGTERM."""
+
+_LOGGED_BYTES = 2**20
+_READ_BYTES = 2**16
+_POLL_SECONDS = 0.1
+_TERMINAL_SIZE = (50, 240)  # rows and columns
+
+
+class BoundedLog:
+    """A log file that keeps the first and the last MiB of what a program prints.
+
+    Args:
+        path: the file. The first bytes are written at once, the last ones when the log is closed.
+        most_bytes: how many first and how many last bytes are kept.
+    """
+
+    def __init__(self, path: Path, most_bytes: int = _LOGGED_BYTES) -> None:
+        self._file = path.open("wb", buffering=0)
+        self._most = most_bytes
+        self._printed = 0
+        self._last = bytearray()
+
+    def write(self, data: bytes) -> None:
+        """Add what was printed; if the disk is full the log is incomplete, and the measurement goes on."""
+        room = self._most - self._printed
+        if room > 0:
+            with suppress(OSError):
+                self._file.write(data[:room])
+        self._printed += len(data)
+        self._last += data
+        del self._last[: -self._most]
+
+    @property
+    def end(self) -> str:
+        """The last 64 KiB."""
+        return self._last[-_READ_BYTES:].decode(errors="replace")
+
+    def close(self) -> None:
+        """Write the end, and how much is missing before it."""
+        if self._file.closed:
+            return
+        not_written = self._printed - self._most
+        left_out = not_written - self._most
+        with suppress(OSError), self._file:
+            if left_out > 0:
+                self._file.write(f"\n[tfperf: {left_out:,} bytes are left out here]\n".encode())
+            if not_written > 0:
+                self._file.write(self._last[-not_written:])
+
+
+class CommandRun:
+    """A running command, in a process session of its own, under a supervisor that ends all that it starts.
+
+    Args:
+        argv: the program and its arguments.
+        environment: its environment variables.
+        folder: where it runs.
+        log: file for what it prints.
+        silence_seconds: how long it may go without a reading.
+        facts: what it runs with, for the measurement's environment.
+        scratch: folder of its temporary files, removed at the end; None if it has none.
+        cancel: called when it is closed, to end what an engine left behind.
+        terminal: it prints into a terminal of its own, and not into a pipe.
+
+    Raises:
+        MeasurementError: it could not be started.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        log: Path,
+        silence_seconds: float,
+        facts: Mapping[str, str],
+        scratch: Path | None = None,
+        cancel: Callable[[], None] = lambda: None,
+        terminal: bool = False,
+    ) -> None:
+        _require_program(argv[0], folder, environment.get("PATH", os.defpath))
+        self.log = str(log)
+        self.environment = facts
+        self.silence_seconds = silence_seconds
+        self._scratch = scratch
+        self._cancel = cancel
+        self._oom_kills = kernel_oom_kills()
+        supervisor = Interpreter(sys.executable).command("pytest_tfperf.programs.supervisor")
+        try:
+            self._log = BoundedLog(log)
+        except OSError as error:
+            raise MeasurementError(
+                f"{log} can't be written: {error.strerror}. Free some space, or correct the permissions of its folder"
+            ) from error
+        output, writing_end = _terminal() if terminal else os.pipe()
+        self._output = os.fdopen(output, "rb", buffering=0)
+        try:
+            self._process = subprocess.Popen(
+                [*supervisor, str(os.getpid()), str(GRACE_SECONDS), *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=writing_end,
+                stderr=subprocess.STDOUT,
+                env={"PYTHONUNBUFFERED": "1", **environment},
+                cwd=folder,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._log.close()
+            self._output.close()
+            raise MeasurementError(f"{argv[0]} could not be started in {folder}: {error.strerror}") from error
+        finally:
+            os.close(writing_end)
+        self._poll = select.poll()
+        self._poll.register(self._output, select.POLLIN)
+
+    def read(self, seconds: float) -> bytes | None:
+        """What it prints next; b"" when its output has ended, None if nothing comes for so many seconds."""
+        if not self._poll.poll(max(0.0, seconds) * 1000):
+            return None
+        try:
+            data = os.read(self._output.fileno(), _READ_BYTES)
+        except OSError:  # so a terminal says that nobody writes to it any more
+            data = b""
+        self._log.write(data)
+        return data
+
+    def ended_badly(self) -> str:
+        """How it ended, in words; "" for exit status 0."""
+        status = self._exit_status(KILL_SECONDS)
+        if status == -signal.SIGKILL and kernel_oom_kills() > self._oom_kills:
+            return "was ended by the kernel's out-of-memory killer"
+        if status is None:
+            return "still runs"
+        return describe_exit(status) if status else ""
+
+    def failure(self, fact: str, next_step: str) -> MeasurementError:
+        """The error with the end of its log."""
+        return MeasurementError(self._text(fact, next_step))
+
+    def hung(self, fact: str) -> Hung:
+        """The error for a program that printed nothing useful for too long."""
+        return Hung(self._text(fact, "ini value tfperf_timeout sets a longer limit"))
+
+    def close(self) -> None:
+        """End it and all that it started by SIGTERM, then by SIGKILL; never raises."""
+        if self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                self._process.terminate()
+            self._exit_status(GRACE_SECONDS + 1.0)
+        self._cancel()
+        if self._exit_status(KILL_SECONDS) is None:
+            kill_group(self._process.pid)
+        self._log.close()
+        self._output.close()
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _exit_status(self, seconds: float) -> int | None:
+        """Its exit status, or None if it still runs after so many seconds. Reads on, so that no full pipe blocks it."""
+        deadline = time.monotonic() + seconds
+        while self._process.poll() is None and time.monotonic() < deadline:
+            if self.read(_POLL_SECONDS) == b"":
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(max(0.0, deadline - time.monotonic()))
+        return self._process.returncode
+
+    def _text(self, fact: str, next_step: str) -> str:
+        return f"{fact}\n  next        {next_step}\nthe end of its output ({self.log}):\n{last_lines(self._log.end)}"
+
+
+def _terminal() -> tuple[int, int]:
+    """The ends of a new terminal: the one that is read, and the one that the program writes to."""
+    reading_end, writing_end = os.openpty()
+    # Progress bars are cut to the terminal's width, and a new one has none.
+    fcntl.ioctl(writing_end, termios.TIOCSWINSZ, struct.pack("HHHH", *_TERMINAL_SIZE, 0, 0))
+    return reading_end, writing_end
+
+
+def _require_program(program: str, folder: Path, path: str) -> None:
+    """Refuse a program that can't be run, with more advice than the operating system's error has."""
+    name = program if "/" not in program else str(folder / program)
+    if shutil.which(name, path=path) is not None:
+        return
+    if "/" not in program:
+        fact, step = "there is no such program on PATH", "write its path, or start it by sys.executable"
+    elif not Path(name).exists():
+        fact, step = f"there is no such file in {folder}", "correct the path; relative ones begin at pytest's rootdir"
+    else:
+        fact, step = "this file is not executable", "start it by its interpreter, as in [sys.executable, 'train.py']"
+    raise MeasurementError(f"{program} can't be run: {fact}\n  next        {step}")

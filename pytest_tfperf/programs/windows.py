@@ -1,0 +1,246 @@
+"""Makes windows from what a user's command prints, until its throughput is known well enough."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+from pytest_tfperf.bench.windows import MIN_WINDOWS_FOR_ERROR, WINDOW_SECONDS, Enough, Observer, in_steady_state
+from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.plan import Plan
+from pytest_tfperf.core.reads import SAY_HOW_MANY, TimedFrom
+from pytest_tfperf.core.run import Run, Window
+from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.programs.command_run import CommandRun
+from pytest_tfperf.programs.lines import LineSplitter
+from pytest_tfperf.programs.meter import Meter
+from pytest_tfperf.programs.patience import Patience
+from pytest_tfperf.programs.reader import Reader
+from pytest_tfperf.programs.reading import Kind, Reading, Unreadable
+from pytest_tfperf.programs.sources import is_running_average
+from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.workers.failures import SHOWN_LINES
+
+WARMUP_READINGS = 1
+"""The first reading contains the program's start and compilation."""
+
+_LEAST, _MOST = 1e-12, 1e15  # a printed number outside this range is no rate, and no time of a step
+
+
+class CommandWindows:
+    """The windows of one run of a command.
+
+    Args:
+        program: the running program.
+        command: says how to read what the program prints.
+        devices: how many devices it runs on, over all nodes.
+        slowdown: fraction of the throughput to take off on purpose.
+        phase: called with what it waits for.
+        clock: returns the time in seconds.
+    """
+
+    def __init__(
+        self,
+        program: CommandRun,
+        command: Command,
+        *,
+        devices: int = 1,
+        slowdown: float = 0.0,
+        phase: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._program = program
+        self._command = command
+        self._slowdown = slowdown
+        self._clock = clock
+        self._reader = Reader(command, devices)
+        self._meter = Meter(clock(), command.counted_per_step or 1, WINDOW_SECONDS)
+        self._patience = Patience(clock(), command.reads.first_within, phase)
+        self._windows = self._read() if command.reads.examples is None else self._whole_run(command.reads.examples)
+        self._warmup: list[Window] = []
+        self._advanced_at = clock()  # the time of the last reading that told something new
+
+    def warm_up(self, plan: Plan) -> None:
+        """Wait for the readings that are not timed.
+
+        Raises:
+            MeasurementError: the program prints nothing usable, ended in an error, or hangs.
+        """
+        self._warmup += islice(self._windows, plan.warmup_steps)
+
+    def time(self, plan: Plan, observer: Observer, enough: Enough = lambda _: False) -> Run:
+        """Read until the plan's readings are spent, `enough` says so, or the program ends.
+
+        Raises:
+            as `warm_up`, and if it ended before its throughput could be known.
+        """
+        windows: list[Window] = []
+        started = self._clock()
+        for window in self._windows:
+            windows.append(window)
+            run = self._run(self._warmup, windows)
+            observer.window(run, plan)
+            if self._command.reads.reads_to_the_end:
+                continue
+            spent = self._clock() - started >= plan.max_seconds
+            if len(windows) >= plan.steps or (spent and len(windows) >= MIN_WINDOWS_FOR_ERROR):
+                break
+            if len(windows) % 10 == 0 and enough(in_steady_state(run)):
+                break
+        warmup = self._warmup
+        if len(windows) < min(MIN_WINDOWS_FOR_ERROR, plan.steps):
+            self._refuse_too_few(len(warmup) + len(windows))
+            if not windows:  # the only window there is, although it contains start and compilation
+                warmup, windows = [], warmup
+        self._require_recent_rates()
+        run = in_steady_state(self._run(warmup, windows))
+        observer.ended(run)
+        return run
+
+    def _run(self, warmup: Sequence[Window], windows: Sequence[Window]) -> Run:
+        return Run(
+            windows=tuple(windows),
+            examples_per_step=self._command.counted_per_step or 1,
+            warmup=tuple(warmup),
+            environment=self._program.environment,
+            log=self._program.log,
+            fetches=True,  # the program may wait for its data, so all examples are divided by all seconds
+            unit=self._command.unit,
+            not_read=self._reader.note(),
+        )
+
+    def _whole_run(self, examples: int) -> Iterator[Window]:
+        """The one window of a program that is timed as a whole."""
+        program, started = self._program, self._advanced_at
+        first_output: float | None = None
+        while (data := program.read(started + program.silence_seconds - self._clock())) != b"":
+            if data is None:
+                raise program.hung(f"the program did not end within {program.silence_seconds:g} s and was ended")
+            first_output = self._clock() if first_output is None else first_output
+        begin = started if self._command.reads.timed_from == TimedFrom.START else first_output
+        if begin is None:
+            raise program.failure(
+                "it printed nothing, so there is no first output to time from", "give timed_from='start'"
+            )
+        self._require_good_end()
+        per_step = self._command.counted_per_step or 1
+        steps = max(1, round(examples / per_step))
+        yield self._slowed(Window(steps, (self._clock() - begin) * steps * per_step / examples))
+
+    def _read(self) -> Iterator[Window]:
+        """The windows, until the program ends."""
+        meter = self._meter
+        for now, readings in self._chunks():
+            for reading in readings:
+                if reading.value == 0 and not meter.readings:
+                    continue  # printed before the first step
+                self._require_possible(reading)
+                if meter.take(now, reading):
+                    self._advanced_at = now
+                # Readings of one chunk form one window, except the warm-up, which may be the first of many.
+                if (meter.readings == WARMUP_READINGS or reading is readings[-1]) and (window := meter.window(now)):
+                    yield self._slowed(window)
+        if window := meter.rest(self._clock()):
+            yield self._slowed(window)
+        self._require_good_end()
+        if not meter.readings:
+            raise self._nothing("it printed nothing usable before it ended")
+
+    def _require_good_end(self) -> None:
+        if bad := self._program.ended_badly():
+            raise self._program.failure(
+                f"the program {bad} after {counted(self._meter.readings, 'reading')}",
+                "fix the cause that its output shows"
+                + ("; it must end with status 0" if self._command.reads.reads_to_the_end else ""),
+            )
+
+    def _require_recent_rates(self) -> None:
+        """Refuse rates that look like averages, unless the user has said what they are."""
+        if self._command.reads.rate_is is None and is_running_average(self._meter.rates):
+            raise self._program.failure(
+                "its rates look like averages since the first one, which hide most of a change",
+                "give reads=Reads(rate_is='average') to undo them, or rate_is='recent' if they are none",
+            )
+
+    def _chunks(self) -> Iterator[tuple[float, list[Reading]]]:
+        """The readings of each piece of output, and when it was printed.
+
+        Raises:
+            Hung: no reading told anything new for too long.
+            MeasurementError: lines come, and none of them can be read.
+        """
+        program, splitter = self._program, LineSplitter()
+        printed_at = read_at = -math.inf
+        while (data := program.read(self._advanced_at + program.silence_seconds - self._clock())) != b"":
+            now = self._clock()
+            if data is None or now - self._advanced_at > program.silence_seconds:
+                printed, read = printed_at > self._advanced_at, read_at > self._advanced_at
+                raise self._silent(printed=printed, read=read)
+            readings = self._readings(splitter.feed(data), splitter.unfinished)
+            printed_at = now
+            read_at = now if readings else read_at
+            if self._patience.is_over(now, len(data), self._reader.lines, has_read=read_at > -math.inf):
+                raise self._nothing(f"the program has printed for {self._patience.waited(now):.0f} s, and was ended")
+            yield now, readings
+        if last := self._readings([splitter.unfinished], ""):
+            yield self._clock(), last
+
+    def _readings(self, lines: Sequence[str], unfinished: str) -> list[Reading]:
+        try:
+            found = [self._reader.read(line) for line in lines]
+            found.append(self._reader.read_unfinished(unfinished))
+        except Unreadable as error:
+            raise self._program.failure(error.fact, error.next_step) from error
+        return [reading for reading in found if reading is not None]
+
+    def _silent(self, *, printed: bool, read: bool) -> MeasurementError:
+        """The error for a program that hangs: did it print anything meanwhile, and was anything read from it?"""
+        what = "printed nothing that can be read" if printed else "printed nothing"
+        if read:
+            what = "printed only readings that did not advance"
+        fact = f"the program {what} for {self._program.silence_seconds:g} s and was ended"
+        if self._reader.first_lines and not self._meter.readings and not read:
+            fact += f"; {self._reader.nothing_read()}{self._first_lines()}"
+        return self._program.hung(fact)
+
+    def _nothing(self, fact: str) -> MeasurementError:
+        if not self._reader.first_lines:
+            return self._program.failure("it printed nothing at all", "let it print its rate to stdout or stderr")
+        if self._reader.saw_steps:
+            return self._program.failure("it prints steps and no rate", SAY_HOW_MANY)
+        fact = f"{fact}: {self._reader.nothing_read()}{self._first_lines()}"
+        step = f"{self._reader.next_step()}; `tfperf read -- COMMAND` shows what each line is read as"
+        return self._program.failure(fact, step + self._patience.buffering)
+
+    def _first_lines(self) -> str:
+        """The first lines of a program that printed more than an error shows of its log."""
+        if self._reader.lines <= SHOWN_LINES:
+            return ""
+        return "\nits first lines:\n" + "\n".join(f"  | {line}" for line in self._reader.first_lines)
+
+    def _require_possible(self, reading: Reading) -> None:
+        if reading.kind not in (Kind.STEP, Kind.EXAMPLES) and not _LEAST < reading.value < _MOST:
+            what = "time of a step" if reading.kind in (Kind.SECONDS, Kind.MEAN_SECONDS) else "rate"
+            raise self._program.failure(
+                f"it printed {reading.value:g} as its {what}, which can't be one",
+                "look for the cause in the program; a pattern that matches another number reads that",
+            )
+
+    def _refuse_too_few(self, readings: int) -> None:
+        if readings == 0:
+            raise self._program.failure(
+                "it printed too little before it ended: two lines with a counter make one reading",
+                "let it print more often or run longer" + self._patience.buffering,
+            )
+        if not self._command.reads.reads_to_the_end:
+            raise self._program.failure(
+                f"the program ended after {counted(readings, 'reading')}, of which the first is warm-up and "
+                f"{MIN_WINDOWS_FOR_ERROR} more are needed: one alone has no error estimate",
+                "let it print more often or run longer, or give reads=Reads(until_end=True) to take what it prints "
+                "in one run" + self._patience.buffering,
+            )
+
+    def _slowed(self, window: Window) -> Window:
+        return Window(window.steps, window.seconds / (1 - self._slowdown), window.loss)

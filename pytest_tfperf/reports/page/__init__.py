@@ -1,1 +1,0 @@
-"""The report: one document of facts, and one HTML page that draws it."""

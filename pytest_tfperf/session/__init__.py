@@ -1,0 +1,1 @@
+"""pytest's side: what a session of pytest measures, judges and shows."""

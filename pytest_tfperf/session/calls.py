@@ -1,0 +1,166 @@
+"""The calls that a test makes: each measures, or gives what it gave when the test ran before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from pytest_tfperf.bench.comparing import Effort, compare
+from pytest_tfperf.bench.one_run import AlwaysDisturbed, Side
+from pytest_tfperf.bench.rerun_queue import asked_for
+from pytest_tfperf.bench.task import Task
+from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.command import Command, Subject
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.plan import Plan
+from pytest_tfperf.core.throughput import Throughput
+from pytest_tfperf.core.topology import Topology
+from pytest_tfperf.core.verdict import Tolerance
+from pytest_tfperf.errors import MeasurementError, TfperfError, WorkloadError
+from pytest_tfperf.reports.message import not_measured
+from pytest_tfperf.session.session import Session
+
+R = TypeVar("R", Measurement, Comparison)
+
+
+class Calls:
+    """The calls of one test, in their order.
+
+    Args:
+        session: the session's state.
+        test: pytest's node id.
+
+    Attributes:
+        made: how many there were so far.
+    """
+
+    def __init__(self, session: Session, test: str) -> None:
+        self._session = session
+        self._test = test
+        self.made = 0
+        session.queue.begin(test)
+
+    def check(
+        self, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str = ""
+    ) -> Throughput:
+        """Measure and judge, in the way that the session's options say."""
+        self._require_one_meaning(subject, on)
+        settings, measuring = self._session.settings, self._session.measuring
+        if settings.smoke:
+            return self.measure(subject, on, plan, name)
+        if settings.against is not None:
+            return self._check_against(subject, on, accepted, plan, name)
+        task = self._task(subject, on, accepted, plan, name)
+        if settings.update_baselines:
+            return self._measured(task, lambda earlier: measuring.bench.record(task, settings.runs, earlier))
+        return self._measured(task, lambda earlier: measuring.bench.check(task, earlier))
+
+    def measure(self, subject: Subject, on: Topology, plan: Plan, name: str = "") -> Throughput:
+        """Measure, and judge nothing."""
+        task = self._task(subject, on, None, plan, name)
+        return self._measured(task, lambda _: self._session.measuring.bench.measure(task))
+
+    def compare(
+        self, a: Subject, b: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, effort: Effort
+    ) -> Comparison:
+        """Compare b with a, interleaved."""
+        left = Side(workload=a, launcher=self._session.measuring.launcher)
+        return self._compared(left, self._slowed(b), on, accepted, plan, effort=effort)
+
+    def _check_against(
+        self, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str
+    ) -> Throughput:
+        """Compare with the Python of `--tfperf-against`."""
+        if isinstance(subject, Command) and not subject.runs_this_python:
+            raise TfperfError(
+                f"{subject.id}: {subject.argv[0]} runs with the same packages on both sides of --tfperf-against. "
+                'Begin the command with sys.executable, as in [sys.executable, "train.py"]'
+            )
+        other = Side(workload=subject, launcher=self._session.measuring.other_launcher)
+        return self._compared(other, self._slowed(subject), on, accepted, plan, name=name).b.throughput
+
+    def _require_one_meaning(self, subject: Subject, on: Topology) -> None:
+        """Refuse a second program or model of one name: it would overwrite the first one's baseline."""
+        if not isinstance(subject, Command):
+            catalogue.require_own_modules(subject, (self._session.settings.root / self._test.partition("::")[0]).parent)
+            return
+        commands = self._session.commands
+        first, its_test = commands.setdefault((subject.name, on.machine, on.shape), (subject, self._test))
+        if first != subject:
+            raise WorkloadError(
+                f"name={subject.name!r} is the name of another command already, in {its_test}, and both would have "
+                "one baseline: give each its own name"
+            )
+
+    def _task(self, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str) -> Task:
+        shown = self._session.name_of(subject, name)
+        return self._session.measuring.task(self._test, self.made, subject, on, accepted, plan, shown)
+
+    def _slowed(self, subject: Subject) -> Side:
+        """This Python, with the slowdown of `--tfperf-inject-slowdown`: on both sides it would cancel out."""
+        slowdown = self._session.settings.inject_slowdown
+        return Side(workload=subject, launcher=self._session.measuring.launcher, slowdown=slowdown)
+
+    def _measured(self, task: Task, take: Callable[[Measurement | None], Measurement]) -> Throughput:
+        asked = asked_for(task.topology.shape, task.topology.machine, task.workload)
+        return self._result(Measurement, asked, lambda earlier: replace(take(earlier), name=task.side.name)).throughput
+
+    def _compared(
+        self,
+        a: Side,
+        b: Side,
+        on: Topology,
+        accepted: Tolerance | None,
+        plan: Plan,
+        *,
+        effort: Effort | None = None,
+        name: str = "",
+    ) -> Comparison:
+        session = self._session
+        a_name, b_name = (session.name_of(side.workload, name) for side in (a, b))
+
+        def take(_: Comparison | None) -> Comparison:
+            found = compare(
+                session.measuring.engine,
+                a,
+                b,
+                on,
+                plan,
+                accepted or Tolerance.of(session.settings.tolerance),
+                effort=effort,
+                judged=not session.settings.smoke,
+                test=self._test,
+                session=session.id,
+            )
+            return replace(found, a=replace(found.a, name=a_name), b=replace(found.b, name=b_name))
+
+        return self._result(Comparison, asked_for(on.shape, on.machine, a.workload, b.workload), take)
+
+    def _result(self, kind: type[R], asked: str, take: Callable[[R | None], R]) -> R:
+        """What this call gave when the test ran before, where that is decided; else what `take` makes of it."""
+        queue, index = self._session.queue, self.made
+        result = queue.earlier(self._test, index, asked)
+        assert result is None or isinstance(result, kind), "the queue refuses another kind of call"
+        if result is None or not result.is_decided:
+            try:
+                result = take(result)
+            except MeasurementError as error:
+                raise self._explained(error, result) from error
+            queue.keep(self._test, index, result)
+        self.made += 1
+        return result
+
+    def _explained(self, error: MeasurementError, earlier: Measurement | Comparison | None) -> MeasurementError:
+        """The error, with what earlier runs measured and the command that measures again."""
+        disturbed = error if isinstance(error, AlwaysDisturbed) else None
+        text = not_measured(
+            str(error),
+            self._test,
+            self._session.settings.rerun,
+            disturbance=disturbed.disturbance if disturbed else None,
+            runs=disturbed.runs if disturbed else (),
+            earlier=earlier if isinstance(earlier, Measurement) else None,
+        )
+        return MeasurementError(text) if disturbed else type(error)(text)

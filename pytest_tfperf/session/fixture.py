@@ -1,0 +1,265 @@
+"""The `throughput` fixture: what a test author calls."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_tfperf.bench.comparing import MAX_PAIRS, MAX_SECONDS, Effort
+from pytest_tfperf.bench.windows import MIN_WINDOWS_FOR_ERROR
+from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.plan import ONE_WINDOW, Plan
+from pytest_tfperf.core.reads import Reads
+from pytest_tfperf.core.throughput import Throughput
+from pytest_tfperf.core.topology import Topology
+from pytest_tfperf.core.verdict import Tolerance
+from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.errors import TfperfError, ThroughputRegression, WorkloadError
+from pytest_tfperf.features.comparing import ratios
+from pytest_tfperf.features.comparing.published_ratios import published_ratio
+from pytest_tfperf.programs.windows import WARMUP_READINGS
+from pytest_tfperf.session.calls import Calls
+from pytest_tfperf.session.outcomes import Outcomes
+from pytest_tfperf.session.session import Session
+
+AnyTolerance = float | tuple[float | None, float | None] | Tolerance
+
+
+class ThroughputFixture:
+    """The `throughput` fixture of one test.
+
+    Args:
+        session: the session's state.
+        test: pytest's node id.
+    """
+
+    def __init__(self, session: Session, test: str) -> None:
+        self._session = session
+        self._test = test
+        self._calls = Calls(session, test)
+        self._is_over = False
+
+    def check(
+        self,
+        workload: Workload,
+        *,
+        on: Topology,
+        tolerance: AnyTolerance | None = None,
+        steps: int | None = None,
+        warmup_steps: int | None = None,
+        name: str = "",
+    ) -> Throughput:
+        """Measure and judge; the outcome is applied when the test's body has finished, so further asserts run first.
+
+        Args:
+            workload: what to train.
+            on: what to train it on, from `gpu_topology.take(n)`.
+            tolerance: the accepted change: 0.05, or (-0.05, None) for no upper bound.
+            steps: the most steps that are timed.
+            warmup_steps: the least steps before them that are not timed.
+            name: what tables and messages call the workload; the key of its baseline stays its id.
+
+        Returns:
+            what was measured, also where there is no baseline: assert scaling and ratios with its `examples_per_sec`.
+
+        Raises:
+            WorkloadError, TfperfError: an argument that is not allowed.
+            MeasurementError: the worker died, hung or raised.
+            BaselineError: the machine's file can't be read.
+        """
+        self._require_open(on)
+        return self._calls.check(workload, on, _accepted(tolerance), self._plan(steps, warmup_steps), name)
+
+    def check_command(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        name: str,
+        on: Topology,
+        unit: str = "examples/s",
+        reads: Reads | None = None,
+        tolerance: AnyTolerance | None = None,
+        readings: int | None = None,
+        ranks_per_node: int = 1,
+        cwd: str | Path | None = None,
+        env: Mapping[str, str] | None = None,
+        terminal: bool = False,
+    ) -> Throughput:
+        """Run a program of your own as it is, and judge the rate that it prints, as `check` judges a workload's.
+
+        It is ended when enough is known. Its standard input is empty.
+
+        Args:
+            argv: the program and its arguments, as in [sys.executable, "train.py", "--epochs=1"].
+            name: the key of its baseline.
+            on: the devices that it sees, from `gpu_topology.take(n)`.
+            unit: what its rate counts.
+            reads: how its output is read; None: lines of the known formats are.
+            tolerance: as in `check`.
+            readings: the most that are timed, at least 3; None: as many as ini tfperf_steps says.
+            ranks_per_node: how many processes of it start on each of several nodes.
+            cwd: where it runs; relative ones begin at pytest's rootdir, which is the default.
+            env: environment variables that it gets beside pytest's own.
+            terminal: let it print into a terminal of its own, as for progress bars that are drawn only there.
+
+        Returns:
+            as `check`.
+
+        Raises:
+            WorkloadError, TfperfError: an argument that is not allowed.
+            MeasurementError: the program can't be run, fails, hangs, or prints nothing that can be read.
+            BaselineError: the machine's file can't be read.
+        """
+        self._require_open(on)
+        settings = self._session.settings
+        command = Command.of(
+            argv,
+            name=name,
+            unit=unit,
+            folder=str(settings.root / (cwd or "")),
+            reads=replace(reads or Reads(), until_end=False) if settings.smoke else reads,
+            ranks_per_node=ranks_per_node,
+            environment=env,
+            terminal=terminal,
+        )
+        if readings is None:
+            readings = max(MIN_WINDOWS_FOR_ERROR, settings.steps)
+        plan = self._plan(readings, WARMUP_READINGS, counts_readings=True)
+        if not settings.smoke and plan.steps < MIN_WINDOWS_FOR_ERROR:
+            raise WorkloadError(
+                f"{name}: readings={readings}: give at least {MIN_WINDOWS_FOR_ERROR}, because fewer have no error "
+                "estimate, or reads=Reads(until_end=True) without readings for a program that prints less"
+            )
+        plan = replace(plan, until_end=command.reads.reads_to_the_end)
+        return self._calls.check(command, on, _accepted(tolerance), plan)
+
+    def measure(
+        self,
+        workload: Workload,
+        *,
+        on: Topology,
+        steps: int | None = None,
+        warmup_steps: int | None = None,
+        name: str = "",
+    ) -> Throughput:
+        """Measure and judge nothing; the arguments, the result and the errors are those of `check`."""
+        self._require_open(on)
+        return self._calls.measure(workload, on, self._plan(steps, warmup_steps), name)
+
+    def compare(
+        self,
+        a: Workload,
+        b: Workload,
+        *,
+        on: Topology,
+        tolerance: AnyTolerance | None = None,
+        max_pairs: int = MAX_PAIRS,
+        max_seconds: float = MAX_SECONDS,
+        steps: int | None = None,
+        warmup_steps: int | None = None,
+    ) -> Comparison:
+        """Compare b with a, interleaved. REGRESSED fails the test when its body has finished: b is slower.
+
+        Args:
+            a, b: what to train on either side; `.ratio` of the result is b / a.
+            on: what to train both on, from `gpu_topology.take(n)`.
+            tolerance: the accepted change of b against a, as in `check`; there is no baseline.
+            max_pairs: fresh pairs of workers after which it ends INCONCLUSIVE.
+            max_seconds: it also ends where the next pair would probably take longer than this in all.
+            steps: the most steps that each worker times.
+            warmup_steps: the least steps before them that are not timed.
+
+        Raises:
+            WorkloadError, TfperfError: an argument that is not allowed.
+            MeasurementError: a worker died, hung or raised.
+        """
+        self._require_open(on)
+        plan = self._plan(steps, warmup_steps)
+        effort = Effort(max_pairs=max_pairs, max_seconds=max_seconds)
+        return self._calls.compare(a, b, on, _accepted(tolerance), plan, effort)
+
+    def check_ratio(
+        self,
+        workload: Workload,
+        *,
+        on: Topology,
+        over: Workload,
+        over_on: Topology | None = None,
+        tolerance: AnyTolerance = 0.1,
+        steps: int | None = None,
+        warmup_steps: int | None = None,
+    ) -> float:
+        """Measure two workloads and hold their ratio against the documents', which applies to other machines too.
+
+        Args:
+            workload: what to train.
+            on: what to train it on, from `gpu_topology.take(n)`.
+            over: the workload whose images/s its own are divided by.
+            over_on: what to train that on; None: the same.
+            tolerance: how far below the documents' lowest ratio for these two it may lie.
+            steps, warmup_steps: as in `check`, for either.
+
+        Returns:
+            the ratio; where a first pair of fresh workers falls short, the median of three.
+
+        Raises:
+            ThroughputRegression: the ratio falls short; names the documents' rows and figures.
+            BaselineError: no document gives both figures.
+            and as `check`.
+        """
+        other = on if over_on is None else over_on
+        self._require_open(on, other)
+        key, over_key = Key(workload.id, on.shape), Key(over.id, other.shape)
+        store = self._session.baselines
+        published = published_ratio([*store.published_like(key), *store.published_like(over_key)], key, over_key)
+        least = published.value * (1 + (Tolerance.of(tolerance).lower or -1.0))
+
+        def pair() -> tuple[float, float]:
+            one = self.measure(workload, on=on, steps=steps, warmup_steps=warmup_steps)
+            base = self.measure(over, on=other, steps=steps, warmup_steps=warmup_steps)
+            return one.examples_per_sec, base.examples_per_sec
+
+        pairs = [pair()]
+        if pairs[0][0] / pairs[0][1] < least and not self._session.settings.smoke:
+            pairs += [pair(), pair()]  # one pair may have met a slow spell of the machine
+        ratio = statistics.median(one / another for one, another in pairs)
+        if ratio < least and not self._session.settings.smoke:
+            command = self._session.settings.rerun.of(self._test)
+            raise ThroughputRegression(ratios.message(pairs, published.figure, published.over, least, command))
+        return ratio
+
+    def close(self) -> None:
+        """Refuse further calls, when the test's body has finished: a teardown's could no longer fail the test."""
+        self._is_over = True
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """The outcomes of the calls that this test has made so far."""
+        return Outcomes(session=self._session, test=self._test, calls=self._calls.made)
+
+    def _require_open(self, *topologies: Topology) -> None:
+        if self._is_over:
+            raise TfperfError(
+                "throughput: the test's body has finished, so a measurement could no longer fail it. "
+                "Measure in the test, or in a fixture before its yield"
+            )
+        if any(not on.is_taken for on in topologies):
+            raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")
+
+    def _plan(self, steps: int | None, warmup_steps: int | None, *, counts_readings: bool = False) -> Plan:
+        settings = self._session.settings
+        plan = Plan(
+            steps=settings.steps if steps is None else steps,
+            warmup_steps=settings.warmup_steps if warmup_steps is None else warmup_steps,
+            max_seconds=settings.max_time,
+            counts_readings=counts_readings,
+        )
+        return replace(ONE_WINDOW, counts_readings=counts_readings) if settings.smoke else plan
+
+
+def _accepted(tolerance: AnyTolerance | None) -> Tolerance | None:
+    return None if tolerance is None else Tolerance.of(tolerance)

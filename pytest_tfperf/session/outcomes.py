@@ -1,0 +1,122 @@
+"""What the outcomes of its calls mean for a test: failure, error or warning, and the messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.errors import BaselineRefused, MeasurementError, ThroughputRegression
+from pytest_tfperf.features.ci.junit import Property, properties
+from pytest_tfperf.reports import comparisons
+from pytest_tfperf.reports.message import headline, in_brief
+from pytest_tfperf.session.session import Session
+
+
+class GateFailure(AssertionError):
+    """No regression is confirmed, but `--tfperf-require-baseline` or `--tfperf-strict` fails the test all the same."""
+
+
+FAILURES = (ThroughputRegression, GateFailure)
+"""What an outcome fails its test with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """What a test's calls mean for it.
+
+    Args:
+        session: the session's state.
+        test: pytest's node id.
+        calls: how many calls the test has made.
+    """
+
+    session: Session
+    test: str
+    calls: int
+
+    def conclude(self, warn: Callable[[str], None]) -> None:
+        """Apply the outcomes: called when the test's body has finished, and only if it did not fail.
+
+        Where a call is undecided no outcome is applied: the test runs again after all others.
+
+        Raises:
+            ThroughputRegression, GateFailure: the test fails.
+            MeasurementError, BaselineError, TfperfError: it errors.
+        """
+        self.session.queue.require_all_calls(self.test, self.calls)
+        if self.is_undecided:
+            return
+        found: dict[Consequence, list[Measurement | Comparison]] = {kind: [] for kind in Consequence}
+        for result in self.results:
+            found[self._consequence(result)].append(result)
+        for result in found[Consequence.WARNS]:
+            warn(self._warning(result))
+        if failing := found[Consequence.FAILS]:
+            regressed = any(outcome_of(result) is Outcome.REGRESSED for result in failing)
+            raise (ThroughputRegression if regressed else GateFailure)(self._messages(failing))
+        if invalid := found[Consequence.ERRORS]:
+            raise MeasurementError(self._messages(invalid))
+        self._record()
+
+    @property
+    def results(self) -> Sequence[Measurement | Comparison]:
+        """What this test's calls gave, in order."""
+        return self.session.queue.results_of(self.test)[: self.calls]
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether a call wants fresh runs at the end of the session."""
+        return self.session.queue.is_undecided(self.test)
+
+    @property
+    def properties(self) -> list[Property]:
+        """What JUnit XML says of the calls that are decided."""
+        return properties([result for result in self.results if result.is_decided])
+
+    def unreported(self) -> str:
+        """Messages of regressions, confirmed or suspected, in a test whose body failed first; "" for none."""
+        against = (Consequence.FAILS, Consequence.WARNS)
+        return self._messages([r for r in self.results if self._consequence(r) in against])
+
+    def confirmed_failures(self) -> str:
+        """Messages of regressions that were confirmed before the test ended in an error; "" for none."""
+        return self._messages(self._failed)
+
+    def failures_in_brief(self) -> str:
+        """`confirmed_failures` in one line."""
+        return "; ".join(in_brief(r) if isinstance(r, Measurement) else comparisons.in_brief(r) for r in self._failed)
+
+    @property
+    def _failed(self) -> list[Measurement | Comparison]:
+        return [r for r in self.results if r.is_decided and self._consequence(r) is Consequence.FAILS]
+
+    def _record(self) -> None:
+        """Write the measured baselines; one that is refused does not keep the others from being written."""
+        refused: list[str] = []
+        for index, result in enumerate(self.results):
+            if isinstance(result, Measurement) and result.runs_wanted:
+                try:
+                    self.session.recorder.record(result)
+                except BaselineRefused as error:
+                    refused.append(str(error))
+                    self.session.queue.keep(self.test, index, replace(result, is_refused=True))
+        if refused:
+            raise BaselineRefused("\n\n".join(refused))
+
+    def _consequence(self, result: Measurement | Comparison) -> Consequence:
+        settings = self.session.settings
+        return consequence(result, require_baseline=settings.require_baseline, strict=settings.strict)
+
+    def _messages(self, results: Sequence[Measurement | Comparison]) -> str:
+        command = self.session.settings.rerun
+        return "\n\n".join(comparisons.message_of(result, command) for result in results)
+
+    def _warning(self, result: Measurement | Comparison) -> str:
+        """The message; in one line where the reference is only provisional, because it needs no action today."""
+        if isinstance(result, Measurement) and result.verdict is not None and result.verdict.is_provisional:
+            return f"{headline(result)}: {result.verdict.reason}. Rerun: {self.session.settings.rerun.of(self.test)}"
+        return self._messages([result])

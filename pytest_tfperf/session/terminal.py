@@ -1,0 +1,112 @@
+"""Header, summary and progress line of a session in pytest's terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.reports.wrapping import wrapped
+from pytest_tfperf.safe_text import printable
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
+    from pytest_tfperf.session.session import Session
+
+_WIDE = 160  # of tables in a file or a pipe, unless COLUMNS says something else
+_OUTCOME = re.compile(rf"({'|'.join(Outcome)})(?: \([^)]*\))?(?=  |$)")
+_COLOURS = {
+    Outcome.PASS: "green",
+    Outcome.IMPROVED: "green",
+    Outcome.INCONCLUSIVE: "yellow",
+    Outcome.NO_BASELINE: "yellow",
+    Outcome.REGRESSED: "red",
+    Outcome.INVALID: "red",
+}
+
+
+def header(config: pytest.Config, session: Session) -> list[str]:
+    """What a session says before its first test."""
+    width = terminal_width(config)
+    return [wrapped(printable(line), width) for line in _lines_before(session)]
+
+
+def _lines_before(session: Session) -> list[str]:
+    if session.settings.collects_only:  # short, and it needs nothing of what words measurements
+        return session.remark_lines
+    from pytest_tfperf.session import report as session_report
+
+    return session_report.header(session)
+
+
+def write_summary(reporter: TerminalReporter, session: Session) -> None:
+    """Our section of pytest's summary; pytest's own `-rs` gives the reasons of skips too."""
+    if session.settings.collects_only and not session.selection.faulty:
+        return
+    from pytest_tfperf.session import outputs as session_outputs
+    from pytest_tfperf.session import report as session_report
+
+    width = terminal_width(reporter.config)
+    table_width = width or (reporter._tw.fullwidth if "COLUMNS" in os.environ else _WIDE)
+    if lines := session_report.closing(session, skips=not reporter.hasopt("skipped"), width=table_width):
+        reporter.write_sep("=", "throughput")
+        for line in map(printable, lines):
+            if found := _OUTCOME.match(line):  # a table's first column
+                reporter.write(found[0], **{_COLOURS[Outcome(found[1])]: True})
+                reporter.write_line(line[found.end() :])
+            else:
+                reporter.write_line(wrapped(line, width))
+    for line in map(printable, session_outputs.write_outputs(session)):
+        reporter.write_line(wrapped(line, width))
+
+
+def terminal_width(config: pytest.Config) -> int | None:
+    """Columns of the terminal; None where the output goes to a file or a pipe."""
+    reporter: TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
+    return reporter._tw.fullwidth if reporter is not None and _is_terminal(reporter) else None
+
+
+def _is_terminal(reporter: TerminalReporter) -> bool:
+    """An attribute in pytest 8, and a method in pytest 9."""
+    isatty: Any = reporter.isatty
+    return bool(isatty() if callable(isatty) else isatty)
+
+
+def connect_progress_line(config: pytest.Config, session: Session) -> None:
+    """Let the progress line write: in a terminal, in a pipe a line at times, and tf_cnn_benchmarks' lines with `-v`."""
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    capture: Any = config.pluginmanager.get_plugin("capturemanager")
+    if reporter is None or session.settings.collects_only:
+        return
+    line = session.progress
+
+    def uncaptured(write: Callable[[str], None]) -> Callable[[str], None]:
+        """During a test pytest captures even what its own reporter writes."""
+
+        def write_through(text: str) -> None:
+            with capture.global_and_fixture_disabled() if capture else nullcontext():
+                write(text)
+
+        return write_through
+
+    writer = reporter._tw  # pytest offers no other way to the width of the current line
+
+    def write_beside(text: str) -> None:
+        """What is erased again must not count as width; pytest 8 has no `write_raw`."""
+        current_line = writer._current_line
+        writer.write(text, flush=True)
+        writer._current_line = current_line
+
+    if _is_terminal(reporter):
+        line.write = uncaptured(write_beside)
+        line.room = lambda: writer.fullwidth - writer.width_of_current_line
+    elif reporter.verbosity >= 0:
+        line.write_plain = uncaptured(reporter.write_line)
+    if reporter.verbosity > 0:
+        line.write_line = uncaptured(reporter.write_line)

@@ -1,0 +1,119 @@
+"""Which collected tests are throughput tests, and which of them run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_tfperf.core import catalogue, parameters
+from pytest_tfperf.core.selection import SelectedTest
+from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.session.session import Session
+from pytest_tfperf.session.test_reports import SESSION
+
+if TYPE_CHECKING:
+    from pytest_tfperf.core.comparison import Comparison
+    from pytest_tfperf.core.past_result import PastResult
+
+
+def selected(item: pytest.Item) -> bool:
+    """Whether a test asks for `throughput`."""
+    return "throughput" in getattr(item, "fixturenames", ())
+
+
+def selected_tests(items: Iterable[pytest.Item], input_pipeline: str) -> list[SelectedTest]:
+    """The throughput tests among `items`; `input_pipeline` is the value of the fixture that is not parametrised."""
+    return [
+        SelectedTest(
+            id=item.nodeid,
+            cpu=item.get_closest_marker("cpu") is not None,
+            gpu=item.get_closest_marker("gpu") is not None,
+            reads_data=_reads_data(item, input_pipeline),
+            is_important=item.get_closest_marker("important") is not None,
+            file=item.location[0],
+            line=(item.location[1] or 0) + 1,
+            faults=tuple(parameters.faults(_parameters(item))),
+        )
+        for item in items
+        if selected(item)
+    ]
+
+
+def keep_failed(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what did not fail last time, by pytest's own list, the one behind `--lf`.
+
+    Raises:
+        pytest.UsageError: pytest's cache plugin is switched off.
+    """
+    cache = getattr(config, "cache", None)
+    if cache is None:
+        raise pytest.UsageError("--update-baselines=failed needs pytest's cache plugin, which is switched off")
+    failed = cache.get("cache/lastfailed", {})
+    kept = [item for item in items if item.nodeid in failed]
+    if items and not kept:
+        last = f"none of the {len(failed)} that failed last time is selected" if failed else "no test failed last time"
+        config.stash[SESSION].remarks.append(
+            f"--update-baselines=failed: {last}, by pytest's cache (the one behind --lf). "
+            "--update-baselines records every selected test"
+        )
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in failed])
+    items[:] = kept
+
+
+def keep_within_budget(session: pytest.Session, state: Session) -> None:
+    """Under `--tfperf-budget`: deselect the tests that there is no time for, and put the most informative first.
+
+    Tests that measure nothing keep their places; those that can't run here take no time, and stay. What can't be read
+    of the history makes tests look as if they had never been measured.
+    """
+    settings, tests = state.settings, [item for item in session.items if selected(item)]
+    if settings.budget is None or settings.collects_only or not tests:
+        return
+    from pytest_tfperf.features.budget.choosing import LONG, candidates, choose
+    from pytest_tfperf.session.report import expected_seconds
+
+    cache = getattr(session.config, "cache", None)
+    now = datetime.now(UTC)
+    past: list[PastResult | Comparison] = []
+    try:
+        past += state.history.results()
+        # Comparisons are read whole; an older one would only say that its test waits for long.
+        past += state.history.comparisons(since=now - LONG)
+    except TfperfError as error:
+        state.remarks.append(f"--tfperf-budget chose without a part of the history: {error}")
+    known = candidates(
+        expected_seconds(state),
+        important=[test.nodeid for test in tests if state.selection[test.nodeid].is_important],
+        failed=cache.get("cache/lastfailed", {}) if cache else (),
+        past=past,
+    )
+    choice = choose(known, settings.budget, now)
+    state.left_out.update({one.test: one.seconds for one in choice.left_out})
+    order = {one.test: number for number, one in enumerate(choice.run)}
+    kept = sorted(
+        (item for item in tests if item.nodeid not in state.left_out), key=lambda item: order.get(item.nodeid, -1)
+    )
+    ours = iter(kept)
+    dropped = [item for item in tests if item.nodeid in state.left_out]
+    session.config.hook.pytest_deselected(items=dropped)
+    places = [item for item in session.items if item not in dropped]
+    session.items[:] = [next(ours) if selected(item) else item for item in places]
+    state.selection.replace([state.selection[item.nodeid] for item in kept])
+
+
+def _parameters(item: pytest.Item) -> Mapping[str, Any]:
+    return item.callspec.params if hasattr(item, "callspec") else {}
+
+
+def _reads_data(item: pytest.Item, default: str) -> bool:
+    """Whether a test's parameters, or the default pipeline where it has none, name a pipeline that reads a data set."""
+    params = _parameters(item)
+    names = [value.input_pipeline for value in params.values() if isinstance(value, Workload)]
+    if "input_pipeline" in getattr(item, "fixturenames", ()):
+        names.append(params.get("input_pipeline", default))
+    known = [name for name in names if isinstance(name, str) and not parameters.faults({"input_pipeline": name})]
+    return any(catalogue.data_set_of(name) for name in known)
