@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.settings import Update
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.session import benchmarks as pytest_benchmarks
-from pytest_tfperf.session import settings
-from pytest_tfperf.session import terminal as pytest_terminal
-from pytest_tfperf.session import test_reports as pytest_reports
-from pytest_tfperf.session import usage_errors as pytest_usage_errors
+from pytest_tfperf.session import benchmarks, reporting, settings, terminal, usage_errors
+from pytest_tfperf.session.features import features
+from pytest_tfperf.session.reporting import SESSION
+from pytest_tfperf.session.selecting import keep_chosen, keep_failed, selected, selected_tests
 from pytest_tfperf.session.session import Session
-from pytest_tfperf.session.test_reports import SESSION
-from pytest_tfperf.session.test_selection import keep_failed, keep_within_budget, selected, selected_tests
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -35,15 +33,16 @@ _MARKERS = (
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the `tfperf` group."""
-    settings.add_options(parser)
-    pytest_usage_errors.hide_in_errors_of(parser)
+    settings.add_options(parser, features().settings)
+    usage_errors.hide_in_errors_of(parser)
     config: Any = pluginmanager.get_plugin("pytestconfig")
-    with pytest_reports.as_usage_error():
+    with reporting.as_usage_error():
         settings.refuse_unknown_update(config.invocation_params.args)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the hooks that name users' own models, pipelines and workloads."""
+
     from pytest_tfperf.session import hookspecs
 
     pluginmanager.add_hookspecs(hookspecs)
@@ -53,12 +52,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Read the settings; refuse at once what would otherwise fail after the measuring."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
-    with pytest_reports.as_usage_error():
+    with reporting.as_usage_error():
         config.add_cleanup(catalogue.forget())
         _register_names(config)
-        session = config.stash[SESSION] = Session(settings.Settings.from_config(config))
+        session = config.stash[SESSION] = Session(settings.read_settings(config, features().settings))
         session.workload_name = lambda workload: config.hook.pytest_tfperf_workload_name(workload=workload)
-        if not pytest_reports.is_xdist_worker(config):
+        if not reporting.is_xdist_worker(config):
             session.prepare()
 
 
@@ -70,42 +69,42 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Let SIGTERM end the session in order, and connect the progress line with the terminal."""
-    pytest_reports.end_in_order_on_sigterm(session.config)
-    pytest_terminal.connect_progress_line(session.config, session.config.stash[SESSION])
+    reporting.end_in_order_on_sigterm(session.config)
+    terminal.connect_progress_line(session.config, session.config.stash[SESSION])
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_cmdline_main() -> Generator[None, object, object]:
     """Show no password of a URL that was given in the place of a path."""
-    with pytest_usage_errors.hidden_in_usage_errors():
+    with usage_errors.hidden_in_usage_errors():
         return (yield)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Narrow the selection to what failed last time, and give pytest-benchmark our clock."""
-    if config.stash[SESSION].settings.update_baselines is settings.Update.FAILED:
+    if config.stash[SESSION].settings.update_baselines is Update.FAILED:
         keep_failed(config, items)
     for item in filter(selected, items):
-        pytest_benchmarks.set_clock(item)
+        benchmarks.set_clock(item)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Remember the selected throughput tests. This hook runs when even `--lf` has deselected its tests."""
     state = session.config.stash[SESSION]
-    with pytest_reports.as_usage_error():
+    with reporting.as_usage_error():
         _register_names(session.config)  # a conftest.py in a folder of tests is loaded only when these are collected
     state.selection.replace(selected_tests(session.items, state.settings.input_pipeline))
-    if not pytest_reports.is_xdist_worker(session.config):
-        with pytest_reports.as_usage_error():
+    if not reporting.is_xdist_worker(session.config):
+        with reporting.as_usage_error():
             state.check_stores()
-            keep_within_budget(session, state)
+            keep_chosen(session, state)
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Say how many tests there are, how long they will take, and which of them can't run."""
-    return [] if pytest_reports.is_xdist_worker(config) else pytest_terminal.header(config, config.stash[SESSION])
+    return [] if reporting.is_xdist_worker(config) else terminal.header(config, config.stash[SESSION])
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -129,8 +128,8 @@ def gpu_topology(request: pytest.FixtureRequest) -> Topology:
 @pytest.fixture
 def throughput(request: pytest.FixtureRequest, benchmark: Any) -> Iterator[ThroughputFixture]:
     """Measures: `throughput.check(workload, on=gpu_topology.take(n))`."""
-    yield pytest_reports.make_fixture(request, benchmark)
-    pytest_benchmarks.feed_benchmark(request.node, benchmark)
+    yield reporting.make_fixture(request, benchmark)
+    benchmarks.feed_benchmark(request.node, benchmark)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -138,7 +137,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """Run a throughput test; one in doubt is not reported but runs again after all others."""
     if item.nodeid not in item.config.stash[SESSION].selection:
         return None
-    pytest_reports.run_or_defer(item, nextitem)
+    reporting.run_or_defer(item, nextitem)
     return True
 
 
@@ -146,21 +145,21 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """Judge software and machine as a whole when all tests have run."""
     result = yield
-    pytest_reports.report_session_verdicts(session)
+    reporting.report_session_verdicts(session)
     return result
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
     """Skip a test whose own fixture asks for devices that this machine lacks."""
-    with pytest_reports.skipping(item.config.stash[SESSION]):
+    with reporting.skipping(item.config.stash[SESSION]):
         yield
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Apply the outcomes when the body has finished or skipped, so that its own asserts come first."""
-    with pytest_reports.applying_outcomes(item):
+    with reporting.applying_outcomes(item):
         yield
 
 
@@ -170,7 +169,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Report "could not measure" as an error and "regressed" as a failure, both without a traceback."""
     report = yield
-    pytest_reports.word(report, item, call)
+    reporting.word(report, item, call)
     return report
 
 
@@ -179,9 +178,7 @@ def pytest_report_teststatus(
     report: pytest.CollectReport | pytest.TestReport, config: pytest.Config
 ) -> tuple[str, str, str] | None:
     """Show a test without a baseline as "measured"."""
-    return (
-        pytest_reports.measured_only(report, config.stash[SESSION]) if isinstance(report, pytest.TestReport) else None
-    )
+    return reporting.measured_only(report, config.stash[SESSION]) if isinstance(report, pytest.TestReport) else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -189,28 +186,28 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """End the workers and set the exit status."""
     state = session.config.stash[SESSION]
     state.close()
-    pytest_reports.tell_controller(session.config)
+    reporting.tell_controller(session.config)
     session.exitstatus = state.exit_status(int(session.exitstatus), failures=session.testsfailed)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Count the throughput tests that a worker of pytest-xdist did not measure."""
-    pytest_reports.hear_worker(node.config, node)
+    reporting.hear_worker(node.config, node)
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
     """Write the section with our tables."""
-    pytest_terminal.write_summary(terminalreporter, config.stash[SESSION])
+    terminal.write_summary(terminalreporter, config.stash[SESSION])
 
 
 @pytest.hookimpl(optionalhook=True, wrapper=True)
 def pytest_benchmark_group_stats(
     config: pytest.Config,
-) -> Generator[None, pytest_benchmarks.BenchmarkGroups, pytest_benchmarks.BenchmarkGroups]:
+) -> Generator[None, benchmarks.BenchmarkGroups, benchmarks.BenchmarkGroups]:
     """Leave our tests out of pytest-benchmark's table, unless one of its options was given."""
     groups = yield
-    return groups if pytest_benchmarks.asks_for_benchmarks(config) else pytest_benchmarks.without_ours(config, groups)
+    return groups if benchmarks.asks_for_benchmarks(config) else benchmarks.without_ours(config, groups)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -11,7 +11,7 @@ from pytest_tfperf.bench.environment import environment
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.one_run import AlwaysDisturbed, RunEngine, T, undisturbed
 from pytest_tfperf.bench.pairs import PairSource, reference_pairs
-from pytest_tfperf.bench.task import Call, Task
+from pytest_tfperf.bench.task import Call, Profiler, Task
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
@@ -22,7 +22,6 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.features.profiles.profiler import Profiler
 from pytest_tfperf.judging.judge import judge, may_stop
 from pytest_tfperf.judging.new_baseline import runs_wanted
 from pytest_tfperf.judging.reference import floor_rate, refuse_other_devices, require_same_unit
@@ -161,7 +160,7 @@ class Bench:
         return replace(result, verdict=verdict, document=task.reference.document)
 
     def _profiled(self, task: Task, result: Measurement) -> Measurement:
-        return result if self._profiler is None else replace(result, profile=self._profiler.profile(task, result))
+        return result if self._profiler is None else replace(result, profile=self._profiler(task, result))
 
     def _good_run(self, task: Task, label: str, taken: _Taken, tries: int | None = None) -> Run:
         """A run that nothing disturbed; adds those before it that were disturbed to `taken`."""

@@ -4,35 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from pytest_tfperf.bench.disturbance import disturbance_in
 from pytest_tfperf.core.baseline import UNDER_LOAD, Change
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Run
-from pytest_tfperf.features.references.environment import unrepeatable
 from pytest_tfperf.judging.new_baseline import baseline_of
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.workers.lock import forget_locks, read_lock, write_lock
+from pytest_tfperf.workers.launcher import References
 
 
 class BaselineRecorder:
-    """Writes baselines, and beside them the packages that reference environments are built from; one for a session.
+    """Writes baselines; one for a session.
 
     Args:
         store: the baselines.
-        root: pytest's rootdir.
+        references: notes what reference environments are built from; None for none.
 
     Attributes:
         changes: the rows that were written.
         warnings: why their reference environments will differ or can't be built; each once, in order.
     """
 
-    def __init__(self, store: BaselineStore, root: Path) -> None:
+    def __init__(self, store: BaselineStore, references: References | None = None) -> None:
         self._store = store
-        self._root = root
-        self._locks: dict[str, str] = {}
+        self._references = references
         self.changes: list[Change] = []
         self.warnings: dict[str, None] = {}
 
@@ -43,19 +40,16 @@ class BaselineRecorder:
             BaselineRefused: its runs differ too much, or there is only one.
             BaselineError: the file can't be read whole or written.
         """
-        folder, machine = self._store.folder, measurement.machine
-        row = baseline_of(measurement)
-        if machine not in self._locks:  # the packages stay the same, and listing them is slow
-            self._locks[machine] = write_lock(folder, machine, root=self._root)
-        note = "; ".join(filter(None, (_load(measurement.runs), row.note)))
-        row = replace(row, lock=self._locks[machine], note=note)
+        machine, row = measurement.machine, baseline_of(measurement)
+        row = replace(row, note="; ".join(filter(None, (_load(measurement.runs), row.note))))
+        if self._references is not None:
+            row = self._references.lock(row)
         old = self._store.load(machine).get(row.key)
         if old is not None and old.is_measured:
             row = replace(row, lower=old.lower, upper=old.upper)
         self.changes += self._store.update(machine, {row.key: row})
-        forget_locks(folder, machine, {one.lock for one in self._store.load(machine).values()})
-        warnings = [unrepeatable(row), *read_lock(folder / row.lock).warnings]
-        self.warnings |= dict.fromkeys(filter(None, warnings))
+        if self._references is not None:
+            self.warnings |= dict.fromkeys(self._references.recorded(row, self._store.load(machine).values()))
 
 
 def _load(runs: Sequence[Run]) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pytest_tfperf.bench.one_run import Side
 from pytest_tfperf.core.command import Subject
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plan import Plan
+from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.judging.reference import Reference
@@ -48,3 +51,7 @@ class Task:
     def call(self) -> Call:
         """What identifies this task in the session."""
         return self.test, self.index
+
+
+Profiler = Callable[[Task, Measurement], Profile]
+"""Profiles a task that was measured; never raises, because no verdict depends on a profile."""

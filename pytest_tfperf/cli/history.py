@@ -1,4 +1,4 @@
-"""`tfperf history`: what was measured, shown, exported, pruned or sent to a team's server."""
+"""`tfperf history`: what was measured, shown, exported or pruned; features add further actions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING
 from pytest_tfperf.console.arguments import Commands, add_command, history_place, moment, open_history
 from pytest_tfperf.console.filters import history_filters, nothing_left, wanted
 from pytest_tfperf.console.output import show, show_csv, show_json, width
-from pytest_tfperf.console.session_settings import setting
 from pytest_tfperf.core.consequence import EXIT_GREEN
-from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.changes import command as changes
 from pytest_tfperf.reports.comparisons import latest_comparisons
 from pytest_tfperf.reports.history import by_workload
 from pytest_tfperf.reports.numbers import counted
@@ -24,8 +21,8 @@ if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
 
 
-def add_to(commands: Commands) -> None:
-    """Add the command."""
+def add_to(commands: Commands) -> Commands:
+    """Add the command; returns what features add its actions to."""
     history = add_command(
         commands,
         "history",
@@ -49,23 +46,8 @@ def add_to(commands: Commands) -> None:
     action.add_argument("--prune", action="store_true", help="delete what is older than --older-than says")
     history.add_argument("--older-than", type=moment, metavar="AGE", help="what --prune deletes: 90d, or 2026-01-31")
     history.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the export to FILE, not to stdout")
-    actions = history.add_subparsers(metavar="ACTION")
-    changes.add_to(actions)
-    push = add_command(
-        actions,
-        "push",
-        _push,
-        "send what a team's server lacks",
-        examples=(f"{VARIABLE}=postgresql://... tfperf history push", "tfperf history push postgresql://db/tfperf"),
-        parents=[history_place(is_action=True)],
-    )
-    push.add_argument(
-        "url",
-        nargs="?",
-        metavar="URL",
-        help=f"the server (default: the variable {VARIABLE}, which no process list shows, unlike a URL given here)",
-    )
-    push.add_argument("--new", action="store_true", help="send only what no earlier push delivered to this server")
+    actions: Commands = history.add_subparsers(metavar="ACTION")
+    return actions
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -110,21 +92,6 @@ def _export(history: History, arguments: argparse.Namespace) -> int:
         show(measurement_file.render(measurements))
     else:
         measurement_file.write(arguments.output, measurements)
-    return EXIT_GREEN
-
-
-def _push(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.features.team.push import push
-    from pytest_tfperf.stores.history_database import Database
-
-    local, url = open_history(arguments), arguments.url or setting("history_url")
-    if not url:
-        raise TfperfError(f"no server to send to: set {VARIABLE}=postgresql://USER@HOST/DATABASE, or name it: push URL")
-    if local.database.path is None:
-        raise TfperfError("--history: a push sends the history of a folder, not a server's")
-    server = Database(HistoryUrl(url))
-    sent = push(local.database, server, only_new=arguments.new)
-    show(f"{server}: sent {counted(sent.measurements, 'measurement')} and {counted(sent.comparisons, 'comparison')}")
     return EXIT_GREEN
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -67,3 +67,22 @@ class Selection:
             for one in self._tests.values()
             if not one.faults and (has_data or not one.reads_data) and (has_gpus or one.cpu or not one.gpu)
         ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The tests that a session has time for.
+
+    Args:
+        run: their node ids, in the order in which they run.
+        left_out: the others, with the seconds that each would take.
+        limit_seconds: how long the session may take.
+        option: what set this limit.
+        remarks: what kept the choice from being better; lines for the user.
+    """
+
+    run: tuple[str, ...]
+    left_out: Mapping[str, float]
+    limit_seconds: float
+    option: str
+    remarks: tuple[str, ...] = ()

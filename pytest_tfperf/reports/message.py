@@ -15,10 +15,10 @@ from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import Throughput, run_value
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
 from pytest_tfperf.core.workload_name import shown_name
-from pytest_tfperf.features.profiles.words import profile_lines
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import breakdown_lines
 from pytest_tfperf.reports.numbers import change, compared, counted, percent, rate
+from pytest_tfperf.reports.profile import profile_lines
 from pytest_tfperf.reports.telemetry import telemetry_lines
 from pytest_tfperf.reports.wrapping import TEXT_COLUMN
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.session.test_reports import FIXTURE, SESSION
+from pytest_tfperf.session.reporting import FIXTURE, SESSION
 
 BenchmarkGroups = Sequence[tuple[str | None, Sequence[dict[str, Any]]]]
 """What one table of pytest-benchmark shows: each group's name, and its tests."""

@@ -21,6 +21,7 @@ from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import MeasurementError, TfperfError, WorkloadError
 from pytest_tfperf.reports.message import not_measured
 from pytest_tfperf.session.session import Session
+from pytest_tfperf.workers.launcher import Launcher
 
 R = TypeVar("R", Measurement, Comparison)
 
@@ -50,8 +51,8 @@ class Calls:
         settings, measuring = self._session.settings, self._session.measuring
         if settings.smoke:
             return self.measure(subject, on, plan, name)
-        if settings.against is not None:
-            return self._check_against(subject, on, accepted, plan, name)
+        if measuring.other_launcher is not None:
+            return self._check_against(measuring.other_launcher, subject, on, accepted, plan, name)
         task = self._task(subject, on, accepted, plan, name)
         if settings.update_baselines:
             return self._measured(task, lambda earlier: measuring.bench.record(task, settings.runs, earlier))
@@ -70,7 +71,7 @@ class Calls:
         return self._compared(left, self._slowed(b), on, accepted, plan, effort=effort)
 
     def _check_against(
-        self, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str
+        self, launcher: Launcher, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str
     ) -> Throughput:
         """Compare with the Python of `--tfperf-against`."""
         if isinstance(subject, Command) and not subject.runs_this_python:
@@ -78,7 +79,7 @@ class Calls:
                 f"{subject.id}: {subject.argv[0]} runs with the same packages on both sides of --tfperf-against. "
                 'Begin the command with sys.executable, as in [sys.executable, "train.py"]'
             )
-        other = Side(workload=subject, launcher=self._session.measuring.other_launcher)
+        other = Side(workload=subject, launcher=launcher)
         return self._compared(other, self._slowed(subject), on, accepted, plan, name=name).b.throughput
 
     def _require_one_meaning(self, subject: Subject, on: Topology) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +17,10 @@ from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import TfperfError, ThroughputRegression, WorkloadError
-from pytest_tfperf.features.comparing import ratios
-from pytest_tfperf.features.comparing.published_ratios import published_ratio
+from pytest_tfperf.errors import TfperfError, WorkloadError
 from pytest_tfperf.programs.windows import WARMUP_READINGS
 from pytest_tfperf.session.calls import Calls
+from pytest_tfperf.session.features import module_of
 from pytest_tfperf.session.outcomes import Outcomes
 from pytest_tfperf.session.session import Session
 
@@ -213,23 +211,21 @@ class ThroughputFixture:
         """
         other = on if over_on is None else over_on
         self._require_open(on, other)
+        ratios = module_of("comparing", "ratios", "throughput.check_ratio")
         key, over_key = Key(workload.id, on.shape), Key(over.id, other.shape)
-        store = self._session.baselines
-        published = published_ratio([*store.published_like(key), *store.published_like(over_key)], key, over_key)
-        least = published.value * (1 + (Tolerance.of(tolerance).lower or -1.0))
+        store, settings = self._session.baselines, self._session.settings
+        rows = [*store.published_like(key), *store.published_like(over_key)]
+        published = ratios.published_ratio(rows, key, over_key)
 
-        def pair() -> tuple[float, float]:
+        def measure() -> tuple[float, float]:
             one = self.measure(workload, on=on, steps=steps, warmup_steps=warmup_steps)
             base = self.measure(over, on=other, steps=steps, warmup_steps=warmup_steps)
             return one.examples_per_sec, base.examples_per_sec
 
-        pairs = [pair()]
-        if pairs[0][0] / pairs[0][1] < least and not self._session.settings.smoke:
-            pairs += [pair(), pair()]  # one pair may have met a slow spell of the machine
-        ratio = statistics.median(one / another for one, another in pairs)
-        if ratio < least and not self._session.settings.smoke:
-            command = self._session.settings.rerun.of(self._test)
-            raise ThroughputRegression(ratios.message(pairs, published.figure, published.over, least, command))
+        if settings.smoke:
+            one, base = measure()
+            return one / base
+        ratio: float = ratios.check_ratio(measure, published, Tolerance.of(tolerance), settings.rerun.of(self._test))
         return ratio
 
     def close(self) -> None:

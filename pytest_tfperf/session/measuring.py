@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -25,29 +25,20 @@ from pytest_tfperf.core.past_session import EarlierMeasurement, PastSession
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.session_verdicts import SessionVerdict
+from pytest_tfperf.core.settings import Settings, WorkerStart
 from pytest_tfperf.core.topology import LOCAL_LINK, Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.cluster.engine import Engine
-from pytest_tfperf.features.cluster.launcher import ClusterLauncher, Entrance
-from pytest_tfperf.features.cluster.names import find_engine
-from pytest_tfperf.features.cluster.network import find_address, link_name
-from pytest_tfperf.features.profiles.profiler import Profiler
-from pytest_tfperf.features.profiles.traces import TraceStore
-from pytest_tfperf.features.references.launchers import ReferenceLaunchers
-from pytest_tfperf.features.references.store import ReferenceStore
 from pytest_tfperf.hardware.discovery import discover
 from pytest_tfperf.judging.provisional import MOST_MEASUREMENTS, provisional_baselines
 from pytest_tfperf.judging.reference import floor_rate, reference_for
 from pytest_tfperf.reports import summary
-from pytest_tfperf.session.setting_values import WorkerStart
-from pytest_tfperf.session.settings import Settings
+from pytest_tfperf.session.features import features
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.git_worktree import commit_of
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.launcher import Launcher
+from pytest_tfperf.workers.launcher import Launcher, Nodes, References
 from pytest_tfperf.workers.local import LocalLauncher
-from pytest_tfperf.workers.session_key import read_key
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
@@ -65,6 +56,7 @@ class Measuring:
         selection: the session's tests.
         baselines, history: what they are judged by.
         observer: is told how each run progresses.
+        nodes: what starts tests on several nodes; None: this machine's own processes stand for nodes.
 
     Attributes:
         history_fault: why earlier sessions could not be read; "" where they could.
@@ -78,6 +70,7 @@ class Measuring:
         baselines: BaselineStore,
         history: History,
         observer: Observer,
+        nodes: Nodes | None = None,
     ) -> None:
         self._settings = settings
         self._session = session
@@ -85,6 +78,7 @@ class Measuring:
         self._baselines = baselines
         self._history = history
         self._observer = observer
+        self._nodes = nodes
         self._machines: dict[str, MachineSession] = {}
         self._earlier: dict[tuple[str, str], Mapping[Key, Baseline]] = {}
         self._launchers = ExitStack()
@@ -99,43 +93,10 @@ class Measuring:
     @cached_property
     def topology(self) -> Topology:
         """The machine, discovered once."""
-        found, engine = replace(discover(), machine_name=self._settings.machine), self.cluster_engine
-        if engine is None:
+        found, nodes = replace(discover(), machine_name=self._settings.machine), self._nodes
+        if nodes is None:
             return replace(found, most_nodes=MOST_LOCAL_NODES, node_link=LOCAL_LINK)
-        return replace(found, most_nodes=engine.most_nodes, node_link=link_name(self._address))
-
-    @cached_property
-    def cluster_engine(self) -> Engine | None:
-        """What starts tests on several nodes; None: this machine's own processes stand for nodes.
-
-        Raises:
-            TfperfError: it is not installed here, or has options that it can't take.
-        """
-        return find_engine(self._settings.launcher)
-
-    def require_launcher(self) -> None:
-        """Return if `--tfperf-launcher` names something that can be used here.
-
-        Raises:
-            TfperfError: it can't, or ranks could not call; says what is missing.
-        """
-        settings = self._settings
-        engine = self.cluster_engine
-        if engine is not None and not engine.starts_ranks and not (settings.port and settings.key_file):
-            raise TfperfError(
-                f"--tfperf-launcher={settings.launcher}: ranks that something else starts must know before where to "
-                "call, and the key: set the ini values tfperf_port and tfperf_key_file"
-            )
-        if settings.key_file is not None:
-            read_key(settings.key_file)
-        _ = self._address
-        if engine is not None and not engine.starts_ranks:
-            _ = self._entrance  # ranks that run already call from now on
-
-    @cached_property
-    def _address(self) -> str:
-        """At which ranks on other nodes call."""
-        return find_address(self._settings.interface)
+        return replace(found, most_nodes=nodes.most_nodes, node_link=nodes.link)
 
     def topology_for(self, *, cpu: bool, gpu: bool) -> Topology:
         """What a test with these marks takes devices from: CPUs where it is marked `cpu` and GPUs don't serve it."""
@@ -163,21 +124,22 @@ class Measuring:
         return self._launcher(Interpreter(sys.executable))
 
     @cached_property
-    def other_launcher(self) -> Launcher:
-        """Starts workers under the Python of `--tfperf-against`."""
-        assert self._settings.against is not None, "asked only with --tfperf-against"
-        return self._launcher(Interpreter(str(self._settings.against)))
+    def other_launcher(self) -> Launcher | None:
+        """Starts workers under the Python that each check is compared with; None where baselines judge."""
+        other: Interpreter | None = features().ask("other_side", settings=self._settings)
+        return None if other is None else self._launcher(other)
+
+    @property
+    def compared_with(self) -> str:
+        """The Python that each check is compared with, as the header shows it; "" where baselines judge."""
+        other: Interpreter | None = features().ask("other_side", settings=self._settings)
+        return "" if other is None else other.python
 
     @cached_property
-    def references(self) -> ReferenceLaunchers:
+    def references(self) -> References | None:
         """The reference environments that suspected slowdowns are confirmed in."""
-        settings, named = self._settings, self._settings.reference
-        store = ReferenceStore(settings.dir, baselines=settings.baselines, root=settings.root)
-        return ReferenceLaunchers(
-            store.find if named is None else lambda _: named,
-            lambda found: self._launcher(Interpreter(str(found.python), found.moved(settings.root))),
-            settings.root,
-        )
+        found: References | None = features().ask("references", settings=self._settings, launch=self._launcher)
+        return found
 
     def _launcher(self, interpreter: Interpreter) -> Launcher:
         settings = self._settings
@@ -188,23 +150,7 @@ class Measuring:
             interpreter=interpreter,
         )
         self._launchers.callback(local.close)
-        if self.cluster_engine is None:
-            return local
-        return ClusterLauncher(
-            self.cluster_engine,
-            local,
-            lambda: self._entrance,
-            logs=settings.dir / "logs",
-            silence_seconds=settings.timeout,
-            interpreter=interpreter,
-        )
-
-    @cached_property
-    def _entrance(self) -> Entrance:
-        """Where ranks connect; made for the first job with ranks."""
-        settings = self._settings
-        made = Entrance(self._address, settings.port, settings.key_file, settings.dir)
-        return self._launchers.enter_context(closing(made))
+        return local if self._nodes is None else self._nodes.launcher(local, interpreter)
 
     # What takes runs and judges them
 
@@ -219,14 +165,8 @@ class Measuring:
     def bench(self) -> Bench:
         """Measures and judges tasks."""
         commit = commit_of(self._settings.root, besides=self._settings.baselines)
-        return Bench(self.engine, self._machine_session, profiler=self._profiler, session=self._session, commit=commit)
-
-    @property
-    def _profiler(self) -> Profiler | None:
-        """None without --tfperf-profile-on-regression."""
-        settings, folder = self._settings, self._settings.profile_on_regression
-        profile_of = self._history.profile_of
-        return None if folder is None else Profiler(self.engine, TraceStore(folder), settings.root, profile_of)
+        profiler = features().ask("profiler", settings=self._settings, engine=self.engine, history=self._history)
+        return Bench(self.engine, self._machine_session, profiler=profiler, session=self._session, commit=commit)
 
     def task(
         self,
@@ -261,7 +201,8 @@ class Measuring:
             provisional={} if key in rows else self._provisional(topology),
         )
         may_move = not isinstance(workload, Command) or workload.runs_this_python
-        other = self.references.launcher_for(reference.baseline) if reference.is_own_row and may_move else None
+        may_move = may_move and reference.is_own_row
+        other = self.references.launcher_for(reference.baseline) if self.references and may_move else None
         return Task(
             test=test,
             index=index,

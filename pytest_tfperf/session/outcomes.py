@@ -10,9 +10,9 @@ from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import BaselineRefused, MeasurementError, ThroughputRegression
-from pytest_tfperf.features.ci.junit import Property, properties
 from pytest_tfperf.reports import comparisons
 from pytest_tfperf.reports.message import headline, in_brief
+from pytest_tfperf.session.features import features
 from pytest_tfperf.session.session import Session
 
 
@@ -73,9 +73,11 @@ class Outcomes:
         return self.session.queue.is_undecided(self.test)
 
     @property
-    def properties(self) -> list[Property]:
+    def properties(self) -> list[tuple[str, object]]:
         """What JUnit XML says of the calls that are decided."""
-        return properties([result for result in self.results if result.is_decided])
+        decided = [result for result in self.results if result.is_decided]
+        found: list[list[tuple[str, object]]] = features().ask("properties", results=decided)
+        return [one for several in found for one in several]
 
     def unreported(self) -> str:
         """Messages of regressions, confirmed or suspected, in a test whose body failed first; "" for none."""

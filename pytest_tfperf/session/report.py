@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_tfperf.bench.expected_time import run_seconds, runs_missing, seconds_of_a_run
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import red_machines
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.features.budget import words as budget
 from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES
 from pytest_tfperf.judging.outlook import outlook
 from pytest_tfperf.judging.provisional import MOST_RUNS
@@ -19,6 +18,7 @@ from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.reports.unrecorded import required, unrecorded
 from pytest_tfperf.reports.wrapping import first_sentence
+from pytest_tfperf.session.features import features
 from pytest_tfperf.session.session import Session
 
 # Where the history knows no test: mostly the start, compilation, and the step's profile.
@@ -50,11 +50,10 @@ def header(session: Session) -> list[str]:
         smoke=settings.smoke,
         inject_slowdown=settings.inject_slowdown,
         hold=settings.hold,
-        against=str(settings.against or ""),
+        against=session.measuring.compared_with,
     )
-    if session.left_out:
-        remarks.append(f"tfperf: {budget.before(session.left_out, settings.budget or 0.0)}")
-    return [*lines, *remarks, *summary.refused(selection.faulty, len(selection), in_brief=True)]
+    said = [f"tfperf: {line}" for line in session.remarks_of_features(in_brief=True)]
+    return [*lines, *remarks, *said, *summary.refused(selection.faulty, len(selection), in_brief=True)]
 
 
 def closing(session: Session, *, skips: bool, width: int | None = None) -> list[str]:
@@ -103,9 +102,22 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> list[
             f"{test}: confirmed by fresh runs, because its reference environment failed: {why}"
             for test, why in session.measuring.reference_failures
         ),
-        *([budget.after(session.left_out, session.settings.budget or 0.0)] if session.left_out else []),
+        *session.remarks_of_features(in_brief=False),
         *skipped,
     ]
+
+
+def outputs(session: Session) -> Iterator[str]:
+    """Let features write what was asked for; gives lines for the user, what was damaged in the history among them."""
+    if session.keeps_history:
+        yield from (line for line in (session.history.moved_aside, str(session.history.unread)) if line)
+    yield from features().tell(
+        "session_ended",
+        settings=session.settings,
+        record=session.record,
+        history=session.history,
+        baselines=session.baselines,
+    )
 
 
 def expected_seconds(session: Session) -> dict[str, float]:
@@ -120,7 +132,7 @@ def expected_seconds(session: Session) -> dict[str, float]:
 def _most_seconds(session: Session, each: Mapping[str, float]) -> float:
     """Seconds of the session if its longest test is in doubt; of a recording, if all runs differ too much."""
     settings, expected = session.settings, math.fsum(each.values())
-    if settings.smoke or settings.against is not None:
+    if settings.smoke or session.measuring.other_launcher is not None:
         return expected
     if settings.update_baselines:
         return 2 * expected  # runs_wanted: at most twice as many
@@ -132,7 +144,8 @@ def _most_seconds(session: Session, each: Mapping[str, float]) -> float:
 def _most_runs(session: Session) -> int:
     """How many runs the session's rules take of a test in doubt."""
     if session.has_rows:
-        return 1 + 2 * PAIR_STAGES[-1] if session.measuring.references.serves_any else RUN_STAGES[-1]
+        references = session.measuring.references
+        return 1 + 2 * PAIR_STAGES[-1] if references is not None and references.serves_any else RUN_STAGES[-1]
     return 1 if session.settings.require_baseline else MOST_RUNS
 
 
@@ -146,16 +159,16 @@ def why_again(session: Session, test: str) -> str:
 
 
 def has_time_for(session: Session, test: str) -> bool:
-    """Whether a test may begin under `--tfperf-budget`; the first one may, and one that runs again.
+    """Whether a test may begin where the time is limited; the first one may, and one that runs again.
 
     A selected test may no longer fit if the estimates were wrong or the machine is slower today.
     """
-    limit, queue = session.settings.budget, session.queue
+    queue = session.queue
     results = list(queue.results)
-    if limit is None or not results or queue.has_begun(test):
+    if session.choice is None or not results or queue.has_begun(test):
         return True
     wanted = math.fsum(runs_missing(result) * seconds_of_a_run(result) for result in results)
-    return session.elapsed_seconds + wanted + expected_seconds(session).get(test, 0.0) <= limit
+    return session.elapsed_seconds + wanted + expected_seconds(session).get(test, 0.0) <= session.choice.limit_seconds
 
 
 def _missing_profiles(measurements: Sequence[Measurement]) -> list[str]:

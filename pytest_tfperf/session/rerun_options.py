@@ -8,18 +8,15 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pytest_tfperf.core.rerun_command import RerunCommand
+from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.safe_text import without_passwords
+from pytest_tfperf.session.given import Given, Origin
 
 if TYPE_CHECKING:
     import pytest
-
-# Settings that affect one session only.
-_FLAGS_OF_ONE_SESSION = ("require_baseline", "strict", "hold", "fail_on_drift", "smoke")
-_VALUES_OF_ONE_SESSION = ("budget", "html", "inject_slowdown", "markdown", "max_time")
-_OF_ONE_SESSION = (*_FLAGS_OF_ONE_SESSION, *_VALUES_OF_ONE_SESSION)
 
 _SELECTING = frozenset(
     {
@@ -34,19 +31,6 @@ _OVERRIDES = ("-o", "--override-ini")
 _OWN_GROUP = "Custom options"
 """Where pytest puts what a conftest.py adds with `parser.addoption`."""
 
-_SECRET = "history_url"
-"""A setting that no command shows, because it holds a password."""
-
-_LEFT_OUT = tuple(f"tfperf_{name}=" for name in (*_OF_ONE_SESSION, _SECRET))
-"""How an override of such a setting begins, after `-o`."""
-
-
-class Given(NamedTuple):
-    """A setting as the user gave it: where, and its text."""
-
-    source: str
-    text: str
-
 
 @dataclass(frozen=True, slots=True)
 class _Known:
@@ -55,25 +39,39 @@ class _Known:
     Args:
         actions: each spelling, and what argparse does with it.
         own: spellings of those that the project's own conftest.py adds: a test may depend on them.
+        left_out: names of our settings that concern one session only, or that no command may show.
     """
 
     actions: Mapping[str, argparse.Action]
     own: frozenset[str]
+    left_out: frozenset[str]
+
+    def leaves_out(self, override: str) -> bool:
+        """Whether an override, as in "tfperf_strict=1", is of such a setting."""
+        return override.partition("=")[0].removeprefix("tfperf_") in self.left_out
 
     @classmethod
-    def of(cls, config: pytest.Config) -> Self:
+    def of(cls, config: pytest.Config, settings: Iterable[Setting[Any]]) -> Self:
         """From pytest's parser, which has no public name; without it all options look unknown."""
         parser = getattr(getattr(config, "_parser", None), "optparser", None)
         groups = {group.title: group._group_actions for group in getattr(parser, "_action_groups", ())}
         own = (name for action in groups.get(_OWN_GROUP, ()) for name in action.option_strings)
-        return cls(getattr(parser, "_option_string_actions", {}), frozenset(own))
+        left_out = frozenset(one.name for one in settings if one.of_one_session or one.is_secret)
+        return cls(getattr(parser, "_option_string_actions", {}), frozenset(own), left_out)
 
 
-def rerun_command(config: pytest.Config, given: Mapping[str, Given], values: Mapping[str, Any]) -> RerunCommand:
-    """The command of this session's tests; `given` and `values` are the settings' texts and parsed values, by name."""
-    called, environment = config.invocation_params, _from_environment(given)
-    options = [*_pytest_options(config), *_own_options(given, values), *environment]
-    arguments = [*_arguments(called.args, _Known.of(config)), *environment]
+def rerun_command(
+    config: pytest.Config,
+    settings: Mapping[str, Setting[Any]],
+    given: Mapping[str, Given],
+    values: Mapping[str, Any],
+) -> RerunCommand:
+    """The command of this session's tests; `given` and `values` are what was given and what was made of it, by name."""
+    called, known = config.invocation_params, _Known.of(config, settings.values())
+    kept = [one for one in given.values() if one.setting.name not in known.left_out]
+    environment = _from_environment(kept)
+    options = [*_pytest_options(config, known), *_own_options(kept, values), *environment]
+    arguments = [*_arguments(called.args, known), *environment]
     return RerunCommand(_shell_words(options), config.rootpath, called.dir, _shell_words(arguments))
 
 
@@ -82,32 +80,32 @@ def _shell_words(words: Iterable[str]) -> str:
     return "".join(f" {quote(without_passwords(word))}" for word in words)
 
 
-def _pytest_options(config: pytest.Config) -> list[str]:
+def _pytest_options(config: pytest.Config, known: _Known) -> list[str]:
     """pytest's own options that decide what is measured: the ini file, rootdir, overrides, and no pytest-xdist."""
     words = ["-c", str(file)] if (file := config.getoption("inifilename")) else []
     words += [f"--rootdir={folder}"] if (folder := config.getoption("rootdir")) else []
     words += ["-n", "0"] if config.getoption("numprocesses", None) == 0 else []
     for line in dict.fromkeys(config.getoption("override_ini") or ()):
-        words += [] if line.startswith(_LEFT_OUT) else ["-o", line]
+        words += [] if known.leaves_out(line) else ["-o", line]
     return words
 
 
-def _own_options(given: Mapping[str, Given], values: Mapping[str, Any]) -> list[str]:
+def _own_options(given: Iterable[Given], values: Mapping[str, Any]) -> list[str]:
     """Our options from the command line."""
     return [
-        option if values[name] is True else f"{option}={text}"
-        for name, (option, text) in given.items()
-        if option.startswith("--") and name not in _OF_ONE_SESSION
+        one.setting.spelled if values[one.setting.name] is True else f"{one.setting.spelled}={one.text}"
+        for one in given
+        if one.origin is Origin.OPTION
     ]
 
 
-def _from_environment(given: Mapping[str, Given]) -> list[str]:
+def _from_environment(given: Iterable[Given]) -> list[str]:
     """What environment variables say, as overrides: the shell in which a command is pasted may not have them."""
     return [
         word
-        for name, (source, text) in given.items()
-        if source.startswith("environment") and name not in (*_OF_ONE_SESSION, _SECRET)
-        for word in ("-o", f"tfperf_{name}={text}")
+        for one in given
+        if one.origin is Origin.VARIABLE
+        for word in ("-o", f"tfperf_{one.setting.name}={one.text}")
     ]
 
 
@@ -148,9 +146,16 @@ def _is_kept(group: Sequence[str], known: _Known) -> bool:
     first = group[0]
     name = first.partition("=")[0] if first.startswith("--") else first[:2]
     if name in _OVERRIDES:
-        return not any(override in word for word in group for override in _LEFT_OUT)
+        return not any(known.leaves_out(_override(word)) for word in group)
     if name in ("-n", "--numprocesses"):
         return re.split("=|^-n", " ".join(group))[-1].strip() == "0"
     if name.startswith("--tfperf-"):
-        return name.removeprefix("--tfperf-").replace("-", "_") not in _OF_ONE_SESSION
+        return name.removeprefix("--tfperf-").replace("-", "_") not in known.left_out
     return name in _SELECTING or name in known.own
+
+
+def _override(word: str) -> str:
+    """What an option like `-otfperf_strict=1` or `--override-ini=tfperf_strict=1` overrides, or a value of `-o`."""
+    for option in _OVERRIDES:
+        word = word.removeprefix(option)
+    return word.removeprefix("=")

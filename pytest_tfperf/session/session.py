@@ -5,32 +5,32 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
 from functools import cached_property
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.core.selection import Selection
+from pytest_tfperf.core.selection import Choice, Selection
+from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import NoData, NotEnoughDevices, NotEnoughNodes, NotInstalled, TfperfError
-from pytest_tfperf.features.cluster.names import LOCAL
-from pytest_tfperf.session.settings import Settings
-from pytest_tfperf.stores import atomic
+from pytest_tfperf.session.features import features
 from pytest_tfperf.stores.baselines import BaselineStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable
 
     from pytest_tfperf.bench.recording import BaselineRecorder
     from pytest_tfperf.bench.rerun_queue import RerunQueue, Result
     from pytest_tfperf.core.command import Command, Subject
+    from pytest_tfperf.core.session_record import SessionRecord
     from pytest_tfperf.core.session_verdicts import SessionVerdict
     from pytest_tfperf.reports.progress_line import ProgressLine
     from pytest_tfperf.session.measuring import Measuring
     from pytest_tfperf.stores.history import History
+    from pytest_tfperf.workers.launcher import Nodes
 
 
 class Session:
@@ -52,7 +52,8 @@ class Session:
         workload_name: the name that a user's hook gives a workload, None for none.
         under_xdist: how many throughput tests pytest-xdist's workers got, which measure nothing.
         commands: the command of each name, machine and shape, and the test that it was first measured in.
-        left_out: tests that `--tfperf-budget` has no time for, and the seconds that each would take.
+        choice: the tests that there is time for; None for all.
+        left_out: those that there is no time for, and the seconds that each would take.
         verdicts: on software and machine as a whole, once all tests have run.
     """
 
@@ -67,6 +68,7 @@ class Session:
         self.refused: dict[str, str] = {}
         self.under_xdist = 0
         self.commands: dict[tuple[str, str, str], tuple[Command, str]] = {}
+        self.choice: Choice | None = None
         self.left_out: dict[str, float] = {}
         self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []
@@ -92,7 +94,7 @@ class Session:
         """Writes baselines."""
         from pytest_tfperf.bench.recording import BaselineRecorder
 
-        return BaselineRecorder(self.baselines, self.settings.root)
+        return BaselineRecorder(self.baselines, self.measuring.references)
 
     @cached_property
     def history(self) -> History:
@@ -106,8 +108,19 @@ class Session:
         """Made when it is first needed: a session that only collects does not pay for it."""
         from pytest_tfperf.session.measuring import Measuring
 
-        made = Measuring(self.settings, self.id, self.selection, self.baselines, self.history, self.progress)
+        settings, progress = self.settings, self.progress
+        made = Measuring(settings, self.id, self.selection, self.baselines, self.history, progress, self.nodes)
         return self._open.enter_context(closing(made))
+
+    @cached_property
+    def nodes(self) -> Nodes | None:
+        """What starts tests on several nodes; None: this machine's own processes stand for nodes.
+
+        Raises:
+            TfperfError: it is not installed here, or has options that it can't take.
+        """
+        made: Nodes | None = features().ask("nodes", settings=self.settings)
+        return None if made is None else self._open.enter_context(closing(made))
 
     @cached_property
     def known_seconds(self) -> Mapping[str, float]:
@@ -142,21 +155,13 @@ class Session:
 
         Raises:
             BaselineError: `--update-baselines` where the folder can't be written or another session holds it.
-            TfperfError: `--tfperf-against` names a Python that can't train, or `--tfperf-launcher` something that can't
-                be used here, or a report can't be written.
+            TfperfError: a feature can't do what it was asked for, or tests can't be started on other nodes.
         """
         if self.settings.collects_only:
             return
-        for path, option in ((self.settings.html, "--tfperf-html"), (self.settings.markdown, "tfperf_markdown")):
-            if path is not None:
-                atomic.require_writable(path, option)
-        if self.settings.against is not None:
-            from pytest_tfperf.workers.interpreters import require_python, try_imports
-
-            # Where tests only run programs of another framework, neither Python need have TensorFlow.
-            (try_imports if find_spec("tensorflow") else require_python)(self.settings.against)
-        if self.settings.launcher != LOCAL:
-            self.measuring.require_launcher()
+        features().ask("prepare", settings=self.settings)
+        if self.nodes is not None:
+            self.nodes.require()
         if self.settings.update_baselines:
             self._open.enter_context(self.baselines.lock())
 
@@ -164,7 +169,7 @@ class Session:
         """Refuse files that the selected tests will need and that can't be used.
 
         Raises:
-            TfperfError: the history, or the folder of --tfperf-profile-on-regression, can't be written.
+            TfperfError: the history, or what a feature writes, can't be written.
             BaselineError: a file of this machine's that can't be read whole.
             MeasurementError: baselines are to be recorded, and other work disturbs the machine.
         """
@@ -176,22 +181,40 @@ class Session:
         self.remarks += [why] if (why := refusal_of(settings.root)) else []
         self.history.prepare()
         self.remarks += [self.history.moved_aside] if self.history.moved_aside else []
-        if settings.against is not None:
+        features().ask("check_stores", settings=settings)
+        if self.measuring.other_launcher is not None:
             return
-        if settings.profile_on_regression is not None and not settings.smoke:
-            from pytest_tfperf.features.profiles.traces import TraceStore
-
-            TraceStore(settings.profile_on_regression).prepare()
         rows = [row for machine in self.measuring.machine_names for row in self.baselines.load(machine).values()]
-        if not (settings.smoke or settings.update_baselines):
-            self.remarks += self.measuring.references.check(row for row in rows if row.is_measured)
+        references = self.measuring.references
+        if references is not None and not (settings.smoke or settings.update_baselines):
+            self.remarks += references.check([row for row in rows if row.is_measured])
         if settings.update_baselines:
             from pytest_tfperf.bench.first_look import look_before_recording
-            from pytest_tfperf.features.references.environment import unrepeatable_commit
 
             commit = commit_of(settings.root, besides=settings.baselines)
-            found = unrepeatable_commit(commit), look_before_recording(settings.disturbance_limits)
+            found = (
+                references.before_recording(commit) if references else "",
+                look_before_recording(settings.disturbance_limits),
+            )
             self.remarks += filter(None, found)
+
+    def choose(self, failed: Collection[str]) -> Choice | None:
+        """Choose the tests that there is time for, where a feature limits it; `failed` did so last time."""
+        from pytest_tfperf.session.report import expected_seconds
+
+        choice: Choice | None = features().ask(
+            "select",
+            settings=self.settings,
+            selection=self.selection,
+            seconds=expected_seconds(self),
+            failed=failed,
+            history=self.history,
+        )
+        if choice is not None:
+            self.choice = choice
+            self.remarks += choice.remarks
+            self.left_out |= choice.left_out
+        return choice
 
     def why_missing_is_an_error(self, error: NoData | NotEnoughDevices | NotInstalled) -> str:
         """Reason to report a skip as an error under --tfperf-require-baseline; empty if the test may skip."""
@@ -199,7 +222,7 @@ class Session:
             return str(error)
         if not isinstance(error, NotEnoughDevices):
             return ""
-        if isinstance(error, NotEnoughNodes) and self.measuring.cluster_engine is not None:
+        if isinstance(error, NotEnoughNodes) and self.nodes is not None:
             return str(error)  # who names a launcher for the gate wants its tests to run
         if self.measuring.topology.driver_fault:
             return f"{error}. A driver is installed, so this machine should have GPUs"
@@ -242,25 +265,47 @@ class Session:
         if self.selection and not (settings.collects_only or settings.smoke or settings.update_baselines):
             self.progress.test, self.progress.why = "software and machine", ""
             self.verdicts += self.measuring.session_verdicts(self.queue.results)
-            if settings.fail_on_drift:
-                self.verdicts += self._drift_verdicts()
+            self.verdicts += self._verdicts_of_features()
             self._keep_verdicts()
         return self._failing
 
-    def _drift_verdicts(self) -> Iterator[SessionVerdict]:
-        """What `--tfperf-fail-on-drift` fails the session for; nothing if the history can't be read."""
-        from pytest_tfperf.core.session_verdicts import SessionVerdict
-        from pytest_tfperf.features.changes.lasting_slowdowns import lasting_slowdowns  # imports NumPy
-        from pytest_tfperf.features.changes.table import drift_message
+    def _verdicts_of_features(self) -> list[SessionVerdict]:
+        """None of a feature that can't read the history."""
+        try:
+            found: list[Iterable[SessionVerdict]] = features().ask(
+                "session_verdicts",
+                settings=self.settings,
+                session=self.id,
+                machines=self.measuring.machine_names,
+                history=self.history,
+            )
+            return [verdict for verdicts in found for verdict in verdicts]
+        except TfperfError as error:
+            self.measuring.history_fault = str(error)
+            return []
 
-        for machine in self.measuring.machine_names:
-            try:
-                found = lasting_slowdowns(self.history.results(machine=machine), self.id)
-            except TfperfError as error:
-                self.measuring.history_fault = str(error)
-                return
-            if found:
-                yield SessionVerdict("drift", machine, Outcome.REGRESSED, None, drift_message(machine, found))
+    def remarks_of_features(self, *, in_brief: bool) -> list[str]:
+        """What features say of the session, before its tests (in brief) and after them."""
+        found: list[list[str]] = features().ask(
+            "remarks", settings=self.settings, left_out=self.left_out, in_brief=in_brief
+        )
+        return [line for lines in found for line in lines]
+
+    @property
+    def record(self) -> SessionRecord:
+        """What came of the session so far."""
+        from pytest_tfperf.core.session_record import SessionRecord
+
+        return SessionRecord(
+            selection=self.selection,
+            results=self.results,
+            verdicts=self.verdicts,
+            not_measured=self.not_measured,
+            refused=self.refused,
+            left_out=self.left_out,
+            remarks=self.remarks_of_features(in_brief=False),
+            keeps_history=self.keeps_history,
+        )
 
     def _keep_verdicts(self) -> None:
         """Add the verdicts to the history; they count even if it can't be written."""

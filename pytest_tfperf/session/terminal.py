@@ -49,7 +49,6 @@ def write_summary(reporter: TerminalReporter, session: Session) -> None:
     """Our section of pytest's summary; pytest's own `-rs` gives the reasons of skips too."""
     if session.settings.collects_only and not session.selection.faulty:
         return
-    from pytest_tfperf.session import outputs as session_outputs
     from pytest_tfperf.session import report as session_report
 
     width = terminal_width(reporter.config)
@@ -62,7 +61,7 @@ def write_summary(reporter: TerminalReporter, session: Session) -> None:
                 reporter.write_line(line[found.end() :])
             else:
                 reporter.write_line(wrapped(line, width))
-    for line in map(printable, session_outputs.write_outputs(session)):
+    for line in map(printable, session_report.outputs(session)):
         reporter.write_line(wrapped(line, width))
 
 

@@ -16,8 +16,8 @@ from sqlalchemy.pool import NullPool
 
 from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.team.silence import ended_by_silence
 from pytest_tfperf.stores.history_tables import HISTORY, SCHEMA, TABLES, VERDICTS
+from pytest_tfperf.stores.silence import ended_by_silence
 
 _LOCK_SECONDS = 30
 _CONNECT_SECONDS = 10

@@ -1,6 +1,6 @@
 """How training starts: a `Launcher` turns a `Job` into a `TrainingRun`, which runs windows of steps on request.
 
-To support another way of starting processes on several nodes, write an engine (`engines/engine.py`).
+To support another way of starting processes on several nodes, write an engine (`features/cluster/engine.py`).
 
 Driver and worker talk in JSON messages over a `wire.Channel`. The worker calls, sends
 `{"hello": "worker", "number": ...}`, and gets one message with its job, log, environment and import paths. It sends one
@@ -11,12 +11,15 @@ At any time it may send `{"error": {...}}` and end. It ends when the driver clos
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.programs.command_run import CommandRun
+from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.training_run import TrainingRun
 from pytest_tfperf.workers.worker_run import Progress
 
@@ -43,3 +46,51 @@ class Launcher(Protocol):
             MeasurementError: it could not be started.
             TfperfError: this launcher can't start it on several nodes.
         """
+
+
+class Nodes(Protocol):
+    """Starts tests on several nodes; one for a session."""
+
+    @property
+    def most_nodes(self) -> int | None:
+        """How many nodes there are; None if that is not known here."""
+
+    @property
+    def link(self) -> str:
+        """The network between them, "10gbe"; "" where it is not known."""
+
+    def require(self) -> None:
+        """Return if tests can be started on other nodes.
+
+        Raises:
+            TfperfError, MeasurementError: they can't; says what is missing.
+        """
+
+    def launcher(self, local: Launcher, interpreter: Interpreter) -> Launcher:
+        """What starts jobs on several nodes under a Python, and all others by `local`."""
+
+    def close(self) -> None:
+        """Stop waiting for ranks."""
+
+
+class References(Protocol):
+    """The environments in which baselines were recorded; one for a session."""
+
+    @property
+    def serves_any(self) -> bool:
+        """Whether `check` found a usable environment of any baseline."""
+
+    def check(self, rows: Iterable[Baseline]) -> Sequence[str]:
+        """Find out which environments can be used, each once; says for how many rows there is none, and why."""
+
+    def launcher_for(self, row: Baseline | None) -> Launcher | None:
+        """What starts workers in the environment of a baseline; None if `check` found none that is usable."""
+
+    def before_recording(self, commit: str) -> str:
+        """Why environments of what is recorded at this commit can't be built again; "" where they can."""
+
+    def lock(self, row: Baseline) -> Baseline:
+        """The new row with what its environment is built from."""
+
+    def recorded(self, row: Baseline, rows: Iterable[Baseline]) -> Sequence[str]:
+        """Forget what no row of the machine needs any more; says how the row's environment will differ."""

@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.workers.git_worktree import DIRTY
 
 SUFFIX: Final = ".lock.txt"
+_RECORD: Final = "Record them again: pytest --update-baselines"
 
 _PYTHON, _WARNING = "# python: ", "# warning: "
 
@@ -149,3 +152,32 @@ def _origin(found: Distribution) -> dict[str, Any]:
         return {"url": location.absolute().as_uri(), "dir_info": {}}
     origin: dict[str, Any] = json.loads(found.read_text("direct_url.json") or "{}")
     return origin
+
+
+def unrepeatable(row: Baseline) -> str:
+    """Why no reference environment can be built for a baseline; "" if git and a package index may have all of it.
+
+    For a new row, this is the warning that recording shows.
+    """
+    if not re.fullmatch(r"[^/]+" + re.escape(SUFFIX), row.lock):
+        return f"baselines that name no lock have no reference environment. {_RECORD}"
+    fault = _commit_fault(row.commit)
+    return f"{fault}. {_RECORD}" if fault else ""
+
+
+def unrepeatable_commit(commit: str) -> str:
+    """Why baselines that are about to be recorded at this commit will have no reference environment; "" if they can."""
+    fault = _commit_fault(commit)
+    return f"{fault} first (Ctrl-C ends this session), then record" if fault else ""
+
+
+def _commit_fault(commit: str) -> str:
+    if not commit:
+        return (
+            "baselines recorded without a git commit have no reference environment. Commit the tests and their models"
+        )
+    if commit.endswith(DIRTY):
+        return (
+            f"baselines recorded with uncommitted changes ({commit}) have no reference environment. Commit the changes"
+        )
+    return ""

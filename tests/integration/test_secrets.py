@@ -13,8 +13,8 @@ from measurements import measurement
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.consequence import EXIT_INTERNAL
+from pytest_tfperf.session.reporting import SESSION
 from pytest_tfperf.session.settings import Settings
-from pytest_tfperf.session.test_reports import SESSION
 from pytest_tfperf.stores.history import History
 
 SECRET = "PaSs/WoRd"

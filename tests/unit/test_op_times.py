@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.core.op_times import MOST_KEPT, MOST_NAMED, Growth, OpTime, grown, largest
 from pytest_tfperf.core.profile import Profile
-from pytest_tfperf.features.profiles.words import profile_lines
+from pytest_tfperf.reports.profile import profile_lines
 
 OPS = st.lists(
     st.builds(

@@ -12,8 +12,8 @@ from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.features.baselines.table import machine_table, stale_table
-from pytest_tfperf.features.references.environment import unrepeatable
 from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.workers.lock import unrepeatable
 
 
 def add_to(commands: Commands) -> None:

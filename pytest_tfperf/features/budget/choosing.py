@@ -37,16 +37,12 @@ class Candidate:
     measured: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The tests to run, the most informative first, and those that are left out."""
+def choose(
+    candidates: Iterable[Candidate], budget_seconds: float, now: datetime
+) -> tuple[list[Candidate], list[Candidate]]:
+    """The tests that run, the most informative first, and those that are left out.
 
-    run: tuple[Candidate, ...]
-    left_out: tuple[Candidate, ...]
-
-
-def choose(candidates: Iterable[Candidate], budget_seconds: float, now: datetime) -> Choice:
-    """Take the tests in the order of how much their result tells, and leave out each that would exceed the budget.
+    Takes the tests in the order of how much their result tells, and leave out each that would exceed the budget.
 
     The order is: in doubt; never measured, or not for a week; important; the others. Within a group, the test that has
     waited longest is first. If no test fits, the first one runs alone.
@@ -63,7 +59,7 @@ def choose(candidates: Iterable[Candidate], budget_seconds: float, now: datetime
             left_out.append(one)
     if left_out and not run:
         run.append(left_out.pop(0))
-    return Choice(tuple(run), tuple(left_out))
+    return run, left_out
 
 
 def candidates(

@@ -16,10 +16,10 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.changes.table import change_table
 
 
-def add_to(commands: Commands) -> None:
-    """Add the command to those of `tfperf history`."""
+def add_to_history(actions: Commands) -> None:
+    """Add the action."""
     changes = add_command(
-        commands,
+        actions,
         "changes",
         _run,
         "list lasting changes: steps and slow declines of tests and machines",

@@ -1,4 +1,5 @@
 """Several nodes.
 
-For teams that train on more than one machine. It starts ranks by mpirun, Slurm, Ray or something outside of pytest.
+For teams that train on more than one machine.
+It gives a session what starts ranks there (`--tfperf-launcher`): mpirun, Slurm, Ray, or something outside of pytest.
 """

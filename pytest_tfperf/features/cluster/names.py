@@ -1,25 +1,22 @@
-"""The engines by name, as `--tfperf-launcher` gives them: a name, then the engine's own options."""
+"""The engines by name, as `--tfperf-launcher` gives them: a name, then the engine's own options.
+
+Each file of `engines/` is one, with a class of its name.
+"""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
-from typing import Any
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.errors import TfperfError, known_names
-from pytest_tfperf.features.cluster.engine import Engine
-from pytest_tfperf.features.cluster.engines.external import External
-from pytest_tfperf.features.cluster.engines.mpirun import Mpirun
-from pytest_tfperf.features.cluster.engines.ray import Ray
-from pytest_tfperf.features.cluster.engines.slurm import Slurm
 
-LOCAL = "local"
-_ENGINES: dict[str, Callable[[Sequence[str]], Any]] = {
-    "mpirun": Mpirun,
-    "slurm": Slurm,
-    "ray": Ray,
-    "external": External,
-}
+if TYPE_CHECKING:
+    from pytest_tfperf.features.cluster.engine import Engine
+
+LOCAL: Final = "local"
+NAMES: Final = sorted(path.stem for path in (Path(__file__).parent / "engines").glob("[!_]*.py"))
 
 
 def split_launcher(text: str) -> tuple[str, list[str]]:
@@ -32,8 +29,8 @@ def split_launcher(text: str) -> tuple[str, list[str]]:
         name, *options = shlex.split(text) or [""]
     except ValueError as error:
         raise ValueError(f"can't be split into words: {error}") from None
-    if name != LOCAL and name not in _ENGINES:
-        raise ValueError(f"is not a launcher. {known_names(name, [LOCAL, *_ENGINES])}")
+    if name not in (LOCAL, *NAMES):
+        raise ValueError(f"is not a launcher. {known_names(name, [LOCAL, *NAMES])}")
     if name == LOCAL and options:
         raise ValueError(f"has options, and {LOCAL} takes none")
     return name, options
@@ -46,7 +43,10 @@ def find_engine(text: str) -> Engine | None:
         TfperfError: it is not installed here, or does not take these options.
     """
     name, options = split_launcher(text)
+    if name == LOCAL:
+        return None
     try:
-        return None if name == LOCAL else _ENGINES[name](options)
+        engine: Engine = getattr(import_module(f"{__package__}.engines.{name}"), name.capitalize())(options)
     except TfperfError as error:
         raise TfperfError(f"--tfperf-launcher={text}: {error}") from None
+    return engine

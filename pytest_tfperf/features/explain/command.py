@@ -17,6 +17,7 @@ from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.explain.reasons import explain
 from pytest_tfperf.features.explain.words import explained
+from pytest_tfperf.reports.measurement_json import measurement_json
 from pytest_tfperf.reports.names import shown_names
 from pytest_tfperf.reports.wrapping import wrapped
 from pytest_tfperf.safe_text import shortened
@@ -56,7 +57,7 @@ def _run(arguments: argparse.Namespace) -> int:
     found = [(one, explain(one)) for one in _matching(calls, arguments.test)]
     if arguments.json:
         # Runs and pairs are left out, because of their many windows; `tfperf history --export` has them.
-        show_json([summary(one) | {"explanation": plain(why)} for one, why in found])
+        show_json([measurement_json(one) | {"explanation": plain(why)} for one, why in found])
     else:
         show("\n\n\n".join(wrapped(explained(one, why), width()) for one, why in found))
     return EXIT_GREEN
@@ -116,22 +117,3 @@ def _matching(measurements: Sequence[Measurement], text: str) -> Sequence[Measur
     if not named and not any(text in one.test for one in measurements):
         named = [one for one in measurements if _is_part(text, one.workload.id, one.name)]
     return named or measurements
-
-
-def summary(m: Measurement) -> dict[str, object]:
-    """A measurement as --json prints it: its throughput and its verdict, without its runs."""
-    t = m.throughput
-    return {
-        "test": m.test,
-        "session": m.session,
-        "time": m.time,
-        "machine": m.machine,
-        "workload": m.workload.id,
-        "name": m.name,
-        "topology": m.topology,
-        "unit": t.unit,
-        "examples_per_sec": t.examples_per_sec,
-        "low": plain(t.low),
-        "high": plain(t.high),
-        "verdict": plain(m.verdict),
-    }

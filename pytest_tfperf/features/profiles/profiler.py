@@ -23,7 +23,7 @@ MOST_STEPS = 20
 _OWN_PROGRAM = "not possible for a program of your own: start TensorFlow's profiler in it"
 
 
-class Profiler:
+class TaskProfiler:
     """Profiles tasks that were measured; one for a session.
 
     The verdict does not depend on the profile, so failures are only reported.

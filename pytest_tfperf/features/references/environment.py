@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_tfperf.core import catalogue
-from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
-from pytest_tfperf.workers.git_worktree import DIRTY
 from pytest_tfperf.workers.interpreters import find_python, try_imports
-from pytest_tfperf.workers.lock import SUFFIX
-
-_RECORD = "Record them again: pytest --update-baselines"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,35 +52,6 @@ def parse_reference(text: str) -> ReferenceEnvironment:
     if not folder or not source.is_dir():
         raise ValueError(f"must name a folder of source code after the colon, and {folder!r} is none")
     return ReferenceEnvironment(name=text, python=found, source=source)
-
-
-def unrepeatable(row: Baseline) -> str:
-    """Why no reference environment can be built for a baseline; "" if git and a package index may have all of it.
-
-    For a new row, this is the warning that recording shows.
-    """
-    if not re.fullmatch(r"[^/]+" + re.escape(SUFFIX), row.lock):
-        return f"baselines that name no lock have no reference environment. {_RECORD}"
-    fault = _commit_fault(row.commit)
-    return f"{fault}. {_RECORD}" if fault else ""
-
-
-def unrepeatable_commit(commit: str) -> str:
-    """Why baselines that are about to be recorded at this commit will have no reference environment; "" if they can."""
-    fault = _commit_fault(commit)
-    return f"{fault} first (Ctrl-C ends this session), then record" if fault else ""
-
-
-def _commit_fault(commit: str) -> str:
-    if not commit:
-        return (
-            "baselines recorded without a git commit have no reference environment. Commit the tests and their models"
-        )
-    if commit.endswith(DIRTY):
-        return (
-            f"baselines recorded with uncommitted changes ({commit}) have no reference environment. Commit the changes"
-        )
-    return ""
 
 
 def check(environment: ReferenceEnvironment, workloads: Iterable[Workload], root: Path) -> tuple[str, dict[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_tfperf.core.baseline import Baseline, Key
@@ -13,6 +14,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.references.environment import ReferenceEnvironment, check
 from pytest_tfperf.workers.interpreters import require_python
 from pytest_tfperf.workers.launcher import Launcher
+from pytest_tfperf.workers.lock import forget_locks, read_lock, unrepeatable, unrepeatable_commit, write_lock
 
 
 class ReferenceLaunchers:
@@ -22,6 +24,7 @@ class ReferenceLaunchers:
         find: returns the environment that serves a baseline; raises TfperfError if there is none.
         launch: returns a launcher that starts workers in an environment.
         root: pytest's rootdir.
+        baselines: the folder that holds the locks of new baselines.
     """
 
     def __init__(
@@ -29,10 +32,13 @@ class ReferenceLaunchers:
         find: Callable[[Baseline], ReferenceEnvironment],
         launch: Callable[[ReferenceEnvironment], Launcher],
         root: Path,
+        baselines: Path = Path(),
     ) -> None:
         self._find = find
         self._launch = launch
         self._root = root
+        self._baselines = baselines
+        self._locks: dict[str, str] = {}
         self._usable: dict[tuple[str, Key], ReferenceEnvironment] = {}
         self._launchers: dict[ReferenceEnvironment, Launcher] = {}
 
@@ -72,6 +78,21 @@ class ReferenceLaunchers:
         if environment not in self._launchers:
             self._launchers[environment] = self._launch(environment)
         return self._launchers[environment]
+
+    def before_recording(self, commit: str) -> str:
+        """Why environments of what is recorded at this commit can't be built again; "" where they can."""
+        return unrepeatable_commit(commit)
+
+    def lock(self, row: Baseline) -> Baseline:
+        """The new row with the lock of the packages that are installed here, which is written beside the baselines."""
+        if row.machine not in self._locks:  # the packages stay the same, and listing them is slow
+            self._locks[row.machine] = write_lock(self._baselines, row.machine, root=self._root)
+        return replace(row, lock=self._locks[row.machine])
+
+    def recorded(self, row: Baseline, rows: Iterable[Baseline]) -> list[str]:
+        """Delete locks that no row of the machine names; says how the row's environment will differ."""
+        forget_locks(self._baselines, row.machine, {one.lock for one in rows})
+        return [text for text in (unrepeatable(row), *read_lock(self._baselines / row.lock).warnings) if text]
 
     def _try(self, environment: ReferenceEnvironment, rows: list[Baseline]) -> Counter[str]:
         """Note which rows can be measured in the environment; returns why others can't, with their number."""

@@ -11,8 +11,8 @@ from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_R
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.explain.command import summary
 from pytest_tfperf.features.replay.replay import Replay, Request, replay
+from pytest_tfperf.reports.measurement_json import measurement_json
 from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.wrapping import wrapped
@@ -81,7 +81,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if done.judged or arguments.json:
         try:
             if arguments.json:
-                show_json([summary(judged.measurement) for judged in done.judged])
+                show_json([measurement_json(judged.measurement) for judged in done.judged])
             else:
                 show(_report(done))
         except OSError:

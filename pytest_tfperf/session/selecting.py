@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_tfperf.core import catalogue, parameters
 from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.session.reporting import SESSION
 from pytest_tfperf.session.session import Session
-from pytest_tfperf.session.test_reports import SESSION
-
-if TYPE_CHECKING:
-    from pytest_tfperf.core.comparison import Comparison
-    from pytest_tfperf.core.past_result import PastResult
 
 
 def selected(item: pytest.Item) -> bool:
@@ -64,36 +58,19 @@ def keep_failed(config: pytest.Config, items: list[pytest.Item]) -> None:
     items[:] = kept
 
 
-def keep_within_budget(session: pytest.Session, state: Session) -> None:
-    """Under `--tfperf-budget`: deselect the tests that there is no time for, and put the most informative first.
+def keep_chosen(session: pytest.Session, state: Session) -> None:
+    """Where a feature chooses: deselect the tests that there is no time for, and put the others in its order.
 
-    Tests that measure nothing keep their places; those that can't run here take no time, and stay. What can't be read
-    of the history makes tests look as if they had never been measured.
+    Tests that measure nothing keep their places; those that can't run here take no time, and stay.
     """
-    settings, tests = state.settings, [item for item in session.items if selected(item)]
-    if settings.budget is None or settings.collects_only or not tests:
+    tests = [item for item in session.items if selected(item)]
+    if state.settings.collects_only or not tests:
         return
-    from pytest_tfperf.features.budget.choosing import LONG, candidates, choose
-    from pytest_tfperf.session.report import expected_seconds
-
     cache = getattr(session.config, "cache", None)
-    now = datetime.now(UTC)
-    past: list[PastResult | Comparison] = []
-    try:
-        past += state.history.results()
-        # Comparisons are read whole; an older one would only say that its test waits for long.
-        past += state.history.comparisons(since=now - LONG)
-    except TfperfError as error:
-        state.remarks.append(f"--tfperf-budget chose without a part of the history: {error}")
-    known = candidates(
-        expected_seconds(state),
-        important=[test.nodeid for test in tests if state.selection[test.nodeid].is_important],
-        failed=cache.get("cache/lastfailed", {}) if cache else (),
-        past=past,
-    )
-    choice = choose(known, settings.budget, now)
-    state.left_out.update({one.test: one.seconds for one in choice.left_out})
-    order = {one.test: number for number, one in enumerate(choice.run)}
+    choice = state.choose(cache.get("cache/lastfailed", {}) if cache else ())
+    if choice is None:
+        return
+    order = {test: number for number, test in enumerate(choice.run)}
     kept = sorted(
         (item for item in tests if item.nodeid not in state.left_out), key=lambda item: order.get(item.nodeid, -1)
     )

@@ -1,28 +1,54 @@
-"""Parsers of settings. A ValueError's text continues the message after the value, as in "'x' must be ..."."""
+"""One thing that users can set, as a value, and the parsers of settings.
+
+A parser's ValueError continues the message after the text that was given, as in "'x' must be ...".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from configparser import ConfigParser
 from contextlib import suppress
-from enum import StrEnum
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.machine_key import check_name
-from pytest_tfperf.features.cluster.names import split_launcher
 
-if TYPE_CHECKING:
-    from pytest_tfperf.features.references.environment import ReferenceEnvironment
+T = TypeVar("T")
 
 
-class WorkerStart(StrEnum):
-    """How worker processes start."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting(Generic[T]):
+    """Something that users can set: as an option, a variable `TFPERF_NAME` or an ini value `tfperf_NAME`.
 
-    FORK = "fork"
-    FRESH = "fresh"
+    Args:
+        name: in Python's spelling, as in "fail_on_drift".
+        default: its value where nobody sets it.
+        parse: makes the value from text; raises ValueError or TfperfError for text that is not allowed.
+        help: what `pytest --help` says.
+        metavar: what stands for the value in the help.
+        is_option: whether it is an option `--tfperf-NAME`, too; people change those from one session to the next.
+        of_one_session: whether a command that runs a test again leaves it out.
+        is_secret: whether no command may show it, because it holds a password.
+        excludes: names of settings that can't be given beside it, and why.
+    """
+
+    name: str
+    default: T
+    parse: Callable[[str], Any]
+    help: str
+    metavar: str | None = None
+    is_option: bool = True
+    of_one_session: bool = False
+    is_secret: bool = False
+    excludes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def spelled(self) -> str:
+        """The setting as a message names it."""
+        return f"--tfperf-{self.name.replace('_', '-')}" if self.is_option else f"tfperf_{self.name}"
 
 
 def _number(kind: type[int] | type[float], allows: Callable[[float], bool], says: str) -> Callable[[str], Any]:
@@ -72,19 +98,6 @@ def flag(text: str) -> bool:
 port = _number(int, lambda n: 0 <= n <= 65535, "must be a port, from 0 to 65535")
 
 
-def launcher(text: str) -> str:
-    """A launcher's name and its options."""
-    split_launcher(text)
-    return text
-
-
-def worker(text: str) -> WorkerStart:
-    """How workers start."""
-    if text not in list(WorkerStart):
-        raise ValueError(f"must be {' or '.join(WorkerStart)}")
-    return WorkerStart(text)
-
-
 def _path(kind: str) -> Callable[[str], Path]:
     """A path; `~` is the user's home."""
 
@@ -111,20 +124,3 @@ def pipeline(text: str) -> str:
     """An input pipeline's name."""
     catalogue.resolve_pipeline(text)
     return text
-
-
-# What reads these two starts other Pythons; few sessions need it.
-
-
-def python(text: str) -> Path:
-    """The interpreter that a path, a name on PATH or a virtual environment's folder names."""
-    from pytest_tfperf.workers.interpreters import find_python
-
-    return find_python(text)
-
-
-def reference(text: str) -> ReferenceEnvironment:
-    """The environment that PYTHON[:SOURCE_DIR] names."""
-    from pytest_tfperf.features.references.environment import parse_reference
-
-    return parse_reference(text)

@@ -100,7 +100,7 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
         raise WorkloadError("\n".join(faults))
     if not session_report.has_time_for(session, test):
         session.left_out[test] = session_report.expected_seconds(session)[test]
-        pytest.skip("left out by --tfperf-budget")
+        pytest.skip(f"left out by {session.choice.option}" if session.choice else "left out")
     benchmark.skipped = False
     session.progress.test, session.progress.why = test, session_report.why_again(session, test)
     fixture = request.node.stash[FIXTURE] = ThroughputFixture(session, test)

@@ -1,0 +1,183 @@
+"""What the user asked for: the values of all settings, read once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_tfperf.core import setting as parse
+from pytest_tfperf.core.disturbance import DisturbanceLimits
+from pytest_tfperf.core.rerun_command import RerunCommand
+from pytest_tfperf.core.setting import Setting, T
+
+
+class Update(StrEnum):
+    """Which tests `--update-baselines` records."""
+
+    ALL = "all"
+    FAILED = "failed"
+
+
+class WorkerStart(StrEnum):
+    """How worker processes start."""
+
+    FORK = "fork"
+    FRESH = "fresh"
+
+
+def _worker(text: str) -> WorkerStart:
+    if text not in list(WorkerStart):
+        raise ValueError(f"must be {' or '.join(WorkerStart)}")
+    return WorkerStart(text)
+
+
+def _option(default: Any, parser: Any, help: str, metavar: str | None = None, **more: Any) -> Any:
+    """A setting that is an option on the command line too."""
+    return field(default=default, metadata={"parse": parser, "help": help, "metavar": metavar, **more})
+
+
+def _ini(default: Any, parser: Any, help: str, **more: Any) -> Any:
+    """A setting that few people change: an ini value or an environment variable."""
+    return _option(default, parser, help, is_option=False, **more)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The values of all settings; each one's help text explains it. A feature's own are read with `of`.
+
+    Attributes:
+        root: pytest's rootdir.
+        collects_only: whether pytest runs no test.
+        rerun: the command that runs a test again.
+        update_baselines: which tests are recorded; None for none.
+        of_features: the values of features' settings that were given, by name.
+    """
+
+    root: Path = Path()
+    collects_only: bool = False
+    rerun: RerunCommand = RerunCommand()
+    update_baselines: Update | None = None
+    of_features: Mapping[str, Any] = field(default_factory=dict)
+
+    baselines: Path = _option(
+        Path("baselines"), parse.folder, "folder of the baselines, one CSV for each machine", "DIR"
+    )
+    dir: Path = _option(
+        Path(".tfperf"), parse.folder, "folder of the history, the workers' logs and the reference environments", "DIR"
+    )
+    machine: str = _option(
+        "", parse.machine, "name of this machine's baselines, in place of the name made from its hardware", "NAME"
+    )
+    tolerance: float = _option(
+        0.02, parse.tolerance, "accepted change in throughput where neither test nor baseline gives one", "FRACTION"
+    )
+    input_pipeline: str = _option(
+        "device", parse.pipeline, "value of the input_pipeline fixture in tests that don't parametrise it", "NAME"
+    )
+    data_dir: Path | None = _option(
+        None, parse.folder, "folder of the TFRecords that the pipelines imagenet and tokens read", "DIR"
+    )
+    require_baseline: bool = _option(
+        False,
+        parse.flag,
+        "the nightly gate: fail a test without a baseline, exit with 6 if nothing was measured",
+        of_one_session=True,
+    )
+    strict: bool = _option(False, parse.flag, "fail INCONCLUSIVE tests too", of_one_session=True)
+    hold: bool = _option(
+        False,
+        parse.flag,
+        "fail a regression only if one of the two sessions before showed it too",
+        of_one_session=True,
+        excludes={"strict": "hold makes a new regression INCONCLUSIVE, which strict fails"},
+    )
+    smoke: bool = _option(
+        False,
+        parse.flag,
+        "run one window of each test and judge nothing, to see whether all tests start",
+        of_one_session=True,
+        excludes={
+            "update_baselines": "one window is no baseline",
+            "require_baseline": "a smoke run judges nothing",
+        },
+    )
+    worker: WorkerStart = _option(
+        WorkerStart.FORK, _worker, "start workers from a fork server, or as fresh interpreters", "fork|fresh"
+    )
+    split_gpu: bool = _option(
+        False, parse.flag, "split one GPU into as many logical GPUs as a test takes, to try multi-GPU code"
+    )
+    inject_slowdown: float = _option(
+        0.0,
+        parse.fraction,
+        "make workers lose this part of their throughput on purpose, to see the gate fail",
+        "FRACTION",
+        of_one_session=True,
+        excludes={"update_baselines": "the slowdown would become the reference"},
+    )
+
+    steps: int = _ini(100, parse.count(1), "the most steps that a run times, in tests that set no steps")
+    warmup_steps: int = _ini(
+        10, parse.count(0), "the least steps that run untimed first, in tests that set no warmup_steps"
+    )
+    runs: int = _ini(5, parse.count(5), "fresh runs that --update-baselines measures, at least 5")
+    max_time: float = _ini(
+        math.inf,
+        parse.seconds_or_inf,
+        "the most seconds that a run is timed, except for baselines; inf for no limit",
+        of_one_session=True,
+    )
+    timeout: float = _ini(600.0, parse.seconds, "seconds of silence after which a worker is killed as hung")
+    busy: float = _ini(
+        0.25, parse.share, "CPU share of other processes above which a run is disturbed; 1 switches the check off"
+    )
+    steal: float = _ini(
+        0.25,
+        parse.share,
+        "CPU share given to other virtual machines above which a run is disturbed; 1 switches the check off",
+    )
+    idle: float = _ini(
+        0.25, parse.share, "other processes don't disturb a run while more than this share of the CPU is idle"
+    )
+    swap: float = _ini(1.0, parse.rate, "swapping in MiB/s above which a run is disturbed; inf switches the check off")
+    gpu_busy: float = _ini(
+        0.05, parse.share, "another process's use of our GPU above which a run is disturbed; 1 switches the check off"
+    )
+    gpu_throttled: float = _ini(
+        0.25,
+        parse.share,
+        "share of samples with a GPU slowed by heat or power above which a run is disturbed; 1 switches the check off",
+    )
+
+    def of(self, setting: Setting[T]) -> T:
+        """The value of a feature's setting."""
+        value: T = self.of_features.get(setting.name, setting.default)
+        return value
+
+    @property
+    def disturbance_limits(self) -> DisturbanceLimits:
+        """From where other work on the machine, or heat, disturbs a run."""
+        return DisturbanceLimits(
+            other_cpu_fraction=self.busy,
+            idle_fraction=self.idle,
+            steal_fraction=self.steal,
+            swap_bytes_per_sec=self.swap * 2**20,
+            gpu_utilisation_fraction=self.gpu_busy,
+            gpu_samples_fraction=self.gpu_throttled,
+        )
+
+    @property
+    def shown_baselines(self) -> str:
+        """The folder of the baselines as a message names it."""
+        is_inside = self.baselines.is_relative_to(self.root)
+        return f"{self.baselines.relative_to(self.root) if is_inside else self.baselines}/"
+
+
+OF_THE_SPINE: Final[tuple[Setting[Any], ...]] = tuple(
+    Setting(name=one.name, default=one.default, **one.metadata) for one in fields(Settings) if one.metadata
+)
+"""The settings that no feature brings."""

@@ -1,0 +1,41 @@
+"""`--tfperf-fail-on-drift`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pytest_tfperf.core import setting as parse
+from pytest_tfperf.core.features import hookimpl
+from pytest_tfperf.core.setting import Setting
+from pytest_tfperf.core.settings import Settings
+
+if TYPE_CHECKING:
+    from pytest_tfperf.core.session_verdicts import SessionVerdict
+    from pytest_tfperf.stores.history import History
+
+FAIL_ON_DRIFT: Final[Setting[bool]] = Setting(
+    name="fail_on_drift",
+    default=False,
+    parse=parse.flag,
+    help="fail the session while the history shows a lasting slowdown that no new baseline accepted",
+    of_one_session=True,
+)
+SETTINGS: Final = (FAIL_ON_DRIFT,)
+
+
+@hookimpl
+def session_verdicts(
+    settings: Settings, session: str, machines: Sequence[str], history: History
+) -> Iterator[SessionVerdict]:
+    """A red verdict for each machine with a lasting slowdown."""
+    if not settings.of(FAIL_ON_DRIFT):
+        return
+    from pytest_tfperf.core.session_verdicts import SessionVerdict
+    from pytest_tfperf.core.verdict import Outcome
+    from pytest_tfperf.features.changes.lasting_slowdowns import lasting_slowdowns  # imports NumPy
+    from pytest_tfperf.features.changes.table import drift_message
+
+    for machine in machines:
+        if found := lasting_slowdowns(history.results(machine=machine), session):
+            yield SessionVerdict("drift", machine, Outcome.REGRESSED, None, drift_message(machine, found))

@@ -1,0 +1,48 @@
+"""The reference environments of a session's baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from pytest_tfperf.core.features import hookimpl
+from pytest_tfperf.core.setting import Setting
+from pytest_tfperf.core.settings import Settings
+
+if TYPE_CHECKING:
+    from pytest_tfperf.features.references.environment import ReferenceEnvironment
+    from pytest_tfperf.workers.interpreters import Interpreter
+    from pytest_tfperf.workers.launcher import Launcher, References
+
+
+def _reference(text: str) -> ReferenceEnvironment:
+    from pytest_tfperf.features.references.environment import parse_reference
+
+    return parse_reference(text)
+
+
+REFERENCE: Final[Setting[ReferenceEnvironment | None]] = Setting(
+    name="reference",
+    default=None,
+    parse=_reference,
+    help="confirm slowdowns in this environment, not in those of tfperf reference",
+    metavar="PYTHON[:SOURCE]",
+)
+SETTINGS: Final = (REFERENCE,)
+
+
+@hookimpl
+def references(settings: Settings, launch: Callable[[Interpreter], Launcher]) -> References:
+    """The one that was named, or those that `tfperf reference` has built."""
+    from pytest_tfperf.features.references.launchers import ReferenceLaunchers
+    from pytest_tfperf.features.references.store import ReferenceStore
+    from pytest_tfperf.workers.interpreters import Interpreter
+
+    named = settings.of(REFERENCE)
+    store = ReferenceStore(settings.dir, baselines=settings.baselines, root=settings.root)
+    return ReferenceLaunchers(
+        store.find if named is None else lambda _: named,
+        lambda found: launch(Interpreter(str(found.python), found.moved(settings.root))),
+        settings.root,
+        settings.baselines,
+    )

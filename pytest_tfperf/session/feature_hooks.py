@@ -1,0 +1,88 @@
+"""What a feature may do in a session: the functions of its `plugin.py` that are marked with `hookimpl`.
+
+They get nouns and stores, and never pytest's own objects. Where only one feature can answer, the first that does wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    from pytest_tfperf.bench.one_run import RunEngine
+    from pytest_tfperf.bench.task import Profiler
+    from pytest_tfperf.core.comparison import Comparison
+    from pytest_tfperf.core.measurement import Measurement
+    from pytest_tfperf.core.selection import Choice, Selection
+    from pytest_tfperf.core.session_record import SessionRecord
+    from pytest_tfperf.core.session_verdicts import SessionVerdict
+    from pytest_tfperf.core.settings import Settings
+    from pytest_tfperf.stores.baselines import BaselineStore
+    from pytest_tfperf.stores.history import History
+    from pytest_tfperf.workers.interpreters import Interpreter
+    from pytest_tfperf.workers.launcher import Launcher, Nodes, References
+
+hookspec = pluggy.HookspecMarker("tfperf")
+
+
+@hookspec
+def prepare(settings: Settings) -> None:
+    """Before tests are collected: refuse what would otherwise fail after hours. Raises TfperfError."""
+
+
+@hookspec
+def check_stores(settings: Settings) -> None:
+    """When tests were collected: refuse files that they need and that can't be used. Raises TfperfError."""
+
+
+@hookspec(firstresult=True)
+def select(
+    settings: Settings, selection: Selection, seconds: Mapping[str, float], failed: Collection[str], history: History
+) -> Choice | None:
+    """Choose which of the selected tests run, and in which order; `seconds` is what each will probably take."""
+
+
+@hookspec(firstresult=True)
+def nodes(settings: Settings) -> Nodes | None:
+    """What starts tests on several nodes; None: this machine's own processes stand for nodes."""
+
+
+@hookspec(firstresult=True)
+def references(settings: Settings, launch: Callable[[Interpreter], Launcher]) -> References | None:
+    """The environments in which baselines were recorded; `launch` gives what starts workers under a Python."""
+
+
+@hookspec(firstresult=True)
+def other_side(settings: Settings) -> Interpreter | None:
+    """The Python that each check is compared with, instead of with a baseline."""
+
+
+@hookspec(firstresult=True)
+def profiler(settings: Settings, engine: RunEngine, history: History) -> Profiler | None:
+    """What profiles confirmed regressions and new baselines; `engine` takes its runs."""
+
+
+@hookspec
+def session_verdicts(  # type: ignore[empty-body]
+    settings: Settings, session: str, machines: Sequence[str], history: History
+) -> Iterable[SessionVerdict]:
+    """Further verdicts on the session as a whole, when all tests have run. Raises TfperfError."""
+
+
+@hookspec
+def remarks(settings: Settings, left_out: Mapping[str, float], in_brief: bool) -> Sequence[str]:  # type: ignore[empty-body]
+    """Lines about the session, for its header (in brief) and its summary; `left_out` has tests and their seconds."""
+
+
+@hookspec
+def properties(results: Sequence[Measurement | Comparison]) -> Sequence[tuple[str, object]]:  # type: ignore[empty-body]
+    """What JUnit XML says of a test's decided results."""
+
+
+@hookspec
+def session_ended(  # type: ignore[empty-body]
+    settings: Settings, record: SessionRecord, history: History, baselines: BaselineStore
+) -> Sequence[str]:
+    """Write what was asked for; returns lines for the user. An error becomes a line, and stops no other feature."""
