@@ -11,12 +11,13 @@ from pytest_tfperf.bench import out_of_memory
 from pytest_tfperf.bench.disturbance import DisturbanceGuard, Observation
 from pytest_tfperf.bench.interleaved import interleave
 from pytest_tfperf.bench.step_profile import StepProfiler
-from pytest_tfperf.bench.windows import Enough, Observer, time_windows
+from pytest_tfperf.bench.windows import time_windows
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.observer import Enough, Observer
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.profile import Trace
 from pytest_tfperf.core.run import Pair, Run
@@ -27,6 +28,7 @@ from pytest_tfperf.core.topology import Devices, Topology
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.core.workload_name import shown_name
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
+from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.windows import CommandWindows
 from pytest_tfperf.workers.launcher import Launcher
 from pytest_tfperf.workers.training_run import TrainingRun
@@ -118,8 +120,11 @@ class RunEngine:
         """One run of a user's command, read from its start."""
         assert topology.devices is not None, "the fixture has refused a topology without devices taken"
         self._observer.begin(label)
-        start, nodes = side.launcher.start_command, topology.node_count
-        with self._named(topology, side), closing(start(command, topology.devices, nodes)) as program:
+        nodes = topology.node_count
+        with ExitStack() as opened:
+            opened.enter_context(self._named(topology, side))
+            prepared = side.launcher.prepare_command(command, topology.devices, nodes)
+            program = opened.enter_context(closing(CommandRun(prepared)))
             self._observer.phase("first reading")
             windows = CommandWindows(
                 program,

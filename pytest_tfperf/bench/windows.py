@@ -2,46 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Protocol
+from collections.abc import Sequence
 
-from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
+from pytest_tfperf.core.observer import WINDOW_SECONDS, Enough, Observer
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.run import Run, Window
-from pytest_tfperf.judging.steady_state import settled_from, why_not_steady
+from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR
+from pytest_tfperf.judging.steady_state import in_steady_state
 from pytest_tfperf.workers.training_run import TrainingRun
 
-WINDOW_SECONDS = 0.15  # much longer than the overhead of a call, shorter than most disturbances
 MIN_WINDOWS = 20  # with few steps windows get shorter rather than fewer: three windows give no useful interval
-
-MIN_WINDOWS_FOR_ERROR = 3
-"""Windows from which the error of a run's throughput can be estimated."""
-
-Enough = Callable[[Run], bool]
-"""Called every ten windows with the run so far; returns whether it may stop."""
-
-
-class Observer(Protocol):
-    """Gets the progress of a measurement."""
-
-    def begin(self, label: str) -> None:
-        """A run of this kind begins: "run", "reference environment", "on device data", ..."""
-
-    def phase(self, name: str) -> None:
-        """A phase of the worker begins: "start", "model", ..., "warm-up", "steps"."""
-
-    def window(self, run: Run, plan: Plan) -> None:
-        """A timed window has ended; `run` holds all windows so far."""
-
-    def ended(self, run: Run) -> None:
-        """The last window has ended; in `run`, windows before the steady state count as warm-up."""
-
-    def disturbed(self, fact: str) -> None:
-        """Something disturbed the run that has ended."""
-
-    def done(self) -> None:
-        """The worker has ended, whether or not it finished."""
 
 
 def time_windows(training: TrainingRun, plan: Plan, observer: Observer, enough: Enough = lambda _: False) -> Run:
@@ -73,19 +43,6 @@ def time_windows(training: TrainingRun, plan: Plan, observer: Observer, enough: 
     run = in_steady_state(run)
     observer.ended(run)
     return run
-
-
-def in_steady_state(run: Run) -> Run:
-    """The run with the windows before its steady state counted as warm-up; disturbed if it never became steady."""
-    cut = settled_from(run.windows, fetches=run.fetches)
-    windows = run.windows[cut:]
-    why = why_not_steady(windows, fetches=run.fetches)
-    return replace(
-        run,
-        warmup=run.warmup + run.windows[:cut],
-        windows=windows,
-        disturbance=Disturbance(DisturbanceKind.NOT_STEADY, why) if why else None,
-    )
 
 
 def run_of(training: TrainingRun, warmup: Sequence[Window], windows: Sequence[Window]) -> Run:

@@ -12,7 +12,8 @@ from pytest_tfperf.core.run import Run, Window
 
 _TRIM = 0.2  # of the windows at either end: a neighbour's burst on a shared machine slows several windows in a row
 _MAX_AUTOCORRELATION = 0.8
-_LEAST_TO_TELL = 3  # values, for an error of their mean
+MIN_WINDOWS_FOR_ERROR = 3
+"""Values from which the error of their mean can be estimated: windows of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ def _total(run: Run) -> tuple[float, float]:
     steps = sum(w.steps for w in run.windows)
     seconds = sum(w.seconds for w in run.windows)
     value = math.log(run.examples_per_step * steps / seconds)
-    if len(run.windows) < _LEAST_TO_TELL:
+    if len(run.windows) < MIN_WINDOWS_FOR_ERROR:
         return value, math.inf
     relative = [w.seconds / w.steps * steps / seconds for w in run.windows]
     return value, statistics.stdev(relative) / math.sqrt(len(relative)) * _inflation(relative)
@@ -172,7 +173,7 @@ def robust_mean(values: Sequence[float]) -> tuple[float, float]:
     kept = _kept(n)
     cut = (n - kept) // 2
     mean = statistics.fmean(in_order[cut : n - cut])
-    if n < _LEAST_TO_TELL:
+    if n < MIN_WINDOWS_FOR_ERROR:
         return mean, math.inf
     winsorised = [min(max(value, in_order[cut]), in_order[n - 1 - cut]) for value in values]
     return mean, statistics.stdev(winsorised) * _inflation(winsorised) * math.sqrt(n) / kept

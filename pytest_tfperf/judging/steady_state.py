@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
-from pytest_tfperf.core.run import Window
+from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
+from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.throughput import scatter
 
 LEAST_WINDOWS = 20
@@ -18,6 +20,19 @@ _MOST_DISCARDED = 1 / 3  # a run that settles later than that has not settled
 _LEAST_SHIFT = math.log(1.10)
 _SCATTERS = 5.0
 _LEAST_SHARE = 0.25  # of the windows in the smaller of two modes
+
+
+def in_steady_state(run: Run) -> Run:
+    """The run with the windows before its steady state counted as warm-up; disturbed if it never became steady."""
+    cut = settled_from(run.windows, fetches=run.fetches)
+    windows = run.windows[cut:]
+    why = why_not_steady(windows, fetches=run.fetches)
+    return replace(
+        run,
+        warmup=run.warmup + run.windows[:cut],
+        windows=windows,
+        disturbance=Disturbance(DisturbanceKind.NOT_STEADY, why) if why else None,
+    )
 
 
 def settled_from(windows: Sequence[Window], *, fetches: bool = False) -> int:

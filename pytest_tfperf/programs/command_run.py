@@ -12,13 +12,13 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from pytest_tfperf.errors import Hung, MeasurementError
 from pytest_tfperf.workers.failures import describe_exit, kernel_oom_kills, last_lines
 from pytest_tfperf.workers.interpreters import Interpreter
+from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.processes import KILL_SECONDS
 from pytest_tfperf.workers.tied import kill_group
 
@@ -76,49 +76,35 @@ class BoundedLog:
 class CommandRun:
     """A running command, in a process session of its own, under a supervisor that ends all that it starts.
 
-    Args:
-        argv: the program and its arguments.
-        environment: its environment variables.
-        folder: where it runs.
-        log: file for what it prints.
-        silence_seconds: how long it may go without a reading.
-        facts: what it runs with, for the measurement's environment.
-        scratch: folder of its temporary files, removed at the end; None if it has none.
-        cancel: called when it is closed, to end what an engine left behind.
-        terminal: it prints into a terminal of its own, and not into a pipe.
-
     Raises:
         MeasurementError: it could not be started.
     """
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        *,
-        environment: Mapping[str, str],
-        folder: Path,
-        log: Path,
-        silence_seconds: float,
-        facts: Mapping[str, str],
-        scratch: Path | None = None,
-        cancel: Callable[[], None] = lambda: None,
-        terminal: bool = False,
-    ) -> None:
-        _require_program(argv[0], folder, environment.get("PATH", os.defpath))
-        self.log = str(log)
-        self.environment = facts
-        self.silence_seconds = silence_seconds
-        self._scratch = scratch
-        self._cancel = cancel
+    def __init__(self, prepared: PreparedCommand) -> None:
+        self.log = str(prepared.log)
+        self.environment = prepared.facts
+        self.silence_seconds = prepared.silence_seconds
+        self._scratch = prepared.scratch
+        self._cancel = prepared.cancel
         self._oom_kills = kernel_oom_kills()
+        try:
+            self._start(prepared)
+        except MeasurementError:
+            self._remove_scratch()
+            raise
+
+    def _start(self, prepared: PreparedCommand) -> None:
+        argv, folder = prepared.argv, prepared.folder
+        _require_program(argv[0], folder, prepared.environment.get("PATH", os.defpath))
         supervisor = Interpreter(sys.executable).command("pytest_tfperf.programs.supervisor")
         try:
-            self._log = BoundedLog(log)
+            self._log = BoundedLog(prepared.log)
         except OSError as error:
             raise MeasurementError(
-                f"{log} can't be written: {error.strerror}. Free some space, or correct the permissions of its folder"
+                f"{prepared.log} can't be written: {error.strerror}. Free some space, or correct the permissions of "
+                "its folder"
             ) from error
-        output, writing_end = _terminal() if terminal else os.pipe()
+        output, writing_end = _terminal() if prepared.terminal else os.pipe()
         self._output = os.fdopen(output, "rb", buffering=0)
         try:
             self._process = subprocess.Popen(
@@ -126,7 +112,7 @@ class CommandRun:
                 stdin=subprocess.DEVNULL,
                 stdout=writing_end,
                 stderr=subprocess.STDOUT,
-                env={"PYTHONUNBUFFERED": "1", **environment},
+                env={"PYTHONUNBUFFERED": "1", **prepared.environment},
                 cwd=folder,
                 start_new_session=True,
             )
@@ -178,6 +164,9 @@ class CommandRun:
             kill_group(self._process.pid)
         self._log.close()
         self._output.close()
+        self._remove_scratch()
+
+    def _remove_scratch(self) -> None:
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
 

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from pytest_tfperf.bench.windows import MIN_WINDOWS_FOR_ERROR, WINDOW_SECONDS, Enough, Observer, in_steady_state
 from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.observer import WINDOW_SECONDS, Enough, Observer
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.reads import SAY_HOW_MANY, TimedFrom
 from pytest_tfperf.core.run import Run, Window
+from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.judging.steady_state import in_steady_state
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.lines import LineSplitter
 from pytest_tfperf.programs.meter import Meter

@@ -17,10 +17,10 @@ from pytest_tfperf.bench.one_run import RunEngine, Side
 from pytest_tfperf.bench.rerun_queue import Result
 from pytest_tfperf.bench.session_verdicts import session_verdicts
 from pytest_tfperf.bench.task import Task
-from pytest_tfperf.bench.windows import Observer
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.observer import Observer
 from pytest_tfperf.core.past_session import EarlierMeasurement, PastSession
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.selection import SelectedTest, Selection

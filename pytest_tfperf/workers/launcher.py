@@ -11,17 +11,45 @@ At any time it may send `{"error": {...}}` and end. It ends when the driver clos
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import Devices
-from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.training_run import TrainingRun
 from pytest_tfperf.workers.worker_run import Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedCommand:
+    """All that it takes to start a user's command.
+
+    Args:
+        argv: the program and its arguments.
+        environment: its environment variables.
+        folder: where it runs.
+        log: file for what it prints.
+        silence_seconds: how long it may go without a reading.
+        facts: what it runs with, for the measurement's environment.
+        scratch: folder of its temporary files, removed at the end; None if it has none.
+        cancel: called when it has ended, to end what an engine left behind.
+        terminal: it prints into a terminal of its own, and not into a pipe.
+    """
+
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    folder: Path
+    log: Path
+    silence_seconds: float
+    facts: Mapping[str, str]
+    scratch: Path | None = None
+    cancel: Callable[[], None] = lambda: None
+    terminal: bool = False
 
 
 class Launcher(Protocol):
@@ -34,8 +62,8 @@ class Launcher(Protocol):
             MeasurementError: the worker could not start, or failed as `TrainingRun.receive` says.
         """
 
-    def start_command(self, command: Command, devices: Devices, nodes: int) -> CommandRun:
-        """Start a user's command.
+    def prepare_command(self, command: Command, devices: Devices, nodes: int) -> PreparedCommand:
+        """What starts a user's command.
 
         Args:
             command: what to start.
@@ -43,7 +71,7 @@ class Launcher(Protocol):
             nodes: on how many nodes it runs.
 
         Raises:
-            MeasurementError: it could not be started.
+            MeasurementError: its log can't be written.
             TfperfError: this launcher can't start it on several nodes.
         """
 

@@ -18,8 +18,8 @@ from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import MeasurementError, TfperfError
-from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.workers.interpreters import Interpreter
+from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.processes import ForkServer, LocalProcess, start_process
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name
 from pytest_tfperf.workers.unresponsive import PROBE, UnresponsiveDevices
@@ -77,8 +77,8 @@ class LocalLauncher:
         except OSError as error:  # a full disk, too many open files, no memory for a fork
             raise MeasurementError(f"a worker could not be started: {error}") from error
 
-    def start_command(self, command: Command, devices: Devices, nodes: int) -> CommandRun:
-        """See `Launcher.start_command`."""
+    def prepare_command(self, command: Command, devices: Devices, nodes: int) -> PreparedCommand:
+        """See `Launcher.prepare_command`."""
         if nodes > 1:
             raise TfperfError(
                 f"{command.id}: processes of this machine can't stand for the {nodes} nodes of a program of your own; "
@@ -89,25 +89,21 @@ class LocalLauncher:
             log, scratch = self._files.worker_log(self._started), self._files.new_scratch_folder()
         except OSError as error:
             raise MeasurementError(f"{command.id} could not be started: {error}") from error
-        with ExitStack() as undo:
-            undo.callback(shutil.rmtree, scratch, ignore_errors=True)
-            run = CommandRun(
-                self._interpreter.user_command(command.argv),
-                environment={
-                    **self._interpreter.environment(),
-                    **_visible(devices),
-                    "TMPDIR": str(scratch),
-                    **dict(command.environment),
-                },
-                folder=self._interpreter.user_folder(command.folder),
-                terminal=command.terminal,
-                log=log,
-                silence_seconds=self._silence_seconds,
-                facts=self._interpreter.facts(command),
-                scratch=scratch,
-            )
-            undo.pop_all()
-            return run
+        return PreparedCommand(
+            argv=self._interpreter.user_command(command.argv),
+            environment={
+                **self._interpreter.environment(),
+                **_visible(devices),
+                "TMPDIR": str(scratch),
+                **dict(command.environment),
+            },
+            folder=self._interpreter.user_folder(command.folder),
+            terminal=command.terminal,
+            log=log,
+            silence_seconds=self._silence_seconds,
+            facts=self._interpreter.facts(command),
+            scratch=scratch,
+        )
 
     def close(self) -> None:
         """End the fork server and its workers; never raises."""

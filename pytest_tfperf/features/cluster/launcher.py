@@ -18,9 +18,8 @@ from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.cluster.engine import Engine
 from pytest_tfperf.features.cluster.engine_process import EngineProcess
 from pytest_tfperf.features.cluster.rank_calls import RankCall, wait_for_ranks
-from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.launcher import Launcher
+from pytest_tfperf.workers.launcher import Launcher, PreparedCommand
 from pytest_tfperf.workers.processes import RemoteProcess
 from pytest_tfperf.workers.session_key import new_key_file, read_key
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name
@@ -145,10 +144,10 @@ class ClusterLauncher:
             undo.pop_all()
             return together
 
-    def start_command(self, command: Command, devices: Devices, nodes: int) -> CommandRun:
-        """See `Launcher.start_command`."""
+    def prepare_command(self, command: Command, devices: Devices, nodes: int) -> PreparedCommand:
+        """See `Launcher.prepare_command`."""
         if nodes == 1:
-            return self._local.start_command(command, devices, nodes)
+            return self._local.prepare_command(command, devices, nodes)
         if not self._engine.runs_programs:
             raise TfperfError(
                 f"{command.id}: this --tfperf-launcher can't run a program of your own and pass on what it prints; use "
@@ -163,8 +162,8 @@ class ClusterLauncher:
         ours = {"PYTHONUNBUFFERED": "1", "CUDA_VISIBLE_DEVICES": _visible(devices)}
         ours |= dict(command.environment)
         variables = ["PYTHONPATH", *ours, *_settings()]
-        return CommandRun(
-            self._engine.command(nodes, command.ranks_per_node, argv, variables),
+        return PreparedCommand(
+            argv=self._engine.command(nodes, command.ranks_per_node, argv, variables),
             environment={**interpreter.environment(), **ours},
             folder=interpreter.user_folder(command.folder),
             log=log,

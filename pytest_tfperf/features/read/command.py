@@ -23,6 +23,7 @@ from pytest_tfperf.programs.lines import LineSplitter
 from pytest_tfperf.programs.reader import Reader
 from pytest_tfperf.programs.reading import Kind, Reading, Unreadable
 from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.workers.launcher import PreparedCommand
 
 _SECONDS: Final = 20.0
 _SHOWN: Final = 8
@@ -84,8 +85,8 @@ def _lines(command: Command, seconds: float) -> list[str]:
     """What the program prints in so many seconds."""
     splitter, lines = LineSplitter(), []
     with tempfile.TemporaryDirectory(prefix="tfperf-read-") as folder:
-        run = CommandRun(
-            command.argv,
+        prepared = PreparedCommand(
+            argv=command.argv,
             environment=os.environ,
             folder=Path.cwd(),
             log=Path(folder) / "output.log",
@@ -93,7 +94,7 @@ def _lines(command: Command, seconds: float) -> list[str]:
             facts={},
             terminal=command.terminal,
         )
-        with closing(run):
+        with closing(CommandRun(prepared)) as run:
             end = time.monotonic() + seconds
             while (left := end - time.monotonic()) > 0 and (data := run.read(left)):
                 lines += splitter.feed(data)
