@@ -132,7 +132,7 @@ def expected_seconds(session: Session) -> dict[str, float]:
 def _most_seconds(session: Session, each: Mapping[str, float]) -> float:
     """Seconds of the session if its longest test is in doubt; of a recording, if all runs differ too much."""
     settings, expected = session.settings, math.fsum(each.values())
-    if settings.smoke or session.measuring.other_launcher is not None:
+    if settings.smoke or session.measuring.compared_with:
         return expected
     if settings.update_baselines:
         return 2 * expected  # runs_wanted: at most twice as many

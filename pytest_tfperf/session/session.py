@@ -182,7 +182,7 @@ class Session:
         self.history.prepare()
         self.remarks += [self.history.moved_aside] if self.history.moved_aside else []
         features().ask("check_stores", settings=settings)
-        if self.measuring.other_launcher is not None:
+        if self.measuring.compared_with:
             return
         rows = [row for machine in self.measuring.machine_names for row in self.baselines.load(machine).values()]
         references = self.measuring.references

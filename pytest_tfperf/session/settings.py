@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import permutations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_tfperf.core import setting as parse
@@ -151,8 +151,9 @@ def _refuse_contradictions(
 ) -> None:
     """Refuse two settings of which at most one may differ from its default."""
     known = {"update_baselines": _RECORDING, **known}
-    for a, b in combinations([one for one in known.values() if values.get(one.name, one.default) != one.default], 2):
-        if why := b.excludes.get(a.name) or a.excludes.get(b.name):
+    changed = [one for one in known.values() if values.get(one.name, one.default) != one.default]
+    for a, b in permutations(changed, 2):
+        if why := a.excludes.get(b.name):
             _refuse_both(a, b, given, why)
 
 

@@ -7,7 +7,8 @@ import re
 import pytest
 from inner import NOT_MEASURED, Finished, Project
 
-from pytest_tfperf.session.settings import Settings
+from pytest_tfperf.session.features import features
+from pytest_tfperf.session.settings import read_settings
 from pytest_tfperf.stores import baseline_file
 
 USAGE_ERROR = 4
@@ -109,7 +110,7 @@ def test_an_option_wins_over_the_environment_and_that_over_the_ini_file(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def machine(*arguments: str) -> str:
-        return Settings.from_config(pytester.parseconfig(*arguments)).machine
+        return read_settings(pytester.parseconfig(*arguments), features().settings).machine
 
     pytester.makeini("[pytest]\ntfperf_machine = ini\n")
     found = [machine()]

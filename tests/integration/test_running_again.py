@@ -11,7 +11,8 @@ from inner import NOT_MEASURED, Finished, Project
 from patience import running
 
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.session.settings import Settings
+from pytest_tfperf.session.features import features
+from pytest_tfperf.session.settings import read_settings
 
 SLEEPING = "nets:sleeping-b{}-replicated-device"
 
@@ -109,14 +110,14 @@ def test_the_command_of_a_message_finds_its_test_from_a_subfolder(
     tests = "def test_is(throughput): pass\ndef it_is(throughput): pass"
     pytester.mkdir("perf_tests").joinpath("test_y.py").write_text(tests)
     monkeypatch.chdir(Path("perf_tests"))
-    settings = Settings.from_config(pytester.parseconfig(*arguments))
+    settings = read_settings(pytester.parseconfig(*arguments), features().settings)
     command = shlex.split(settings.rerun.of(f"perf_tests/test_y.py::{name}"))
     pytester.runpytest(*command[1:]).assert_outcomes(passed=1)
 
 
 def test_the_command_leaves_out_what_belongs_to_one_session(pytester: pytest.Pytester) -> None:
     config = pytester.parseconfig("-o", "tfperf_strict=true", "-o", "tfperf_machine=box")
-    command = Settings.from_config(config).rerun.of("test_y.py::test_x")
+    command = read_settings(config, features().settings).rerun.of("test_y.py::test_x")
     assert command == "pytest test_y.py::test_x -o tfperf_machine=box"
 
 

@@ -11,13 +11,12 @@ from played import BOX, PLAN, TRIVIAL, Notes, PlayedGuard, PlayedLauncher
 from pytest_tfperf.bench.bench import Bench
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.one_run import RunEngine, Side
-from pytest_tfperf.bench.task import Task
+from pytest_tfperf.bench.task import Profiler, Task
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.features.profiles.profiler import Profiler
 from pytest_tfperf.judging.reference import reference_for
 
 ROW = baseline(100.0, key=Key(TRIVIAL.id, BOX.shape))

@@ -24,9 +24,17 @@ from pytest_tfperf.features.references.launchers import ReferenceLaunchers
 from pytest_tfperf.programs import command_run
 from pytest_tfperf.programs.command_run import BoundedLog, CommandRun
 from pytest_tfperf.workers.interpreters import Interpreter
+from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.local import LocalLauncher
 
 Start = Callable[..., CommandRun]
+
+
+def prepared_in(folder: Path, argv: Sequence[str], *, log: str = "log", **environment: str) -> PreparedCommand:
+    variables = {**os.environ, **environment}
+    return PreparedCommand(
+        argv=argv, environment=variables, folder=folder, log=folder / log, silence_seconds=9, facts={}
+    )
 
 
 @pytest.fixture
@@ -34,14 +42,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
     runs: list[CommandRun] = []
 
     def start(program: str, *arguments: object, **environment: str) -> CommandRun:
-        run = CommandRun(
-            [sys.executable, "-c", dedent(program), *map(str, arguments)],
-            environment={**os.environ, **environment},
-            folder=tmp_path,
-            log=tmp_path / "command.log",
-            silence_seconds=9,
-            facts={},
-        )
+        argv = [sys.executable, "-c", dedent(program), *map(str, arguments)]
+        prepared = prepared_in(tmp_path, argv, log="command.log", **environment)
+        run = CommandRun(prepared)
         runs.append(run)
         return run
 
@@ -160,11 +163,12 @@ DRIVER = """
 import os, sys
 from pathlib import Path
 from pytest_tfperf.programs.command_run import CommandRun
+from pytest_tfperf.workers.launcher import PreparedCommand
 folder = Path(sys.argv[2])
-run = CommandRun(
-    [sys.executable, "-c", sys.argv[1]], environment=os.environ, folder=folder, log=folder / "log",
+run = CommandRun(PreparedCommand(
+    argv=[sys.executable, "-c", sys.argv[1]], environment=os.environ, folder=folder, log=folder / "log",
     silence_seconds=9, facts={},
-)
+))
 while data := run.read(60):
     print(data.decode(), end="", flush=True)
 """
@@ -220,18 +224,14 @@ def test_a_log_keeps_the_first_and_the_last_bytes(tmp_path: Path, sizes: list[in
 def test_a_program_that_can_not_be_run_is_an_error_with_the_next_step(tmp_path: Path, program: str, said: str) -> None:
     (tmp_path / "train.py").touch()
     with pytest.raises(MeasurementError, match=f"{program} can't be run: {said}"):
-        CommandRun(
-            [program], environment=os.environ, folder=tmp_path, log=tmp_path / "log", silence_seconds=9, facts={}
-        )
+        CommandRun(prepared_in(tmp_path, [program]))
 
 
 def test_a_script_without_an_interpreter_line_says_why_it_did_not_start(tmp_path: Path) -> None:
     script = tmp_path / "train"
     script.write_bytes(b"\x00\x01")
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    run = CommandRun(
-        ["./train"], environment=os.environ, folder=tmp_path, log=tmp_path / "log", silence_seconds=9, facts={}
-    )
+    run = CommandRun(prepared_in(tmp_path, ["./train"]))
     with closing(run):
         assert printed(run) == "./train can't be started: Exec format error\n"
 
@@ -243,7 +243,7 @@ def test_a_launcher_hides_gpus_gives_a_folder_for_temporary_files_and_removes_it
     program = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'], os.environ['TMPDIR'], os.getcwd())"
     command = Command(name="it", argv=(sys.executable, "-c", program), folder=str(tmp_path))
     with closing(LocalLauncher(logs=tmp_path / "logs", silence_seconds=9)) as launcher:
-        run = launcher.start_command(command, ONE_CPU, 1)
+        run = CommandRun(launcher.prepare_command(command, ONE_CPU, 1))
         seen, scratch, folder = printed(run).split()
         run.close()
     assert (seen, Path(folder), Path(scratch).exists()) == ("-1", tmp_path, False)
@@ -254,7 +254,7 @@ def test_several_nodes_need_something_that_starts_programs_there(tmp_path: Path)
         closing(LocalLauncher(logs=tmp_path, silence_seconds=9)) as launcher,
         pytest.raises(TfperfError, match="name what starts it on them, as in --tfperf-launcher='mpirun"),
     ):
-        launcher.start_command(Command(name="it", argv=("it",)), ONE_CPU, 2)
+        launcher.prepare_command(Command(name="it", argv=("it",)), ONE_CPU, 2)
 
 
 class EnvEngine:
@@ -295,7 +295,7 @@ def test_on_several_nodes_a_program_sees_as_many_gpus_as_the_test_took(
         launcher = ClusterLauncher(
             EnvEngine(), local, pytest.fail, logs=tmp_path, silence_seconds=9, interpreter=Interpreter(sys.executable)
         )
-        with closing(launcher.start_command(command, devices, 2)) as run:
+        with closing(CommandRun(launcher.prepare_command(command, devices, 2))) as run:
             assert printed(run).strip() == seen
 
 

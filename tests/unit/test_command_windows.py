@@ -362,13 +362,16 @@ def test_epochs_of_one_step_are_counted() -> None:
 class OneProgram:
     """A launcher whose one program is played."""
 
-    def start_command(self, command: Command, devices: Devices, nodes: int) -> PlayedProgram:
+    def prepare_command(self, command: Command, devices: Devices, nodes: int) -> PlayedProgram:
         return lines(1)
 
 
 @pytest.mark.parametrize(("nodes", "disturbance"), [(1, BUSY), (2, None)])
-def test_the_guard_watches_only_what_this_process_starts(nodes: int, disturbance: Disturbance | None) -> None:
+def test_the_guard_watches_only_what_this_process_starts(
+    monkeypatch: pytest.MonkeyPatch, nodes: int, disturbance: Disturbance | None
+) -> None:
     """An engine's ranks on this node would count as other processes."""
+    monkeypatch.setattr("pytest_tfperf.bench.one_run.CommandRun", lambda played: played)
     side = Side(workload=command(until_end=True), launcher=OneProgram())  # type: ignore[arg-type]
     engine = RunEngine(Notes(), PlayedGuard([BUSY]))  # type: ignore[arg-type]
     assert engine.run(side, replace(BOX, node_count=nodes), PLAN).disturbance == disturbance

@@ -18,7 +18,8 @@ from pytest_tfperf.core.comparison import ComparedSide, Comparison
 from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.features.comparing.ratios import message as ratio_message
+from pytest_tfperf.errors import ThroughputRegression
+from pytest_tfperf.features.comparing.ratios import PublishedRatio, check_ratio
 from pytest_tfperf.reports.comparisons import comparison_table, headline, in_brief, latest_comparisons, message
 from pytest_tfperf.reports.summary import comparison_summary
 
@@ -152,12 +153,14 @@ def test_the_summary_counts_comparisons() -> None:
 def test_a_ratio_below_the_documents_reads_as_a_regression_does() -> None:
     eight = baseline(1612.0, machine="dgx1-p100", source="dgx1.md")
     one = baseline(228.0, machine="dgx1-p100", source="dgx1.md", key=Key(WORKLOAD.id, "1x1"))
-    pairs = [(6000.0, 1000.0), (5900.0, 1000.0), (6100.0, 1000.0)]
-    assert ratio_message(pairs, eight, one, 6.5, "pytest t.py::test_a").splitlines() == [
+    pairs = iter([(6000.0, 1000.0), (5900.0, 1000.0), (6100.0, 1000.0)])
+    with pytest.raises(ThroughputRegression) as raised:
+        check_ratio(lambda: next(pairs), PublishedRatio(eight, one), Tolerance.of(0.1), "pytest t.py::test_a")
+    assert str(raised.value).splitlines() == [
         "resnet50-b64-replicated-device on 1x8 over resnet50-b64-replicated-device on 1x1: 6.000, "
         "15.1 % below the documents' 7.070",
         "  measured    6,000 / 1,000 = 6.000  5,900 / 1,000 = 5.900  6,100 / 1,000 = 6.100",
-        "  threshold   fails below 6.500    (7.070, tolerance 8.1 %)",
+        "  threshold   fails below 6.363    (7.070, tolerance 10 %)",
         "  document    1,612 / 228.0 on dgx1-p100: dgx1.md; over dgx1.md",
         "  rerun       pytest t.py::test_a",
     ]

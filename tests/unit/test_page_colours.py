@@ -10,7 +10,7 @@ import pytest
 
 import pytest_tfperf
 
-ASSETS = Path(pytest_tfperf.__file__).parent / "reports" / "page" / "assets"
+ASSETS = Path(pytest_tfperf.__file__).parent / "features" / "page" / "assets"
 CSS = "\n".join((ASSETS / name).read_text() for name in ("page.css", "table.css", "test.css"))
 LEAST_CONTRAST = 4.5  # WCAG 2, level AA, for text of normal size
 

@@ -20,7 +20,7 @@ from pytest_tfperf.core.op_times import OpTime
 from pytest_tfperf.core.profile import Profile, Trace
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError
-from pytest_tfperf.features.profiles.profiler import Profiler
+from pytest_tfperf.features.profiles.profiler import TaskProfiler
 from pytest_tfperf.features.profiles.traces import TraceStore
 from pytest_tfperf.judging.reference import reference_for
 
@@ -45,15 +45,15 @@ def task(launcher: PlayedLauncher, row: Baseline = ROW) -> Task:
     return PlayedSession(row=row).task(launcher)
 
 
-def profiler(folder: Path, profile_of: Callable[[Baseline], Profile | None] = lambda _: None) -> Profiler:
-    return Profiler(RunEngine(Notes(), PlayedGuard()), TraceStore(folder / "traces"), folder, profile_of)
+def profiler(folder: Path, profile_of: Callable[[Baseline], Profile | None] = lambda _: None) -> TaskProfiler:
+    return TaskProfiler(RunEngine(Notes(), PlayedGuard()), TraceStore(folder / "traces"), folder, profile_of)
 
 
 # Which
 
 
 def test_a_confirmed_regression_is_profiled_in_one_more_worker(tmp_path: Path) -> None:
-    launcher, session = steady(80.0), PlayedSession(profiler=profiler(tmp_path))
+    launcher, session = steady(80.0), PlayedSession(profiler=profiler(tmp_path).profile)
     found = session.decided(session.task(launcher))
     assert found.verdict is not None
     assert (found.verdict.outcome, launcher.started) == (Outcome.REGRESSED, len(found.runs) + 1)
@@ -62,12 +62,12 @@ def test_a_confirmed_regression_is_profiled_in_one_more_worker(tmp_path: Path) -
 
 
 def test_a_test_that_passes_is_not_profiled(tmp_path: Path) -> None:
-    session = PlayedSession(profiler=profiler(tmp_path))
+    session = PlayedSession(profiler=profiler(tmp_path).profile)
     assert session.decided(session.task(steady(100.0))).profile is None
 
 
 def test_of_a_baselines_runs_the_last_one_is_followed_by_a_profile(tmp_path: Path) -> None:
-    launcher, session = steady(100.0), PlayedSession(profiler=profiler(tmp_path))
+    launcher, session = steady(100.0), PlayedSession(profiler=profiler(tmp_path).profile)
     first = session.bench.record(session.task(launcher), 2)
     second = session.bench.record(session.task(launcher), 2, first)
     assert (first.profile, second.profile is not None, launcher.started) == (None, True, 3)
@@ -76,7 +76,7 @@ def test_of_a_baselines_runs_the_last_one_is_followed_by_a_profile(tmp_path: Pat
 def test_a_provisional_regression_is_not_profiled(tmp_path: Path) -> None:
     earlier = replace(ROW, provenance=Provenance.PROVISIONAL)
     reference = reference_for({}, (), "box", ROW.key, gpu_fp32_tflops=None, provisional={ROW.key: earlier})
-    session = PlayedSession(profiler=profiler(tmp_path))
+    session = PlayedSession(profiler=profiler(tmp_path).profile)
     found = session.decided(replace(session.task(steady(80.0)), reference=reference))
     assert found.verdict is not None
     assert (found.verdict.outcome, found.profile) == (Outcome.REGRESSED, None)

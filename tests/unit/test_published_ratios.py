@@ -8,7 +8,7 @@ import pytest
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.features.comparing.published_ratios import published_ratio
+from pytest_tfperf.features.comparing.ratios import published_ratio
 
 EIGHT, ONE = Key("resnet50-b64-replicated-device", "1x8"), Key("resnet50-b64-replicated-device", "1x1")
 

@@ -25,7 +25,7 @@ RATES = [1000.0, 1010.0, 990.0, 1005.0, 995.0]
 
 def recorded(folder: Path, *telemetry: Telemetry, rates: list[float] = RATES) -> Baseline:
     runs = tuple(replace(run_at(1000.0), telemetry=one) for one in telemetry)
-    recorder = BaselineRecorder(BaselineStore(folder, published=None), folder)
+    recorder = BaselineRecorder(BaselineStore(folder, published=None))
     recorder.record(measurement(throughput(*rates), runs=runs))
     return recorder.changes[0].new
 

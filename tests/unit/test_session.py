@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,14 @@ from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.breakdown import Breakdown, Straggler
 from pytest_tfperf.core.op_times import OpTime
 from pytest_tfperf.core.profile import Profile
-from pytest_tfperf.core.selection import SelectedTest, Selection
+from pytest_tfperf.core.selection import Choice, SelectedTest, Selection
+from pytest_tfperf.core.settings import Settings, Update
 from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.errors import BaselineError, NoData, NotEnoughDevices, NotEnoughNodes, TfperfError
 from pytest_tfperf.session.report import closing, has_time_for, header, seconds_left
 from pytest_tfperf.session.session import Session
-from pytest_tfperf.session.settings import Settings, Update
 from pytest_tfperf.stores.baselines import BaselineStore
 
 TESTS = [
@@ -47,7 +47,9 @@ def is_found(monkeypatch: pytest.MonkeyPatch, topology: Topology) -> None:
 
 def session(folder: Path, **settings: Any) -> Session:
     given = {"root": folder, "dir": folder / "dir", "baselines": folder / "baselines"}
-    made = Session(Settings(**given | settings))
+    own = {one.name for one in fields(Settings)}
+    values = {name: value for name, value in settings.items() if name in own}
+    made = Session(Settings(**given | values, of_features={name: settings[name] for name in settings.keys() - own}))
     made.selection.replace(TESTS)
     return made
 
@@ -295,7 +297,8 @@ def test_faulty_parameters_fail_a_collection_that_runs_nothing(tmp_path: Path) -
 
 def in_the_middle(folder: Path, monkeypatch: pytest.MonkeyPatch, *, elapsed: float) -> Session:
     """A session that measured `for_cpus` for ten seconds, and has 60 seconds in all."""
-    made = session(folder, budget=60.0)
+    made = session(folder)
+    made.choice = Choice(run=(), left_out={}, limit_seconds=60.0, option="--tfperf-budget")
     made.queue.keep("for_cpus", 0, measurement(test="for_cpus", seconds=10.0))
     monkeypatch.setattr(Session, "elapsed_seconds", elapsed)
     return made
@@ -313,7 +316,9 @@ def test_a_test_that_is_confirmed_may_exceed_the_budget(tmp_path: Path, monkeypa
 
 
 def test_the_first_test_begins_whatever_the_budget(tmp_path: Path) -> None:
-    assert has_time_for(session(tmp_path, budget=0.001), "for_cpus")
+    made = session(tmp_path)
+    made.choice = Choice(run=(), left_out={}, limit_seconds=0.001, option="--tfperf-budget")
+    assert has_time_for(made, "for_cpus")
 
 
 # Profiles

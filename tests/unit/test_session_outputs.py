@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from typing import cast
+from types import ModuleType
+from typing import Any
 
 import pytest
 
-from pytest_tfperf.session import outputs as session_outputs
-from pytest_tfperf.session.session import Session
+from pytest_tfperf.core.features import hookimpl
+from pytest_tfperf.session import features as features_of_a_session
+from pytest_tfperf.session.features import Features
 
 
-def test_a_fault_of_one_output_is_told_and_keeps_no_other_from_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    def faulty(session: Session) -> list[str]:
-        raise UnicodeError(f"not for {session}")
+def plugin(name: str, session_ended: Any) -> ModuleType:
+    made = ModuleType(name)
+    made.session_ended = hookimpl(session_ended)  # type: ignore[attr-defined]
+    return made
 
-    monkeypatch.setattr(session_outputs, "_OUTPUTS", (faulty, lambda _: ["report: written"]))
-    told, written = session_outputs.write_outputs(cast(Session, "anyone"))
+
+def test_a_fault_of_one_feature_is_told_and_keeps_no_other_from_writing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def faulty(record: object) -> list[str]:
+        raise UnicodeError(f"not for {record}")
+
+    found = {"faulty": plugin("faulty", faulty), "report": plugin("report", lambda: ["report: written"])}
+    monkeypatch.setattr(features_of_a_session, "modules", lambda _: found)
+    told, written = Features().tell("session_ended", settings=None, record="anyone", history=None, baselines=None)
     assert told.startswith("faulty: a fault of pytest-tfperf itself, please report it: UnicodeError('not for anyone')")
     assert written == "report: written"

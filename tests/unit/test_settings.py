@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,10 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.disturbance import DisturbanceLimits
+from pytest_tfperf.core.settings import OF_THE_SPINE, Settings
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.session.settings import Settings
+from pytest_tfperf.session.features import features
+from pytest_tfperf.session.settings import read_settings
 
-PARSERS = {f.name: f.metadata["parse"] for f in fields(Settings) if "parse" in f.metadata}
+PARSERS = {one.name: one.parse for one in (*OF_THE_SPINE, *features().settings)}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ class Config:
 
 def asked(**given: Any) -> Settings:
     config: Any = Config(**given)
-    return Settings.from_config(config)
+    return read_settings(config, features().settings)
 
 
 def test_a_command_that_measures_again_takes_what_the_command_line_said_of_the_machine() -> None:
@@ -152,9 +153,9 @@ def test_a_command_keeps_pytest_xdist_out_where_this_session_did() -> None:
 
 
 def test_a_key_file_lies_in_the_root_folder_where_its_path_is_relative(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert asked().key_file is None
+    assert asked().of_features["key_file"] is None
     monkeypatch.setenv("TFPERF_KEY_FILE", "secrets/key")
-    assert asked().key_file == Path("/home/u/project/secrets/key")
+    assert asked().of_features["key_file"] == Path("/home/u/project/secrets/key")
 
 
 def test_an_unknown_launcher_is_refused_with_the_known_ones_and_where_it_was_given() -> None:
@@ -166,7 +167,7 @@ def test_an_unknown_launcher_is_refused_with_the_known_ones_and_where_it_was_giv
 @pytest.mark.parametrize("option", ["baselines", "dir", "data_dir", "profile_on_regression"])
 def test_a_home_is_found_in_each_folder(option: str) -> None:
     found = asked(**{f"tfperf_{option}": "~/x"}, update_baselines="all")  # which makes the folder of the baselines
-    assert getattr(found, option) == Path("~/x").expanduser()
+    assert (found.of_features.get(option) or getattr(found, option)) == Path("~/x").expanduser()
 
 
 @pytest.mark.parametrize(
@@ -174,7 +175,7 @@ def test_a_home_is_found_in_each_folder(option: str) -> None:
     [
         (
             {"update_baselines": "all", "tfperf_inject_slowdown": "0.1"},
-            "--update-baselines with --tfperf-inject-slowdown: the slowdown would become the reference",
+            "--tfperf-inject-slowdown with --update-baselines: the slowdown would become the reference",
         ),
         (
             {"tfperf_hold": "true", "tfperf_strict": "true"},
@@ -224,7 +225,7 @@ def test_a_session_that_only_lists_measures_nothing(option: str) -> None:
 
 def test_at_most_twenty_one_settings_are_options_on_the_command_line() -> None:
     # Eighteen, and what changes from one session to the next since there is a report: where it goes, a profile, drift.
-    options = [f for f in fields(Settings) if f.metadata.get("is_option")]
+    options = [one for one in (*OF_THE_SPINE, *features().settings) if one.is_option]
     assert len(options) + 1 <= 21  # and --update-baselines
 
 
@@ -260,7 +261,7 @@ def test_the_command_that_records_takes_over_only_what_changes_what_is_measured(
 ) -> None:
     pytester.makeconftest(OWN_OPTIONS)
     pytester.mkdir("perf_tests")
-    recording = Settings.from_config(pytester.parseconfig("perf_tests", *typed)).rerun.recording
+    recording = read_settings(pytester.parseconfig("perf_tests", *typed), features().settings).rerun.recording
     added = " -p no:cacheprovider" if "-p" in recording else ""
     assert recording.replace(added, "") == f"pytest perf_tests{f' {kept}' if kept else ''} --update-baselines"
 
@@ -277,7 +278,7 @@ def test_the_command_that_records_takes_over_only_what_changes_what_is_measured(
 def test_no_command_shows_the_password_of_the_history(typed: tuple[str, ...]) -> None:
     config = Config(override_ini=["tfperf_history_url=postgresql://me:secret@db/speed"])
     config.invocation_params = SimpleNamespace(dir=Config.rootpath, args=("perf_tests", *typed, "-q"))
-    settings = Settings.from_config(config)  # type: ignore[arg-type]  # only what it reads
+    settings = read_settings(config, features().settings)  # type: ignore[arg-type]  # only what it reads
     assert "secret" not in settings.rerun.recording + settings.rerun.options
 
 
@@ -300,4 +301,4 @@ def test_a_wrong_value_is_placed_in_the_file_or_the_override_that_gave_it(monkey
 def test_settings_as_text_have_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFPERF_HISTORY_URL", "postgresql://me:secret@db/speed")
     settings = asked()
-    assert (str(settings.history_url), "secret" in repr(settings)) == ("postgresql://db/speed", False)
+    assert (str(settings.of_features["history_url"]), "secret" in repr(settings)) == ("postgresql://db/speed", False)

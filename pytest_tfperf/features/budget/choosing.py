@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.iso_time import moment
@@ -37,12 +37,15 @@ class Candidate:
     measured: datetime | None = None
 
 
-def choose(
-    candidates: Iterable[Candidate], budget_seconds: float, now: datetime
-) -> tuple[list[Candidate], list[Candidate]]:
-    """The tests that run, the most informative first, and those that are left out.
+class Chosen(NamedTuple):
+    """The tests to run, the most informative first, and those that are left out."""
 
-    Takes the tests in the order of how much their result tells, and leave out each that would exceed the budget.
+    run: tuple[Candidate, ...]
+    left_out: tuple[Candidate, ...]
+
+
+def choose(candidates: Iterable[Candidate], budget_seconds: float, now: datetime) -> Chosen:
+    """Take the tests in the order of how much their result tells, and leave out each that would exceed the budget.
 
     The order is: in doubt; never measured, or not for a week; important; the others. Within a group, the test that has
     waited longest is first. If no test fits, the first one runs alone.
@@ -59,7 +62,7 @@ def choose(
             left_out.append(one)
     if left_out and not run:
         run.append(left_out.pop(0))
-    return run, left_out
+    return Chosen(tuple(run), tuple(left_out))
 
 
 def candidates(
