@@ -15,7 +15,9 @@ import pytest
 import pytest_tfperf
 from pytest_tfperf import Workload
 from pytest_tfperf.core import catalogue
-from pytest_tfperf.session.settings import Settings
+from pytest_tfperf.core.setting import Setting
+from pytest_tfperf.core.settings import OF_THE_SPINE
+from pytest_tfperf.session.features import features
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -127,16 +129,18 @@ def test_each_picture_is_shown() -> None:
     assert [path.name for path in sorted((ROOT / "docs" / "pictures").glob("*")) if path not in shown] == []
 
 
-@pytest.mark.parametrize("setting", [f for f in fields(Settings) if "parse" in f.metadata], ids=lambda f: f.name)
-def test_each_setting_has_a_row_on_the_page_of_options(setting: object) -> None:
-    is_option, name = setting.metadata["is_option"], setting.name  # type: ignore[attr-defined]
-    cell = f"| `--tfperf-{name.replace('_', '-')}" if is_option else f"| `tfperf_{name}` |"
+SETTINGS = (*OF_THE_SPINE, *features().settings)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_each_setting_has_a_row_on_the_page_of_options(setting: Setting[object]) -> None:
+    cell = f"| `{setting.spelled}" if setting.is_option else f"| `{setting.spelled}` |"
     assert cell in (ROOT / "docs" / "options.md").read_text()
 
 
 def test_the_page_of_options_has_no_setting_that_is_gone() -> None:
     page = (ROOT / "docs" / "options.md").read_text()
-    names = {f.name for f in fields(Settings) if "parse" in f.metadata}
+    names = {setting.name for setting in SETTINGS}
     rows = re.findall(r"^\| `(?:--tfperf-|tfperf_)([\w-]+)", page, re.MULTILINE)
     assert [row for row in rows if row.replace("-", "_") not in names] == []
 
@@ -145,7 +149,7 @@ def test_the_page_of_options_has_no_setting_that_is_gone() -> None:
 def test_no_page_names_an_option_that_is_gone(page: Path) -> None:
     if page.name == "CHANGELOG.md":
         return  # it says what went
-    names = {f.name.replace("_", "-") for f in fields(Settings) if "parse" in f.metadata and f.metadata["is_option"]}
+    names = {setting.name.replace("_", "-") for setting in SETTINGS if setting.is_option}
     named = re.findall(r"--tfperf-([a-z]+(?:-[a-z]+)*)", page.read_text())
     assert sorted(set(named) - names) == []
 
