@@ -109,11 +109,14 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> list[
 
 def outputs(session: Session) -> Iterator[str]:
     """Let features write what was asked for; gives lines for the user, what was damaged in the history among them."""
+    settings = session.settings
+    if not session.selection and all(settings.of(one) == one.default for one in features().settings):
+        return  # nobody asked for anything, and what writes takes time to import
     if session.keeps_history:
         yield from (line for line in (session.history.moved_aside, str(session.history.unread)) if line)
     yield from features().tell(
         "session_ended",
-        settings=session.settings,
+        settings=settings,
         record=session.record,
         history=session.history,
         baselines=session.baselines,

@@ -1,4 +1,4 @@
-"""Tries what a worker would import: TensorFlow, itself and the user's functions. Prints a line of JSON.
+"""Tries what a worker would import, TensorFlow and then the user's functions; prints what it found as a line of JSON.
 
 `workers/interpreters.py` runs it as a module, with {"import_paths": [...], "functions": [...]} as standard input.
 """
@@ -13,27 +13,13 @@ from pytest_tfperf.training.process import import_tensorflow, pin_compute_settin
 
 
 def main() -> None:
-    """Print the versions or the fault of `import_tensorflow`, and two more keys.
-
-    "worker" says why a worker can't start although TensorFlow can be imported, and "faults" maps each function that
-    can't be imported to the reason.
-    """
+    """Print the versions or the fault of `import_tensorflow`, and "faults": function -> why it can't be imported."""
     request = json.load(sys.stdin)
     pin_compute_settings()
     found = import_tensorflow()
-    worker = _missing() if "imported" in found else ""
     sys.path += [path for path in request["import_paths"] if path not in sys.path]
     faults = {target: why for target in request["functions"] if (why := _fault(target))}
-    print("\n" + json.dumps(found | {"worker": worker, "faults": faults}))
-
-
-def _missing() -> str:
-    """Why a worker can't start here although TensorFlow can be imported; "" if it can."""
-    try:
-        importlib.import_module("pytest_tfperf.training.worker")
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
+    print("\n" + json.dumps(found | {"faults": faults}))
 
 
 def _fault(target: str) -> str:

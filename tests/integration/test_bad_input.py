@@ -87,7 +87,7 @@ def test_an_invalid_parameter_of_a_skipped_test_is_no_error(pytester: pytest.Pyt
         (["--tfperf-dir=tox.ini"], "tox.ini is a file; name a folder"),
         (["--tfperf-baselines=baseline"], "--tfperf-baselines: there is no folder "),
         (["--update-baselines=fail"], "--update-baselines: unknown value 'fail'. Did you mean 'failed'? Known: "),
-        (["--update-baselines", "--tfperf-smoke"], "--update-baselines with --tfperf-smoke: one window is no baseline"),
+        (["--update-baselines", "--tfperf-smoke"], "--tfperf-smoke with --update-baselines: one window is no baseline"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import Field, fields
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,15 @@ from measurements import measurement
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.consequence import EXIT_INTERNAL
+from pytest_tfperf.core.setting import Setting
+from pytest_tfperf.core.settings import OF_THE_SPINE
+from pytest_tfperf.session.features import features
 from pytest_tfperf.session.reporting import SESSION
-from pytest_tfperf.session.settings import Settings
 from pytest_tfperf.stores.history import History
 
 SECRET = "PaSs/WoRd"
 URL = f"postgresql://ann:{SECRET}@127.0.0.1:1/d"
-SETTINGS = [one for one in fields(Settings) if "parse" in one.metadata]
+SETTINGS = (*OF_THE_SPINE, *features().settings)
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +83,11 @@ def test_no_data_of_a_history_shows_it(line: str, capfd: pytest.CaptureFixture[s
 # pytest
 
 
-@pytest.mark.parametrize(
-    "setting", [one for one in fields(Settings) if "parse" in one.metadata], ids=lambda one: one.name
-)
-def test_no_setting_of_the_plugin_shows_it(setting: Field[object], pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda one: one.name)
+def test_no_setting_of_the_plugin_shows_it(setting: Setting[object], pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(throughput): pass")
     option = f"--tfperf-{setting.name.replace('_', '-')}={URL}"
-    words = [option] if setting.metadata["is_option"] else ["-o", f"tfperf_{setting.name}={URL}"]
+    words = [option] if setting.is_option else ["-o", f"tfperf_{setting.name}={URL}"]
     result = pytester.runpytest("--collect-only", *words)
     said = result.stdout.str() + result.stderr.str()
     assert "INTERNALERROR" not in said

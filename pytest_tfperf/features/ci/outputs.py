@@ -1,0 +1,97 @@
+"""A session's summary in Markdown, and annotations of source lines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
+from pytest_tfperf.core.session_record import SessionRecord
+from pytest_tfperf.core.settings import Settings
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features.ci.annotations import annotation
+from pytest_tfperf.features.ci.markdown import markdown
+from pytest_tfperf.reports.comparisons import message_of
+from pytest_tfperf.stores import atomic
+
+_LEVELS = {Consequence.FAILS: "error", Consequence.WARNS: "warning"}
+
+
+def outputs(settings: Settings, record: SessionRecord, markdown_file: Path | None) -> Iterator[str]:
+    """Write all; where one can't be written, the others are. Gives lines for the user."""
+    for write in (_github_summary, _github_annotations):
+        try:
+            yield from write(settings, record)
+        except TfperfError as error:
+            yield str(error)
+    if markdown_file is not None and not settings.collects_only:
+        with _explaining(markdown_file):
+            atomic.replace(markdown_file, _markdown(settings, record))
+        yield f"Markdown summary: {markdown_file}"
+
+
+def _github_summary(settings: Settings, record: SessionRecord) -> list[str]:
+    """Append the Markdown summary to the page of a GitHub job."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if path and record.selection and not settings.collects_only:
+        with _explaining(path), Path(path).open("ab") as file:
+            file.write(_markdown(settings, record))
+    return []
+
+
+def _github_annotations(settings: Settings, record: SessionRecord) -> list[str]:
+    """Workflow commands: GitHub reads them from the job's output and shows them beside the tests' source lines."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return []
+
+    lines = []
+    for result in record.results:
+        happens = consequence(result, require_baseline=settings.require_baseline, strict=settings.strict)
+        if happens in _LEVELS and result.is_decided and result.test not in record.not_measured:
+            text = message_of(result, settings.rerun)
+            title = f"{outcome_of(result)}: {result.test}"
+            file, line = _source(settings, record, result.test)
+            lines.append(annotation(_LEVELS[happens], text, title=title, file=file, line=line))
+    for why, texts in (("not measured", record.not_measured), ("baseline refused", record.refused)):
+        for test, text in texts.items():
+            file, line = _source(settings, record, test)
+            lines.append(annotation("warning", text, title=f"{why}: {test}", file=file, line=line))
+    lines += [
+        annotation("error", verdict.text, title=f"{verdict.kind} on {verdict.machine}")
+        for verdict in record.verdicts
+        if verdict.outcome is Outcome.REGRESSED
+    ]
+    return lines
+
+
+def _markdown(settings: Settings, record: SessionRecord) -> bytes:
+    text = markdown(
+        record.results,
+        verdicts=record.verdicts,
+        not_measured=record.not_measured,
+        refused=record.refused,
+        remarks=record.remarks,
+        rerun=settings.rerun,
+    )
+    return text.encode(errors="backslashreplace")  # a test's id may hold half of a character
+
+
+def _source(settings: Settings, record: SessionRecord, test: str) -> tuple[str, int]:
+    """A test's file, relative to the checkout, and its line."""
+    selected = record.selection[test]
+    root = os.environ.get("GITHUB_WORKSPACE") or str(settings.root)
+    return os.path.relpath(settings.root / selected.file, root), selected.line
+
+
+@contextmanager
+def _explaining(path: str | Path) -> Iterator[None]:
+    """Turn an OSError into a message with the next step."""
+    try:
+        yield
+    except OSError as error:
+        raise TfperfError(
+            f"{path}: the Markdown summary can't be written: {error.strerror}. Free space, or correct its permissions"
+        ) from None
