@@ -21,13 +21,14 @@ perf: $(VENV)/.installed-$(EXTRA)
 baselines: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" --update-baselines $(ARGS)
 
-# Not reordered: integration tests, whose files take longest, come first, so that all processes end together.
+# Not reordered: sessions of pytest, whose files take longest, come first, so that all processes end together.
 test: $(VENV)/.installed-dev
-	$(PYTEST) tests --ignore=tests/nodes --ignore=tests/services -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) tests/session tests/features tests --ignore=tests/nodes --ignore=tests/services -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The lowest versions that pyproject.toml declares, in an environment of their own: what knows pytest, and real training.
-LOWEST_TESTS := $(addprefix tests/integration/test_,what_a_terminal_shows.py outcomes.py with_pytest_benchmark.py \
-  progress_line.py smoke.py collecting.py) tests/unit
+LOWEST_TESTS := $(addprefix tests/session/test_,what_a_terminal_shows.py outcomes.py with_pytest_benchmark.py \
+  progress_line.py smoke.py collecting.py session.py settings.py) $(addprefix tests/,core judging bench programs workers \
+  hardware stores reports console features/page features/explain features/replay)
 test-lowest: $(LOWEST)/.installed
 	$(LOWEST)/bin/python -m pytest -c tests/pytest-8.ini --rootdir . $(LOWEST_TESTS) -n 2 --dist loadfile \
 	  --no-loadscope-reorder $(ARGS)

@@ -1,6 +1,6 @@
 """What a history of 10,000, 30,000 and 100,000 measurements costs: adding, reading, sending. Prints one table.
 
-    PYTHONPATH=tests:tests/integration:tests/services python benchmarks/history.py
+    PYTHONPATH=tests/helpers:tests/services python benchmarks/history.py
 
 Needs PostgreSQL's programs (apt install postgresql): it starts a server of its own, on this machine. A measurement is
 one run of 100 windows; 50 tests a session. CPU time holds on a machine that does other things, too; the time that

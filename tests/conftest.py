@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 
 from hypothesis import HealthCheck, settings
+from projects import project, shared
+
+__all__ = ["project", "shared"]
 
 # A session that a test starts is no worker of the xdist that runs the test; pytest-benchmark would take it for one.
 os.environ.pop("PYTEST_XDIST_WORKER", None)
@@ -12,6 +15,6 @@ os.environ.pop("PYTEST_XDIST_WORKER", None)
 # No test asserts a wall-clock time, and Hypothesis' deadline and its check of how long examples take to draw do: a busy
 # machine would fail them.
 settings.register_profile("no clock", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-# HYPOTHESIS_PROFILE=long .venv/bin/python -m pytest tests/integration/test_fuzz.py
+# HYPOTHESIS_PROFILE=long .venv/bin/python -m pytest tests/session/test_fuzz.py
 settings.register_profile("long", settings.get_profile("no clock"), max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "no clock"))

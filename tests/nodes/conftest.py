@@ -11,9 +11,6 @@ from pathlib import Path
 import pytest
 import slurm
 from launchers import Launcher
-from projects import project
-
-__all__ = ["mpirun", "project", "slurm_cluster", "srun"]
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The data set that `tfperf make-imagenet` writes; tests/integration runs the command."""
+"""The data set that `tfperf make-imagenet` writes; tests/features/datasets runs the command."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Azure's K80 page: a summary of seven tests, and a section for each one.
 
-The summary's images/sec is over all GPUs and its `gpu` is per node; tests/unit/test_replay.py holds each figure against
+The summary's images/sec is over all GPUs and its `gpu` is per node; test_replay.py holds each figure against
 the test's log. Model, batch, update and data are not on the page: they are in the author's post of 2018-10-16 (`--model
 resnet50 --batch_size 64 --variable_update horovod`, synthetic data).
 """

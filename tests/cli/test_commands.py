@@ -1,4 +1,4 @@
-"""`tfperf` as it is installed: its output, its exit statuses and its help; tests/unit/test_replay.py has verdicts."""
+"""`tfperf` as it is installed: its output, its exit statuses and its help; test_replay.py has its verdicts."""
 
 from __future__ import annotations
 

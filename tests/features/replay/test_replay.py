@@ -23,7 +23,7 @@ from pytest_tfperf.features.replay.replay import replay as replay_files
 from pytest_tfperf.stores import measurement_file
 from pytest_tfperf.stores.baselines import BaselineStore
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 LOGS = REPOSITORY / "tests" / "data" / "logs"
 REAL = REPOSITORY / "tests" / "data" / "measurements"
 GREEN, REGRESSED, USAGE, NOT_MEASURED = 0, 1, 4, 6

@@ -41,7 +41,7 @@ from pytest_tfperf.stores.history import History
 WRITER = f"""
 import itertools, sys
 from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+sys.path.insert(0, {str(Path(__file__).parents[1] / "helpers")!r})
 from measurements import measurement
 from pytest_tfperf.stores.history import History
 history = History(Path(sys.argv[1]))

@@ -18,7 +18,7 @@ from pytest_tfperf.errors import DocumentError
 from pytest_tfperf.features.replay.tf_cnn_header import FP16, MODE, MODEL, VARIABLES
 from pytest_tfperf.features.replay.tf_cnn_log import parse
 
-LOGS = Path(__file__).parents[1] / "data" / "logs"
+LOGS = Path(__file__).parents[2] / "data" / "logs"
 AZURE = {int(path.stem.removeprefix("azure-test")): path.read_text() for path in LOGS.glob("azure-test*.log")}
 HEADER = """\
 TensorFlow:  1.15

@@ -1,5 +1,0 @@
-"""Projects to run pytest in."""
-
-from projects import project, shared
-
-__all__ = ["project", "shared"]
