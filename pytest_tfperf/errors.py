@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from pytest_tfperf.safe_text import short_lines, shortened
 
 
@@ -50,7 +52,27 @@ class DocumentError(TfperfError):
 
 
 class MeasurementError(TfperfError):
-    """Nothing could be measured: the worker died, hung, or gave invalid numbers."""
+    """Nothing could be measured: the worker died, hung, or gave invalid numbers.
+
+    Args:
+        fact: what went wrong, in one line.
+        below: further lines: the end of a log, the next step.
+        where: what was measured, and on what; "" where the one who raises it does not know.
+        brief: the fact for a line that has room for nothing else, with its cause; "" for the fact itself.
+    """
+
+    def __init__(self, fact: object = "", *below: str, where: str = "", brief: str = "") -> None:
+        self.fact, self.below, self.where = str(fact), below, where
+        self.brief = brief or self.fact
+        super().__init__("\n".join([f"{where}: {fact}" if where else self.fact, *below]))
+
+    def at(self, where: str, *first: str) -> Self:
+        """The same error with the place before it, and further lines directly below the fact."""
+        return type(self)(self.fact, *first, *self.below, where=where, brief=self.brief)
+
+    def and_below(self, *last: str) -> MeasurementError:
+        """The same error with further lines at its end."""
+        return type(self)(self.fact, *self.below, *last, where=self.where, brief=self.brief)
 
 
 class BaselineRefused(MeasurementError):

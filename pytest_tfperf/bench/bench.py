@@ -190,7 +190,7 @@ class Bench:
         except MeasurementError as error:
             if source.failed_side == "b" or (source.failed_side == "" and not self._reference_fails(task)):
                 raise
-            machine.reference_failures[task.call] = str(error).splitlines()[0]
+            machine.reference_failures[task.call] = error.brief
             return False
         if pair is None:
             raise _always_disturbed(task, [run for bad in discarded for run in (bad.a, bad.b) if run.disturbance])
@@ -265,6 +265,7 @@ def _always_disturbed(task: Task, runs: Sequence[Run]) -> AlwaysDisturbed:
 def _require_finite_loss(result: Measurement, task: Task) -> None:
     if result.throughput.is_diverged:
         raise MeasurementError(
-            f"{task.side.shown} on {result.devices}: INVALID: {loss_fact(result.throughput, result.workload)}\n"
-            f"  next        {loss_advice(result.workload)}"
+            f"INVALID: {loss_fact(result.throughput, result.workload)}",
+            f"  next        {loss_advice(result.workload)}",
+            where=f"{task.side.shown} on {result.devices}",
         )

@@ -68,9 +68,13 @@ class AlwaysDisturbed(MeasurementError):
 
     def __init__(self, where: str, disturbance: Disturbance, runs: tuple[Run, ...]) -> None:
         each = f" (each of {len(runs)} fresh runs was disturbed)" if len(runs) > 1 else ""
-        super().__init__(f"{where}: INVALID: {disturbance}{each}")
+        MeasurementError.__init__(self, f"INVALID: {disturbance}{each}", where=where)
         self.disturbance = disturbance
         self.runs = runs
+
+    def and_below(self, *last: str) -> MeasurementError:
+        """The error as pytest shows it, where its runs have become lines."""
+        return MeasurementError(self.fact, *last, where=self.where)
 
 
 class RunEngine:
@@ -258,13 +262,11 @@ class RunEngine:
         try:
             yield
         except MeasurementError as error:
-            workloads = [side.workload for side in sides]
-            ids = " against ".join(dict.fromkeys(workload.id for workload in workloads))
             names = " against ".join(dict.fromkeys(side.shown for side in sides))
-            text = str(error).removeprefix(f"{ids}: ")  # a strategy's error names the workload already
+            where = f"{names} on {topology.describe()}"
             if isinstance(error, OutOfMemory):
-                text = out_of_memory.explained(text, topology, *workloads)
-            raise type(error)(f"{names} on {topology.describe()}: {text}") from error
+                raise out_of_memory.explained(error, where, topology, *(side.workload for side in sides)) from error
+            raise error.at(where) from error
         finally:
             self._observer.done()
 

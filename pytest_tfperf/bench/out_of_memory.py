@@ -8,20 +8,28 @@ from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.gpu import gib
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.errors import OutOfMemory
 
 
-def explained(text: str, topology: Topology, *workloads: Subject) -> str:
+def explained(error: OutOfMemory, where: str, topology: Topology, *workloads: Subject) -> OutOfMemory:
     """A worker's out-of-memory error with the batch size and the memory before it.
 
     Args:
-        text: the worker's error.
+        error: the worker's.
+        where: workloads and devices, for the message.
         topology: what the workloads ran on.
         workloads: the one that was measured, or both sides of a comparison.
     """
     batches = " and ".join(dict.fromkeys(str(one.batch_size) for one in workloads if isinstance(one, Workload)))
     each = f" on each of {topology.devices.count} devices" if topology.devices and topology.devices.count > 1 else ""
-    lines = [f"out of memory with batch_size {batches}{each}", f"  memory      {_memory(topology)}"]
-    return "\n".join([*lines, "  next        use a smaller batch_size, or a machine with more memory", text])
+    return OutOfMemory(
+        f"out of memory with batch_size {batches}{each}",
+        f"  memory      {_memory(topology)}",
+        "  next        use a smaller batch_size, or a machine with more memory",
+        error.fact,
+        *error.below,
+        where=where,
+    )
 
 
 def _memory(topology: Topology) -> str:

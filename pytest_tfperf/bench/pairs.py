@@ -77,7 +77,7 @@ class PairSource:
                 raise
             # Two workers need twice the memory, and running out of it shows in many ways. So try one at a time.
             self.interleaving = Interleaving.RUNS
-            self.fallback = f"both at once failed: {str(error).splitlines()[0]}"
+            self.fallback = f"both at once failed: {error.brief}"
             return self._runs(b_first)
 
     def _runs(self, b_first: bool) -> Pair:

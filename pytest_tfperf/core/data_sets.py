@@ -87,15 +87,17 @@ def shards(data_dir: str, of: DataSet) -> tuple[str, ...]:
     folder = Path(data_dir)
     if not folder.is_dir():
         fault = "is not a folder" if folder.exists() else "does not exist"
-        raise MeasurementError(f"data folder {data_dir!r} {fault}.\n{of.how_to_get_one}\n{of.expected}")
+        raise MeasurementError(f"data folder {data_dir!r} {fault}.", of.how_to_get_one, of.expected)
     names = sorted(path.name for path in folder.iterdir())
     if found := _of(of, names):
         return tuple(str(folder / name) for name in found)
     fault = (
         f"data folder {data_dir!r} has no files like {of.prefix}-00000-of-01024; "
-        f"it contains {', '.join(names[:3]) or 'nothing'}.\n{of.expected}\n{of.how_to_get_one}"
+        f"it contains {', '.join(names[:3]) or 'nothing'}."
     )
-    raise (NoData if any(_of(other, names) for other in (IMAGES, TOKENS)) else MeasurementError)(fault)
+    if any(_of(other, names) for other in (IMAGES, TOKENS)):
+        raise NoData(f"{fault}\n{of.expected}\n{of.how_to_get_one}")
+    raise MeasurementError(fault, of.expected, of.how_to_get_one)
 
 
 def _of(data: DataSet, names: list[str]) -> list[str]:

@@ -147,11 +147,11 @@ class CommandRun:
 
     def failure(self, fact: str, next_step: str) -> MeasurementError:
         """The error with the end of its log."""
-        return MeasurementError(self._text(fact, next_step))
+        return MeasurementError(fact, *self._below(next_step))
 
     def hung(self, fact: str) -> Hung:
         """The error for a program that printed nothing useful for too long."""
-        return Hung(self._text(fact, "ini value tfperf_timeout sets a longer limit"))
+        return Hung(fact, *self._below("ini value tfperf_timeout sets a longer limit"))
 
     def close(self) -> None:
         """End it and all that it started by SIGTERM, then by SIGKILL; never raises."""
@@ -179,8 +179,8 @@ class CommandRun:
                     self._process.wait(max(0.0, deadline - time.monotonic()))
         return self._process.returncode
 
-    def _text(self, fact: str, next_step: str) -> str:
-        return f"{fact}\n  next        {next_step}\nthe end of its output ({self.log}):\n{last_lines(self._log.end)}"
+    def _below(self, next_step: str) -> tuple[str, ...]:
+        return f"  next        {next_step}", f"the end of its output ({self.log}):", last_lines(self._log.end)
 
 
 def _terminal() -> tuple[int, int]:
@@ -202,4 +202,4 @@ def _require_program(program: str, folder: Path, path: str) -> None:
         fact, step = f"there is no such file in {folder}", "correct the path; relative ones begin at pytest's rootdir"
     else:
         fact, step = "this file is not executable", "start it by its interpreter, as in [sys.executable, 'train.py']"
-    raise MeasurementError(f"{program} can't be run: {fact}\n  next        {step}")
+    raise MeasurementError(f"{program} can't be run: {fact}", f"  next        {step}")

@@ -43,15 +43,14 @@ def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: 
 
 
 def not_measured(
-    why: str,
     test: str,
     rerun: RerunCommand,
     *,
     disturbance: Disturbance | None = None,
     runs: Sequence[Run] = (),
     earlier: Measurement | None = None,
-) -> str:
-    """Why a test could not be measured, what is known, and the next step.
+) -> list[str]:
+    """The lines below the reason why a test could not be measured: what is known, and the next step.
 
     `disturbance` and `runs` belong to disturbed runs, whose telemetry is shown. `earlier` is what the test measured
     before the error, in the same session.
@@ -61,12 +60,16 @@ def not_measured(
         lines.append(("before", headline(earlier)))
     if disturbance is not None:
         lines.append(("next", ADVICE[disturbance.kind]))
-    return with_lines(why, [*lines, ("rerun", rerun.of(test))])
+    return _labelled([*lines, ("rerun", rerun.of(test))])
 
 
 def with_lines(first: str, lines: Iterable[Line]) -> str:
     """A headline and the labelled lines below it, with their texts in one column."""
-    return "\n".join([first, *(f"  {label:<{TEXT_COLUMN - 3}} {text}" for label, text in lines)])
+    return "\n".join([first, *_labelled(lines)])
+
+
+def _labelled(lines: Iterable[Line]) -> list[str]:
+    return [f"  {label:<{TEXT_COLUMN - 3}} {text}" for label, text in lines]
 
 
 def headline(measurement: Measurement) -> str:

@@ -156,12 +156,12 @@ class Calls:
     def _explained(self, error: MeasurementError, earlier: Measurement | Comparison | None) -> MeasurementError:
         """The error, with what earlier runs measured and the command that measures again."""
         disturbed = error if isinstance(error, AlwaysDisturbed) else None
-        text = not_measured(
-            str(error),
-            self._test,
-            self._session.settings.rerun,
-            disturbance=disturbed.disturbance if disturbed else None,
-            runs=disturbed.runs if disturbed else (),
-            earlier=earlier if isinstance(earlier, Measurement) else None,
+        return error.and_below(
+            *not_measured(
+                self._test,
+                self._session.settings.rerun,
+                disturbance=disturbed.disturbance if disturbed else None,
+                runs=disturbed.runs if disturbed else (),
+                earlier=earlier if isinstance(earlier, Measurement) else None,
+            )
         )
-        return MeasurementError(text) if disturbed else type(error)(text)

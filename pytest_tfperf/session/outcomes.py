@@ -59,7 +59,7 @@ class Outcomes:
             regressed = any(outcome_of(result) is Outcome.REGRESSED for result in failing)
             raise (ThroughputRegression if regressed else GateFailure)(self._messages(failing))
         if invalid := found[Consequence.ERRORS]:
-            raise MeasurementError(self._messages(invalid))
+            raise MeasurementError(self._messages(invalid), brief=self._in_brief(invalid))
         self._record()
 
     @property
@@ -90,7 +90,10 @@ class Outcomes:
 
     def failures_in_brief(self) -> str:
         """`confirmed_failures` in one line."""
-        return "; ".join(in_brief(r) if isinstance(r, Measurement) else comparisons.in_brief(r) for r in self._failed)
+        return self._in_brief(self._failed)
+
+    def _in_brief(self, results: Sequence[Measurement | Comparison]) -> str:
+        return "; ".join(in_brief(r) if isinstance(r, Measurement) else comparisons.in_brief(r) for r in results)
 
     @property
     def _failed(self) -> list[Measurement | Comparison]:

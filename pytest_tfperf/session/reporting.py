@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import threading
 import warnings
@@ -248,7 +247,7 @@ def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[Non
     elif isinstance(error, FAILURES):
         if report.when == "setup":  # a fixture measured it, and it is a failure all the same
             report.when = "call"
-        brief = (fixture.outcomes.failures_in_brief() if fixture else "") or _fact(str(error))
+        brief = (fixture.outcomes.failures_in_brief() if fixture else "") or _brief(error)
         report.longrepr = _Told(str(error), brief, terminal_width(item.config))
     elif fixture is not None and (unreported := fixture.outcomes.unreported()):
         report.sections.append(("throughput", wrapped(printable(unreported), terminal_width(item.config))))
@@ -267,7 +266,7 @@ def measured_only(report: pytest.TestReport, session: Session) -> tuple[str, str
 def _word_error(report: pytest.TestReport, item: pytest.Item, error: TfperfError) -> None:
     """Report an error, or a failure where the test had confirmed a regression before the error."""
     fixture = item.stash.get(FIXTURE, None)
-    text, brief, width = str(error), _fact(str(error)), terminal_width(item.config)
+    text, brief, width = str(error), _brief(error), terminal_width(item.config)
     if not isinstance(error, (MeasurementError, BaselineError)):  # the fault is in the test
         text = f"{_source_line(item, error)}: {text}"
     if report.when != "teardown" and fixture is not None and (failures := fixture.outcomes.confirmed_failures()):
@@ -283,9 +282,9 @@ def _word_error(report: pytest.TestReport, item: pytest.Item, error: TfperfError
         report.sections.append(("throughput", wrapped(printable(unreported), width)))
 
 
-def _fact(text: str) -> str:
-    """A message's first sentence, without the workload and devices at its beginning."""
-    return re.sub(r"^\S+(?: against \S+)? on \d.*?: ", "", first_sentence(text)).partition("; ")[0]
+def _brief(error: BaseException) -> str:
+    """What pytest's summary says of an error, in a line that names the test already."""
+    return first_sentence(error.brief if isinstance(error, MeasurementError) else str(error))
 
 
 def _source_line(item: pytest.Item, error: TfperfError) -> str:

@@ -76,16 +76,16 @@ def _length(workload: Workload, inputs: list[_Input]) -> int:
         chosen = [one for one in inputs if name in one.names]
         if len(chosen) != 1:
             number = "several inputs are" if chosen else "no input is"
-            raise WorkloadError(f"{workload.id}: {number} named {name!r}, as tokens_of says; {shown}")
+            raise WorkloadError(f"{number} named {name!r}, as tokens_of says; {shown}")
     lengths = {int(one.spec.shape[1]): one.names[0] for one in chosen if len(one.spec.shape) > 1}
     if not lengths:
         raise WorkloadError(
-            f"{workload.id}: unit='tokens' counts the second dimension of an input [batch, length], and "
+            f"unit='tokens' counts the second dimension of an input [batch, length], and "
             f"{repr(name) if name else 'no input'} has {'none' if name else 'one'}; {shown}"
         )
     if len(lengths) > 1:
         raise WorkloadError(
-            f"{workload.id}: unit='tokens' could count inputs of different lengths; {shown}. Name the one that holds "
+            f"unit='tokens' could count inputs of different lengths; {shown}. Name the one that holds "
             f"the tokens, as in tokens_of={lengths[max(lengths)]!r}"
         )
     return lengths.popitem()[0]

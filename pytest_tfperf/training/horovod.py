@@ -40,7 +40,7 @@ class Horovod:
 
         if workload.all_reduce is AllReduce.NCCL and not hvd.nccl_built():
             raise WorkloadError(
-                f"{workload.id}: Horovod {_version()} was built without NCCL. Build it with "
+                f"Horovod {_version()} was built without NCCL. Build it with "
                 "HOROVOD_GPU_OPERATIONS=NCCL, or leave all_reduce out"
             )
         # Under mpirun, Horovod that was built with MPI needs no rendezvous.

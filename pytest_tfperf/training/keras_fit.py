@@ -84,7 +84,7 @@ class FitLoop:
             MeasurementError: `fit` has ended before.
         """
         if self._has_ended:
-            raise MeasurementError(f"{self._workload.id}: model.fit has ended and trains no further")
+            raise MeasurementError("model.fit has ended and trains no further")
         if self._thread.ident is None:
             self._thread.start()
         self._requests.put(steps)
@@ -101,7 +101,7 @@ class FitLoop:
         try:
             with naming_its_end(self._workload):
                 self._model.fit(self._template, shuffle=False, verbose=0, callbacks=[windows])
-            raise MeasurementError(f"{self._workload.id}: model.fit ended by itself")
+            raise MeasurementError("model.fit ended by itself")
         except Exception as error:
             self._answers.put(error)
 

@@ -87,14 +87,14 @@ class Failures:
         if not error["ours"]:
             why = first_line(error["message"])
             text = f"{self._name} raised {error['type']} in phase {phase!r}" + (f": {why}" if why else "")
-            return kind(f"{text}{error['hint']}\n{self._log_end()}")
+            return kind(f"{text}{error['hint']}", *self._log_end())
         # Our own errors are complete. The log adds something only if it shows a line of the user's code.
         first, *more = error["message"].splitlines()
         if self._name != _THE_WORKER:
             first = f"{self._name}: {first}"
-        log_end = self._log_end()
-        last = log_end if user_frames(log_end) else f"its log: {self._log}"
-        return kind("\n".join([f"{first} (in phase {phase!r})", *more, last]))
+        heading, end = self._log_end()
+        last = [heading, end] if user_frames(end) else [f"its log: {self._log}"]
+        return kind(f"{first} (in phase {phase!r})", *more, *last)
 
     def died(self, status: int | None, phase: str) -> MeasurementError:
         """The connection broke; `status` is the exit status, negative for a signal, None if the process still runs."""
@@ -105,7 +105,8 @@ class Failures:
             kind, how = OutOfMemory, "was ended by the kernel's out-of-memory killer"
         elif status in (-signal.SIGABRT, -signal.SIGSEGV) and _NATIVE_OUT_OF_MEMORY.search(read_end(self._log)):
             kind = OutOfMemory
-        return kind(f"{self._worker} {how} in phase {phase!r}\n{self._log_end()}")
+        fact = f"{self._worker} {how} in phase {phase!r}"
+        return kind(fact, *self._log_end(), brief=f"{fact}: {last_words(read_end(self._log))} ({self._log})")
 
     def hung(self, seconds: float, phase: str, stacks: str, *, by_setting: bool = True) -> Hung:
         """The worker sent nothing for `seconds`.
@@ -117,15 +118,17 @@ class Failures:
             by_setting: the limit is the ini value's.
         """
         limit = "; ini value tfperf_timeout sets a longer limit" if by_setting else ""
-        lines = [f"{self._worker} said nothing for {seconds:g} s in phase {phase!r} and was killed{limit}"]
+        lines = []
         if frames := user_frames(stacks):
-            lines += ["its threads were in these lines of your code:", *(f"  {frame}" for frame in frames)]
+            lines = ["its threads were in these lines of your code:", *(f"  {frame}" for frame in frames)]
         before = f"the end of its log ({self._log}){', before its threads wrote their stacks' if stacks else ''}:"
         text = read_end(self._log).removesuffix(stacks)
-        return Hung("\n".join([*lines, before, last_lines(text, on_cpus=self._on_cpus)]))
+        fact = f"{self._worker} said nothing for {seconds:g} s in phase {phase!r} and was killed{limit}"
+        return Hung(fact, *lines, before, last_lines(text, on_cpus=self._on_cpus))
 
-    def _log_end(self) -> str:
-        return f"the end of its log ({self._log}):\n{last_lines(read_end(self._log), on_cpus=self._on_cpus)}"
+    def _log_end(self) -> tuple[str, str]:
+        """A heading, and the last lines."""
+        return f"the end of its log ({self._log}):", last_lines(read_end(self._log), on_cpus=self._on_cpus)
 
 
 def first_line(text: str) -> str:
@@ -148,6 +151,11 @@ def last_lines(text: str, *, on_cpus: bool = False) -> str:
     """
     lines = [line for line in text.splitlines() if line.strip() and not (on_cpus and _ABOUT_GPUS.match(line))]
     return "\n".join(f"  | {_shortened(line)}" for line in lines[-SHOWN_LINES:]) or "  | (empty)"
+
+
+def last_words(text: str) -> str:
+    """The last line of a log, where a program says what ended it; "its log is empty" without one."""
+    return next((_shortened(line.strip()) for line in reversed(text.splitlines()) if line.strip()), "its log is empty")
 
 
 def read_end(log: Path, begin: int = 0) -> str:

@@ -88,7 +88,7 @@ class LocalLauncher:
         try:
             log, scratch = self._files.worker_log(self._started), self._files.new_scratch_folder()
         except OSError as error:
-            raise MeasurementError(f"{command.id} could not be started: {error}") from error
+            raise MeasurementError(f"it could not be started: {error}") from error
         return PreparedCommand(
             argv=self._interpreter.user_command(command.argv),
             environment={

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.workers.failures import describe_exit, last_lines, read_end
+from pytest_tfperf.workers.failures import describe_exit, last_lines, last_words, read_end
 from pytest_tfperf.workers.interpreters import IMPORT_SECONDS, Interpreter, require_usable_import
 from pytest_tfperf.workers.tied import kill_group
 from pytest_tfperf.workers.wire import ConnectionLost, Listener, Silence
@@ -164,10 +164,13 @@ class ForkServer:
 
     def _gone(self) -> MeasurementError:
         status = self.process.exit_status(5)  # its connection closes before it has ended
-        state = "does not answer" if status is None else describe_exit(status)
+        fact = f"the fork server {'does not answer' if status is None else describe_exit(status)}"
+        log = read_end(self._log)
         return MeasurementError(
-            f"the fork server {state}; the end of its log ({self._log}):\n{last_lines(read_end(self._log))}\n"
-            "To start workers without it, use --tfperf-worker=fresh"
+            f"{fact}; the end of its log ({self._log}):",
+            last_lines(log),
+            "To start workers without it, use --tfperf-worker=fresh",
+            brief=f"{fact}: {last_words(log)} ({self._log})",
         )
 
 

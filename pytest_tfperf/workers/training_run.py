@@ -217,7 +217,7 @@ class TrainingRun:
         blamed = gone[0] if gone else min(waiting, key=self._heard.__getitem__)
         others = [worker for worker in waiting if worker is not blamed]
         error = blamed.silent()
-        return _noted(error, f"nor did {_names(others)}; it was heard last") if others else error
+        return error.at("", f"nor did {_names(others)}; it was heard last") if others else error
 
     def _is_same(self, loss: float | None, first: float) -> bool:
         if loss is None:
@@ -253,12 +253,11 @@ class TrainingRun:
         blamed = min(errors, key=_fault)  # among equal faults the first that was noted
         if not quiet or _fault(blamed) is not Fault.PEER:
             return errors[blamed]
-        first_line = str(errors[blamed]).splitlines()[0]
         longest = min(quiet, key=self._heard.__getitem__)
         silence = time.monotonic() - self._heard[longest]
         if silence >= min(_SILENT_SECONDS, _SILENT_FRACTION * self._silence_seconds):
-            return _noted(longest.silent(round(silence, 1)), f"and so {first_line}")
-        return _noted(errors[blamed], f"nothing was heard of {_names(quiet)} meanwhile")
+            return longest.silent(round(silence, 1)).at("", f"and so {errors[blamed].fact}")
+        return errors[blamed].at("", f"nothing was heard of {_names(quiet)} meanwhile")
 
     def _agreed(self, what: str, values: Sequence[Any]) -> Any:
         """The value that all ranks report."""
@@ -288,12 +287,6 @@ def _fault(worker: WorkerRun) -> Fault:
 
 def _names(workers: Sequence[WorkerRun]) -> str:
     return ", ".join(worker.name for worker in workers)
-
-
-def _noted(error: MeasurementError, note: str) -> MeasurementError:
-    """The same error with one more line, below the first."""
-    first, *rest = str(error).splitlines()
-    return type(error)("\n".join([first, note, *rest]))
 
 
 def _known(values: Iterable[float | None]) -> list[float]:

@@ -34,7 +34,7 @@ class UnresponsiveDevices:
             try:
                 probe()
             except Hung as error:
-                self._reasons |= dict.fromkeys(names & self._suspected, str(error).splitlines()[0])
+                self._reasons |= dict.fromkeys(names & self._suspected, error.brief)
             except MeasurementError:
                 return  # they answer; the worker itself will explain best what is wrong
             self._suspected -= names

@@ -7,6 +7,7 @@ from machines import load
 from pytest_tfperf.bench.out_of_memory import explained
 from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.errors import OutOfMemory
 
 XLA = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 5400000000 bytes."
 WORKLOAD = Workload(model="resnet50", batch_size=256)
@@ -15,11 +16,16 @@ WORKLOAD = Workload(model="resnet50", batch_size=256)
 def test_the_message_has_batch_memory_allocation_and_error() -> None:
     host = Host(cpu_model="a CPU", usable_cores=2, total_cores=2, memory_bytes=64 * 2**30)
     machine = Topology(host=host, devices=Devices(kind=DeviceKind.CPU, count=2))
-    said = explained(XLA, machine, WORKLOAD)
-    for part in ("out of memory with batch_size 256 on each of 2 devices", "64 GiB of the host", XLA):
+    said = str(explained(OutOfMemory(XLA), "resnet50 on a CPU", machine, WORKLOAD))
+    for part in (
+        "resnet50 on a CPU: out of memory with batch_size 256 on each of 2 devices",
+        "64 GiB of the host",
+        XLA,
+    ):
         assert part in said
 
 
 def test_gpus_are_named_with_their_memory() -> None:
-    said = explained("killed", load("dgx1-p100").take(2), WORKLOAD, WORKLOAD.with_(batch_size=64))
+    machine = load("dgx1-p100").take(2)
+    said = str(explained(OutOfMemory("killed"), "both", machine, WORKLOAD, WORKLOAD.with_(batch_size=64)))
     assert "with batch_size 256 and 64 on each of 2 devices\n  memory      16 GiB + 16 GiB of the GPUs; " in said

@@ -107,7 +107,7 @@ class PlayedLauncher:
     def start(self, job: Job, progress: Callable[[str], None]) -> PlayedRun:
         machine = self.machine
         if len(machine.alive) >= machine.room:
-            raise MeasurementError("the worker raised ResourceExhaustedError\nits log")
+            raise MeasurementError("the worker raised ResourceExhaustedError", "its log")
         self.jobs.append(job)
         now = self.script[min(self.started, len(self.script)) - 1]
         if isinstance(now, Exception):

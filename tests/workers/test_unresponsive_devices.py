@@ -22,7 +22,7 @@ def answers() -> None:
 
 
 def hangs() -> None:
-    raise Hung("the worker (pid 7) said nothing for 600 s\nits log")
+    raise Hung("the worker (pid 7) said nothing for 600 s", "its log")
 
 
 def raises() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.features.cluster.engine import Engine
-from pytest_tfperf.workers.failures import describe_exit, last_lines, read_end
+from pytest_tfperf.workers.failures import describe_exit, last_lines, last_words, read_end
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.tied import kill_group
 
@@ -67,8 +67,12 @@ class EngineProcess:
         status = self.exit_status(1.0)
         how = "still runs" if status is None else describe_exit(status)
         who = f"{self._name}: a rank" if status is not None and status > 128 else self._name  # mpirun passes it on
-        text = last_lines(read_end(self._log))
-        return MeasurementError(f"{what}. {who} {how}; the end of its output ({self._log}):\n{text}")
+        log = read_end(self._log)
+        return MeasurementError(
+            f"{what}. {who} {how}; the end of its output ({self._log}):",
+            last_lines(log),
+            brief=f"{what}. {who} {how}: {last_words(log)} ({self._log})",
+        )
 
     def end(self) -> None:
         """End the command and all ranks; never raises."""

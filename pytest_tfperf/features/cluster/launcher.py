@@ -156,7 +156,7 @@ class ClusterLauncher:
         try:
             log = self._files.worker_log(next(self._commands), "command")
         except OSError as error:
-            raise MeasurementError(f"{command.id} could not be started: {error}") from error
+            raise MeasurementError(f"it could not be started: {error}") from error
         interpreter = self._interpreter
         argv = interpreter.user_command(command.argv)
         ours = {"PYTHONUNBUFFERED": "1", "CUDA_VISIBLE_DEVICES": _visible(devices)}

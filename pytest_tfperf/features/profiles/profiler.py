@@ -13,7 +13,7 @@ from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.op_times import OpTime, grown, largest
 from pytest_tfperf.core.profile import Profile
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.profiles.traces import TraceStore
 
 TRACED_SECONDS = 2.0
@@ -52,8 +52,10 @@ class TaskProfiler:
         steps = max(1, min(MOST_STEPS, round(TRACED_SECONDS / seconds)))
         try:
             traces = self._engine.trace(task.side, task.topology, task.plan, steps)
+        except MeasurementError as error:
+            return Profile(fault=error.brief)
         except (TfperfError, OSError) as error:
-            return Profile(fault=str(error).splitlines()[0])
+            return Profile(fault=str(error))
         ops, folder = largest(traces[0].ops), ""
         fault = next((trace.fault for trace in traces if trace.fault), "")
         if not fault:

@@ -138,7 +138,7 @@ def test_a_broken_history_costs_only_the_comparison(tmp_path: Path) -> None:
 
 def test_a_profiler_that_fails_is_one_line_and_no_error(tmp_path: Path) -> None:
     def hang(steps: int) -> tuple[Trace, ...]:
-        raise MeasurementError("the worker said nothing for 60 s in phase 'profile' and was killed\nits log")
+        raise MeasurementError("the worker said nothing for 60 s in phase 'profile' and was killed", "its log")
 
     found = profiler(tmp_path).profile(task(PlayedWorkers(hang)), MEASURED)
     assert found == Profile(fault="the worker said nothing for 60 s in phase 'profile' and was killed")
