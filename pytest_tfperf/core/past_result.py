@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.verdict import Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +23,8 @@ class PastResult:
         unit: what was counted: "images", "tokens".
         examples_per_sec: the throughput.
         low, high: its 95 % confidence interval.
-        outcome: as tables show it, "PASS (provisional)"; "" where it was not judged, or not decided yet.
+        outcome: None where it was not judged, or not decided yet.
+        is_provisional: whether it was judged against earlier sessions, for want of a row.
         reference: of the row that it was judged against; None where there is none.
         runs: fresh runs that count.
         seconds: that all of its workers took.
@@ -41,13 +43,19 @@ class PastResult:
     examples_per_sec: float
     low: float
     high: float
-    outcome: str
+    outcome: Outcome | None
     runs: int
     seconds: float
     name: str = ""
     reference: float | None = None
     commit: str = ""
     is_slowed_on_purpose: bool = False
+    is_provisional: bool = False
+
+    @property
+    def outcome_word(self) -> str:
+        """The outcome as tables show it, "PASS (provisional)"; "" for none."""
+        return f"{self.outcome or ''}{' (provisional)' if self.is_provisional else ''}"
 
     @property
     def key(self) -> Key:

@@ -51,7 +51,7 @@ def changes_of(results: Iterable[PastResult]) -> list[Change]:
 
 def _counts(result: PastResult) -> bool:
     is_rate = math.isfinite(result.examples_per_sec) and result.examples_per_sec > 0
-    return is_rate and not result.is_slowed_on_purpose and not result.outcome.startswith(Outcome.INVALID.value)
+    return is_rate and not result.is_slowed_on_purpose and result.outcome is not Outcome.INVALID
 
 
 def _arranged(name: str, results: Sequence[PastResult]) -> _Machine:

@@ -31,7 +31,8 @@ ACT_FIRST = (
 )
 """The outcomes in the order of a table's rows: those that need action first, no judgement last."""
 
-_RANKS = {str(outcome): rank for rank, outcome in enumerate(ACT_FIRST)}
+_KINDS = ("", " (provisional)", " (floor)")
+_RANKS = {f"{outcome}{kind}": rank for rank, outcome in enumerate(ACT_FIRST) for kind in _KINDS}
 _RANKS["refused"] = _RANKS[Outcome.INVALID]
 
 
@@ -71,15 +72,18 @@ def outcome(result: Measurement | Comparison) -> str:
     "refused" if its runs were to be a baseline, and are none; "undecided" if the runs that its verdict waits for were
     never made.
     """
+    verdict = result.verdict if isinstance(result, Measurement) else None
+    kind = reference_kind(verdict) if verdict is not None and verdict.is_decided else ""
+    return f"{outcome_alone(result)} ({kind})" if kind else outcome_alone(result)
+
+
+def outcome_alone(result: Measurement | Comparison) -> str:
+    """`outcome` without what the verdict rests on."""
     if isinstance(result, Comparison):
         return result.outcome.value if result.outcome else "compared"
-    verdict = result.verdict
-    if verdict is None:
+    if result.verdict is None:
         return "refused" if result.is_refused else "measured"
-    if not verdict.is_decided:
-        return "undecided"
-    kind = reference_kind(verdict)
-    return f"{verdict.outcome.value} ({kind})" if kind else verdict.outcome.value
+    return result.verdict.outcome.value if result.verdict.is_decided else "undecided"
 
 
 def reference_kind(verdict: Verdict) -> str:
@@ -95,8 +99,8 @@ def action_rank(m: Measurement) -> int:
 
 
 def urgency(word: str) -> int:
-    """The rank in `ACT_FIRST` of an outcome's word such as "PASS (floor)"; any unknown word comes last."""
-    return _RANKS.get(word.partition(" (")[0], len(_RANKS))
+    """The rank in `ACT_FIRST` of an outcome's word such as "PASS (floor)"; any other word comes last."""
+    return _RANKS.get(word, len(_RANKS))
 
 
 def counts(words: Iterable[str]) -> str:

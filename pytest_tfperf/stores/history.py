@@ -231,9 +231,10 @@ class History:
         """
         import pandas as pd
 
-        rows = [[getattr(one, name) for name in _FRAME] for one in self.results(**wanted)]
+        found = self.results(**wanted)
+        rows = [[getattr(one, name) for name in _FRAME] for one in found]
         frame = pd.DataFrame(rows, columns=pd.Index(_FRAME))
-        return frame.assign(outcome=frame["outcome"].map(lambda outcome: outcome or None))
+        return frame.assign(outcome=pd.Series([one.outcome_word or None for one in found], dtype=object))
 
     def _rows(self, query: Select[Any]) -> Iterator[Any]:
         """The rows that a query gives; none where there is no history yet."""

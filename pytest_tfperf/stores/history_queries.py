@@ -16,7 +16,7 @@ from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.safe_text import shortened
-from pytest_tfperf.stores.history_rows import NO_REFERENCE, storable
+from pytest_tfperf.stores.history_rows import NO_REFERENCE, outcome_of, storable
 from pytest_tfperf.stores.history_tables import COMPARISONS, MEASUREMENTS, PUSHED
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _M: Final = MEASUREMENTS.c
 
 # Not `plain_json.build`: a year has 70,000 results.
 _KINDS: Final = {name: get_args(hint) or hint for name, hint in get_type_hints(PastResult).items()}
-_RESULT: Final = tuple(field.name for field in fields(PastResult))
+_RESULT: Final = tuple(field.name for field in fields(PastResult) if field.name != "is_provisional")
 
 
 class Wanted(TypedDict, total=False):
@@ -101,6 +101,7 @@ def as_result(row: Iterable[Any]) -> PastResult:
         TfperfError: a value is of another type than its column, which SQLite does not check, or no throughput.
     """
     values = dict(zip(_RESULT, row, strict=True))
+    values["outcome"], values["is_provisional"] = outcome_of(values["outcome"])
     for name, value in values.items():
         if not isinstance(value, _KINDS[name]):
             raise TfperfError(f"{name} is {shortened(repr(value))}")

@@ -19,6 +19,7 @@ from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.safe_text import shortened
 from pytest_tfperf.stores.measurement_file import IMPOSSIBLE, is_possible
 
 _PROVISIONAL = " (provisional)"
@@ -52,6 +53,19 @@ def measurement_row(m: Measurement) -> dict[str, Any]:
             "changes": json.dumps([run.log_rate - expected for run in m.throughput.runs]),
         }
     return row
+
+
+def outcome_of(text: object) -> tuple[Outcome | None, bool]:
+    """The outcome of a row's column, and whether it is provisional; None for "".
+
+    Raises:
+        TfperfError: it is no outcome, or one of a newer version.
+    """
+    word = str(text).removesuffix(_PROVISIONAL)
+    try:
+        return Outcome(word) if word else None, word != text
+    except ValueError:
+        raise TfperfError(f"outcome is {shortened(repr(text))}") from None
 
 
 def comparison_row(c: Comparison) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.verdict import Outcome
 
 START = datetime(2026, 1, 1, 3, tzinfo=UTC)
 
@@ -30,7 +31,7 @@ def past_result(session: int, test: str, log_rate: float, **more: Any) -> PastRe
         "examples_per_sec": rate,
         "low": rate * 0.99,
         "high": rate * 1.01,
-        "outcome": "PASS",
+        "outcome": Outcome.PASS,
         "runs": 1,
         "seconds": 1.0,
         "reference": 1000.0,

@@ -10,6 +10,7 @@ from past_results import past_result, past_results, quiet_tests
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.change import Change, ChangeKind
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.changes import changes_of
 from pytest_tfperf.judging.drift_over_sessions import common_course
 
@@ -70,7 +71,7 @@ def test_machines_are_apart() -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [{"outcome": "INVALID"}, {"is_slowed_on_purpose": True}, {"examples_per_sec": 0.0}],
+    [{"outcome": Outcome.INVALID}, {"is_slowed_on_purpose": True}, {"examples_per_sec": 0.0}],
     ids=["invalid", "slowed on purpose", "no rate"],
 )
 def test_what_says_nothing_of_the_throughput_is_left_out(more: dict[str, object]) -> None:

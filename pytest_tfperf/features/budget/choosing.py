@@ -15,7 +15,7 @@ from pytest_tfperf.core.verdict import Outcome
 LONG: Final = timedelta(days=7)
 """A test that was not measured for this long comes before important ones, so that no test waits for ever."""
 
-_IN_DOUBT = tuple(outcome.value for outcome in (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE))
+_IN_DOUBT = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ def candidates(
             test=test,
             seconds=expected,
             is_important=test in important,
-            in_doubt=test in failed or any((one.outcome or "").startswith(_IN_DOUBT) for one in last.get(test, ())),
+            in_doubt=test in failed or any(one.outcome in _IN_DOUBT for one in last.get(test, ())),
             measured=moment(last[test][-1].time) if test in last else None,
         )
         for test, expected in seconds.items()

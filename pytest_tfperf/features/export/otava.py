@@ -32,7 +32,7 @@ def otava_files(results: Iterable[PastResult]) -> dict[str, str]:
     """
     series: dict[str, list[PastResult]] = {}
     for one in results:
-        is_figure = math.isfinite(one.examples_per_sec) and one.outcome != Outcome.INVALID
+        is_figure = math.isfinite(one.examples_per_sec) and one.outcome is not Outcome.INVALID
         if is_figure and not one.is_slowed_on_purpose:
             series.setdefault(one_line(f"{one.machine}/{one.workload}/{one.topology}"), []).append(one)
     if not series:

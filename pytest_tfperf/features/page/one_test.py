@@ -19,7 +19,7 @@ from pytest_tfperf.features.page.past import series_facts
 from pytest_tfperf.features.page.run_facts import run_facts
 from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
-from pytest_tfperf.reports.measurement_table import outcome, reference_kind
+from pytest_tfperf.reports.measurement_table import outcome_alone, reference_kind
 from pytest_tfperf.reports.message import expected_rate, headline, message, why_invalid
 from pytest_tfperf.reports.numbers import change as signed
 from pytest_tfperf.reports.numbers import percent, whole_percent
@@ -72,7 +72,7 @@ def facts_of_test(
         "session": m.session,
         "time": m.time,
         "seconds": figure(m.seconds, 4),
-        "outcome": outcome(m).partition(" (")[0],  # in brackets is what "kind" says
+        "outcome": outcome_alone(m),
         "kind": reference_kind(verdict) if verdict else "",
         "reason": verdict.reason.value if verdict else "",
         "story": _story(m, judged, began),

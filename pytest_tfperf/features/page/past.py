@@ -17,7 +17,7 @@ from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.throughput import scatter
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.page.figures import figure
-from pytest_tfperf.reports.measurement_table import outcome, urgency
+from pytest_tfperf.reports.measurement_table import ACT_FIRST
 
 _Result = TypeVar("_Result", PastResult, Measurement)
 
@@ -111,12 +111,13 @@ def worst_of_each(results: Iterable[_Result]) -> dict[tuple[str, SeriesKey], _Re
 def _badness(one: PastResult | Measurement) -> tuple[int, float]:
     """A sort key: the worst outcome first, then the lowest throughput; all undecided results are equal."""
     result = one if isinstance(one, PastResult) else as_result(one)
-    return urgency(result.outcome), result.examples_per_sec if result.outcome else 0.0
+    rank = len(ACT_FIRST) if result.outcome is None else ACT_FIRST.index(result.outcome)
+    return rank, result.examples_per_sec if result.outcome else 0.0
 
 
 def is_valid(one: PastResult) -> bool:
     """Whether its throughput can be used."""
-    return not one.outcome.startswith(Outcome.INVALID) and one.examples_per_sec > 0
+    return one.outcome is not Outcome.INVALID and one.examples_per_sec > 0
 
 
 def series_facts(series: Sequence[PastResult], sessions: Mapping[str, int]) -> dict[str, Any]:
@@ -127,7 +128,7 @@ def series_facts(series: Sequence[PastResult], sessions: Mapping[str, int]) -> d
         "low": [figure(one.low) for one in series],
         "high": [figure(one.high) for one in series],
         "reference": [figure(one.reference) for one in series],
-        "outcome": [one.outcome for one in series],
+        "outcome": [one.outcome_word for one in series],
     }
 
 
@@ -175,7 +176,7 @@ def _drift(machine: str, changes: Sequence[float]) -> dict[str, Any]:
 
 def as_result(one: Measurement) -> PastResult:
     """The measurement as `History.results` would give it."""
-    word = outcome(one) if one.verdict is not None and one.verdict.is_decided else ""
+    verdict = one.verdict if one.verdict is not None and one.verdict.is_decided else None
     baseline = one.verdict.baseline if one.verdict else None
     return PastResult(
         id="",
@@ -190,7 +191,8 @@ def as_result(one: Measurement) -> PastResult:
         examples_per_sec=one.throughput.examples_per_sec,
         low=one.throughput.low,
         high=one.throughput.high,
-        outcome=word,
+        outcome=verdict.outcome if verdict else None,
+        is_provisional=verdict is not None and verdict.is_provisional,
         reference=baseline.reference if baseline else None,
         runs=len(one.runs),
         seconds=one.seconds,

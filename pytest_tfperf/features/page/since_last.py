@@ -31,7 +31,7 @@ def _since(before: Sequence[Measurement], now: Sequence[Measurement], past: Past
         for one in series
         if key.machine in machines and one.session == session
     }
-    was_slow = {key for key, one in known.items() if one.outcome.startswith(Outcome.REGRESSED)}
+    was_slow = {key for key, one in known.items() if one.outcome is Outcome.REGRESSED}
     outcomes = {key: one.verdict.outcome if one.verdict else None for key, one in here.items()}
     is_slow = {key for key, outcome in outcomes.items() if outcome is Outcome.REGRESSED}
     is_good = {key for key, outcome in outcomes.items() if outcome in (Outcome.PASS, Outcome.IMPROVED)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
@@ -34,7 +35,7 @@ def past(test: str, outcome: str = "PASS", session: str = "s1", time: str = "202
         examples_per_sec=1.0,
         low=1.0,
         high=1.0,
-        outcome=outcome,
+        outcome=Outcome(outcome),
         runs=1,
         seconds=1.0,
     )
@@ -126,7 +127,7 @@ def test_a_test_is_in_doubt_if_any_call_of_its_last_session_was() -> None:
 
 
 def test_a_provisional_regression_is_a_doubt() -> None:
-    (found,) = candidates({"a": 1.0}, past=[past("a", "REGRESSED (provisional)")])
+    (found,) = candidates({"a": 1.0}, past=[replace(past("a", "REGRESSED"), is_provisional=True)])
     assert found.in_doubt
 
 

@@ -39,7 +39,12 @@ def facts_of(*measurements: Measurement, **more: Any) -> dict[str, Any]:
 
 def earlier(day: int, rate: float, outcome: str = "PASS", **more: Any) -> PastResult:
     result = as_result(judged(Outcome.PASS, 0.0))
-    given = {"session": f"s{day}", "time": f"2025-12-{day:02}T03:00:00+00:00", "outcome": outcome} | more
+    given = {
+        "session": f"s{day}",
+        "time": f"2025-12-{day:02}T03:00:00+00:00",
+        "outcome": Outcome(outcome) if outcome else None,
+    }
+    given |= more
     return replace(result, examples_per_sec=rate, **given)
 
 
