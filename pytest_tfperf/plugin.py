@@ -213,7 +213,7 @@ def pytest_benchmark_group_stats(
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
     """Remove clock readings from pytest-benchmark's facts about the machine, and add the machine's key."""
-    from pytest_tfperf.reports.pytest_benchmark import forget_clock_readings
+    from pytest_tfperf.session.benchmarks import forget_clock_readings
 
     forget_clock_readings(machine_info)
     machine_info["tfperf_machine"] = config.stash[SESSION].measuring.topology.machine

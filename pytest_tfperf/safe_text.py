@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, TypeVar
 
 _HIDDEN: Final = "***"
 _MOST: Final = 200  # characters of a value that a message repeats
@@ -77,3 +77,28 @@ def _without_password(found: re.Match[str]) -> str:
     if not is_url or _PORT.match(word):  # not of a URL: a path after a name, as in "data:/data:ro"
         return f"{before}{word}{without_passwords(more)}"
     return f"{before}{_HIDDEN}{more[more.rfind('@') :]}" if more else f"{before}{_HIDDEN}"  # the latter was cut off
+
+
+_T = TypeVar("_T")
+
+_BEGIN_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def csv_cell(value: _T) -> _T | str:
+    """A text as a spreadsheet only shows it: after a quote where it would be a formula. A number stays as it is.
+
+    >>> csv_cell("=cmd|'/c calc'!A1"), csv_cell("-1.5"), csv_cell(-1.5)
+    ("'=cmd|'/c calc'!A1", '-1.5', -1.5)
+    """
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if value.startswith(_BEGIN_FORMULA) and not _is_number(value) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return text.strip() == text

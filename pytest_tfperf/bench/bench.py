@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from pytest_tfperf.bench.environment import environment
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.one_run import AlwaysDisturbed, RunEngine, T, undisturbed
 from pytest_tfperf.bench.pairs import PairSource, reference_pairs
@@ -22,6 +21,7 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.hardware.host import host_facts
 from pytest_tfperf.judging.judge import judge, may_stop
 from pytest_tfperf.judging.new_baseline import runs_wanted
 from pytest_tfperf.judging.reference import floor_rate, refuse_other_devices, require_same_unit
@@ -269,3 +269,13 @@ def _require_finite_loss(result: Measurement, task: Task) -> None:
             f"  next        {loss_advice(result.workload)}",
             where=f"{task.side.shown} on {result.devices}",
         )
+
+
+def environment(worker: Mapping[str, str], topology: Topology, inject_slowdown: float, commit: str) -> dict[str, str]:
+    """Name -> value without blanks: the worker's software, the driver, the host's settings and the commit."""
+    facts = host_facts() | {
+        "driver": topology.driver_version,
+        "commit": commit,
+        "injected_slowdown": str(inject_slowdown or ""),  # so that it is not taken for a real slowdown
+    }
+    return dict(worker) | {name: value.replace(" ", "_") for name, value in facts.items() if value}

@@ -25,8 +25,7 @@ from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.supported import require_supported
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.topology import Devices, Topology
-from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.core.workload_name import shown_name
+from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.windows import CommandWindows

@@ -11,13 +11,16 @@ from pytest_tfperf.console.filters import history_filters, nothing_left, wanted
 from pytest_tfperf.console.output import show, show_csv, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.comparisons import latest_comparisons
-from pytest_tfperf.reports.history import by_workload
-from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.reports.numbers import change, counted, rate
+from pytest_tfperf.reports.table import Columns, shown_names, table
 from pytest_tfperf.stores import measurement_file
 
 if TYPE_CHECKING:
+    import pandas
+
     from pytest_tfperf.stores.history import History
 
 
@@ -103,3 +106,43 @@ def _prune(history: History, arguments: argparse.Namespace) -> int:
     before = arguments.older_than.isoformat(sep=" ", timespec="minutes")
     show(f"{history.database}: deleted {deleted} from before {before}")
     return EXIT_GREEN
+
+
+_COLUMNS = Columns(
+    right={"measured", "median", "last", "change"},
+    optional=("median", "when", "session", "machine", "measured"),
+    ids=("workload",),
+)
+
+
+def by_workload(history: pandas.DataFrame, width: int | None = None) -> list[str]:
+    """One line for each machine, workload and topology of `History.frame()`.
+
+    `change` is the last measurement against the median of all measurements of its unit that are valid and not slowed
+    on purpose. Name, unit, session and time are the last one's. `width` is the terminal's, None for no limit.
+    """
+    rows = []
+    known = history.fillna({"outcome": "measured"})
+    names = shown_names(zip(known["workload"], known["name"], strict=True))
+    for (machine, workload, topology), measured in known.groupby(["machine", "workload", "topology"]):
+        last = measured.iloc[-1]
+        is_alike = measured["unit"] == last["unit"]
+        is_valid = ~measured["outcome"].str.startswith(Outcome.INVALID) & ~measured["is_slowed_on_purpose"].astype(bool)
+        valid = measured[is_alike & is_valid]
+        median = (measured[is_alike] if valid.empty else valid)["examples_per_sec"].median()
+        rows.append(
+            {
+                "outcome": last["outcome"],
+                "machine": machine,
+                "workload": names[str(workload), last["name"]],
+                "topology": topology,
+                "measured": str(len(measured)),
+                "median": rate(median),
+                "last": rate(last["examples_per_sec"]),
+                "unit": f"{last['unit']}/s",
+                "change": change(last["examples_per_sec"] / median - 1),
+                "when": last["time"],
+                "session": last["session"],
+            }
+        )
+    return table(rows, _COLUMNS, width)

@@ -2,11 +2,93 @@
 
 from __future__ import annotations
 
+import configparser
 import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any, Final
 
-from pytest_tfperf.console.ini_section import ini_file
+from pytest_tfperf.errors import TfperfError
+
+FILES: Final = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
+"""Where pytest looks for its configuration, in its order."""
+
+
+@dataclass(frozen=True, slots=True)
+class IniFile:
+    """The file that pytest, called in a folder, reads its settings from.
+
+    Args:
+        path: the file, whose folder is pytest's `rootdir`.
+        values: its settings for pytest.
+    """
+
+    path: Path
+    values: Mapping[str, str]
+
+    def lines_for(self, settings: Mapping[str, str]) -> list[str]:
+        """The lines that the user may add to it, the section's header first; none where no setting is missing."""
+        missing = {name: value for name, value in settings.items() if name not in self.values}
+        quote = '"' if self.path.suffix == ".toml" else ""
+        lines = [f"{name} = {quote}{value}{quote}" for name, value in missing.items()]
+        return [_header(_text(self.path), self.path) or _headers(self.path)[0], *lines] if lines else []
+
+
+def ini_file(folder: Path) -> IniFile | None:
+    """The nearest file with settings for pytest, from the folder upwards; None without any.
+
+    Raises:
+        TfperfError: a file that can't be read or parsed.
+    """
+    for path in (base / name for base in (folder, *folder.parents) for name in FILES):
+        if not path.is_file():
+            continue
+        text = _text(path)
+        values = _values(text, path)
+        if values or path.stem.endswith("pytest") or _header(text, path):
+            return IniFile(path, {name: str(value) for name, value in values.items()})
+    return None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TfperfError(f"{path} can't be read: {error}. Repair it, or name another folder") from None
+
+
+def _values(text: str, path: Path) -> dict[str, Any]:
+    """The settings of pytest in a file."""
+    try:
+        if path.suffix == ".toml":
+            return _toml_values(tomllib.loads(text), path)
+        parser = configparser.ConfigParser(interpolation=None, strict=True)
+        parser.read_string(text)
+    except (tomllib.TOMLDecodeError, configparser.Error) as error:
+        raise TfperfError(f"{path} can't be parsed: {error}. Repair it first") from None
+    section = _headers(path)[0].strip("[]")
+    return dict(parser[section]) if parser.has_section(section) else {}
+
+
+def _toml_values(document: dict[str, Any], path: Path) -> dict[str, Any]:
+    table = document.get("tool", {}).get("pytest", {}) if path.name == "pyproject.toml" else document.get("pytest", {})
+    return dict(table.get("ini_options", table))
+
+
+def _headers(path: Path) -> list[str]:
+    """The headers that may begin pytest's section in such a file."""
+    if path.name == "pyproject.toml":
+        return ["[tool.pytest.ini_options]", "[tool.pytest]"]
+    return ["[tool:pytest]"] if path.name == "setup.cfg" else ["[pytest]"]
+
+
+def _header(text: str, path: Path) -> str:
+    """The line that begins pytest's section, as it stands in the file; "" for none."""
+    wanted = _headers(path)
+    return next((line for line in text.splitlines() if line.partition("#")[0].strip().replace(" ", "") in wanted), "")
 
 
 def root() -> Path:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.core.workload import VariableUpdate, Workload
@@ -53,3 +55,44 @@ class Job:
         count = self.devices.count // self.ranks_per_node
         uuids = self.devices.gpu_uuids[local_rank * count : (local_rank + 1) * count]
         return replace(self, devices=replace(self.devices, count=count, gpu_uuids=uuids))
+
+
+def digest() -> str:
+    """Ten digits that differ if any module of this package differs."""
+    package = Path(__file__).parent.parent
+    found = hashlib.blake2s()
+    for file in sorted(package.rglob("*.py")):
+        found.update(str(file.relative_to(package)).encode() + file.read_bytes())
+    return found.hexdigest()[:10]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """What the driver tells a rank when all ranks have called.
+
+    Args:
+        rank: this process's place, from 0.
+        addresses: "host:port" for each rank, by rank; each reserved its own.
+        hosts: the name of each rank's host, by rank.
+        timeout_seconds: an exchange of gradients that takes longer fails.
+    """
+
+    rank: int
+    addresses: tuple[str, ...]
+    hosts: tuple[str, ...]
+    timeout_seconds: float
+
+    @property
+    def size(self) -> int:
+        """How many ranks there are."""
+        return len(self.addresses)
+
+    @property
+    def local_rank(self) -> int:
+        """This rank's place among those of its host, from 0."""
+        return self.hosts[: self.rank].count(self.hosts[self.rank])
+
+    @property
+    def local_size(self) -> int:
+        """How many ranks run on this rank's host."""
+        return self.hosts.count(self.hosts[self.rank])

@@ -3,9 +3,93 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.core.op_times import Growth, OpTime
+MOST_KEPT = 50
+"""Operations that a measurement keeps; a large model has thousands."""
+
+MOST_NAMED = 10
+"""Operations that a message names."""
+
+# Of the largest growth. Every operation's time varies a little, and one added layer must not be lost among them.
+_WORTH_NAMING = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpTime:
+    """One operation of a step, over all devices and threads of a process.
+
+    Args:
+        name: in the graph, without the loop and the replica that it belongs to: "resnet20_1/conv2d_1/convolution".
+        type: TensorFlow's or XLA's, "Conv2D"; "kernel" where only a GPU kernel is known.
+        seconds: its own time in one step, without the operations that ran inside it.
+        count: how often it ran in one step.
+    """
+
+    name: str
+    type: str
+    seconds: float
+    count: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """An operation that takes longer than when the baseline was recorded.
+
+    Args:
+        name, type: as in `OpTime`.
+        before_seconds, seconds: its own time in one step, then and now.
+        is_at_most: it was not among the operations kept then, so it took `before_seconds` at most.
+    """
+
+    name: str
+    type: str
+    before_seconds: float
+    seconds: float
+    is_at_most: bool = False
+
+    @property
+    def growth_seconds(self) -> float:
+        """What it adds to a step."""
+        return self.seconds - self.before_seconds
+
+
+def largest(ops: Sequence[OpTime]) -> tuple[OpTime, ...]:
+    """The operations with most time of their own, `MOST_KEPT` at most."""
+    return tuple(sorted(ops, key=lambda op: (-op.seconds, op.name, op.type))[:MOST_KEPT])
+
+
+def grown(now: Sequence[OpTime], before: Sequence[OpTime]) -> tuple[Growth, ...]:
+    """The operations whose time grew most, `MOST_NAMED` at most.
+
+    An operation is known by its name: TensorFlow may compute the same one by another kernel.
+
+    Args:
+        now, before: the largest of each, as `largest` gives them.
+    """
+    least = before[-1].seconds if len(before) >= MOST_KEPT else 0.0
+    then, types = _by_name(before), {op.name: op.type for op in reversed(now)}
+    found = [
+        Growth(
+            name=name,
+            type=types[name],
+            before_seconds=then.get(name, least),
+            seconds=seconds,
+            is_at_most=name not in then and least > 0,
+        )
+        for name, seconds in _by_name(now).items()
+    ]
+    in_order = sorted(found, key=lambda one: (-one.growth_seconds, one.name))
+    smallest = _WORTH_NAMING * max(0.0, in_order[0].growth_seconds) if in_order else 0.0
+    return tuple(one for one in in_order[:MOST_NAMED] if one.growth_seconds > smallest)
+
+
+def _by_name(ops: Sequence[OpTime]) -> dict[str, float]:
+    seconds: dict[str, float] = {}
+    for op in ops:
+        seconds[op.name] = seconds.get(op.name, 0.0) + op.seconds
+    return seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -324,3 +324,15 @@ def _require_name(field: str, value: Any) -> None:
             f"model={value!r}: a word like 'b64' means the batch size in a workload's id: "
             "give the model a name without it"
         )
+
+
+_OWN_FUNCTION = re.compile(r"[\w.]+:(\w+)")
+
+
+def shown_name(id: str, name: str = "") -> str:
+    """The name that a test gave its workload, else the id without the modules of users' functions.
+
+    >>> shown_name("acme.nets:small_cnn-b32-replicated-device")
+    'small_cnn-b32-replicated-device'
+    """
+    return name or _OWN_FUNCTION.sub(r"\1", id)

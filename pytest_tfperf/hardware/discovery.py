@@ -10,11 +10,9 @@ from typing import Any
 from pytest_tfperf.core.gpu import Gpu
 from pytest_tfperf.core.links import Link, LinkKind, Matrix
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.hardware.gpus import Card, read_cards
+from pytest_tfperf.hardware.gpus import VARIABLE, Card, read_cards, visible_gpus
 from pytest_tfperf.hardware.host import ROOT, read_host
-from pytest_tfperf.hardware.nvml import NvmlError, ask, driver_hangs, session
-from pytest_tfperf.hardware.nvml_links import read_links
-from pytest_tfperf.hardware.visible import VARIABLE, visible_gpus
+from pytest_tfperf.hardware.nvml import NvmlError, ask, driver_hangs, read_links, session
 
 
 def discover(environ: Mapping[str, str] = os.environ, root: Path = ROOT, nvml: Any = None) -> Topology:

@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
-from pytest_tfperf.core.verdict import Rule
+from pytest_tfperf.core.verdict import Noise, Rule
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.noise import mean_square
 from pytest_tfperf.judging.pairs import MIN_PAIRS, spread

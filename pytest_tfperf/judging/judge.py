@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.past_session import PastSession
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue, Throughput
-from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Tolerance, Verdict
+from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.confirmation import Confirmation, by_pairs, by_runs
 from pytest_tfperf.judging.provisional import MOST_RUNS

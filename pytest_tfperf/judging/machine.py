@@ -13,11 +13,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.throughput import hodges_lehmann, run_value
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import Noise, Outcome, Tolerance
 from pytest_tfperf.judging.common_drift import MIN_TESTS, CommonDrift
 from pytest_tfperf.judging.thresholds import (
     DOUBTS,

@@ -11,7 +11,7 @@ from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
 from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.core.workload_name import shown_name
+from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.errors import BaselineRefused
 from pytest_tfperf.judging.noise import without_slow_runs
 from pytest_tfperf.judging.thresholds import DETECTION, accepted_slowdown, screen_error, suspicion

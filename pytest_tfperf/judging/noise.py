@@ -14,8 +14,8 @@ from dataclasses import replace
 from functools import cache
 
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.throughput import scatter
+from pytest_tfperf.core.verdict import Noise
 
 ASSUMED_BETWEEN_RUNS = 0.018 / math.sqrt(2)
 """Where nothing was measured. The DGX-1 document ran two one-GPU columns twice: 228/227 and 219/223, at most 1.8 %

@@ -9,10 +9,9 @@ from types import MappingProxyType
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.machine_key import gpu_model
-from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import DeviceKind, Topology
-from pytest_tfperf.core.verdict import Tolerance
+from pytest_tfperf.core.verdict import Noise, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.judging.noise import noise_of, with_assumption

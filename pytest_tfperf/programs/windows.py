@@ -16,11 +16,10 @@ from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.steady_state import in_steady_state
 from pytest_tfperf.programs.command_run import CommandRun
-from pytest_tfperf.programs.lines import LineSplitter
 from pytest_tfperf.programs.meter import Meter
 from pytest_tfperf.programs.patience import Patience
 from pytest_tfperf.programs.reader import Reader
-from pytest_tfperf.programs.reading import Kind, Reading, Unreadable
+from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
 from pytest_tfperf.programs.sources import is_running_average
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.workers.failures import SHOWN_LINES

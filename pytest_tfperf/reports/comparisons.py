@@ -9,15 +9,14 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.core.workload_name import shown_name
+from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, outcome, rate_cell, rate_heading
 from pytest_tfperf.reports.message import Line, with_lines
 from pytest_tfperf.reports.message import message as of_a_measurement
-from pytest_tfperf.reports.names import Named, shown_names
 from pytest_tfperf.reports.numbers import change, compared, percent, rate
-from pytest_tfperf.reports.table import Columns, table
+from pytest_tfperf.reports.table import Columns, Named, shown_names, table
 
 _DISTINGUISHING = ("tensorflow", "torch", "jax", "python")
 

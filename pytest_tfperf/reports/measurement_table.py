@@ -9,12 +9,12 @@ from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.reports.breakdown import bound_by
-from pytest_tfperf.reports.names import shown_names
 from pytest_tfperf.reports.numbers import change, percent, rate
-from pytest_tfperf.reports.table import Columns, table
+from pytest_tfperf.reports.table import Columns, shown_names, table
 
 _LEAST_WINDOWS = 3  # for tf_cnn_benchmarks' +/-
 _RIGHT = {"baseline", "change", "confirmed", "fails at", "detectable"}
@@ -147,3 +147,22 @@ def _fails_at(verdict: Verdict | None) -> str | None:
 def _document(row: Baseline, here: str) -> str:
     """A document's figure, with its machine in brackets if that is another one."""
     return rate(row.reference) + ("" if row.machine == here else f" ({row.machine})")
+
+
+def measurement_json(m: Measurement) -> dict[str, object]:
+    """Its throughput and its verdict, without its runs."""
+    t = m.throughput
+    return {
+        "test": m.test,
+        "session": m.session,
+        "time": m.time,
+        "machine": m.machine,
+        "workload": m.workload.id,
+        "name": m.name,
+        "topology": m.topology,
+        "unit": t.unit,
+        "examples_per_sec": t.examples_per_sec,
+        "low": plain(t.low),
+        "high": plain(t.high),
+        "verdict": plain(m.verdict),
+    }

@@ -9,16 +9,15 @@ from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.measurement import Measurement, changed_since
-from pytest_tfperf.core.noise import Noise
+from pytest_tfperf.core.profile import Growth, Profile
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import Throughput, run_value
-from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
-from pytest_tfperf.core.workload_name import shown_name
+from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Verdict
+from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import breakdown_lines
 from pytest_tfperf.reports.numbers import change, compared, counted, percent, rate
-from pytest_tfperf.reports.profile import profile_lines
 from pytest_tfperf.reports.telemetry import telemetry_lines
 from pytest_tfperf.reports.wrapping import TEXT_COLUMN
 
@@ -250,3 +249,35 @@ def _detectable(slowdown: float, noise: Noise) -> str:
     if noise.between_sessions >= _WORTH_SHOWING / 2:
         text += f", between sessions {percent(noise.between_sessions)}"
     return text
+
+
+_NOTHING = 0.01  # as a fraction of the operation's present time
+
+
+def profile_lines(profile: Profile | None) -> Iterator[tuple[str, str]]:
+    """Labelled lines about a profile; none without a profile."""
+    if profile is None:
+        return
+    if profile.folder:
+        yield "profile", f"{profile.folder}    (open with {profile.command})"
+    else:
+        yield "profile", f"none: {profile.fault}"
+    for growth in profile.grown:
+        yield "grew", _growth(growth)
+
+
+def _growth(growth: Growth) -> str:
+    """For example "Conv2D block3/conv 1.2 -> 3.4 ms a step"."""
+    name = growth.name if growth.name == growth.type else f"{growth.type} {growth.name}"
+    before = _milliseconds(growth.before_seconds)
+    if growth.is_at_most:
+        before = f"under {before}" if growth.before_seconds > _NOTHING * growth.seconds else "0"
+    return f"{name} {before} -> {_milliseconds(growth.seconds)} ms a step"
+
+
+def _milliseconds(seconds: float) -> str:
+    """At least two digits: "1.2", "0.034", "123"; "0" for less than half a microsecond."""
+    value = seconds * 1e3
+    if value < 0.0005:
+        return "0"
+    return f"{value:.2g}" if value < 9.95 else f"{value:.0f}"

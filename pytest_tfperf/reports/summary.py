@@ -15,9 +15,8 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.comparisons import comparison_table
 from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
-from pytest_tfperf.reports.names import shown_names
 from pytest_tfperf.reports.numbers import change, compared, counted, duration, percent, rate
-from pytest_tfperf.reports.table import Columns, table
+from pytest_tfperf.reports.table import Columns, shown_names, table
 from pytest_tfperf.reports.telemetry import telemetry_lines
 from pytest_tfperf.reports.wrapping import first_sentence
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.safe_text import one_line
 
 _GAP = 2
@@ -102,3 +103,20 @@ def _fitting(cells: dict[str, list[str]], columns: Columns, width: int) -> dict[
 
 def _width(cells: Mapping[str, Sequence[str]]) -> int:
     return sum(max(map(len, column)) for column in cells.values()) + _GAP * (len(cells) - 1)
+
+
+Named = tuple[str, str]
+"""A workload's id and the name that its test gave it, "" for none."""
+
+
+def shown_names(workloads: Iterable[Named]) -> dict[Named, str]:
+    """What people read of each workload; those whose names would be equal are shown by their ids.
+
+    >>> shown_names([("acme.nets:small_cnn-b32-replicated-device", "")])
+    {('acme.nets:small_cnn-b32-replicated-device', ''): 'small_cnn-b32-replicated-device'}
+    """
+    short = {(id, name): shown_name(id, name) for id, name in workloads}
+    ids: dict[str, set[str]] = {}
+    for (id, _), text in short.items():
+        ids.setdefault(text, set()).add(id)
+    return {named: text if len(ids[text]) == 1 else named[0] for named, text in short.items()}

@@ -11,8 +11,8 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.outlook import Outlook
 from pytest_tfperf.reports.advice import ADVICE
 from pytest_tfperf.reports.message import Line, with_lines
-from pytest_tfperf.reports.names import shown_names
 from pytest_tfperf.reports.numbers import counted, duration, percent
+from pytest_tfperf.reports.table import shown_names
 
 _MOST_RATIOS = 3
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.session.reporting import FIXTURE, SESSION
+
+if TYPE_CHECKING:
+    from pytest_tfperf.core.measurement import Measurement
 
 BenchmarkGroups = Sequence[tuple[str | None, Sequence[dict[str, Any]]]]
 """What one table of pytest-benchmark shows: each group's name, and its tests."""
@@ -32,7 +35,6 @@ def without_ours(config: pytest.Config, groups: BenchmarkGroups) -> BenchmarkGro
 
 def set_clock(item: pytest.Item) -> None:
     """Give pytest-benchmark our timer, beside what the test's own `benchmark` marker says."""
-    from pytest_tfperf.reports.pytest_benchmark import window_clock
 
     own = item.get_closest_marker("benchmark")
     item.add_marker(pytest.mark.benchmark(**{**(own.kwargs if own else {}), "timer": window_clock}), append=False)
@@ -42,7 +44,6 @@ def feed_benchmark(item: pytest.Item, benchmark: Any) -> None:
     """The windows of the first check as pytest-benchmark's rounds; a test without a valid measurement has none."""
     from pytest_tfperf.core.consequence import outcome_of
     from pytest_tfperf.core.measurement import Measurement
-    from pytest_tfperf.reports.pytest_benchmark import feed
 
     fixture = item.stash[FIXTURE]
     measured = [result for result in fixture.outcomes.results if isinstance(result, Measurement)]
@@ -50,3 +51,42 @@ def feed_benchmark(item: pytest.Item, benchmark: Any) -> None:
         feed(benchmark, measured[0])
     else:
         benchmark.skipped = True  # otherwise pytest-benchmark warns that its fixture was not used
+
+
+_seconds = 0.0
+
+
+def window_clock() -> float:
+    """The timer for pytest-benchmark: the sum of seconds per step over all windows so far."""
+    return _seconds
+
+
+def feed(benchmark: Any, measurement: Measurement) -> None:
+    """Hand a measurement's first run to pytest-benchmark's fixture: its windows as rounds, the rest as extra_info."""
+    windows = measurement.runs[0].windows
+    upcoming = iter(windows)
+
+    def advance() -> None:
+        global _seconds
+        if (window := next(upcoming, None)) is not None:  # --benchmark-cprofile makes one more call
+            _seconds += window.seconds / window.steps
+
+    benchmark.extra_info |= {
+        "examples_per_sec": measurement.throughput.examples_per_sec,
+        "counted": measurement.throughput.unit,
+        "workload": measurement.workload.id,
+        "topology": measurement.topology,
+        "machine": measurement.machine,
+        "devices": measurement.devices,
+        "unit": "seconds per step",
+        "compile_seconds": measurement.throughput.compile_seconds,
+    }
+    benchmark.pedantic(advance, rounds=len(windows), iterations=1)
+
+
+def forget_clock_readings(machine_info: dict[str, Any]) -> None:
+    """Remove the CPU's momentary clock: pytest-benchmark takes a machine whose facts differ for another one."""
+    cpu = machine_info.get("cpu")
+    if isinstance(cpu, dict):
+        for name in [name for name in cpu if name.startswith("hz_actual")]:
+            del cpu[name]

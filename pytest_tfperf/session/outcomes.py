@@ -9,7 +9,15 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.errors import BaselineRefused, MeasurementError, ThroughputRegression
+from pytest_tfperf.errors import (
+    BaselineRefused,
+    MeasurementError,
+    NoData,
+    NotEnoughDevices,
+    NotEnoughNodes,
+    NotInstalled,
+    ThroughputRegression,
+)
 from pytest_tfperf.reports import comparisons
 from pytest_tfperf.reports.message import headline, in_brief
 from pytest_tfperf.session.features import features
@@ -125,3 +133,21 @@ class Outcomes:
         if isinstance(result, Measurement) and result.verdict is not None and result.verdict.is_provisional:
             return f"{headline(result)}: {result.verdict.reason}. Rerun: {self.session.settings.rerun.of(self.test)}"
         return self._messages([result])
+
+
+def why_missing_is_an_error(session: Session, error: NoData | NotEnoughDevices | NotInstalled) -> str:
+    """Reason to report a skip as an error under --tfperf-require-baseline; empty if the test may skip."""
+    if isinstance(error, NoData):
+        return str(error)
+    if not isinstance(error, NotEnoughDevices):
+        return ""
+    if isinstance(error, NotEnoughNodes) and session.nodes is not None:
+        return str(error)  # who names a launcher for the gate wants its tests to run
+    if session.measuring.topology.driver_fault:
+        return f"{error}. A driver is installed, so this machine should have GPUs"
+    name = session.settings.machine
+    if not (name and error.wanted):
+        return ""
+    rows = session.baselines.load(name).values()
+    had = any(row.gpu and row.key.topology == f"1x{error.wanted}" for row in rows if row.is_measured)
+    return f"{error}. Its baselines were measured on {error.wanted} GPUs: one is missing" if had else ""

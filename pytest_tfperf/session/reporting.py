@@ -167,8 +167,11 @@ def skipping(session: Session) -> Iterator[None]:
     try:
         yield
     except (NoData, NotEnoughDevices, NotInstalled) as error:
-        if session.settings.require_baseline and (why := session.why_missing_is_an_error(error)):
-            raise MeasurementError(why) from None
+        if session.settings.require_baseline:
+            from pytest_tfperf.session.outcomes import why_missing_is_an_error
+
+            if why := why_missing_is_an_error(session, error):
+                raise MeasurementError(why) from None
         reason = printable(str(error).partition("\n")[0])
         session.skipped[reason] += 1
         raise pytest.skip.Exception(reason, _use_item_location=True) from None

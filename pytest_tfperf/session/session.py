@@ -15,7 +15,7 @@ from pytest_tfperf.core.selection import Choice, Selection
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import NoData, NotEnoughDevices, NotEnoughNodes, NotInstalled, TfperfError
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.session.features import features
 from pytest_tfperf.stores.baselines import BaselineStore
 
@@ -189,7 +189,7 @@ class Session:
         if references is not None and not (settings.smoke or settings.update_baselines):
             self.remarks += references.check([row for row in rows if row.is_measured])
         if settings.update_baselines:
-            from pytest_tfperf.bench.first_look import look_before_recording
+            from pytest_tfperf.bench.disturbance import look_before_recording
 
             commit = commit_of(settings.root, besides=settings.baselines)
             found = (
@@ -215,23 +215,6 @@ class Session:
             self.remarks += choice.remarks
             self.left_out |= choice.left_out
         return choice
-
-    def why_missing_is_an_error(self, error: NoData | NotEnoughDevices | NotInstalled) -> str:
-        """Reason to report a skip as an error under --tfperf-require-baseline; empty if the test may skip."""
-        if isinstance(error, NoData):
-            return str(error)
-        if not isinstance(error, NotEnoughDevices):
-            return ""
-        if isinstance(error, NotEnoughNodes) and self.nodes is not None:
-            return str(error)  # who names a launcher for the gate wants its tests to run
-        if self.measuring.topology.driver_fault:
-            return f"{error}. A driver is installed, so this machine should have GPUs"
-        name = self.settings.machine
-        if not (name and error.wanted):
-            return ""
-        rows = self.baselines.load(name).values()
-        had = any(row.gpu and row.key.topology == f"1x{error.wanted}" for row in rows if row.is_measured)
-        return f"{error}. Its baselines were measured on {error.wanted} GPUs: one is missing" if had else ""
 
     def name_of(self, subject: Subject, given: str = "") -> str:
         """The name for tables and messages, from the test or from a user's hook; "" for the subject's id.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, final
 
 from sqlalchemy import Table, delete, insert
 
@@ -16,6 +16,7 @@ from pytest_tfperf.core.past_session import EarlierMeasurement, PastSession
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.safe_text import shortened
 from pytest_tfperf.stores import history_queries as queries
 from pytest_tfperf.stores.history_database import DamagedHistory, Database
 from pytest_tfperf.stores.history_rows import (
@@ -31,7 +32,6 @@ from pytest_tfperf.stores.history_rows import (
     whole_verdict,
 )
 from pytest_tfperf.stores.history_tables import COMPARISONS, MEASUREMENTS, VERDICTS
-from pytest_tfperf.stores.unread_rows import UnreadRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -45,6 +45,31 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.history_url import HistoryUrl
     from pytest_tfperf.core.past_result import PastResult
     from pytest_tfperf.stores.history_queries import Wanted
+
+_MOST_NAMED: Final = 3
+
+
+@final
+class UnreadRows:
+    """Which rows were left out so far, and why; one that is met again counts once."""
+
+    def __init__(self) -> None:
+        self._why: dict[str, str] = {}
+
+    def add(self, row: str, why: str) -> None:
+        """Note a row, "measurement 1a2b", and the sentence that says why it was left out."""
+        self._why[row] = why
+
+    def __str__(self) -> str:
+        """How many, which and why, in a sentence; "" for none."""
+        if not self._why:
+            return ""
+        named = list(self._why.values())[:_MOST_NAMED]
+        more = f"; and {len(self._why) - len(named)} more" if len(self._why) > len(named) else ""
+        rows = "1 row" if len(self._why) == 1 else f"{len(self._why)} rows"
+        why = "; ".join(shortened(one, 400) for one in named)
+        return f"{rows} of the history can't be read and left out, damaged or of a newer pytest-tfperf: {why}{more}"
+
 
 _Result = TypeVar("_Result")
 

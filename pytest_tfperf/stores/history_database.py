@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import socket
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -17,7 +20,9 @@ from sqlalchemy.pool import NullPool
 from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.history_tables import HISTORY, SCHEMA, TABLES, VERDICTS
-from pytest_tfperf.stores.silence import ended_by_silence
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 _LOCK_SECONDS = 30
 _CONNECT_SECONDS = 10
@@ -252,3 +257,33 @@ def _server_engine(url: HistoryUrl) -> Engine:
         )
     except ModuleNotFoundError as error:
         raise TfperfError(f"{url}: PostgreSQL's driver is not installed: pip install 'psycopg[binary]'") from error
+
+
+@contextmanager
+def ended_by_silence(connection: Connection, seconds: float) -> Iterator[None]:
+    """Shut a PostgreSQL connection down when a statement, and what follows it, takes longer than this.
+
+    The driver itself waits without end for an answer that a stalled network keeps back. It raises its usual error when
+    the socket is shut down.
+    """
+    driver: Any = connection.connection.driver_connection
+    timers: list[threading.Timer] = []
+    with socket.socket(fileno=os.dup(driver.pgconn.socket)) as own:
+
+        def end() -> None:
+            with suppress(OSError):  # it has ended by itself
+                own.shutdown(socket.SHUT_RDWR)
+
+        def restart(*_: object) -> None:
+            while timers:
+                timers.pop().cancel()
+            timers.append(threading.Timer(seconds, end))
+            timers[0].daemon = True
+            timers[0].start()
+
+        event.listen(connection, "before_cursor_execute", restart)
+        restart()
+        try:
+            yield
+        finally:
+            timers.pop().cancel()

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from pytest_tfperf.core.cluster import Cluster
+from pytest_tfperf.core.job import Cluster
 from pytest_tfperf.core.workload import AllReduce, Workload
 from pytest_tfperf.errors import WorkloadError
 

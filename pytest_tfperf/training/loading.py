@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from pytest_tfperf.core import catalogue
-from pytest_tfperf.core.cluster import Cluster
+from pytest_tfperf.core.job import Cluster
 from pytest_tfperf.core.workload import Trainer, Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
 from pytest_tfperf.training.batches import parts_of

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import re
+import tempfile
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_tfperf.core.op_times import OpTime
+import tensorflow as tf
+
+from pytest_tfperf.core.profile import OpTime, Trace
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.training.loop import Loop
 
 _HOST, _GPU, _PROGRAMS = "/host:CPU", "/device:GPU:", "/host:metadata"
 _STREAM = "Stream #"  # other lines of a GPU are made of these, and would count twice
@@ -183,3 +190,40 @@ def _texts(event: Any, names: Mapping[int, str]) -> dict[str, str]:
 def _named(name: str, kind: str) -> _Op:
     """Without the loop, the replica and the number, and with the type that oneDNN's kernel stands for."""
     return _NUMBER.sub("", _LOOP.sub("", name).removeprefix("/")), _ONEDNN.sub("", kind)
+
+
+MOST_BYTES = 60 * 1024 * 1024
+"""Of a trace in base64: a message of the wire may have 64 MiB."""
+
+_SUFFIX = ".xplane.pb"
+
+
+def trace_steps(loop: Loop, steps: int, most_bytes: int = MOST_BYTES) -> Trace:
+    """Take `steps` steps of a loop that is warmed up, under the profiler.
+
+    Python functions are not traced: it would take longer than the steps of a small model.
+
+    Raises:
+        tf.errors.OpError: the profiler runs already, or can't write to the temporary folder.
+        MeasurementError: as `op_times`.
+    """
+    options = tf.profiler.experimental.ProfilerOptions(
+        host_tracer_level=2, python_tracer_level=0, device_tracer_level=1
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        tf.profiler.experimental.start(folder, options)
+        try:
+            loop.run(steps)
+        finally:
+            tf.profiler.experimental.stop()
+        (file,) = Path(folder).glob(f"plugins/profile/*/*{_SUFFIX}")
+        data, host = file.read_bytes(), file.name.removesuffix(_SUFFIX)
+    xspace = base64.b64encode(zlib.compress(data, level=1)).decode()
+    too_large = len(xspace) > most_bytes
+    return Trace(
+        host=host,
+        steps=steps,
+        ops=op_times(data, steps, has_gpus=bool(tf.config.list_logical_devices("GPU"))),
+        xspace="" if too_large else xspace,
+        fault=f"a trace of {steps} steps is too large to send: {len(data) / 2**20:,.0f} MiB" if too_large else "",
+    )

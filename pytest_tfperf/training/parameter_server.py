@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from pytest_tfperf.core.cluster import Cluster
+from pytest_tfperf.core.job import Cluster
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 

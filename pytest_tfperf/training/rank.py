@@ -22,13 +22,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.core.own_code import digest
+from pytest_tfperf.core.job import digest
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.training.place import find_place
 from pytest_tfperf.training.process import become_worker, import_and_work
-from pytest_tfperf.workers.session_key import read_key
 from pytest_tfperf.workers.tied import die_with_parent
-from pytest_tfperf.workers.wire import Channel, ConnectionLost, connect
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, connect, read_key
 
 _NOBODY_LISTENS = 3
 _FIRST_SECONDS = 600.0  # for a driver that has not listened yet: the pods of one job start minutes apart

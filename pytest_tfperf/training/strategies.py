@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 
-from pytest_tfperf.core.cluster import Cluster
+from pytest_tfperf.core.job import Cluster
 from pytest_tfperf.core.workload import AllReduce, ParameterDevice, Trainer, VariableUpdate, Workload
 
 

@@ -14,9 +14,8 @@ from typing import Any
 import tensorflow as tf
 
 from pytest_tfperf.core import catalogue
-from pytest_tfperf.core.cluster import Cluster
 from pytest_tfperf.core.data_sets import IMAGES
-from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.job import Cluster, Job
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind
@@ -29,13 +28,13 @@ from pytest_tfperf.training.input_spec import described
 from pytest_tfperf.training.inputs import spec_of_batch
 from pytest_tfperf.training.loading import input_spec, load_model, load_own, load_pipeline, loop_for
 from pytest_tfperf.training.loop import Loop
+from pytest_tfperf.training.op_times import trace_steps
 from pytest_tfperf.training.own_loop import OwnLoop
 from pytest_tfperf.training.parameter_server import Lender, connect
 from pytest_tfperf.training.photographs import naming_corrupt
 from pytest_tfperf.training.place import reserve_port
 from pytest_tfperf.training.step_profile import profile_step
 from pytest_tfperf.training.strategies import strategy_for
-from pytest_tfperf.training.trace import trace_steps
 from pytest_tfperf.workers.wire import Channel, ConnectionLost
 
 

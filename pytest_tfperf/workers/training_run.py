@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from pytest_tfperf.core.cluster import Cluster
-from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.job import Cluster, Job
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.profile import Trace
 from pytest_tfperf.core.run import Window

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from machines import load
 
-from pytest_tfperf.bench.environment import environment
+from pytest_tfperf.bench.bench import environment
 
 H200 = load("h200")
 

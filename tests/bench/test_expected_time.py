@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import comparison, measurement, pair, run, verdict
 
-from pytest_tfperf.bench.expected_time import run_seconds, runs_missing, seconds_of_a_run
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.session.report import run_seconds, runs_missing, seconds_of_a_run
 
 GUESSES = {"a.py::f[1]": 6.0, "a.py::f[2]": 6.0, "a.py::g": 6.0, "b.py::h": 15.0}
 

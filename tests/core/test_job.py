@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.cluster import Cluster
-from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.job import Cluster, Job
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import VariableUpdate, Workload

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.op_times import MOST_KEPT, MOST_NAMED, Growth, OpTime, grown, largest
-from pytest_tfperf.core.profile import Profile
-from pytest_tfperf.reports.profile import profile_lines
+from pytest_tfperf.core.profile import MOST_KEPT, MOST_NAMED, Growth, OpTime, Profile, grown, largest
+from pytest_tfperf.reports.message import profile_lines
 
 OPS = st.lists(
     st.builds(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.core.parameters import faults
 from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.session.selecting import faults
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,11 @@ from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.comparison import ComparedSide, Comparison, Interleaving
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.reads import Reads
 from pytest_tfperf.core.run import Pair, Run, Window
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
-from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
+from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
 
 WORKLOAD = Workload(model="resnet50", batch_size=64)

@@ -11,8 +11,7 @@ from past_results import past_result, past_results, quiet_tests
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.change import Change, ChangeKind
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.judging.changes import changes_of
-from pytest_tfperf.judging.drift_over_sessions import common_course
+from pytest_tfperf.judging.changes import changes_of, common_course
 
 SESSIONS, AT = 80, 50
 

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
-from pytest_tfperf.core.noise import Noise
+from pytest_tfperf.core.verdict import Noise
 from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS, noise_of, with_assumption, without_slow_runs
 
 deviations = st.floats(0.002, 0.5)

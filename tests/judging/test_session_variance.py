@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.past_session import PastSession
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Noise, Outcome
 from pytest_tfperf.judging.session_variance import LearntReference, learnt_reference, session_variance
 
 NOISE = Noise(between_runs=0.005, degrees_of_freedom=200)

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import baseline, run_at
 
-from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import Noise, Outcome, Tolerance
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
 from pytest_tfperf.judging.machine import (
     SENTINELS,

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from measurements import baseline, run_at, throughput
 
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.past_session import PastSession
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue
-from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Tolerance, Verdict
+from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
 from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES
 from pytest_tfperf.judging.judge import Evidence, judge, may_stop

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_tfperf.core.cluster import Cluster
+from pytest_tfperf.core.job import Cluster
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.training.devices import configure

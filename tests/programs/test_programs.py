@@ -9,9 +9,8 @@ import pytest
 from measurements import command
 
 from pytest_tfperf.programs.formats import FORMATS
-from pytest_tfperf.programs.lines import LineSplitter
 from pytest_tfperf.programs.reader import Reader
-from pytest_tfperf.programs.reading import Kind, Reading
+from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading
 
 PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
 

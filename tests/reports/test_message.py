@@ -17,12 +17,11 @@ from pytest_tfperf.core.breakdown import Breakdown
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.throughput import DivergedAt
-from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Tolerance, Verdict
+from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.reports.advice import ADVICE
 from pytest_tfperf.reports.message import headline, in_brief, message, not_measured
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_tfperf.core.workload_name import shown_name
-from pytest_tfperf.reports.names import shown_names
+from pytest_tfperf.core.workload import shown_name
+from pytest_tfperf.reports.table import shown_names
 
 OWN = "acme.models:small_cnn-b32-replicated-acme.pipelines:from_files"
 

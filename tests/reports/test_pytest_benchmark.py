@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from measurements import measurement, run, throughput
 
 from pytest_tfperf.core.run import Run, Window
-from pytest_tfperf.reports.pytest_benchmark import feed, forget_clock_readings, window_clock
+from pytest_tfperf.session.benchmarks import feed, forget_clock_readings, window_clock
 
 
 class Benchmark:

@@ -23,8 +23,7 @@ from pytest_tfperf import cli
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.team.process import push_new
-from pytest_tfperf.features.team.push import Pushed, push
+from pytest_tfperf.features.team.push import Pushed, push, push_new
 from pytest_tfperf.stores import history_database
 from pytest_tfperf.stores.history import History
 

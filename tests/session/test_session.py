@@ -12,14 +12,14 @@ from measurements import baseline, measurement, run_at, throughput, verdict
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.breakdown import Breakdown, Straggler
-from pytest_tfperf.core.op_times import OpTime
-from pytest_tfperf.core.profile import Profile
+from pytest_tfperf.core.profile import OpTime, Profile
 from pytest_tfperf.core.selection import Choice, SelectedTest, Selection
 from pytest_tfperf.core.settings import Settings, Update
 from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.errors import BaselineError, NoData, NotEnoughDevices, NotEnoughNodes, TfperfError
+from pytest_tfperf.session.outcomes import why_missing_is_an_error
 from pytest_tfperf.session.report import closing, has_time_for, header, seconds_left
 from pytest_tfperf.session.session import Session
 from pytest_tfperf.stores.baselines import BaselineStore
@@ -83,7 +83,7 @@ def missing(folder: Path, *, name: str = "box", wanted: int = 8, **row: Any) -> 
     """What is said of a test that wants so many GPUs, where the named machine's file has a measured row of eight."""
     known: Baseline = baseline(**{"gpu": "Tesla P100"} | row)
     BaselineStore(folder / "baselines", published=None).update(known.machine, {known.key: known})
-    return session(folder, machine=name).why_missing_is_an_error(NotEnoughDevices(SEVEN, wanted=wanted))
+    return why_missing_is_an_error(session(folder, machine=name), NotEnoughDevices(SEVEN, wanted=wanted))
 
 
 def test_gpus_that_a_named_machine_was_measured_on_are_missing(tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ def test_gpus_that_a_named_machine_was_measured_on_are_missing(tmp_path: Path) -
 
 def test_gpus_of_a_driver_that_fails_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     is_found(monkeypatch, replace(NO_GPU, driver_fault=True))
-    assert (
-        session(tmp_path).why_missing_is_an_error(NotEnoughDevices(SEVEN, wanted=8)).startswith(f"{SEVEN}. A driver is")
+    assert why_missing_is_an_error(session(tmp_path), NotEnoughDevices(SEVEN, wanted=8)).startswith(
+        f"{SEVEN}. A driver is"
     )
 
 
@@ -113,11 +113,11 @@ def test_other_tests_that_lack_gpus_may_skip(tmp_path: Path, known: dict[str, An
 
 @pytest.mark.parametrize(("launcher", "said"), [("local", ""), ("external --nodes=2", "needs 3 nodes")])
 def test_missing_nodes_are_an_error_where_a_launcher_was_named(tmp_path: Path, launcher: str, said: str) -> None:
-    assert session(tmp_path, launcher=launcher).why_missing_is_an_error(NotEnoughNodes("needs 3 nodes")) == said
+    assert why_missing_is_an_error(session(tmp_path, launcher=launcher), NotEnoughNodes("needs 3 nodes")) == said
 
 
 def test_missing_data_is_an_error(tmp_path: Path) -> None:
-    assert session(tmp_path).why_missing_is_an_error(NoData("no data")) == "no data"
+    assert why_missing_is_an_error(session(tmp_path), NoData("no data")) == "no data"
 
 
 # How long it takes

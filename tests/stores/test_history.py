@@ -28,13 +28,13 @@ from measurements import (
 )
 from patience import running
 
+from pytest_tfperf.cli.history import by_workload
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_session import PastSession
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.reports.history import by_workload
 from pytest_tfperf.stores.history import History
 
 # Appends without end (or COUNT times) and prints the number of each measurement that is kept.

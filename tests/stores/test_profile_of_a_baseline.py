@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from measurements import baseline, measurement, verdict
 
-from pytest_tfperf.core.op_times import OpTime
-from pytest_tfperf.core.profile import Profile
+from pytest_tfperf.core.profile import OpTime, Profile
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.stores.history import History

@@ -14,14 +14,12 @@ import tensorflow as tf
 from building import build
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from pytest_tfperf.core.op_times import OpTime
 from pytest_tfperf.core.plain_json import build as build_from_json
 from pytest_tfperf.core.plain_json import plain
-from pytest_tfperf.core.profile import Trace
+from pytest_tfperf.core.profile import OpTime, Trace
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.training.op_times import op_times
+from pytest_tfperf.training.op_times import op_times, trace_steps
 from pytest_tfperf.training.own_loop import OwnLoop
-from pytest_tfperf.training.trace import trace_steps
 
 STEPS = 3
 

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import Hung, MeasurementError
-from pytest_tfperf.workers.unresponsive import UnresponsiveDevices
+from pytest_tfperf.workers.local import UnresponsiveDevices
 
 CPUS = Devices(kind=DeviceKind.CPU, count=2)
 

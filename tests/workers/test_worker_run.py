@@ -12,9 +12,8 @@ import pytest
 from patience import PATIENCE_SECONDS, running, wait_for
 
 from pytest_tfperf.core.job import Job
-from pytest_tfperf.core.op_times import OpTime
 from pytest_tfperf.core.plain_json import plain
-from pytest_tfperf.core.profile import Trace
+from pytest_tfperf.core.profile import OpTime, Trace
 from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pytest_tfperf.console.arguments import Commands, add_command, folder, history_place, moment, open_history
 from pytest_tfperf.console.output import show, show_json, warn, width
@@ -11,7 +11,7 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError, one_of
-from pytest_tfperf.features.baselines.table import machine_table, stale_table
+from pytest_tfperf.reports.table import Columns, table
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.lock import unrepeatable
 
@@ -121,3 +121,41 @@ def _reasons(row: Baseline, measured: set[Key] | None, arguments: argparse.Names
     elif unrepeatable(row):
         reasons.append("no reference environment can be built")
     return reasons
+
+
+def machine_table(machines: Mapping[str, Sequence[Baseline]], width: int | None = None) -> list[str]:
+    """One line for each machine: the number of rows of each kind, and their dates."""
+    return table(
+        [_machine(name, rows) for name, rows in machines.items()],
+        Columns(right={"rows", "measured", "published", "with lock"}, optional=("last", "first", "with lock")),
+        width,
+    )
+
+
+def _machine(name: str, rows: Sequence[Baseline]) -> dict[str, str | None]:
+    dates = sorted(row.date for row in rows if row.date)
+    measured = sum(row.is_measured for row in rows)
+    return {
+        "machine": name,
+        "rows": str(len(rows)),
+        "measured": str(measured),
+        "published": str(len(rows) - measured),
+        "with lock": str(sum(bool(row.lock) for row in rows)),
+        "first": dates[0] if dates else None,
+        "last": dates[-1] if dates else None,
+    }
+
+
+def stale_table(stale: Iterable[tuple[Baseline, Sequence[str]]], width: int | None = None) -> list[str]:
+    """Rows with the reasons why they may be out of date."""
+    rows = [
+        {
+            "machine": row.machine,
+            "workload": row.key.workload,
+            "topology": row.key.topology,
+            "date": row.date,
+            "why": "; ".join(reasons),
+        }
+        for row, reasons in stale
+    ]
+    return table(rows, Columns(optional=("why", "date", "machine"), ids=("workload",)), width)

@@ -12,7 +12,6 @@ from pytest_tfperf.core.session_record import SessionRecord
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.ci.annotations import annotation
 from pytest_tfperf.features.ci.markdown import markdown
 from pytest_tfperf.reports.comparisons import message_of
 from pytest_tfperf.stores import atomic
@@ -95,3 +94,25 @@ def _explaining(path: str | Path) -> Iterator[None]:
         raise TfperfError(
             f"{path}: the Markdown summary can't be written: {error.strerror}. Free space, or correct its permissions"
         ) from None
+
+
+_IN_TEXT = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+_IN_PROPERTIES = _IN_TEXT | str.maketrans({":": "%3A", ",": "%2C"})
+
+
+def annotation(level: str, text: str, *, title: str, file: str = "", line: int = 0) -> str:
+    """One workflow command, escaped as GitHub's toolkit does it (actions/toolkit, packages/core/src/command.ts).
+
+    Args:
+        level: "error", "warning" or "notice".
+        text: the message; it may have several lines.
+        title: the heading above it.
+        file: path from the repository's root, "" if unknown.
+        line: in the file, from 1; 0 if unknown.
+
+    >>> annotation("error", "13.0 % slower", title="REGRESSED: a", file="test_a.py", line=3)
+    '::error file=test_a.py,line=3,title=REGRESSED%3A a::13.0 %25 slower'
+    """
+    given = {"file": file, "line": str(line) if file and line else "", "title": title}
+    properties = ",".join(f"{name}={value.translate(_IN_PROPERTIES)}" for name, value in given.items() if value)
+    return f"::{level} {properties}::{text.translate(_IN_TEXT)}"

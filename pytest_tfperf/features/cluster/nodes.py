@@ -11,7 +11,7 @@ from pytest_tfperf.features.cluster.launcher import ClusterLauncher, Entrance
 from pytest_tfperf.features.cluster.network import find_address, link_name
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
-from pytest_tfperf.workers.session_key import read_key
+from pytest_tfperf.workers.wire import read_key
 
 
 class ClusterNodes:

@@ -9,8 +9,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_tfperf.core.job import Job
-from pytest_tfperf.core.own_code import digest
+from pytest_tfperf.core.job import Job, digest
 from pytest_tfperf.features.cluster.engine_process import EngineProcess
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
 

@@ -12,8 +12,12 @@ from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_R
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.compare_sessions.baseline_revisions import rows_of_path, rows_of_revision
-from pytest_tfperf.features.compare_sessions.judging import compare_sides, figures_of_measurements, figures_of_rows
-from pytest_tfperf.features.compare_sessions.side_comparison import Figure
+from pytest_tfperf.features.compare_sessions.side_comparison import (
+    Figure,
+    compare_sides,
+    figures_of_measurements,
+    figures_of_rows,
+)
 from pytest_tfperf.features.compare_sessions.words import render
 from pytest_tfperf.stores import measurement_file
 

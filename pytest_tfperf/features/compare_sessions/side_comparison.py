@@ -5,12 +5,19 @@ Not to be confused with a `Comparison`, whose sides were measured interleaved.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.noise import Noise
+from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import Noise, Outcome
+from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
+from pytest_tfperf.judging.noise import mean_square, noise_of, with_assumption
+from pytest_tfperf.judging.session_variance import session_variance
+from pytest_tfperf.judging.thresholds import FALSE_ALARMS, quantile, reference_variance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,3 +109,121 @@ class SideComparison:
         least = (1 - tolerance) * (1 + (self.common or 0.0))
         alone = any(one.ratio < least for one in self.ratios if one.movement is Movement.SLOWER)
         return alone or (self.common is not None and self.common_high < -tolerance)
+
+
+_INTERVAL = 0.025  # beyond either end of a 95 % interval
+
+Place = tuple[str, Key]
+
+
+def figures_of_measurements(measurements: Iterable[Measurement]) -> list[Figure]:
+    """The last valid measurement of each machine's workloads, in the order of their first."""
+    valid = [m for m in measurements if m.verdict is None or m.verdict.outcome is not Outcome.INVALID]
+    latest = {(m.machine, m.key): m for m in valid}
+    noise = _noise_of_runs(list(latest.values()))
+    return [_figure(m, noise) for m in latest.values()]
+
+
+def figures_of_rows(rows: Iterable[Baseline]) -> list[Figure]:
+    """The rows of baselines, each with the noise that its machine's rows show."""
+    rows = list(rows)
+    machines = {row.machine: [other for other in rows if other.machine == row.machine] for row in rows}
+    return [
+        Figure(
+            machine=row.machine,
+            key=row.key,
+            unit=row.unit,
+            log_rate=math.log(row.reference),
+            runs=row.runs,
+            noise=noise_of(row, machines[row.machine]),
+            environment=dict(part.split("=", 1) for part in row.environment.split() if "=" in part),
+        )
+        for row in rows
+    ]
+
+
+def compare_sides(a: Sequence[Figure], b: Sequence[Figure]) -> SideComparison:
+    """Compare all workloads that both sides have; b against a.
+
+    Sides of one machine each are compared even if the machines differ. From eight workloads on, what all have in common
+    is taken out before a single one is said to have moved.
+    """
+    first, second = _by_place(a, b)
+    common = [(first[place], second[place]) for place in first if place in second]
+    comparable = [(one, other) for one, other in common if one.unit == other.unit]
+    drift = common_drift([other.log_rate - one.log_rate for one, other in comparable])
+    ratios = [_ratio(one, other, drift, tests=len(comparable)) for one, other in comparable]
+    half = quantile(max(drift.tests - 1, 1), _INTERVAL) * drift.error
+    order = list(Movement)
+    return SideComparison(
+        ratios=tuple(sorted(ratios, key=lambda one: (order.index(one.movement), one.ratio))),
+        common=math.expm1(drift.log) if drift.is_known else None,
+        common_low=math.expm1(drift.log - half),
+        common_high=math.expm1(drift.log + half),
+        only_a=tuple(figure for place, figure in first.items() if place not in second),
+        only_b=tuple(figure for place, figure in second.items() if place not in first),
+        other_units=tuple((one, other) for one, other in common if one.unit != other.unit),
+    )
+
+
+def _by_place(a: Sequence[Figure], b: Sequence[Figure]) -> tuple[Mapping[Place, Figure], Mapping[Place, Figure]]:
+    """By machine and key; the machine counts only where a side has several, or both have the same."""
+    machines = [{figure.machine for figure in side} for side in (a, b)]
+    is_one_each = all(len(names) <= 1 for names in machines)
+
+    def by_place(side: Sequence[Figure]) -> dict[Place, Figure]:
+        return {("" if is_one_each else figure.machine, figure.key): figure for figure in side}
+
+    return by_place(a), by_place(b)
+
+
+def _ratio(a: Figure, b: Figure, drift: CommonDrift, *, tests: int) -> Ratio:
+    learnt = [figure.noise.between_sessions for figure in (a, b) if figure.noise and figure.noise.between_sessions > 0]
+    between_sessions = max(learnt, default=session_variance(tests=tests).mean)
+    variance = _variance(a) + _variance(b) + 2 * between_sessions**2
+    freedom = min(_noise(figure).degrees_of_freedom for figure in (a, b))
+    change = b.log_rate - a.log_rate
+    half = quantile(freedom, _INTERVAL) * math.sqrt(variance)
+    noise = quantile(freedom, FALSE_ALARMS / 2 / tests) * math.sqrt(variance + drift.error**2)
+    own = change - drift.log
+    return Ratio(
+        a=a,
+        b=b,
+        ratio=math.exp(change),
+        low=math.exp(change - half),
+        high=math.exp(change + half),
+        noise=abs(math.expm1(math.copysign(noise, own))),
+        movement=Movement.SLOWER if own < -noise else Movement.FASTER if own > noise else Movement.NONE,
+    )
+
+
+def _variance(figure: Figure) -> float:
+    """Of a figure's logarithm: what its runs leave uncertain."""
+    return float(max(_noise(figure).between_runs, figure.error) ** 2 * reference_variance(figure.runs))
+
+
+def _noise(figure: Figure) -> Noise:
+    return figure.noise or with_assumption(0.0, 0)
+
+
+def _figure(m: Measurement, noise: Noise) -> Figure:
+    return Figure(
+        machine=m.machine,
+        key=m.key,
+        unit=m.throughput.unit,
+        log_rate=math.log(m.throughput.examples_per_sec),
+        runs=max(1, len(m.throughput.runs)),
+        error=math.sqrt(mean_square(run.error for run in m.throughput.runs) or 0.0),
+        noise=(m.verdict and m.verdict.noise) or noise,
+        name=m.name,
+        environment=m.environment,
+    )
+
+
+def _noise_of_runs(measurements: Sequence[Measurement]) -> Noise:
+    """The noise of the runs of all measurements, pooled with what is assumed for any machine."""
+    groups = [[run.log_rate for run in m.throughput.runs] for m in measurements]
+    groups = [group for group in groups if len(group) > 1]
+    freedom = sum(len(group) - 1 for group in groups)
+    squares = math.fsum(statistics.variance(group) * (len(group) - 1) for group in groups)
+    return with_assumption(squares / freedom if freedom else 0.0, freedom)

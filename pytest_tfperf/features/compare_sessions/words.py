@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_tfperf.core.measurement import environment_changes
 from pytest_tfperf.features.compare_sessions.side_comparison import Figure, Ratio, SideComparison
-from pytest_tfperf.reports.names import shown_names
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
-from pytest_tfperf.reports.table import Columns, table
+from pytest_tfperf.reports.table import Columns, shown_names, table
 
 _COLUMNS = Columns(
     right={"a", "b", "b / a", "change", "own change", "noise"},

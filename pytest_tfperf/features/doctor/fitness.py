@@ -6,13 +6,63 @@ import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.telemetry import Telemetry
-from pytest_tfperf.features.doctor.finding import Finding, Level, Subject
 from pytest_tfperf.hardware.host import ROOT, cpu_quota, host_facts, text_of
 from pytest_tfperf.hardware.host_usage import HostUsage, cpu_numbers, known, pid_in
+
+
+class Level(StrEnum):
+    """How bad a finding is, the worst first; the values are what a report shows."""
+
+    UNFIT = "UNFIT"
+    WARNING = "warning"
+    UNKNOWN = "unknown"
+    OK = "ok"
+
+
+class Subject(StrEnum):
+    """What was looked at; reports/doctor.py says why each matters."""
+
+    OTHER_PROCESSES = "other processes"
+    LOAD = "load"
+    STEAL = "steal time"
+    SWAP = "swap"
+    MEMORY = "memory"
+    GOVERNOR = "CPU governor"
+    TURBO = "turbo"
+    QUOTA = "CPU quota"
+    SIBLINGS = "hyper-threading"
+    DISK = "disk space"
+    FILE_SYSTEM = "file system"
+    DRIVER = "NVIDIA driver"
+    PERSISTENCE = "persistence mode"
+    POWER_LIMIT = "power limit"
+    GPU_CLOCKS = "GPU clocks"
+    GPU_PROCESSES = "GPU processes"
+    ECC = "GPU memory errors"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One subject.
+
+    Args:
+        subject: what was looked at.
+        level: UNFIT: a measurement would be discarded or wrong; WARNING: it would be noisier, or may not last;
+            UNKNOWN: the machine does not report it.
+        fact: what was found, with figures.
+        fix: the command that fixes it, or what to do where no command can; "" for none.
+    """
+
+    subject: Subject
+    level: Level
+    fact: str
+    fix: str = ""
+
 
 _LIMITS = DisturbanceLimits()
 _NOTABLE = 0.05  # of CPU time: below, it is what any machine does besides

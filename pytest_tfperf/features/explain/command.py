@@ -17,8 +17,8 @@ from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.explain.reasons import explain
 from pytest_tfperf.features.explain.words import explained
-from pytest_tfperf.reports.measurement_json import measurement_json
-from pytest_tfperf.reports.names import shown_names
+from pytest_tfperf.reports.measurement_table import measurement_json
+from pytest_tfperf.reports.table import shown_names
 from pytest_tfperf.reports.wrapping import wrapped
 from pytest_tfperf.safe_text import shortened
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.noise import Noise
-from pytest_tfperf.core.verdict import Rule, Verdict
-from pytest_tfperf.features.explain.explanation import MOST, Explanation, Power, StandardDeviations
+from pytest_tfperf.core.verdict import Noise, Rule, Verdict
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.confirmation import PAIR_STAGES, Confirmation, by_pairs, by_runs
 from pytest_tfperf.judging.noise import mean_square
@@ -23,6 +21,82 @@ from pytest_tfperf.judging.thresholds import (
     quantile,
     reference_variance,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """What a number of runs or pairs can show; the slowdowns are positive fractions.
+
+    Args:
+        count: runs or pairs.
+        threshold: the slowdown from which the test would fail.
+        detectable: the slowdown that is detected with 95 % power, suspicion by the first run included.
+    """
+
+    count: int
+    threshold: float
+    detectable: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandardDeviations:
+    """Why two measurements differ, as standard deviations of log throughput; None if not known.
+
+    Args:
+        within_runs: what the windows of one run leave uncertain.
+        between_runs: of fresh runs.
+        of_baseline: of the baseline, which rests on a limited number of runs.
+        between_sessions: of what a session does to one test by itself.
+    """
+
+    within_runs: float | None
+    between_runs: float
+    of_baseline: float
+    between_sessions: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The steps from runs to a verdict; changes are fractions, -0.05 for 5 % slower.
+
+    Args:
+        rule: which of the two rules decided; it says whether `changes` are of pairs or of runs.
+        expected: the throughput that the runs were held against, without the drift common to all tests.
+        first_change: of the first run, which raises a suspicion or passes the test.
+        suspected_from: the slowdown of the first run, a positive fraction, from which it is suspected; negative where
+            only a faster run passes unsuspected.
+        changes: of each run or pair that decided, in order.
+        middle: the Hodges-Lehmann median of the changes; None before there is one.
+        accepted: the slowdown that the tolerance accepts, a positive fraction.
+        threshold: the slowdown from which the test fails: the tolerance, or more where noise explains more.
+        showing: how many changes show at least half of the threshold.
+        showing_wanted: how many of them must.
+        last: the count of runs or pairs that decides at the latest.
+        enough: the least count for which the threshold is below this slowdown; None where the tolerance accepts the
+            slowdown, or no count up to `MOST` would be enough.
+        deviations: where the threshold comes from.
+        powers: what other counts would show.
+    """
+
+    rule: Rule
+    expected: float
+    first_change: float
+    suspected_from: float
+    changes: tuple[float, ...]
+    middle: float | None
+    accepted: float
+    threshold: float
+    showing: int
+    showing_wanted: int
+    last: int
+    enough: int | None
+    deviations: StandardDeviations
+    powers: tuple[Power, ...]
+
+
+MOST = 100
+"""Runs or pairs up to which `Explanation.enough` looks."""
+
 
 _RUNS = (1, 3, 5, 8)
 

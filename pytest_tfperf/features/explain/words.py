@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
-from pytest_tfperf.features.explain.explanation import MOST, Explanation
+from pytest_tfperf.features.explain.reasons import MOST, Explanation
 from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.measurement_table import outcome
 from pytest_tfperf.reports.message import headline

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import hashlib
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from shlex import quote
+from typing import Final
 
 from pytest_tfperf.console.arguments import Commands, add_command, history_place, open_history
 from pytest_tfperf.console.filters import history_filters, nothing_left, wanted
 from pytest_tfperf.console.output import show
 from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.iso_time import moment
+from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.export.otava import CONFIGURATION, GROUP, otava_files
+from pytest_tfperf.safe_text import csv_cell, one_line
 
 
 def add_to(commands: Commands) -> None:
@@ -50,3 +61,60 @@ def _otava(arguments: argparse.Namespace) -> int:
         (arguments.output / name).write_text(text, encoding="utf-8")
     show(f"cd {quote(str(arguments.output))} && OTAVA_CONFIG={CONFIGURATION} otava analyze {GROUP}")
     return EXIT_GREEN
+
+
+CONFIGURATION: Final = "otava.yaml"
+GROUP: Final = "all"
+"""Otava's name for all series together."""
+
+_COLUMNS = ("time", "examples_per_sec", "commit", "session", "test")
+
+
+def otava_files(results: Iterable[PastResult]) -> dict[str, str]:
+    """File name -> text; empty if no result can be used.
+
+    A series is one workload on one topology of one machine, oldest first. INVALID results, and those with an injected
+    slowdown, are left out: they do not show how fast the software is. So are those in another unit than the latest.
+    """
+    series: dict[str, list[PastResult]] = {}
+    for one in results:
+        is_figure = math.isfinite(one.examples_per_sec) and one.outcome is not Outcome.INVALID
+        if is_figure and not one.is_slowed_on_purpose:
+            series.setdefault(one_line(f"{one.machine}/{one.workload}/{one.topology}"), []).append(one)
+    if not series:
+        return {}
+    files = {_file(name): _csv(_of_one_unit(found)) for name, found in series.items()}
+    return files | {CONFIGURATION: _configuration(sorted(series))}
+
+
+def _of_one_unit(results: Iterable[PastResult]) -> list[PastResult]:
+    in_order = sorted(results, key=lambda one: moment(one.time))
+    return [one for one in in_order if one.unit == in_order[-1].unit]
+
+
+def _configuration(series: Sequence[str]) -> str:
+    """The configuration as JSON, which is valid YAML."""
+    tests = {
+        name: {
+            "type": "csv",
+            "file": _file(name),
+            "time_column": "time",
+            "attributes": ["commit", "session"],
+            "metrics": {"examples_per_sec": {"column": "examples_per_sec", "direction": 1}},
+        }
+        for name in series
+    }
+    return json.dumps({"tests": tests, "test_groups": {GROUP: series}}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _csv(results: Iterable[PastResult]) -> str:
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(_COLUMNS)
+    rows.writerows([csv_cell(getattr(one, column)) for column in _COLUMNS] for one in results)
+    return text.getvalue()
+
+
+def _file(series: str) -> str:
+    """A readable file name that is unique even if only special characters of two series differ."""
+    return f"{re.sub(r'[^A-Za-z0-9.-]+', '-', series)[:100]}-{hashlib.sha256(series.encode()).hexdigest()[:8]}.csv"

@@ -11,7 +11,7 @@ from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.page.figures import figure
-from pytest_tfperf.reports.names import shown_names
+from pytest_tfperf.reports.table import shown_names
 
 
 def scaling_facts(measurements: Iterable[Measurement], published: Sequence[Baseline]) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from pytest_tfperf.features.page.one_test import facts_of_test
 from pytest_tfperf.features.page.past import Past, drift_facts, key_of, worst_of_each
 from pytest_tfperf.features.page.since_last import previous_facts
 from pytest_tfperf.reports.measurement_table import urgency
-from pytest_tfperf.reports.names import shown_names
+from pytest_tfperf.reports.table import shown_names
 from pytest_tfperf.safe_text import printable
 
 SCHEMA: Final = 1

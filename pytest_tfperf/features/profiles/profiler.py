@@ -11,8 +11,7 @@ from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.op_times import OpTime, grown, largest
-from pytest_tfperf.core.profile import Profile
+from pytest_tfperf.core.profile import OpTime, Profile, grown, largest
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.profiles.traces import TraceStore
 

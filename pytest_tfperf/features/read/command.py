@@ -19,9 +19,8 @@ from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED
 from pytest_tfperf.core.reads import RateIs, Reads
 from pytest_tfperf.programs.command_run import CommandRun
-from pytest_tfperf.programs.lines import LineSplitter
 from pytest_tfperf.programs.reader import Reader
-from pytest_tfperf.programs.reading import Kind, Reading, Unreadable
+from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.workers.launcher import PreparedCommand
 

@@ -12,8 +12,7 @@ from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.replay.replay import Replay, Request, replay
-from pytest_tfperf.reports.measurement_json import measurement_json
-from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
+from pytest_tfperf.reports.measurement_table import counts, measurement_json, measurement_table, outcome
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.wrapping import wrapped
 from pytest_tfperf.stores.baselines import BaselineStore

@@ -7,15 +7,16 @@ label and interleaved. An evaluation prints its accuracy and then a total of its
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
+from typing import TYPE_CHECKING, Any
 
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.errors import DocumentError
-from pytest_tfperf.features.replay.log_lines import numbered_lines
 from pytest_tfperf.features.replay.tf_cnn_header import (
     EVALUATION,
     MODE,
@@ -25,6 +26,51 @@ from pytest_tfperf.features.replay.tf_cnn_header import (
     facts_of,
     header_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Control sequences (colours, cursor movements), and those that set a terminal's title or a link.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+_LINE_ENDS = re.compile(r"\r\n|\n|\r")
+_MESSAGES = ("log", "message", "msg", "MESSAGE", "textPayload", "text", "line")
+_METRICS = {
+    "current_examples_per_sec": "{step}\timages/sec: {value:.6f} +/- 0.0 (jitter = 0.0)",
+    "average_examples_per_sec": "total images/sec: {value:.6f}",
+}
+
+
+def numbered_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Each line that was printed, with the number of the log's line that it stands in, from 1."""
+    text = text.replace("\0", "")  # a log that was emptied while a program wrote to it begins with zeros
+    for number, line in enumerate(_LINE_ENDS.split(text), start=1):
+        for printed in _LINE_ENDS.split(_unwrapped(line)):
+            yield number, _ESCAPES.sub("", printed)
+
+
+def _unwrapped(line: str) -> str:
+    """What a JSON object says was printed; the line itself where it is no such object."""
+    if not line.lstrip().startswith("{"):
+        return line
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    if not isinstance(value, dict):
+        return line
+    message = next((value[key] for key in _MESSAGES if isinstance(value.get(key), str)), None)
+    return _metric(value, line) if message is None else message.rstrip("\r\n")
+
+
+def _metric(value: dict[str, Any], line: str) -> str:
+    form, figure = _METRICS.get(str(value.get("name"))), value.get("value")
+    if form is None or not isinstance(figure, (int, float)):
+        return line
+    try:
+        return form.format(step=value.get("global_step"), value=float(figure))
+    except OverflowError:  # a whole number of 400 digits
+        return line
+
 
 _REAL = re.compile(r"[+-]?(?:\d{1,15}(?:\.\d{1,15})?|nan|inf)", re.ASCII | re.IGNORECASE)
 _LOSS = re.compile(r"[+-]?\d{1,310}(?:\.\d{1,15})?(?:e[+-]?\d{1,3})?", re.ASCII | re.IGNORECASE)

@@ -26,7 +26,7 @@ SETTINGS: Final = (HISTORY_URL,)
 @hookimpl
 def session_ended(settings: Settings, record: SessionRecord) -> list[str]:
     """Send what earlier pushes did not deliver."""
-    from pytest_tfperf.features.team.process import push_new
+    from pytest_tfperf.features.team.push import push_new
 
     url = settings.of(HISTORY_URL)
     said = push_new(settings.dir, url) if url is not None and record.keeps_history else ""

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.features.ci.annotations import annotation
+from pytest_tfperf.features.ci.outputs import annotation
 
 
 def read(command: str) -> tuple[str, dict[str, str], str]:

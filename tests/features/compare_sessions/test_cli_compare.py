@@ -17,10 +17,14 @@ from measurements import BUSY, KEY, baseline, measurement, run_at, throughput, v
 from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.noise import Noise
-from pytest_tfperf.core.verdict import Outcome, Reason
-from pytest_tfperf.features.compare_sessions.judging import compare_sides, figures_of_measurements, figures_of_rows
-from pytest_tfperf.features.compare_sessions.side_comparison import Figure, Movement
+from pytest_tfperf.core.verdict import Noise, Outcome, Reason
+from pytest_tfperf.features.compare_sessions.side_comparison import (
+    Figure,
+    Movement,
+    compare_sides,
+    figures_of_measurements,
+    figures_of_rows,
+)
 from pytest_tfperf.features.compare_sessions.words import conclusion, render
 from pytest_tfperf.stores import measurement_file
 from pytest_tfperf.stores.baselines import BaselineStore

@@ -17,10 +17,9 @@ from pytest_tfperf import cli
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.features.doctor import fitness, gpu_fitness
-from pytest_tfperf.features.doctor.finding import Finding, Level, Subject
-from pytest_tfperf.features.doctor.fitness import Observed, host_findings
+from pytest_tfperf.features.doctor.command import WHY, render
+from pytest_tfperf.features.doctor.fitness import Finding, Level, Observed, Subject, host_findings
 from pytest_tfperf.features.doctor.gpu_fitness import gpu_findings
-from pytest_tfperf.features.doctor.words import WHY, render
 
 GREEN, USAGE, UNFIT = 0, 4, 8
 GIB = 2**30

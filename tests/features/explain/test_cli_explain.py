@@ -17,11 +17,10 @@ from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.breakdown import Breakdown, Straggler
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.noise import Noise
 from pytest_tfperf.core.past_session import PastSession
 from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.throughput import summarise
-from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance
+from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.features.explain.reasons import explain
 from pytest_tfperf.features.explain.words import explained

@@ -11,8 +11,8 @@ import pytest
 from measurements import measurement, throughput, verdict
 
 from pytest_tfperf import cli
-from pytest_tfperf.features.export.otava import otava_files
-from pytest_tfperf.reports.csv_cell import csv_cell
+from pytest_tfperf.features.export.command import otava_files
+from pytest_tfperf.safe_text import csv_cell
 from pytest_tfperf.stores.history import History
 
 # Clears the screen, and sets the title of a terminal; both in the forms of seven and of eight bits.

@@ -8,8 +8,7 @@ import pytest
 from inner import MACHINE, Finished, Project
 
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.op_times import OpTime
-from pytest_tfperf.core.profile import Profile
+from pytest_tfperf.core.profile import OpTime, Profile
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.workload import Workload

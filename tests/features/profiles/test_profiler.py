@@ -16,8 +16,7 @@ from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
-from pytest_tfperf.core.op_times import OpTime
-from pytest_tfperf.core.profile import Profile, Trace
+from pytest_tfperf.core.profile import OpTime, Profile, Trace
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.profiles.profiler import TaskProfiler

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.op_times import OpTime
-from pytest_tfperf.core.profile import Trace
+from pytest_tfperf.core.profile import OpTime, Trace
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.profiles.traces import TraceStore, file_name
 
