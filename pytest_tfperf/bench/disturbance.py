@@ -10,12 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from pytest_tfperf.bench.one_run import TRIES
 from pytest_tfperf.core.disturbance import NO_LIMITS, Disturbance, DisturbanceKind, DisturbanceLimits
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.hardware.sampler import Sampler
 from pytest_tfperf.reports.numbers import whole_percent
+
+TRIES = 3
+"""How many runs or pairs are tried until one is undisturbed."""
 
 # The exact reasons first: HW_SLOWDOWN is set together with each of the others.
 _SLOWDOWNS = {

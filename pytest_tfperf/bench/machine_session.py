@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from pytest_tfperf.bench.one_run import TRIES
+from pytest_tfperf.bench.disturbance import TRIES
 from pytest_tfperf.bench.task import Call, Task
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.past_session import PastSession

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pytest_tfperf.bench import out_of_memory
-from pytest_tfperf.bench.disturbance import DisturbanceGuard, Observation
+from pytest_tfperf.bench.disturbance import TRIES, DisturbanceGuard, Observation
 from pytest_tfperf.bench.interleaved import interleave
 from pytest_tfperf.bench.step_profile import StepProfiler
 from pytest_tfperf.bench.windows import time_windows
@@ -31,9 +31,6 @@ from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.windows import CommandWindows
 from pytest_tfperf.workers.launcher import Launcher
 from pytest_tfperf.workers.training_run import TrainingRun
-
-TRIES = 3
-"""How many runs or pairs are tried until one is undisturbed."""
 
 BREAKDOWN_SECONDS = 2.0
 """The longest run on device data after a regression, which shows which part of the step slowed down."""
