@@ -65,7 +65,7 @@ class Bench:
             AlwaysDisturbed: each of several fresh runs was disturbed.
             MeasurementError: the worker died, hung or raised, or the loss is not finite.
         """
-        taken = _Taken()
+        taken = _RunsSoFar()
         taken.runs.append(self._good_run(task, "run", taken))
         result = self._measurement(task, taken)
         _require_finite_loss(result, task)
@@ -87,7 +87,7 @@ class Bench:
         Raises:
             as `measure`.
         """
-        taken = _Taken() if earlier is None else _Taken.of(earlier)
+        taken = _RunsSoFar() if earlier is None else _RunsSoFar.of(earlier)
         taken.runs.append(self._good_run(task, "baseline run", taken))
         result = self._measurement(task, taken)
         _require_finite_loss(result, task)
@@ -98,7 +98,7 @@ class Bench:
 
     def _first_run(self, task: Task) -> Measurement:
         """A disturbed first run counts if it passes; a run that never reached a steady state does not count."""
-        taken, machine = _Taken(), self._machine(task.topology)
+        taken, machine = _RunsSoFar(), self._machine(task.topology)
 
         def enough(run: Run) -> bool:
             has_other = task.reference_side is not None
@@ -118,7 +118,7 @@ class Bench:
 
     def _another_run(self, task: Task, earlier: Measurement) -> Measurement:
         """Judge again, because the common drift is known now; if that decides nothing, take one more run or pair."""
-        taken, machine = _Taken.of(earlier), self._machine(task.topology)
+        taken, machine = _RunsSoFar.of(earlier), self._machine(task.topology)
         machine.all_ran_once = True
         verdict = judge(machine.evidence(task, taken.runs, taken.pairs))
         if verdict.is_decided:
@@ -145,7 +145,7 @@ class Bench:
             return replace(self._measurement(task, taken), verdict=doubt, document=task.reference.document)
         return self._judged(task, taken)
 
-    def _judged(self, task: Task, taken: _Taken) -> Measurement:
+    def _judged(self, task: Task, taken: _RunsSoFar) -> Measurement:
         result = self._measurement(task, taken)
         if task.reference.baseline is not None:
             require_same_unit(task.reference.baseline, result.throughput)
@@ -162,7 +162,7 @@ class Bench:
     def _profiled(self, task: Task, result: Measurement) -> Measurement:
         return result if self._profiler is None else replace(result, profile=self._profiler(task, result))
 
-    def _good_run(self, task: Task, label: str, taken: _Taken, tries: int | None = None) -> Run:
+    def _good_run(self, task: Task, label: str, taken: _RunsSoFar, tries: int | None = None) -> Run:
         """A run that nothing disturbed; adds those before it that were disturbed to `taken`."""
         run, discarded = self._undisturbed(
             task, lambda: self._engine.run(task.side, task.topology, task.plan, label=label), tries
@@ -182,7 +182,7 @@ class Bench:
             machine.seconds_disturbed += time.monotonic() - started
         return good, discarded
 
-    def _take_pair(self, task: Task, taken: _Taken, machine: MachineSession) -> bool:
+    def _take_pair(self, task: Task, taken: _RunsSoFar, machine: MachineSession) -> bool:
         """Add a pair with the reference environment; False if that environment fails, so that rule 2 takes over."""
         source = self._pair_sources.setdefault(task.call, reference_pairs(self._engine, task))
         try:
@@ -207,7 +207,7 @@ class Bench:
             return True
         return False
 
-    def _measurement(self, task: Task, taken: _Taken) -> Measurement:
+    def _measurement(self, task: Task, taken: _RunsSoFar) -> Measurement:
         topology, throughput = task.topology, summarise(taken.runs)
         return Measurement(
             test=task.test,
@@ -232,7 +232,7 @@ class Bench:
 
 
 @dataclass
-class _Taken:
+class _RunsSoFar:
     """The runs and pairs of a task so far, and those that were discarded because something disturbed them."""
 
     runs: list[Run] = field(default_factory=list)
@@ -242,7 +242,7 @@ class _Taken:
     started: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def of(cls, earlier: Measurement) -> _Taken:
+    def of(cls, earlier: Measurement) -> _RunsSoFar:
         return cls(
             runs=list(earlier.runs),
             discarded=list(earlier.discarded),

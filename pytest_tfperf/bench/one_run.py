@@ -91,7 +91,7 @@ class RunEngine:
         self._data_dir = data_dir
         self._sampled = sampled
         # Another TensorFlow may multiply matrices at another rate.
-        self._profilers: dict[int, StepProfiler] = {}
+        self._profilers: dict[Launcher, StepProfiler] = {}
 
     def run(
         self, side: Side, topology: Topology, plan: Plan, *, label: str = "run", enough: Enough = lambda _: False
@@ -239,7 +239,7 @@ class RunEngine:
 
     def _profiled(self, side: Side, training: TrainingRun, job: Job, run: Run) -> Run:
         self._observer.phase("step profile")
-        profiler = self._profilers.setdefault(id(side.launcher), StepProfiler())
+        profiler = self._profilers.setdefault(side.launcher, StepProfiler())
         return replace(run, step_profile=profiler.profile(training, job, run_value(run).examples_per_sec))
 
     def _observed(self, run: Run, seen: Observation) -> Run:

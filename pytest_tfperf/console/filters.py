@@ -15,7 +15,7 @@ from pytest_tfperf.reports.numbers import counted
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
-    from pytest_tfperf.stores.history_queries import Wanted
+    from pytest_tfperf.stores.history_queries import Filters
 
 _MOST_NAMED: Final = 10
 LATEST: Final = ("latest", "previous")  # names of sessions, the last one first
@@ -35,7 +35,7 @@ def history_filters() -> argparse.ArgumentParser:
     return parser
 
 
-def wanted(arguments: argparse.Namespace, history: History) -> Wanted:
+def wanted(arguments: argparse.Namespace, history: History) -> Filters:
     """The values of the options, as the methods of History take them.
 
     Raises:
@@ -71,15 +71,15 @@ def session_id(history: History, name: str | None, machine: str | None = None) -
     return sessions[LATEST.index(name)]
 
 
-def nothing_left(history: History, wanted: Wanted) -> TfperfError | None:
+def nothing_left(history: History, wanted: Filters) -> TfperfError | None:
     """The error that names the first filter that leaves no measurement; None if some are left, or without filters."""
-    met: Wanted = {}
+    met: Filters = {}
     before = history.results() if any(value is not None for value in wanted.values()) else []
     for name, value in wanted.items():
         if value is None or not before:
             continue
         others = f" (with {', '.join(f'--{one}' for one in met)})" if met else ""
-        met = cast("Wanted", met | {name: value})
+        met = cast("Filters", met | {name: value})
         left = history.results(**met)
         if not left:
             return TfperfError(f"--{name}{others}: {_why(name, value, before)}")

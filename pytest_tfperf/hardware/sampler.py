@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_tfperf.core.telemetry import Telemetry, merged
-from pytest_tfperf.hardware.gpu_dials import read_gpus
+from pytest_tfperf.hardware.gpu_samples import read_gpus
 from pytest_tfperf.hardware.host_usage import HostUsage
 from pytest_tfperf.hardware.nvml import NvmlError, session
 

@@ -19,8 +19,8 @@ from pytest_tfperf.errors import Hung, MeasurementError
 from pytest_tfperf.workers.failures import describe_exit, kernel_oom_kills, last_lines
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand
+from pytest_tfperf.workers.process_group import kill_group
 from pytest_tfperf.workers.processes import KILL_SECONDS
-from pytest_tfperf.workers.tied import kill_group
 
 GRACE_SECONDS = 3.0
 """From SIGTERM to SIGKILL: enough for a signal handler, and short for a program that ignores SIGTERM."""

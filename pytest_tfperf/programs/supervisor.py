@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from pytest_tfperf.workers.tied import die_with_parent
+from pytest_tfperf.workers.process_group import die_with_parent
 
 _PR_SET_CHILD_SUBREAPER = 36
 _OURS = {signal.SIGTERM, signal.SIGCHLD}

@@ -120,7 +120,7 @@ def report_session_verdicts(session: pytest.Session) -> None:
             location=("tfperf", None, name),
             keywords={},
             outcome="failed",
-            longrepr=_Told(failure.text, first_sentence(failure.text), terminal_width(session.config)),
+            longrepr=_PlainRepr(failure.text, first_sentence(failure.text), terminal_width(session.config)),
             when="call",
         )
         session.testscollected += 1  # or else pytest's progress ends at 110 %
@@ -213,7 +213,7 @@ class _Brief:
         return self.message
 
 
-class _Told(TerminalRepr):
+class _PlainRepr(TerminalRepr):
     """A report's text, in full and in brief.
 
     Args:
@@ -251,7 +251,7 @@ def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[Non
         if report.when == "setup":  # a fixture measured it, and it is a failure all the same
             report.when = "call"
         brief = (fixture.outcomes.failures_in_brief() if fixture else "") or _brief(error)
-        report.longrepr = _Told(str(error), brief, terminal_width(item.config))
+        report.longrepr = _PlainRepr(str(error), brief, terminal_width(item.config))
     elif fixture is not None and (unreported := fixture.outcomes.unreported()):
         report.sections.append(("throughput", wrapped(printable(unreported), terminal_width(item.config))))
 
@@ -274,11 +274,11 @@ def _word_error(report: pytest.TestReport, item: pytest.Item, error: TfperfError
         text = f"{_source_line(item, error)}: {text}"
     if report.when != "teardown" and fixture is not None and (failures := fixture.outcomes.confirmed_failures()):
         report.when = "call"
-        report.longrepr = _Told(f"{failures}\n\n{text}", f"{fixture.outcomes.failures_in_brief()}; {brief}", width)
+        report.longrepr = _PlainRepr(f"{failures}\n\n{text}", f"{fixture.outcomes.failures_in_brief()}; {brief}", width)
         return
     # JUnit and pytest's summary say "error" of what fails outside of the call: nothing was tested.
     report.when = "setup" if report.when == "call" else report.when
-    report.longrepr = _Told(text, brief, width)
+    report.longrepr = _PlainRepr(text, brief, width)
     session = item.config.stash[SESSION]
     (session.refused if isinstance(error, BaselineRefused) else session.not_measured)[item.nodeid] = text
     if fixture is not None and (unreported := fixture.outcomes.unreported()):

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.baseline import Baseline
     from pytest_tfperf.core.history_url import HistoryUrl
     from pytest_tfperf.core.past_result import PastResult
-    from pytest_tfperf.stores.history_queries import Wanted
+    from pytest_tfperf.stores.history_queries import Filters
 
 _MOST_NAMED: Final = 3
 
@@ -204,7 +204,7 @@ class History:
                     return profile
         return None
 
-    def measurements(self, **wanted: Unpack[Wanted]) -> Iterator[Measurement]:
+    def measurements(self, **wanted: Unpack[Filters]) -> Iterator[Measurement]:
         """The measurements that are wanted (by default all), whole and in the order in which they were made.
 
         Raises:
@@ -212,7 +212,7 @@ class History:
         """
         return self._wholes(MEASUREMENTS, wanted, whole_measurement)
 
-    def comparisons(self, **wanted: Unpack[Wanted]) -> Iterator[Comparison]:
+    def comparisons(self, **wanted: Unpack[Filters]) -> Iterator[Comparison]:
         """The comparisons that are wanted (by default all), whole and in the order in which they were made.
 
         Raises:
@@ -231,7 +231,7 @@ class History:
             return []
         return list(self._wholes(VERDICTS, {"session": session, "machine": machine}, whole_verdict))
 
-    def results(self, **wanted: Unpack[Wanted]) -> list[PastResult]:
+    def results(self, **wanted: Unpack[Filters]) -> list[PastResult]:
         """What the columns say of the measurements that are wanted (by default all), in the order of making.
 
         Raises:
@@ -245,7 +245,7 @@ class History:
                     found.append(queries.as_result(row))
         return found
 
-    def frame(self, **wanted: Unpack[Wanted]) -> pandas.DataFrame:
+    def frame(self, **wanted: Unpack[Filters]) -> pandas.DataFrame:
         """The measurements that are wanted (by default all), in the order in which they were made.
 
         Columns: session, time, test, machine, workload, topology, unit, examples_per_sec, outcome, runs, seconds, name,
@@ -267,7 +267,7 @@ class History:
             with self.database.reading() as connection:
                 yield from connection.execute(query)
 
-    def _wholes(self, table: Table, wanted: Wanted, read: Callable[[bytes, str], _Result]) -> Iterator[_Result]:
+    def _wholes(self, table: Table, wanted: Filters, read: Callable[[bytes, str], _Result]) -> Iterator[_Result]:
         self.database.require()
         with self.database.reading() as connection:
             rows = connection.execution_options(yield_per=_AT_ONCE).execute(queries.wholes(table, wanted))

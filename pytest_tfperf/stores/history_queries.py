@@ -31,7 +31,7 @@ _KINDS: Final = {name: get_args(hint) or hint for name, hint in get_type_hints(P
 _RESULT: Final = tuple(field.name for field in fields(PastResult) if field.name != "is_provisional")
 
 
-class Wanted(TypedDict, total=False):
+class Filters(TypedDict, total=False):
     """Which measurements or comparisons; a filter that is None or left out selects all.
 
     A session, a test and a machine are named whole, a commit by its first characters; a comparison has no commit. Of a
@@ -58,7 +58,7 @@ def last_made(table: Table) -> Select[Any]:
     return select(case((coalesce(pushed, 0) > coalesce(kept, 0), pushed), else_=coalesce(kept, 0)))
 
 
-def conditions(table: Table, wanted: Wanted) -> list[ColumnElement[bool]]:
+def conditions(table: Table, wanted: Filters) -> list[ColumnElement[bool]]:
     """What a row of a table must meet."""
     column = table.c
     whole = {name: wanted.get(name) for name in ("session", "test", "machine")}
@@ -72,7 +72,7 @@ def conditions(table: Table, wanted: Wanted) -> list[ColumnElement[bool]]:
     return met
 
 
-def wholes(table: Table, wanted: Wanted) -> Select[Any]:
+def wholes(table: Table, wanted: Filters) -> Select[Any]:
     """Id and whole of each row, in their order."""
     return in_order(select(table.c.id, as_it_is(table.c.whole)).where(*conditions(table, wanted)), table)
 
@@ -88,7 +88,7 @@ def recorded(row: Baseline) -> Select[Any]:
     return select(_M.id, as_it_is(_M.whole)).where(*of_row, _M.outcome.is_(None)).order_by(_M.made.desc())
 
 
-def results(wanted: Wanted) -> Select[Any]:
+def results(wanted: Filters) -> Select[Any]:
     """The fields of a PastResult."""
     columns = (_M[name] if name != "outcome" else coalesce(_M.outcome, "") for name in _RESULT)
     return in_order(select(*columns).where(*conditions(MEASUREMENTS, wanted)), MEASUREMENTS)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.workers.tied import die_with_parent
+from pytest_tfperf.workers.process_group import die_with_parent
 from pytest_tfperf.workers.wire import Channel, connect
 
 

@@ -26,7 +26,7 @@ from pytest_tfperf.core.job import digest
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.training.place import find_place
 from pytest_tfperf.training.process import become_worker, import_and_work
-from pytest_tfperf.workers.tied import die_with_parent
+from pytest_tfperf.workers.process_group import die_with_parent
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, connect, read_key
 
 _NOBODY_LISTENS = 3

@@ -20,7 +20,7 @@ from pytest_tfperf.training.process import (
     import_tensorflow,
     pin_compute_settings,
 )
-from pytest_tfperf.workers.tied import die_with_parent, kill_group
+from pytest_tfperf.workers.process_group import die_with_parent, kill_group
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, connect
 
 

@@ -106,7 +106,7 @@ class Failures:
         elif status in (-signal.SIGABRT, -signal.SIGSEGV) and _NATIVE_OUT_OF_MEMORY.search(read_end(self._log)):
             kind = OutOfMemory
         fact = f"{self._worker} {how} in phase {phase!r}"
-        return kind(fact, *self._log_end(), brief=f"{fact}: {last_words(read_end(self._log))} ({self._log})")
+        return kind(fact, *self._log_end(), brief=f"{fact}: {last_line(read_end(self._log))} ({self._log})")
 
     def hung(self, seconds: float, phase: str, stacks: str, *, by_setting: bool = True) -> Hung:
         """The worker sent nothing for `seconds`.
@@ -153,7 +153,7 @@ def last_lines(text: str, *, on_cpus: bool = False) -> str:
     return "\n".join(f"  | {_shortened(line)}" for line in lines[-SHOWN_LINES:]) or "  | (empty)"
 
 
-def last_words(text: str) -> str:
+def last_line(text: str) -> str:
     """The last line of a log, where a program says what ended it; "its log is empty" without one."""
     return next((_shortened(line.strip()) for line in reversed(text.splitlines()) if line.strip()), "its log is empty")
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.workers.failures import describe_exit, last_lines, last_words, read_end
+from pytest_tfperf.workers.failures import describe_exit, last_line, last_lines, read_end
 from pytest_tfperf.workers.interpreters import IMPORT_SECONDS, Interpreter, require_usable_import
-from pytest_tfperf.workers.tied import kill_group
+from pytest_tfperf.workers.process_group import kill_group
 from pytest_tfperf.workers.wire import ConnectionLost, Listener, Silence
 
 _ANSWER_SECONDS = 60
@@ -170,7 +170,7 @@ class ForkServer:
             f"{fact}; the end of its log ({self._log}):",
             last_lines(log),
             "To start workers without it, use --tfperf-worker=fresh",
-            brief=f"{fact}: {last_words(log)} ({self._log})",
+            brief=f"{fact}: {last_line(log)} ({self._log})",
         )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from patience import wait_for
 
-from pytest_tfperf.workers.tied import die_with_parent
+from pytest_tfperf.workers.process_group import die_with_parent
 
 DAEMONS = ("munged", "slurmctld", "slurmd", "srun", "scancel", "squeue", "sinfo")
 

@@ -143,7 +143,7 @@ def test_what_it_leaves_behind_when_it_ends_is_ended_at_once(start: Start) -> No
     assert all(map(is_gone, pids(text)))
 
 
-def test_it_may_end_in_order_on_sigterm_and_its_last_words_are_in_the_log(start: Start, tmp_path: Path) -> None:
+def test_it_may_end_in_order_on_sigterm_and_its_last_line_are_in_the_log(start: Start, tmp_path: Path) -> None:
     run = start("""
         import signal, sys, time
         def end(*_):

@@ -93,7 +93,7 @@ def test_a_death_names_process_exit_phase_and_log(tmp_path: Path) -> None:
     )
 
 
-def test_in_brief_a_worker_that_died_has_the_last_words_of_its_log(tmp_path: Path) -> None:
+def test_in_brief_a_worker_that_died_has_the_last_line_of_its_log(tmp_path: Path) -> None:
     log = "Traceback (most recent call last):\n  File \"a.py\"\nModuleNotFoundError: No module named 'psutil'\n\n"
     assert failures(tmp_path, log).died(1, "start").brief == (
         "the worker (pid 4711) exited with status 1 in phase 'start': ModuleNotFoundError: No module named 'psutil' "

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.features.cluster.engine import Engine
-from pytest_tfperf.workers.failures import describe_exit, last_lines, last_words, read_end
+from pytest_tfperf.workers.failures import describe_exit, last_line, last_lines, read_end
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.tied import kill_group
+from pytest_tfperf.workers.process_group import kill_group
 
 _END_SECONDS = 5.0  # healthy ranks end within a second after the driver closes their connections
 
@@ -34,10 +34,10 @@ class EngineProcess:
         self._name = command[0] if command else ""
         self._process: subprocess.Popen[bytes] | None = None
         if command:
-            tied = Interpreter(sys.executable).command("pytest_tfperf.workers.tied")
+            with_parent = Interpreter(sys.executable).command("pytest_tfperf.workers.process_group")
             with log.open("ab") as output:
                 self._process = subprocess.Popen(
-                    [*tied, str(os.getpid()), *command],
+                    [*with_parent, str(os.getpid()), *command],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -71,7 +71,7 @@ class EngineProcess:
         return MeasurementError(
             f"{what}. {who} {how}; the end of its output ({self._log}):",
             last_lines(log),
-            brief=f"{what}. {who} {how}: {last_words(log)} ({self._log})",
+            brief=f"{what}. {who} {how}: {last_line(log)} ({self._log})",
         )
 
     def end(self) -> None:

@@ -36,7 +36,7 @@ _SETTINGS = (
 _OWN = {"TF_CONFIG", "CUDA_VISIBLE_DEVICES", *_VARIABLES}  # each node has its own
 
 
-class Entrance:
+class RankListener:
     """Where the ranks of a session call, and the key that they need; one for all launchers of a session.
 
     Args:
@@ -91,7 +91,7 @@ class ClusterLauncher:
         self,
         engine: Engine,
         local: Launcher,
-        entrance: Callable[[], Entrance],
+        entrance: Callable[[], RankListener],
         *,
         logs: Path,
         silence_seconds: float,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.cluster.engine import Engine
-from pytest_tfperf.features.cluster.launcher import ClusterLauncher, Entrance
+from pytest_tfperf.features.cluster.launcher import ClusterLauncher, RankListener
 from pytest_tfperf.features.cluster.network import find_address, link_name
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
@@ -91,6 +91,6 @@ class ClusterNodes:
         return find_address(self._interface)
 
     @cached_property
-    def _entrance(self) -> Entrance:
+    def _entrance(self) -> RankListener:
         """Where ranks connect; made for the first job with ranks."""
-        return Entrance(self._address, self._port, self._key_file, self._folder)
+        return RankListener(self._address, self._port, self._key_file, self._folder)

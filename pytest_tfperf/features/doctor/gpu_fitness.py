@@ -10,7 +10,7 @@ from typing import Any
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.telemetry import GpuTelemetry, Throttle
 from pytest_tfperf.features.doctor.fitness import Finding, Level, Subject
-from pytest_tfperf.hardware.gpu_dials import read_gpus
+from pytest_tfperf.hardware.gpu_samples import read_gpus
 from pytest_tfperf.hardware.gpus import Card, read_cards, visible_gpus
 from pytest_tfperf.hardware.host import ROOT
 from pytest_tfperf.hardware.host_usage import pid_in, process_name

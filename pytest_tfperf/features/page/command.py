@@ -25,7 +25,7 @@ from pytest_tfperf.stores.history_rows import as_stored
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
-    from pytest_tfperf.stores.history_queries import Wanted
+    from pytest_tfperf.stores.history_queries import Filters
 
 _PAGE: Final = Path("tfperf-report.html")
 
@@ -103,7 +103,7 @@ def _selected(history: History, arguments: argparse.Namespace) -> list[PastResul
         TfperfError: there are none.
     """
     session = session_id(history, arguments.session)
-    part: Wanted = {"session": session, "machine": arguments.machine, "since": arguments.since}
+    part: Filters = {"session": session, "machine": arguments.machine, "since": arguments.since}
     results = history.results(**part)
     if not results:
         raise nothing_left(history, part) or TfperfError(
