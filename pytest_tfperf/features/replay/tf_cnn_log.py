@@ -16,6 +16,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from pytest_tfperf.core.run import Run, Window
+from pytest_tfperf.core.throughput import worst_loss
 from pytest_tfperf.errors import DocumentError
 from pytest_tfperf.features.replay.tf_cnn_header import (
     EVALUATION,
@@ -204,7 +205,7 @@ def parse(text: str, name: str, *, only_training: bool = False) -> Log:
         header,
         median(total.examples_per_sec for total in totals),  # each worker's own clock, one global figure
         last_step=max((step.number for step in steps), default=1),
-        loss=next((loss for loss in losses if not math.isfinite(loss)), losses[-1] if losses else None),
+        loss=worst_loss(losses),
     )
 
 
