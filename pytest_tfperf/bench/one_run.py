@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pytest_tfperf.bench import out_of_memory
+from pytest_tfperf.bench import one_run as out_of_memory
 from pytest_tfperf.bench.disturbance import TRIES, DisturbanceGuard, Observation
 from pytest_tfperf.bench.interleaved import interleave
 from pytest_tfperf.bench.step_profile import StepProfiler
@@ -16,6 +17,7 @@ from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards
 from pytest_tfperf.core.disturbance import Disturbance
+from pytest_tfperf.core.gpu import gib
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.observer import Enough, Observer
 from pytest_tfperf.core.plan import Plan
@@ -279,3 +281,36 @@ def undisturbed(take: Callable[[], T], *, tries: int = TRIES) -> tuple[T | None,
             return taken, tuple(discarded)
         discarded.append(taken)
     return None, tuple(discarded)
+
+
+def explained(error: OutOfMemory, where: str, topology: Topology, *workloads: Subject) -> OutOfMemory:
+    """A worker's out-of-memory error with the batch size and the memory before it.
+
+    Args:
+        error: the worker's.
+        where: workloads and devices, for the message.
+        topology: what the workloads ran on.
+        workloads: the one that was measured, or both sides of a comparison.
+    """
+    batches = " and ".join(dict.fromkeys(str(one.batch_size) for one in workloads if isinstance(one, Workload)))
+    each = f" on each of {topology.devices.count} devices" if topology.devices and topology.devices.count > 1 else ""
+    return OutOfMemory(
+        f"out of memory with batch_size {batches}{each}",
+        f"  memory      {_memory(topology)}",
+        "  next        use a smaller batch_size, or a machine with more memory",
+        error.fact,
+        *error.below,
+        where=where,
+    )
+
+
+def _memory(topology: Topology) -> str:
+    """The machine's memory, used or not: "16 GiB + 16 GiB of the GPUs; 64 GiB of the host"."""
+    host = f"{gib(topology.host.memory_bytes)} of the host"
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY:
+        host += f", limited to {gib(limit)} for each process (ulimit -v)"
+    if not topology.gpus:
+        return host
+    split = f", split into {topology.devices.count}" if topology.devices and topology.devices.split else ""
+    return " + ".join(gib(gpu.memory_bytes) for gpu in topology.gpus) + f" of the GPUs{split}; {host}"

@@ -15,8 +15,7 @@ import re
 from dataclasses import dataclass
 
 from pytest_tfperf.core.command import STEPS
-from pytest_tfperf.programs.numbers import NUMBER, to_float
-from pytest_tfperf.programs.reading import Kind, Reading, loss_in
+from pytest_tfperf.programs.reading import NUMBER, Kind, Reading, loss_in, to_float
 
 
 @dataclass(frozen=True, slots=True)

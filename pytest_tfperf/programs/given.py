@@ -7,8 +7,7 @@ import math
 import re
 from collections.abc import Callable
 
-from pytest_tfperf.programs.numbers import SEPARATORS, number_in
-from pytest_tfperf.programs.reading import Kind, Reading, Unread, Unreadable, loss_in
+from pytest_tfperf.programs.reading import SEPARATORS, Kind, Reading, Unread, Unreadable, loss_in, number_in
 
 _SHOWN_FIELDS = 5
 _SHOWN_COLUMNS = 160

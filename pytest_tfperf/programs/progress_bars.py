@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 
-from pytest_tfperf.programs.numbers import NUMBER, number_in
-from pytest_tfperf.programs.reading import Kind, LeftOut, Reading, loss_in
+from pytest_tfperf.programs.reading import NUMBER, Kind, LeftOut, Reading, loss_in, number_in
 
 # "120/500 ━━━━ 12s 31ms/step - loss: 0.3", and "500/500 - 15s - 31ms/step" of verbose=2.
 _KERAS = re.compile(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pytest_tfperf.programs.numbers import BEGIN, END, NUMBER, to_float
-from pytest_tfperf.programs.reading import Kind, Reading, Unread, loss_in
+from pytest_tfperf.programs.reading import BEGIN, END, NUMBER, Kind, Reading, Unread, loss_in, to_float
 
 _FLAGS = re.ASCII | re.IGNORECASE
 _PER_DEVICE = r"\s?(?:/|per\s)\s?(?:gpu|device|chip|rank|worker|replica|process|core|tpu|accelerator)s?\b"

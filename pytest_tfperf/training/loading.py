@@ -19,8 +19,7 @@ from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.input_spec import InputSpec
 from pytest_tfperf.training.inputs import Batch, PipelineOnly, checked, feed
 from pytest_tfperf.training.keras_fit import FitLoop
-from pytest_tfperf.training.loop import InputLoop, Loop, TrainingLoop
-from pytest_tfperf.training.own_loop import OwnLoop
+from pytest_tfperf.training.loop import InputLoop, Loop, OwnLoop, TrainingLoop
 from pytest_tfperf.training.strategies import model_scope
 
 

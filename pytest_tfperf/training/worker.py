@@ -27,14 +27,12 @@ from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.input_spec import described
 from pytest_tfperf.training.inputs import spec_of_batch
 from pytest_tfperf.training.loading import input_spec, load_model, load_own, load_pipeline, loop_for
-from pytest_tfperf.training.loop import Loop
+from pytest_tfperf.training.loop import Loop, OwnLoop
 from pytest_tfperf.training.op_times import trace_steps
-from pytest_tfperf.training.own_loop import OwnLoop
-from pytest_tfperf.training.parameter_server import Lender, connect
 from pytest_tfperf.training.photographs import naming_corrupt
 from pytest_tfperf.training.place import reserve_port
 from pytest_tfperf.training.step_profile import profile_step
-from pytest_tfperf.training.strategies import strategy_for
+from pytest_tfperf.training.strategies import Lender, connect, strategy_for
 from pytest_tfperf.workers.wire import Channel, ConnectionLost
 
 

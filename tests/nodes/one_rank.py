@@ -15,8 +15,7 @@ from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.training.devices import configure
 from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline, loop_for
-from pytest_tfperf.training.parameter_server import Lender, connect
-from pytest_tfperf.training.strategies import strategy_for
+from pytest_tfperf.training.strategies import Lender, connect, strategy_for
 
 STEPS = 20
 

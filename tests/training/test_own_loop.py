@@ -10,7 +10,7 @@ from building import workload_of
 
 from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.training.loading import load_own
-from pytest_tfperf.training.own_loop import OwnLoop
+from pytest_tfperf.training.loop import OwnLoop
 
 
 def training(run: Any = lambda steps: None, examples: Any = 8, **more: Any) -> SimpleNamespace:

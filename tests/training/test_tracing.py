@@ -18,8 +18,8 @@ from pytest_tfperf.core.plain_json import build as build_from_json
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.profile import OpTime, Trace
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.training.loop import OwnLoop
 from pytest_tfperf.training.op_times import op_times, trace_steps
-from pytest_tfperf.training.own_loop import OwnLoop
 
 STEPS = 3
 

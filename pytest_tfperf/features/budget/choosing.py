@@ -11,6 +11,7 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.reports.numbers import counted, duration
 
 LONG: Final = timedelta(days=7)
 """A test that was not measured for this long comes before important ones, so that no test waits for ever."""
@@ -114,3 +115,22 @@ def _is_slowed_on_purpose(result: PastResult | Comparison) -> bool:
     if isinstance(result, Comparison):
         return "injected_slowdown" in result.b.environment
     return result.is_slowed_on_purpose
+
+
+def counted_left_out(left_out: Mapping[str, float], budget: float) -> str:
+    """How many tests there is no time for; `left_out` has the seconds that each would take."""
+    return f"{_how_many(left_out, budget)}; the end of the session names them"
+
+
+def named_left_out(left_out: Mapping[str, float], budget: float) -> str:
+    """The same with the tests' names, in one line. A test that is longer than the whole budget is marked."""
+    names = (
+        f"{test} (alone about {duration(seconds)}, longer than the budget)" if seconds > budget else test
+        for test, seconds in left_out.items()
+    )
+    return f"{_how_many(left_out, budget)}: {', '.join(names)}"
+
+
+def _how_many(left_out: Mapping[str, float], budget: float) -> str:
+    tests = counted(len(left_out), "test")
+    return f"--tfperf-budget of {duration(budget)} leaves out {tests} of about {duration(sum(left_out.values()))}"

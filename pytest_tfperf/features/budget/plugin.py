@@ -67,7 +67,7 @@ def select(
 @hookimpl
 def remarks(settings: Settings, left_out: Mapping[str, float], in_brief: bool) -> list[str]:
     """What was left out."""
-    from pytest_tfperf.features.budget import words
+    from pytest_tfperf.features.budget.choosing import counted_left_out, named_left_out
 
     budget = settings.of(BUDGET) or 0.0
-    return [(words.before if in_brief else words.after)(left_out, budget)] if left_out else []
+    return [(counted_left_out if in_brief else named_left_out)(left_out, budget)] if left_out else []

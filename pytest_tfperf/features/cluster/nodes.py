@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from functools import cached_property
 from pathlib import Path
+
+import psutil
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.cluster.engine import Engine
 from pytest_tfperf.features.cluster.launcher import ClusterLauncher, RankListener
-from pytest_tfperf.features.cluster.network import find_address, link_name
+from pytest_tfperf.hardware.host import ROOT, text_of
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
 from pytest_tfperf.workers.wire import read_key
@@ -94,3 +97,65 @@ class ClusterNodes:
     def _entrance(self) -> RankListener:
         """Where ranks connect; made for the first job with ranks."""
         return RankListener(self._address, self._port, self._key_file, self._folder)
+
+
+def find_address(interface: str = "") -> str:
+    """The IPv4 address at which other machines reach this one.
+
+    Args:
+        interface: its name, or an address or host name of this machine; "": the one that the host's name stands for,
+            else the one that leads to the default route.
+
+    Raises:
+        TfperfError: there is no such interface or address here; lists those that there are.
+    """
+    own = {
+        name: [one.address for one in addresses if one.family is socket.AF_INET]
+        for name, addresses in psutil.net_if_addrs().items()
+    }
+    own_addresses = [address for addresses in own.values() for address in addresses]
+    if interface:
+        found = own[interface][0] if own.get(interface) else _resolved(interface)
+        if found not in own_addresses:
+            known = ", ".join(f"{name} {' '.join(addresses)}" for name, addresses in sorted(own.items()) if addresses)
+            raise TfperfError(
+                f"tfperf_interface: this machine has no network interface {interface!r} with an IPv4 address; it has "
+                f"{known}"
+            )
+        return found
+    named = _resolved(socket.gethostname())
+    if named in own_addresses and not named.startswith("127."):
+        return named
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # documentation's own network: only the route is looked up, nothing is sent
+            return str(probe.getsockname()[0])
+        except OSError:  # no default route: a network of its own, or none, and then all ranks are on this machine
+            others = [address for address in own_addresses if not address.startswith("127.")]
+            return others[0] if len(others) == 1 else "127.0.0.1"
+
+
+def link_name(address: str, root: Path = ROOT) -> str:
+    """Speed of the link that has this address, "10gbe"; "" where it is not known, as in virtual machines.
+
+    `root` is the folder above sys.
+    """
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(one.address == address for one in addresses):
+            stats = psutil.net_if_stats().get(name)
+            megabits = 0 if stats is None or _is_made_up(root / "sys/class/net" / name) else stats.speed
+            return f"{megabits / 1000:g}gbe" if megabits >= 1000 else ""
+    return ""
+
+
+def _is_made_up(interface: Path) -> bool:
+    """Whether an interface is no device, as in a container: Linux's veth always reports 10,000 Mb/s."""
+    is_of_devices = (interface / "bonding").exists() or "DEVTYPE=vlan" in text_of(interface / "uevent")
+    return "virtual" in interface.resolve().parts and not is_of_devices
+
+
+def _resolved(name: str) -> str:
+    try:
+        return socket.gethostbyname(name)
+    except OSError:
+        return ""

@@ -69,7 +69,7 @@ def add_to(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.features.page.source import report_source
+    from pytest_tfperf.features.page.facts import report_source
 
     is_page = arguments.format == "html"
     path: Path | None = arguments.output or (_PAGE if is_page else None)

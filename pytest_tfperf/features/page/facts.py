@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.change import Change
@@ -15,6 +17,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionVerdict, red_machines
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.changes import change_facts, machine_changes
 from pytest_tfperf.features.page.curves import document_facts, scaling_facts
 from pytest_tfperf.features.page.figures import figure
@@ -22,9 +25,14 @@ from pytest_tfperf.features.page.headline import sentence
 from pytest_tfperf.features.page.one_test import facts_of_test
 from pytest_tfperf.features.page.past import Past, drift_facts, key_of, worst_of_each
 from pytest_tfperf.features.page.since_last import previous_facts
+from pytest_tfperf.judging.changes import changes_of
 from pytest_tfperf.reports.measurement_table import urgency
 from pytest_tfperf.reports.table import shown_names
 from pytest_tfperf.safe_text import printable
+
+if TYPE_CHECKING:
+    from pytest_tfperf.stores.baselines import BaselineStore
+    from pytest_tfperf.stores.history import History
 
 SCHEMA: Final = 1
 """The version of the document's format; added fields do not change it."""
@@ -167,3 +175,38 @@ def _comparison(one: Comparison) -> dict[str, Any]:
         "high": figure(one.high - 1),
         "pairs": len(one.pairs),
     }
+
+
+def report_source(
+    source: ReportSource, past: Sequence[PastResult], history: History, baselines: BaselineStore
+) -> ReportSource:
+    """`source` completed from the files. Of earlier sessions only `past` and one measurement a machine are read.
+
+    Args:
+        past: the history's results in its own order; what was made after the last reported session is left out.
+    """
+    past = _until({one.session for one in source.measurements}, past)
+    previous = _previous(source.measurements, past, history)
+    return replace(
+        source,
+        past=past,
+        changes=changes_of(past),
+        previous=previous,
+        published=baselines.published(),
+        unread=str(history.unread),
+    )
+
+
+def _until(sessions: Collection[str], past: Sequence[PastResult]) -> Sequence[PastResult]:
+    """The results up to the last one of these sessions; all where the history has none of them."""
+    last = max((place for place, one in enumerate(past) if one.session in sessions), default=len(past))
+    return past[: last + 1]
+
+
+def _previous(now: Sequence[Measurement], past: Sequence[PastResult], history: History) -> list[Measurement]:
+    """A measurement of each machine's session before; none where it can't be read, because only its software counts."""
+    found: list[Measurement] = []
+    for machine, last in sorted(Past.of(past, now).before(now).items()):
+        with suppress(TfperfError):
+            found += islice(history.measurements(session=last.session, test=last.test, machine=machine), 1)
+    return found

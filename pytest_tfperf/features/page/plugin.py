@@ -45,9 +45,8 @@ def session_ended(settings: Settings, record: SessionRecord, history: History, b
     if not record.results and not record.not_measured:
         return [f"report: nothing was measured, so {path} was not written"]
     # They import NumPy and Jinja2.
-    from pytest_tfperf.features.page.facts import ReportSource, report_facts
+    from pytest_tfperf.features.page.facts import ReportSource, report_facts, report_source
     from pytest_tfperf.features.page.render import page
-    from pytest_tfperf.features.page.source import report_source
 
     source = ReportSource(
         measurements=record.measurements,

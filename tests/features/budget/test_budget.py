@@ -12,8 +12,7 @@ from measurements import comparison
 
 from pytest_tfperf.core.past_result import PastResult
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.features.budget.choosing import Candidate, candidates, choose
-from pytest_tfperf.features.budget.words import after
+from pytest_tfperf.features.budget.choosing import Candidate, candidates, choose, named_left_out
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -158,7 +157,7 @@ def test_an_old_comparison_does_not_hide_a_newer_regression() -> None:
 
 
 def test_a_test_longer_than_the_budget_says_so() -> None:
-    assert after({"t.py::a": 90.0, "t.py::b": 20.0}, 60.0) == (
+    assert named_left_out({"t.py::a": 90.0, "t.py::b": 20.0}, 60.0) == (
         "--tfperf-budget of 1 min leaves out 2 tests of about 1 min 50 s: "
         "t.py::a (alone about 1 min 30 s, longer than the budget), t.py::b"
     )

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.cluster.network import find_address, link_name
+from pytest_tfperf.features.cluster.nodes import find_address, link_name
 
 INTERFACES = {
     "lo": ["127.0.0.1"],
