@@ -14,16 +14,15 @@ from typing import Any, NamedTuple, TypeVar
 from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past_result import PastResult
-from pytest_tfperf.core.throughput import scatter
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.page.figures import figure
+from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
 
 _Result = TypeVar("_Result", PastResult, Measurement)
 
 _WEEK = timedelta(days=7)
-_LEAST_TESTS = 4  # fewer do not show whether the machine or the tests changed
-_LEAST_DRIFT = 0.003
+_WORTH_SAYING = 0.003
 _SURE = 2.0  # standard errors
 
 
@@ -157,20 +156,20 @@ def drift_facts(past: Past, now: Sequence[Measurement]) -> list[dict[str, Any]]:
         if week and is_valid(as_result(one)):
             change = math.log(one.throughput.examples_per_sec) - statistics.median(week)
             changes.setdefault(one.machine, []).append(change)
-    return [_drift(machine, known) for machine, known in sorted(changes.items()) if len(known) >= _LEAST_TESTS]
+    drifts = {machine: common_drift(known) for machine, known in sorted(changes.items())}
+    return [_drift(machine, drift) for machine, drift in drifts.items() if drift.is_known]
 
 
-def _drift(machine: str, changes: Sequence[float]) -> dict[str, Any]:
-    """The median over the tests, with about two standard errors to either side."""
-    middle = statistics.median(changes)
-    error = scatter(changes) * math.sqrt(math.pi / 2 / len(changes))
+def _drift(machine: str, drift: CommonDrift) -> dict[str, Any]:
+    """The gate's common drift, with about two standard errors to either side."""
+    reach = _SURE * drift.error
     return {
         "machine": machine,
-        "change": figure(math.expm1(middle)),
-        "low": figure(math.expm1(middle - _SURE * error)),
-        "high": figure(math.expm1(middle + _SURE * error)),
-        "tests": len(changes),
-        "is_sure": abs(middle) > max(_SURE * error, _LEAST_DRIFT),
+        "change": figure(math.expm1(drift.log)),
+        "low": figure(math.expm1(drift.log - reach)),
+        "high": figure(math.expm1(drift.log + reach)),
+        "tests": drift.tests,
+        "is_sure": abs(drift.log) > max(reach, _WORTH_SAYING),
     }
 
 
