@@ -83,19 +83,30 @@ class MachineVerdict:
     doubt: Doubt | None = None
 
 
+class VerdictOn(StrEnum):
+    """What a verdict on a session is about."""
+
+    SOFTWARE = "software"
+    MACHINE = "machine"
+    TOGETHER = "together"
+    """Software and machine, where nothing tells them apart."""
+    DRIFT = "drift"
+    """A lasting slowdown over many sessions."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionVerdict:
     """A verdict on a whole session, as it is reported.
 
     Args:
-        kind: "software", "machine", "together" where nothing tells which of them, or "drift" over many sessions.
+        kind: what it is about.
         machine: the machine's key.
         outcome: REGRESSED fails the session.
         change: what it found, as a fraction; None of a drift, which is one of several tests.
         text: fact, location, next step; "" where there is nothing to say.
     """
 
-    kind: str
+    kind: VerdictOn
     machine: str
     outcome: Outcome
     change: float | None
@@ -104,4 +115,4 @@ class SessionVerdict:
 
 def red_machines(verdicts: Iterable[SessionVerdict]) -> set[str]:
     """The machines that are REGRESSED as a whole, or their software; a drift of single tests is neither."""
-    return {one.machine for one in verdicts if one.outcome is Outcome.REGRESSED and one.kind != "drift"}
+    return {one.machine for one in verdicts if one.outcome is Outcome.REGRESSED and one.kind is not VerdictOn.DRIFT}

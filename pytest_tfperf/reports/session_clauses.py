@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_tfperf.core.session_verdicts import SessionVerdict
+from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
 from pytest_tfperf.reports.numbers import compared
 
 _SUBJECTS = {
-    "software": ("software", "the reference environment"),
-    "machine": ("machine", "its baselines"),
-    "together": ("machine and software", "the baselines"),
-    "drift": ("drift over sessions", ""),
+    VerdictOn.SOFTWARE: ("software", "the reference environment"),
+    VerdictOn.MACHINE: ("machine", "its baselines"),
+    VerdictOn.TOGETHER: ("machine and software", "the baselines"),
+    VerdictOn.DRIFT: ("drift over sessions", ""),
 }
 
 
@@ -34,7 +34,7 @@ def sentence_of(clauses: Sequence[str]) -> str:
 
 
 def _clause(verdict: SessionVerdict, names_machine: bool) -> str:
-    subject, reference = _SUBJECTS.get(verdict.kind, (verdict.kind, "the baselines"))
+    subject, reference = _SUBJECTS[verdict.kind]
     where = f" on {verdict.machine}" if names_machine else ""
     figure = "" if verdict.change is None else f" ({compared(verdict.change)} {reference})"
     return f"{subject}{where} {verdict.outcome}{figure}"

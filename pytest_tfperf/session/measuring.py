@@ -24,7 +24,7 @@ from pytest_tfperf.core.observer import Observer
 from pytest_tfperf.core.past_session import EarlierMeasurement, PastSession
 from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.selection import SelectedTest, Selection
-from pytest_tfperf.core.session_verdicts import SessionVerdict
+from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
 from pytest_tfperf.core.settings import Settings, WorkerStart
 from pytest_tfperf.core.topology import LOCAL_LINK, Topology
 from pytest_tfperf.core.verdict import Tolerance
@@ -224,9 +224,9 @@ class Measuring:
             software, hardware = session_verdicts(machine, self.engine, measured, tolerance, turn=turn)
             if software is not None:
                 text = summary.software_line(name, software, measured)
-                yield SessionVerdict("software", name, software.outcome, software.change, text)
+                yield SessionVerdict(VerdictOn.SOFTWARE, name, software.outcome, software.change, text)
             if hardware is not None:
-                kind = "machine" if hardware.is_apart else "together"
+                kind = VerdictOn.MACHINE if hardware.is_apart else VerdictOn.TOGETHER
                 text = summary.machine_line(name, hardware, measured)
                 yield SessionVerdict(kind, name, hardware.outcome, hardware.change, text)
 

@@ -327,7 +327,9 @@ class Session:
 
         if self.settings.collects_only:
             return status or EXIT_USAGE
-        machine_failures = sum(verdict.kind == "machine" for verdict in self._failing)
+        from pytest_tfperf.core.session_verdicts import VerdictOn
+
+        machine_failures = sum(verdict.kind is VerdictOn.MACHINE for verdict in self._failing)
         errors = len(self.not_measured) + len(self.refused)
         return exit_status(
             status,

@@ -14,7 +14,7 @@ from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.reads import Reads
 from pytest_tfperf.core.run import Pair, Run, Window
-from pytest_tfperf.core.session_verdicts import SessionVerdict
+from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
@@ -128,4 +128,5 @@ def command(**how: Any) -> Command:
 def session_verdict(outcome: Outcome = Outcome.REGRESSED, **more: Any) -> SessionVerdict:
     """A verdict on the machine, which is 68.3 % slower than its baselines."""
     given: dict[str, Any] = {"kind": "machine", "machine": "box", "change": -0.683, "text": f"machine box: {outcome}"}
-    return SessionVerdict(outcome=outcome, **given | more)
+    kind = VerdictOn((given | more).pop("kind"))
+    return SessionVerdict(outcome=outcome, **given | more | {"kind": kind})

@@ -221,14 +221,14 @@ def test_what_is_no_name_is_refused(project: Project) -> None:
 # Software and machine as a whole
 
 JUDGED = """
-    from pytest_tfperf.core.session_verdicts import SessionVerdict
+    from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
     from pytest_tfperf.core.verdict import Outcome
     from pytest_tfperf.session.session import Session
 
     TEXT = "machine box: REGRESSED: the reference environment is 8.1 % slower. Check clocks and cooling"
 
     def judge(session):
-        session.verdicts.append(SessionVerdict("machine", "box", Outcome.REGRESSED, -0.081, TEXT))
+        session.verdicts.append(SessionVerdict(VerdictOn.MACHINE, "box", Outcome.REGRESSED, -0.081, TEXT))
         return session.verdicts
 
     Session.judge = judge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pytest_tfperf.core.change import Change
+from pytest_tfperf.core.change import Change, ChangeKind
 from pytest_tfperf.reports.numbers import change as signed
 from pytest_tfperf.reports.numbers import percent
 from pytest_tfperf.reports.table import Columns, table
@@ -64,7 +64,7 @@ def drift_message(machine: str, changes: Sequence[Change]) -> str:
 
 def _in_words(change: Change) -> str:
     what = f" ({change.key.workload} on {change.key.topology})" if change.key else ""
-    since = "little by little since" if change.kind != "step" else "since"
+    since = "little by little since" if change.kind is not ChangeKind.STEP else "since"
     commits = f", commits {_commits(change)}" if _commits(change) else ""
     interval = f"95 % CI {signed(change.low)} to {signed(change.high)}"
     return (
