@@ -1,1 +1,1 @@
-"""What hangs on the spine: one folder each, found by reading this folder."""
+"""What hangs on the spine: one folder for each feature, found by reading this one."""

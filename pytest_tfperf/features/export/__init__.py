@@ -1,1 +1,5 @@
-"""Measurements in the form of other tools."""
+"""The history in another program's format.
+
+For teams that watch their figures with Apache Otava.
+`tfperf export`; a session is not touched.
+"""
