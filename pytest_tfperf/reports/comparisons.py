@@ -12,7 +12,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
-from pytest_tfperf.reports.measurement_table import ACT_FIRST, outcome, rate_cell, rate_heading
+from pytest_tfperf.reports.measurement_table import ACT_FIRST, outcome, rate_cell, rate_heading, with_outcomes
 from pytest_tfperf.reports.message import Line, with_lines
 from pytest_tfperf.reports.message import message as of_a_measurement
 from pytest_tfperf.reports.numbers import change, compared, percent, rate
@@ -48,7 +48,9 @@ def _table(comparisons: Sequence[tuple[Comparison, dict[str, str | None]]], widt
         optional=("95 % CI", f"b {heading}", f"a {heading}", "when", "machine", "b bound", "a bound", "pairs"),
         ids=("workload", "a", "b"),
     )
-    return table([_row(c, heading, names) | more for c, more in comparisons], columns, width)
+    rows = [_row(c, heading, names) | more for c, more in comparisons]
+    lines = table(rows, columns, width)
+    return with_outcomes(lines, [c.outcome for c, _ in comparisons], [row["outcome"] or "" for row in rows])
 
 
 def _row(c: Comparison, heading: str, names: Mapping[Named, str]) -> dict[str, str | None]:

@@ -44,7 +44,30 @@ def measurement_table(measurements: Iterable[Measurement], width: int | None = N
     measurements = sorted(measurements, key=action_rank)
     heading, rows = measurement_rows(measurements)
     columns = Columns(right=_RIGHT | {heading}, optional=_OPTIONAL, ids=("workload", "file"))
-    return table(rows, columns, width)
+    outcomes = [m.verdict.outcome if m.verdict and m.verdict.is_decided else None for m in measurements]
+    return with_outcomes(table(rows, columns, width), outcomes, [row["outcome"] or "" for row in rows])
+
+
+class OutcomeRow(str):
+    """A line of a table that begins with an outcome, which a terminal shows in colour.
+
+    Attributes:
+        outcome: which one.
+        word: how the line names it.
+    """
+
+    outcome: Outcome
+    word: str
+
+
+def with_outcomes(lines: list[str], outcomes: Sequence[Outcome | None], words: Sequence[str]) -> list[str]:
+    """A table whose rows know their outcomes; a row of None has no colour."""
+    for place, (outcome, word) in enumerate(zip(outcomes, words, strict=True), 1):
+        if outcome is not None:
+            row = OutcomeRow(lines[place])
+            row.outcome, row.word = outcome, word
+            lines[place] = row
+    return lines
 
 
 def measurement_rows(measurements: Sequence[Measurement]) -> tuple[str, list[dict[str, str | None]]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from pytest_tfperf.session.session import Session
 
 _WIDE = 160  # of tables in a file or a pipe, unless COLUMNS says something else
-_OUTCOME = re.compile(rf"({'|'.join(Outcome)})(?: \([^)]*\))?(?=  |$)")
 _COLOURS = {
     Outcome.PASS: "green",
     Outcome.IMPROVED: "green",
@@ -49,18 +47,19 @@ def write_summary(reporter: TerminalReporter, session: Session) -> None:
     """Our section of pytest's summary; pytest's own `-rs` gives the reasons of skips too."""
     if session.settings.collects_only and not session.selection.faulty:
         return
+    from pytest_tfperf.reports.measurement_table import OutcomeRow
     from pytest_tfperf.session import report as session_report
 
     width = terminal_width(reporter.config)
     table_width = width or (reporter._tw.fullwidth if "COLUMNS" in os.environ else _WIDE)
     if lines := session_report.closing(session, skips=not reporter.hasopt("skipped"), width=table_width):
         reporter.write_sep("=", "throughput")
-        for line in map(printable, lines):
-            if found := _OUTCOME.match(line):  # a table's first column
-                reporter.write(found[0], **{_COLOURS[Outcome(found[1])]: True})
-                reporter.write_line(line[found.end() :])
+        for line in lines:
+            if isinstance(line, OutcomeRow):
+                reporter.write(line.word, **{_COLOURS[line.outcome]: True})
+                reporter.write_line(printable(line.removeprefix(line.word)))
             else:
-                reporter.write_line(wrapped(line, width))
+                reporter.write_line(wrapped(printable(line), width))
     for line in map(printable, session_report.outputs(session)):
         reporter.write_line(wrapped(line, width))
 
