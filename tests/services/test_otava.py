@@ -19,6 +19,7 @@ from measurements import measurement
 
 from pytest_tfperf.cli import main
 from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.export.command import CONFIGURATION, otava_files
 from pytest_tfperf.features.page.past import as_result
 
@@ -56,7 +57,7 @@ def test_rows_are_in_the_order_of_time_whatever_the_zone() -> None:
     assert [row[3] for row in series([later, ONE])[1:]] == ["s1", "later"]
 
 
-@pytest.mark.parametrize("left_out", [{"outcome": "INVALID"}, {"is_slowed_on_purpose": True}])
+@pytest.mark.parametrize("left_out", [{"outcome": Outcome.INVALID}, {"is_slowed_on_purpose": True}])
 def test_what_tells_nothing_of_the_software_is_left_out(left_out: dict[str, object]) -> None:
     assert otava_files([replace(ONE, **left_out)]) == {}  # type: ignore[arg-type]
 
