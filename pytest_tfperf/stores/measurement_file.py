@@ -24,7 +24,8 @@ VERSION: Final = 1
 
 _HEAD = 1000  # characters: "measurements" is the first or second of the object's names, however it is formatted
 
-IMPOSSIBLE: Final = "no runs, or a run without windows that take time"
+IMPOSSIBLE: Final = "no runs, a run without windows that take time, or a figure that no run gives"
+_MOST_LOG: Final = 100.0  # of a rate, or of its error, as a logarithm: a factor of 1e43
 _NEXT = "export it again: tfperf history --export -o FILE"
 
 
@@ -90,10 +91,13 @@ def parse(text: str, name: str) -> tuple[Measurement, ...]:
 
 
 def is_possible(measurement: Measurement) -> bool:
-    """Whether it has runs, and windows that take time; what was edited by hand or damaged may not."""
+    """Whether it has runs, windows that take time, and figures that runs give; what was edited or damaged may not."""
     pairs = [run for pair in (*measurement.pairs, *measurement.discarded_pairs) for run in (pair.a, pair.b)]
     runs = [*measurement.runs, *measurement.discarded]
-    return bool(runs) and all(map(_takes_time, [*runs, *pairs]))
+    values = [value for one in measurement.throughput.runs for value in (one.log_rate, one.error)]
+    # The error of a single window is infinite, because nothing is known of it.
+    is_sane = all(abs(value) <= _MOST_LOG or value == math.inf for value in values)
+    return bool(runs) and is_sane and all(map(_takes_time, [*runs, *pairs]))
 
 
 def _takes_time(run: Run) -> bool:

@@ -72,6 +72,13 @@ def run_with(**fields: Any) -> list[dict[str, Any]]:
     return [json.loads(TEXT)["measurements"][0]["runs"][0] | fields]
 
 
+def with_error(error: float) -> dict[str, Any]:
+    """A throughput whose first run has this standard error, as a logarithm."""
+    found: dict[str, Any] = json.loads(TEXT)["measurements"][0]["throughput"]
+    found["runs"][0]["error"] = error
+    return found
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
@@ -83,8 +90,9 @@ def run_with(**fields: Any) -> list[dict[str, Any]]:
         ('{"version": 1, "measurements": [3]}', r"a\.json: measurements\[0\]: expected an object"),
         (faulty(speed=1), r"a\.json: measurements\[1\]: unknown field 'speed'"),
         (faulty(runs=[], discarded=[]), r"a\.json: measurements\[1\]: no runs, .*: export it again"),
-        (faulty(runs=run_with(windows=[])), r"measurements\[1\]: no runs, or a run without windows"),
-        (faulty(discarded=run_with(windows=[{"steps": 1, "seconds": 0}])), r"measurements\[1\]: no runs, or"),
+        (faulty(runs=run_with(windows=[])), r"measurements\[1\]: no runs, a run without windows"),
+        (faulty(discarded=run_with(windows=[{"steps": 1, "seconds": 0}])), r"measurements\[1\]: no runs, a run"),
+        (faulty(throughput=with_error(261.0)), r"measurements\[1\]: .* or a figure that no run gives"),
     ],
 )
 def test_a_faulty_file_is_refused_with_the_place_of_its_fault(text: str, fault: str) -> None:
