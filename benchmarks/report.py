@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
 from pytest_tfperf.features.page.past import as_result
 from pytest_tfperf.features.page.render import page

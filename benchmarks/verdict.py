@@ -29,7 +29,7 @@ from scipy.stats import binomtest
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past_session import PastSession
+from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.run import Pair, Run, Window
 from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann

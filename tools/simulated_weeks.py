@@ -21,8 +21,8 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.run import Run, Window
-from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, merged
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Tolerance

@@ -14,8 +14,7 @@ from pytest_tfperf.bench.task import Call, Profiler, Task
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.plan import ONE_WINDOW
-from pytest_tfperf.core.run import Pair, Run
+from pytest_tfperf.core.run import ONE_WINDOW, Pair, Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Reason

@@ -15,8 +15,7 @@ from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.comparison import ComparedSide, Comparison
-from pytest_tfperf.core.plan import Plan
-from pytest_tfperf.core.run import Pair, Run
+from pytest_tfperf.core.run import Pair, Plan, Run
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance

@@ -8,7 +8,7 @@ from functools import cached_property
 from pytest_tfperf.bench.disturbance import TRIES
 from pytest_tfperf.bench.task import Call, Task
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.past_session import PastSession
+from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.judging.common_drift import MIN_TESTS, CommonDrift, common_drift, first_windows_change

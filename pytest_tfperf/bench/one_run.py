@@ -10,20 +10,16 @@ from typing import TypeVar
 
 from pytest_tfperf.bench import one_run as out_of_memory
 from pytest_tfperf.bench.disturbance import TRIES, DisturbanceGuard, Observation
-from pytest_tfperf.bench.interleaved import interleave
 from pytest_tfperf.bench.step_profile import StepProfiler
-from pytest_tfperf.bench.windows import time_windows
+from pytest_tfperf.bench.windows import interleave, time_windows
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.gpu import gib
 from pytest_tfperf.core.job import Job
-from pytest_tfperf.core.observer import Enough, Observer
-from pytest_tfperf.core.plan import Plan
-from pytest_tfperf.core.profile import Trace
-from pytest_tfperf.core.run import Pair, Run
-from pytest_tfperf.core.step_profile import Input
+from pytest_tfperf.core.profile import Input, Trace
+from pytest_tfperf.core.run import Enough, Observer, Pair, Plan, Run
 from pytest_tfperf.core.supported import require_supported
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.topology import Devices, Topology

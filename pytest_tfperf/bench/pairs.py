@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pytest_tfperf.bench.interleaved import can_interleave_windows, pair_of_runs
 from pytest_tfperf.bench.one_run import RunEngine, Side
 from pytest_tfperf.bench.task import Task
+from pytest_tfperf.bench.windows import can_interleave_windows, pair_of_runs
 from pytest_tfperf.core.comparison import Interleaving
-from pytest_tfperf.core.plan import Plan
-from pytest_tfperf.core.run import Pair
+from pytest_tfperf.core.run import Pair, Plan
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.errors import MeasurementError
 

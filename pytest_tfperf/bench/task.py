@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pytest_tfperf.bench.one_run import Side
 from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.plan import Plan
 from pytest_tfperf.core.profile import Profile
+from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.judging.reference import Reference

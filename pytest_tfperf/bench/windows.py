@@ -1,17 +1,114 @@
-"""Drives one worker: warms it up, sizes its windows, keeps one window queued ahead, and stops when enough is known."""
+"""Times the windows of one worker, or of two in turn, so that what happens on the machine affects both alike.
+
+A worker is warmed up, its windows are sized, one window is queued ahead, and it stops when enough is known.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from pytest_tfperf.core.observer import WINDOW_SECONDS, Enough, Observer
-from pytest_tfperf.core.plan import Plan
-from pytest_tfperf.core.run import Run, Window
-from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR
+from pytest_tfperf.core.command import Subject
+from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Observer, Pair, Plan, Run, Window
+from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR, robust_mean, run_value
+from pytest_tfperf.core.workload import DISTRIBUTED, Trainer, Workload
 from pytest_tfperf.judging.steady_state import in_steady_state
 from pytest_tfperf.workers.training_run import TrainingRun
+from pytest_tfperf.workers.worker_run import Progress
 
 MIN_WINDOWS = 20  # with few steps windows get shorter rather than fewer: three windows give no useful interval
+
+WINDOWS_PER_SIDE = MIN_WINDOWS
+"""Two processes differ by more than their windows show, so another pair tells more than further windows."""
+
+
+def can_interleave_windows(*workloads: Subject) -> bool:
+    """Whether a worker that waits computes nothing.
+
+    A pipeline on the host fills its buffers while it waits, and its next window would be too fast. A user's own
+    training may do that too, and a user's command never waits. If two jobs have several ranks each, the second may not
+    get nodes until the first has ended, as under Slurm.
+    """
+    return all(
+        isinstance(one, Workload)
+        and one.input_pipeline == "device"
+        and one.variable_update not in DISTRIBUTED
+        and one.trainer is not Trainer.OWN
+        for one in workloads
+    )
+
+
+def interleave(a: TrainingRun, b: TrainingRun, plan: Plan, progress: Progress, *, b_first: bool = False) -> Pair:
+    """Warm both up, then time windows A B, B A, A B, ...: the order is swapped each time, so that drift cancels.
+
+    Unlike in `time_windows`, no window is queued ahead: it would run at the same time as the other side's window. So
+    the workloads must satisfy `can_interleave_windows`.
+
+    Args:
+        a, b: two ready workers, which share the devices.
+        plan: the steps of each worker.
+        progress: called with a line of text for each round.
+        b_first: b takes the first window.
+
+    Raises:
+        MeasurementError: from either worker.
+    """
+    side_a, side_b = _Side(a, plan), _Side(b, plan)
+    order = (side_b, side_a) if b_first else (side_a, side_b)
+    for side in order:
+        progress("warm-up")
+        side.warm_up()
+    rounds = max(1, min(WINDOWS_PER_SIDE, *(plan.steps // side.steps for side in order)))
+    for number in range(rounds):
+        progress(f"window {number + 1} of {rounds}")
+        for side in order if number % 2 == 0 else reversed(order):
+            side.windows.append(side.window(side.steps))
+        if any(side.seconds >= plan.max_seconds for side in order):
+            break
+    run_a, run_b = side_a.run(), side_b.run()
+    # Each round has a ratio of its own.
+    log_ratio, error = robust_mean([y - x for x, y in zip(_log_rates(run_a), _log_rates(run_b), strict=True)])
+    return Pair(a=run_a, b=run_b, log_ratio=log_ratio, error=error)
+
+
+def pair_of_runs(a: Run, b: Run) -> Pair:
+    """A pair of whole runs, one after the other."""
+    x, y = run_value(a), run_value(b)
+    return Pair(a=a, b=b, log_ratio=y.log_rate - x.log_rate, error=math.hypot(x.error, y.error))
+
+
+class _Side:
+    def __init__(self, training: TrainingRun, plan: Plan) -> None:
+        self._training = training
+        self._plan = plan
+        self._warmup: list[Window] = []
+        self.windows: list[Window] = []
+
+    @property
+    def steps(self) -> int:
+        """How many steps each timed window has."""
+        return window_steps(self._warmup, self._plan)
+
+    @property
+    def seconds(self) -> float:
+        """How long the timed windows took so far."""
+        return sum(w.seconds for w in self.windows)
+
+    def warm_up(self) -> None:
+        self._warmup.append(self.window(1))
+        while sum(w.steps for w in self._warmup) < self._plan.warmup_steps:
+            self._warmup.append(self.window(self.steps))
+
+    def window(self, steps: int) -> Window:
+        self._training.request(steps)
+        return self._training.receive()
+
+    def run(self) -> Run:
+        return run_of(self._training, self._warmup, self.windows)
+
+
+def _log_rates(run: Run) -> list[float]:
+    return [math.log(run.examples_per_step * w.steps / w.seconds) for w in run.windows]
 
 
 def time_windows(training: TrainingRun, plan: Plan, observer: Observer, enough: Enough = lambda _: False) -> Run:

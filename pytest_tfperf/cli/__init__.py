@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import argparse
 import traceback
+from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from pytest_tfperf.cli import history
 from pytest_tfperf.console import output, session_settings
 from pytest_tfperf.console.arguments import Commands, add_command, unread
+from pytest_tfperf.core import features
 from pytest_tfperf.core.consequence import (
     EXIT_GREEN,
     EXIT_INTERNAL,
@@ -21,9 +23,10 @@ from pytest_tfperf.core.consequence import (
     EXIT_USAGE,
 )
 from pytest_tfperf.core.documentation import DOCS
-from pytest_tfperf.core.features import modules
+from pytest_tfperf.core.gpu import gib
+from pytest_tfperf.core.topology import Gpu, Topology
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.reports.topology import render
+from pytest_tfperf.reports.table import aligned
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
     commands = made.add_subparsers(required=True, metavar="COMMAND")
     _add_topology(commands)
     actions = history.add_to(commands)
-    for command in modules("command").values():
+    for command in features.commands():
         if hasattr(command, "add_to"):
             command.add_to(commands)
         if hasattr(command, "add_to_history"):
@@ -120,3 +123,74 @@ def _topology(arguments: argparse.Namespace) -> int:
     else:
         output.show(render(found))
     return EXIT_GREEN
+
+
+# nvidia-smi's words and order, worst path first.
+_LEGEND = (
+    ("X", "the GPU itself"),
+    ("SYS", "PCIe and the link between NUMA nodes (QPI, UPI, Infinity Fabric)"),
+    ("NODE", "PCIe and the link between the host bridges of one NUMA node"),
+    ("PHB", "PCIe and one host bridge (usually the CPU)"),
+    ("PXB", "several PCIe bridges, no host bridge"),
+    ("PIX", "at most one PCIe bridge"),
+    ("NV#", "# NVLinks together"),
+    ("?", "not reported by the driver, or not usable by CUDA (MIG)"),
+)
+
+
+def render(topology: Topology) -> str:
+    """Machine and host, GPUs, the matrix with CPU and NUMA affinity, and a legend; without GPUs, the reason."""
+    blocks = [_head(topology)]
+    if topology.gpus:
+        legend = ["Legend", *(f"  {word:<4} = {meaning}" for word, meaning in _LEGEND)]
+        blocks += [_gpus(topology.gpus), _matrix(topology), "\n".join(legend)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _head(topology: Topology) -> str:
+    host = topology.host
+    name = f"{host.hostname}: " if host.hostname else ""
+    physical = f" ({host.physical_cores} physical)" if host.physical_cores else ""
+    memory = f", {gib(host.memory_bytes)}" if host.memory_bytes is not None else ""
+    cuda = f", CUDA {topology.cuda_version}" if topology.cuda_version else ""
+    kernel = f", Linux {host.kernel}" if host.kernel else ""
+    cores = f"{host.usable_cores} of {host.total_cores} cores usable{physical}"
+    lines = [
+        ("machine", topology.machine),
+        ("host", f"{name}{host.cpu_model}, {cores}{memory}{kernel}"),
+        ("driver", f"{topology.driver_version}{cuda}" if topology.driver_version else "none"),
+        ("GPUs", topology.describe() if topology.gpus else f"none: {topology.why_no_gpus}"),
+        *(("note", note) for note in topology.notes),
+    ]
+    return "\n".join(f"{label:<8} {text}" for label, text in lines)
+
+
+def _gpus(gpus: Sequence[Gpu]) -> str:
+    rows = [[label, *_facts(gpu)] for label, gpu in zip(_labels(gpus), gpus, strict=True)]
+    return "\n".join(aligned(rows))
+
+
+def _facts(gpu: Gpu) -> list[str]:
+    capability = ".".join(map(str, gpu.compute_capability)) if gpu.compute_capability else "?"
+    rate = "?" if gpu.fp32_tflops is None else f"{gpu.fp32_tflops:.1f}"
+    pcie = f"PCIe {gpu.pcie_generation or '?'} x{gpu.pcie_width or '?'}"
+    return [gpu.name, gib(gpu.memory_bytes), f"compute {capability}", f"{rate} TFLOP/s FP32", pcie, gpu.uuid]
+
+
+def _matrix(topology: Topology) -> str:
+    labels = _labels(topology.gpus)
+    rows = [["", *labels, "CPU Affinity", "NUMA Affinity"]]
+    for label, gpu, links in zip(labels, topology.gpus, topology.links, strict=True):
+        node = "N/A" if gpu.numa_node is None else str(gpu.numa_node)
+        rows.append([label, *(" X" if link is None else str(link) for link in links), gpu.cpu_affinity or "N/A", node])
+    return "\n".join(aligned(rows))
+
+
+def _labels(gpus: Sequence[Gpu]) -> list[str]:
+    """ "GPU0", with NVML's index; "GPU0.1" for a MIG device of a GPU."""
+    counts: Counter[int] = Counter()
+    labels = []
+    for gpu in gpus:
+        labels.append(f"GPU{gpu.index}.{counts[gpu.index]}" if gpu.mig else f"GPU{gpu.index}")
+        counts[gpu.index] += 1
+    return labels

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, cast
 
 from pytest_tfperf.console.arguments import end, moment
-from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.reports.numbers import counted
 

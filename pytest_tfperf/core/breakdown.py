@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pytest_tfperf.core.command import Command, Subject
+from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.run import Run
-from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.workload import Workload
 
 AT_THE_PIPELINES_RATE = 0.9

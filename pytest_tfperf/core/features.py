@@ -1,4 +1,4 @@
-"""Finds the features: each folder of `pytest_tfperf/features` is one, and nothing else lists them."""
+"""Finds the features: each folder or file of `pytest_tfperf/features` is one, and nothing else lists them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ _FOLDER: Final = Path(__file__).parents[1] / "features"
 
 
 def modules(name: str) -> dict[str, ModuleType]:
-    """The module `name`, "plugin" or "command", of each feature that has one, by the feature's name in its order."""
-    found = sorted(path.parent.name for path in _FOLDER.glob(f"*/{name}.py"))
-    return {feature: import_module(f"pytest_tfperf.features.{feature}.{name}") for feature in found}
+    """The module `name` of each feature that is a folder and has one, by the feature's name, sorted."""
+    return _imported({path.parent.name: f"{path.parent.name}.{name}" for path in _FOLDER.glob(f"*/{name}.py")})
+
+
+def commands() -> list[ModuleType]:
+    """What brings commands of `tfperf`: a feature's `command.py`, or a feature that is a single file."""
+    of_files = {path.stem: path.stem for path in _FOLDER.glob("[!_]*.py")}
+    of_folders = {path.parent.name: f"{path.parent.name}.command" for path in _FOLDER.glob("*/command.py")}
+    return list(_imported(of_files | of_folders).values())
+
+
+def _imported(found: dict[str, str]) -> dict[str, ModuleType]:
+    return {feature: import_module(f"pytest_tfperf.features.{found[feature]}") for feature in sorted(found)}

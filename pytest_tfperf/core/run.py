@@ -1,13 +1,52 @@
-"""The raw data of a measurement, as workers (or a log) gave it; nothing is summarised here."""
+"""One run: how many steps it takes, who is told of its progress, and the raw data that it gave.
+
+The data are as workers (or a log) gave them; nothing is summarised here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 from pytest_tfperf.core.disturbance import Disturbance
-from pytest_tfperf.core.step_profile import StepProfile
+from pytest_tfperf.core.profile import StepProfile
 from pytest_tfperf.core.telemetry import Telemetry
+from pytest_tfperf.errors import WorkloadError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How much a run measures.
+
+    Args:
+        steps: the most steps that are timed (its `num_batches`).
+        warmup_steps: the least steps before them that are not timed (its `num_warmup_batches`).
+        max_seconds: timing ends here even where steps are left, but not before three windows: fewer have no error.
+        counts_readings: what a user's command prints is counted, in the place of steps.
+        until_end: a user's command is read to its end, whatever `steps` says.
+
+    Raises:
+        WorkloadError: no steps to time, or a negative warm-up.
+    """
+
+    steps: int = 100
+    warmup_steps: int = 10
+    max_seconds: float = math.inf
+    counts_readings: bool = False
+    until_end: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.steps, int) or self.steps < 1:
+            what = "reading" if self.counts_readings else "step"
+            raise WorkloadError(f"{what}s={self.steps!r}: at least one {what} must be timed")
+        if not isinstance(self.warmup_steps, int) or self.warmup_steps < 0:
+            raise WorkloadError(f"warmup_steps={self.warmup_steps!r}: give a whole number of steps, 0 or more")
+
+
+ONE_WINDOW = Plan(steps=1, warmup_steps=0)
+"""What a smoke run measures: does the test start at all?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +122,32 @@ class Pair:
     def disturbance(self) -> Disturbance | None:
         """Why the pair is discarded; None for a good pair."""
         return self.a.disturbance or self.b.disturbance
+
+
+WINDOW_SECONDS: Final = 0.15
+"""How long a window is timed: much longer than the overhead of a call, shorter than most disturbances."""
+
+Enough = Callable[[Run], bool]
+"""Called every ten windows with the run so far; returns whether it may stop."""
+
+
+class Observer(Protocol):
+    """Gets the progress of a measurement."""
+
+    def begin(self, label: str) -> None:
+        """A run of this kind begins: "run", "reference environment", "on device data", ..."""
+
+    def phase(self, name: str) -> None:
+        """A phase of the worker begins: "start", "model", ..., "warm-up", "steps"."""
+
+    def window(self, run: Run, plan: Plan) -> None:
+        """A timed window has ended; `run` holds all windows so far."""
+
+    def ended(self, run: Run) -> None:
+        """The last window has ended; in `run`, windows before the steady state count as warm-up."""
+
+    def disturbed(self, fact: str) -> None:
+        """Something disturbed the run that has ended."""
+
+    def done(self) -> None:
+        """The worker has ended, whether or not it finished."""

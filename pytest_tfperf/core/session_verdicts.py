@@ -1,11 +1,14 @@
-"""The verdicts on a whole session: the software and the machine, kept apart."""
+"""What came of a whole session: its verdicts, the software and the machine kept apart, and what its tests gave."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.verdict import Outcome
 
 
@@ -116,3 +119,38 @@ class SessionVerdict:
 def red_machines(verdicts: Iterable[SessionVerdict]) -> set[str]:
     """The machines that are REGRESSED as a whole, or their software; a drift of single tests is neither."""
     return {one.machine for one in verdicts if one.outcome is Outcome.REGRESSED and one.kind is not VerdictOn.DRIFT}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRecord:
+    """What came of a session.
+
+    Args:
+        selection: the throughput tests that pytest selected.
+        results: what they gave, in order.
+        verdicts: on software and machine as a whole.
+        not_measured: of each test that ended in an error, the message.
+        refused: of each test that was measured and whose baseline was refused, the message.
+        left_out: tests that there was no time for, and the seconds that each would take.
+        remarks: further lines of its summary.
+        keeps_history: whether it added what it measured to the history.
+    """
+
+    selection: Selection = field(default_factory=Selection)
+    results: Sequence[Measurement | Comparison] = ()
+    verdicts: Sequence[SessionVerdict] = ()
+    not_measured: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, float] = field(default_factory=dict)
+    remarks: Sequence[str] = ()
+    keeps_history: bool = False
+
+    @property
+    def measurements(self) -> list[Measurement]:
+        """The results that are no comparisons."""
+        return [one for one in self.results if isinstance(one, Measurement)]
+
+    @property
+    def comparisons(self) -> list[Comparison]:
+        """The results that compare two sides."""
+        return [one for one in self.results if isinstance(one, Comparison)]

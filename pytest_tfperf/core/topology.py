@@ -12,10 +12,9 @@ from typing import Any
 
 from pytest_tfperf.core import machine_key
 from pytest_tfperf.core.gpu import Gpu as Gpu
-from pytest_tfperf.core.gpu import count_names, equal_groups
-from pytest_tfperf.core.links import Link as Link
-from pytest_tfperf.core.links import LinkKind as LinkKind
-from pytest_tfperf.core.links import Matrix, best_linked, link_class
+from pytest_tfperf.core.gpu import Link as Link
+from pytest_tfperf.core.gpu import LinkKind as LinkKind
+from pytest_tfperf.core.gpu import Matrix, best_linked, count_names, equal_groups, link_class
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import NotEnoughDevices, NotEnoughNodes, TfperfError
 

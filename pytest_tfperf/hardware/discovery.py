@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.core.gpu import Gpu
-from pytest_tfperf.core.links import Link, LinkKind, Matrix
+from pytest_tfperf.core.gpu import Gpu, Link, LinkKind, Matrix
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.hardware.gpus import VARIABLE, Card, read_cards, visible_gpus
 from pytest_tfperf.hardware.host import ROOT, read_host

@@ -11,7 +11,7 @@ import numpy as np
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.change import Change, ChangeKind
 from pytest_tfperf.core.iso_time import moment
-from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.change_points import Values, alarms
 from pytest_tfperf.judging.change_shapes import Shape, shapes

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.core.past_session import PastSession
+from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue, Throughput
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict

@@ -11,7 +11,7 @@ from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.outlook import Outlook
-from pytest_tfperf.core.past_session import EarlierMeasurement
+from pytest_tfperf.core.past import EarlierMeasurement
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.new_baseline import TOO_NOISY_TO_GATE

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
-from pytest_tfperf.core.past_session import EarlierMeasurement
+from pytest_tfperf.core.past import EarlierMeasurement
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.judging.noise import mean_square, without_slow_runs
 

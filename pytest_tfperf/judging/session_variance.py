@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.core.past_session import PastSession
+from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.verdict import Noise, Outcome
 from pytest_tfperf.judging.common_drift import MIN_TESTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, slower_part
-from pytest_tfperf.core.step_profile import Input
+from pytest_tfperf.core.profile import Input
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.reports.numbers import percent, rate, whole_percent
 

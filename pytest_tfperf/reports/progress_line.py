@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pytest_tfperf.core.plan import Plan
-from pytest_tfperf.core.run import Run
+from pytest_tfperf.core.run import Plan, Run
 from pytest_tfperf.core.throughput import window_statistics
 from pytest_tfperf.reports.numbers import duration, rate
 from pytest_tfperf.safe_text import one_line, printable

@@ -14,7 +14,7 @@ from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.plan import Plan
+from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance

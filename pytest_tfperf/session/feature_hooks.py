@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.comparison import Comparison
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.selection import Choice, Selection
-    from pytest_tfperf.core.session_record import SessionRecord
-    from pytest_tfperf.core.session_verdicts import SessionVerdict
+    from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict
     from pytest_tfperf.core.settings import Settings
     from pytest_tfperf.stores.baselines import BaselineStore
     from pytest_tfperf.stores.history import History

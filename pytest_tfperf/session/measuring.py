@@ -20,9 +20,8 @@ from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.observer import Observer
-from pytest_tfperf.core.past_session import EarlierMeasurement, PastSession
-from pytest_tfperf.core.plan import Plan
+from pytest_tfperf.core.past import EarlierMeasurement, PastSession
+from pytest_tfperf.core.run import Observer, Plan
 from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
 from pytest_tfperf.core.settings import Settings, WorkerStart

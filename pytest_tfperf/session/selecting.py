@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_tfperf.core import catalogue
-from pytest_tfperf.core.plan import Plan
+from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload, checked

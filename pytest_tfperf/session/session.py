@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.bench.recording import BaselineRecorder
     from pytest_tfperf.bench.rerun_queue import RerunQueue, Result
     from pytest_tfperf.core.command import Command, Subject
-    from pytest_tfperf.core.session_record import SessionRecord
-    from pytest_tfperf.core.session_verdicts import SessionVerdict
+    from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict
     from pytest_tfperf.reports.progress_line import ProgressLine
     from pytest_tfperf.session.measuring import Measuring
     from pytest_tfperf.stores.history import History
@@ -277,7 +276,7 @@ class Session:
     @property
     def record(self) -> SessionRecord:
         """What came of the session so far."""
-        from pytest_tfperf.core.session_record import SessionRecord
+        from pytest_tfperf.core.session_verdicts import SessionRecord
 
         return SessionRecord(
             selection=self.selection,

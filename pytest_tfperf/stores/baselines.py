@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Final, final
 from pytest_tfperf.core.baseline import Baseline, Change, Key
 from pytest_tfperf.core.machine_key import check_name, is_name
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.stores import atomic, baseline_file
+from pytest_tfperf.stores import baseline_file, files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -87,7 +87,7 @@ class BaselineStore:
             before = self.load(machine)
             data = baseline_file.render((self._rows(self.folder, machine) | dict(rows)).values())
             try:
-                atomic.replace(path, data)
+                files.replace(path, data)
             except OSError as error:
                 raise _unwritable(path, error) from None
         return tuple(Change(before.get(key), row) for key, row in rows.items())

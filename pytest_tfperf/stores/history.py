@@ -12,7 +12,7 @@ from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past_session import EarlierMeasurement, PastSession
+from pytest_tfperf.core.past import EarlierMeasurement, PastSession
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.errors import TfperfError
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from pytest_tfperf.core.baseline import Baseline
     from pytest_tfperf.core.history_url import HistoryUrl
-    from pytest_tfperf.core.past_result import PastResult
+    from pytest_tfperf.core.past import PastResult
     from pytest_tfperf.stores.history_queries import Filters
 
 _MOST_NAMED: Final = 3

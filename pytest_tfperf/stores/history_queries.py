@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Select, Subquery, Table, case, distinct, f
 from sqlalchemy.sql.functions import coalesce
 from sqlalchemy.types import NullType
 
-from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.safe_text import shortened

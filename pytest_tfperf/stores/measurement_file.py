@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores import atomic, text_file
+from pytest_tfperf.stores import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +42,7 @@ def write(path: Path, measurements: Iterable[Measurement]) -> None:
         TfperfError: it can't be written.
     """
     try:
-        atomic.replace(path, render(measurements).encode())
+        files.replace(path, render(measurements).encode())
     except OSError as error:
         raise TfperfError(f"{path} can't be written: {error.strerror}. Name another file: -o FILE") from None
 
@@ -59,7 +59,7 @@ def read(path: Path) -> tuple[Measurement, ...]:
         TfperfError: it can't be read, is cut off, or holds a field that no measurement has; names file, place and next
             step.
     """
-    return parse(text_file.read(path), text_file.shown(path))
+    return parse(files.read(path), files.shown(path))
 
 
 def parse(text: str, name: str) -> tuple[Measurement, ...]:

@@ -1,4 +1,4 @@
-"""What a worker measures of its own step after the last window; see `pytest_tfperf.core.step_profile`."""
+"""What a worker measures of its own step after the last window; see `pytest_tfperf.core.profile`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 import keras
 import tensorflow as tf
 
-from pytest_tfperf.core.step_profile import Input, RankStep, StepProfile
+from pytest_tfperf.core.profile import Input, RankStep, StepProfile
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.training.arithmetic import forward_multiply_adds, matrix_product_rate
 from pytest_tfperf.training.loop import InputLoop, Loop, TrainingLoop

@@ -17,7 +17,7 @@ from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.data_sets import IMAGES
 from pytest_tfperf.core.job import Cluster, Job
 from pytest_tfperf.core.plain_json import build, plain
-from pytest_tfperf.core.step_profile import Input, StepProfile
+from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.core.workload import Trainer, VariableUpdate
 from pytest_tfperf.training.devices import configure, limit_threads, require_logical

@@ -20,11 +20,10 @@ from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import Hung, MeasurementError, TfperfError
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.launcher import PreparedCommand
+from pytest_tfperf.workers.launcher import PreparedCommand, WorkerFiles
 from pytest_tfperf.workers.processes import ForkServer, LocalProcess, start_process
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
-from pytest_tfperf.workers.worker_files import WorkerFiles
 from pytest_tfperf.workers.worker_run import Progress, WorkerRun
 
 PROBE = Workload(model="trivial", batch_size=1)

@@ -11,9 +11,8 @@ from typing import Any
 
 from pytest_tfperf.core.job import Cluster, Job
 from pytest_tfperf.core.plain_json import build, plain
-from pytest_tfperf.core.profile import Trace
+from pytest_tfperf.core.profile import StepProfile, Trace
 from pytest_tfperf.core.run import Window
-from pytest_tfperf.core.step_profile import StepProfile
 from pytest_tfperf.core.workload import VariableUpdate
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.worker_run import Fault, WorkerRun

@@ -14,7 +14,7 @@ from pytest_tfperf.bench.one_run import AlwaysDisturbed
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Key, Provenance
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.step_profile import Input, StepProfile
+from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule
 from pytest_tfperf.errors import BaselineError, MeasurementError
 from pytest_tfperf.judging.common_drift import MIN_TESTS

@@ -11,14 +11,13 @@ from played import BOX, BUSY, PLAN, TRIVIAL, Machine, Notes, PlayedGuard, Played
 
 from pytest_tfperf.bench.comparing import Effort, compare
 from pytest_tfperf.bench.disturbance import TRIES
-from pytest_tfperf.bench.interleaved import WINDOWS_PER_SIDE, can_interleave_windows, interleave, pair_of_runs
 from pytest_tfperf.bench.one_run import RunEngine, Side
+from pytest_tfperf.bench.windows import WINDOWS_PER_SIDE, can_interleave_windows, interleave, pair_of_runs
 from pytest_tfperf.core.breakdown import Bound
 from pytest_tfperf.core.comparison import Comparison, Interleaving
 from pytest_tfperf.core.disturbance import Disturbance
-from pytest_tfperf.core.plan import Plan
-from pytest_tfperf.core.run import Pair, Run, Window
-from pytest_tfperf.core.step_profile import Input, StepProfile
+from pytest_tfperf.core.profile import Input, StepProfile
+from pytest_tfperf.core.run import Pair, Plan, Run, Window
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, TfperfError, WorkloadError

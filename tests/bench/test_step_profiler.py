@@ -9,7 +9,7 @@ from played import TRIVIAL, PlayedRun
 
 from pytest_tfperf.bench.step_profile import StepProfiler
 from pytest_tfperf.core.job import Job
-from pytest_tfperf.core.step_profile import Input, StepProfile
+from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import MeasurementError
 

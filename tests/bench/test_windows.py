@@ -12,8 +12,7 @@ from played import Notes, PlayedRun
 
 from pytest_tfperf.bench.windows import MIN_WINDOWS, time_windows, window_steps
 from pytest_tfperf.core.disturbance import DisturbanceKind
-from pytest_tfperf.core.plan import ONE_WINDOW, Plan
-from pytest_tfperf.core.run import Run, Window
+from pytest_tfperf.core.run import ONE_WINDOW, Plan, Run, Window
 from pytest_tfperf.errors import MeasurementError, WorkloadError
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, Straggler, breakdown, slower_part
+from pytest_tfperf.core.profile import Input, RankStep, StepProfile
 from pytest_tfperf.core.run import Run, Window
-from pytest_tfperf.core.step_profile import Input, RankStep, StepProfile
 from pytest_tfperf.core.workload import Workload
 
 WORKLOAD = Workload(model="resnet50", batch_size=64)

@@ -16,8 +16,8 @@ from pytest_tfperf.core.breakdown import Bound, Breakdown
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.plain_json import build, plain
+from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.run import Pair, Run, Window
-from pytest_tfperf.core.step_profile import Input, StepProfile
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule

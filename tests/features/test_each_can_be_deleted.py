@@ -1,4 +1,4 @@
-"""Each feature is its folder: a copy of the package without it loads, lists the other commands and measures."""
+"""Each feature is one folder or file: a copy of the package without it loads, lists the other commands and measures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import pytest
 import pytest_tfperf
 
 PACKAGE = Path(pytest_tfperf.__file__).parent
-FEATURES = sorted(path.parent.name for path in (PACKAGE / "features").glob("*/__init__.py"))
+FEATURES = sorted(
+    path.name for path in (PACKAGE / "features").iterdir() if path.suffix in ("", ".py") and path.name[0] != "_"
+)
 
 CHECK = """\
 import pytest
@@ -36,7 +38,8 @@ class Without:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(PACKAGE, folder / "copy" / "pytest_tfperf", ignore=ignored)
         for feature in features:
-            shutil.rmtree(folder / "copy" / "pytest_tfperf" / "features" / feature)
+            of_feature = folder / "copy" / "pytest_tfperf" / "features" / feature
+            of_feature.unlink() if of_feature.is_file() else shutil.rmtree(of_feature)
         (folder / "test_it.py").write_text(CHECK)
         (folder / "pytest.ini").write_text("[pytest]\n")
 
@@ -68,7 +71,7 @@ def test_the_features_are_found() -> None:
 def test_a_check_passes_and_the_commands_of_the_others_are_listed(without: Without, feature: str) -> None:
     assert "1 passed" in without.run("-m", "pytest", "--tfperf-smoke", "-q")
     listed = re.findall(r"^    ([a-z]+) ", without.run("-m", "pytest_tfperf.cli", "--help"), re.MULTILINE)
-    assert ("doctor" in listed, "export" in listed) == (feature != "doctor", feature != "export")
+    assert ("doctor" in listed, "export" in listed) == (feature != "doctor", feature != "export.py")
 
 
 # Once whole: whatever a feature does when a test is judged, or when a session ends, it is not missed.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome
 
 START = datetime(2026, 1, 1, 3, tzinfo=UTC)

@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from pytest_tfperf.bench.disturbance import Observation
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.job import Job
-from pytest_tfperf.core.plan import Plan
-from pytest_tfperf.core.profile import OpTime, Trace
-from pytest_tfperf.core.run import Run, Window
-from pytest_tfperf.core.step_profile import Input, StepProfile
+from pytest_tfperf.core.profile import Input, OpTime, StepProfile, Trace
+from pytest_tfperf.core.run import Plan, Run, Window
 from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError

@@ -14,7 +14,7 @@ from measurements import BUSY, KEY, baseline, measurement, run, run_at, throughp
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.outlook import Outlook
-from pytest_tfperf.core.past_session import EarlierMeasurement
+from pytest_tfperf.core.past import EarlierMeasurement
 from pytest_tfperf.core.throughput import RunValue, summarise
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.judging.common_drift import CommonDrift

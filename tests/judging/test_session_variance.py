@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.past_session import PastSession
+from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.verdict import Noise, Outcome
 from pytest_tfperf.judging.session_variance import LearntReference, learnt_reference, session_variance
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from measurements import baseline, run_at, throughput
 
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.core.past_session import PastSession
+from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict

@@ -16,8 +16,7 @@ from played import BOX, BUSY, Notes, PlayedGuard
 from pytest_tfperf.bench.one_run import RunEngine, Side
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.disturbance import Disturbance
-from pytest_tfperf.core.plan import Plan
-from pytest_tfperf.core.run import Run
+from pytest_tfperf.core.run import Plan, Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.errors import Hung, MeasurementError

@@ -8,7 +8,7 @@ import pytest
 from measurements import run, throughput
 
 from pytest_tfperf.core.breakdown import Bound, Breakdown, Straggler
-from pytest_tfperf.core.step_profile import Input
+from pytest_tfperf.core.profile import Input
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.telemetry import telemetry_lines

@@ -17,8 +17,8 @@ from pytest_tfperf.core.breakdown import Breakdown
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.profile import Input
 from pytest_tfperf.core.rerun_command import RerunCommand
-from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict

@@ -15,7 +15,7 @@ from measurements import WORKLOAD, baseline, measurement, throughput, verdict
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.breakdown import Bound, Breakdown
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.step_profile import Input
+from pytest_tfperf.core.profile import Input
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import VariableUpdate

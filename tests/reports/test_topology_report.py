@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from machines import load
 
-from pytest_tfperf.reports.topology import render
+from pytest_tfperf.cli import render
 
 DGX1, H200 = load("dgx1-p100"), load("h200")
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from measurements import measurement
 
 from pytest_tfperf.cli import main
-from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.features.export.command import CONFIGURATION, otava_files
+from pytest_tfperf.features.export import CONFIGURATION, otava_files
 from pytest_tfperf.features.page.past import as_result
 
 ROOT = Path(__file__).parents[2]

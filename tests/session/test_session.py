@@ -12,10 +12,9 @@ from measurements import baseline, measurement, run_at, throughput, verdict
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.breakdown import Breakdown, Straggler
-from pytest_tfperf.core.profile import OpTime, Profile
+from pytest_tfperf.core.profile import Input, OpTime, Profile
 from pytest_tfperf.core.selection import Choice, SelectedTest, Selection
 from pytest_tfperf.core.settings import Settings, Update
-from pytest_tfperf.core.step_profile import Input
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.errors import BaselineError, NoData, NotEnoughDevices, NotEnoughNodes, TfperfError

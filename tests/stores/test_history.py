@@ -31,7 +31,7 @@ from patience import running
 from pytest_tfperf.cli.history import by_workload
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past_session import PastSession
+from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError

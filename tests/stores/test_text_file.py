@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.errors import DocumentError
-from pytest_tfperf.stores.text_file import STDIN, decode, read
+from pytest_tfperf.stores.files import STDIN, decode, read
 
 TEXT = "1\timages/sec: 50.0 +/- 0.0 (jitter = 0.0)\t7.5\n"
 

@@ -13,7 +13,7 @@ from building import build, workload_of
 
 from pytest_tfperf.core.plain_json import build as build_from_json
 from pytest_tfperf.core.plain_json import plain
-from pytest_tfperf.core.step_profile import Input, StepProfile
+from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.training import arithmetic
 from pytest_tfperf.training.loop import InputLoop
 from pytest_tfperf.training.step_profile import pipeline_rate, profile_step

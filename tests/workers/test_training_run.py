@@ -13,9 +13,8 @@ import pytest
 from patience import PATIENCE_SECONDS
 
 from pytest_tfperf.core.job import Job
-from pytest_tfperf.core.profile import Trace
+from pytest_tfperf.core.profile import Input, RankStep, StepProfile, Trace
 from pytest_tfperf.core.run import Window
-from pytest_tfperf.core.step_profile import Input, RankStep, StepProfile
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import Hung, MeasurementError

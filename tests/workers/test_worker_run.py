@@ -13,8 +13,7 @@ from patience import PATIENCE_SECONDS, running, wait_for
 
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.plain_json import plain
-from pytest_tfperf.core.profile import OpTime, Trace
-from pytest_tfperf.core.step_profile import Input, StepProfile
+from pytest_tfperf.core.profile import Input, OpTime, StepProfile, Trace
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory

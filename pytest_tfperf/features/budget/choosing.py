@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.iso_time import moment
-from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.numbers import counted, duration
 

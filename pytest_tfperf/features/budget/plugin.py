@@ -14,7 +14,7 @@ from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
     from pytest_tfperf.core.comparison import Comparison
-    from pytest_tfperf.core.past_result import PastResult
+    from pytest_tfperf.core.past import PastResult
     from pytest_tfperf.core.selection import Choice, Selection
     from pytest_tfperf.stores.history import History
 

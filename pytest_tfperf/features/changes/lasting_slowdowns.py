@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.change import Change, ChangeKind
-from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.judging.changes import changes_of
 
 _Series = tuple[str, Key]

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
-from pytest_tfperf.core.session_record import SessionRecord
+from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.ci.markdown import markdown
 from pytest_tfperf.reports.comparisons import message_of
-from pytest_tfperf.stores import atomic
+from pytest_tfperf.stores import files
 
 _LEVELS = {Consequence.FAILS: "error", Consequence.WARNS: "warning"}
 
@@ -28,7 +28,7 @@ def outputs(settings: Settings, record: SessionRecord, markdown_file: Path | Non
             yield str(error)
     if markdown_file is not None and not settings.collects_only:
         with _explaining(markdown_file):
-            atomic.replace(markdown_file, _markdown(settings, record))
+            files.replace(markdown_file, _markdown(settings, record))
         yield f"Markdown summary: {markdown_file}"
 
 

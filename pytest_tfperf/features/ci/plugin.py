@@ -10,12 +10,12 @@ from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.features import hookimpl
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.stores import atomic
+from pytest_tfperf.stores import files
 
 if TYPE_CHECKING:
     from pytest_tfperf.core.comparison import Comparison
     from pytest_tfperf.core.measurement import Measurement
-    from pytest_tfperf.core.session_record import SessionRecord
+    from pytest_tfperf.core.session_verdicts import SessionRecord
 
 MARKDOWN: Final[Setting[Path | None]] = Setting(
     name="markdown",
@@ -32,7 +32,7 @@ SETTINGS: Final = (MARKDOWN,)
 def prepare(settings: Settings) -> None:
     """Refuse a path that can't be written."""
     if (path := settings.of(MARKDOWN)) is not None:
-        atomic.require_writable(path, MARKDOWN.spelled)
+        files.require_writable(path, MARKDOWN.spelled)
 
 
 @hookimpl

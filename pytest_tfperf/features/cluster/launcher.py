@@ -19,11 +19,10 @@ from pytest_tfperf.features.cluster.engine import Engine
 from pytest_tfperf.features.cluster.engine_process import EngineProcess
 from pytest_tfperf.features.cluster.rank_calls import RankCall, wait_for_ranks
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.launcher import Launcher, PreparedCommand
+from pytest_tfperf.workers.launcher import Launcher, PreparedCommand, WorkerFiles
 from pytest_tfperf.workers.processes import RemoteProcess
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name
 from pytest_tfperf.workers.wire import Listener, new_key_file, read_key
-from pytest_tfperf.workers.worker_files import WorkerFiles
 from pytest_tfperf.workers.worker_run import Progress, WorkerRun
 
 _VARIABLES = ("TFPERF_ADDRESS", "TFPERF_KEY_FILE", "TFPERF_JOB", "PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL")

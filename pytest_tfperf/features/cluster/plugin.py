@@ -9,7 +9,7 @@ from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.features import hookimpl
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.features.cluster.names import LOCAL, NAMES, find_engine, split_launcher
+from pytest_tfperf.features.cluster.engine import LOCAL, NAMES, find_engine, split_launcher
 
 if TYPE_CHECKING:
     from pytest_tfperf.workers.launcher import Nodes

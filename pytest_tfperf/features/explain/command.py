@@ -12,7 +12,7 @@ from pytest_tfperf.console.filters import session_id
 from pytest_tfperf.console.output import show, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.explain.reasons import explain

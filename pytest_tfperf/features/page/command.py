@@ -13,13 +13,13 @@ from pytest_tfperf.console.filters import nothing_left, session_id
 from pytest_tfperf.console.output import show
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
 from pytest_tfperf.features.page.past import key_of
 from pytest_tfperf.features.page.render import page
-from pytest_tfperf.stores import atomic
+from pytest_tfperf.stores import files
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history_rows import as_stored
 
@@ -74,7 +74,7 @@ def _run(arguments: argparse.Namespace) -> int:
     is_page = arguments.format == "html"
     path: Path | None = arguments.output or (_PAGE if is_page else None)
     if path is not None:
-        atomic.require_writable(path, "-o")
+        files.require_writable(path, "-o")
     history = open_history(arguments)
     selected = _selected(history, arguments)
     measurements = _whole(history, selected)
@@ -91,7 +91,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if path is None:
         show(found.decode())
     else:
-        atomic.replace(path, found)
+        files.replace(path, found)
         show(f"{facts['headline']}: {path}")
     return EXIT_GREEN
 

@@ -10,7 +10,7 @@ from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.features.page.figures import figure
+from pytest_tfperf.features.page.run_facts import figure
 from pytest_tfperf.reports.table import shown_names
 
 

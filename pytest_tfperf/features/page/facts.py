@@ -14,17 +14,16 @@ from pytest_tfperf.core.change import Change
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionVerdict, red_machines
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.page.changes import change_facts, machine_changes
+from pytest_tfperf.features.page.changes import change_facts, machine_changes, previous_facts
 from pytest_tfperf.features.page.curves import document_facts, scaling_facts
-from pytest_tfperf.features.page.figures import figure
 from pytest_tfperf.features.page.headline import sentence
 from pytest_tfperf.features.page.one_test import facts_of_test
 from pytest_tfperf.features.page.past import Past, drift_facts, key_of, worst_of_each
-from pytest_tfperf.features.page.since_last import previous_facts
+from pytest_tfperf.features.page.run_facts import figure
 from pytest_tfperf.judging.changes import changes_of
 from pytest_tfperf.reports.measurement_table import urgency
 from pytest_tfperf.reports.table import shown_names

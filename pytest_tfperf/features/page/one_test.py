@@ -9,14 +9,13 @@ from typing import Any
 from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.measurement import Measurement, changed_since
-from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.telemetry import merged
 from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.features.page.changes import since
-from pytest_tfperf.features.page.figures import day, figure
 from pytest_tfperf.features.page.past import series_facts
-from pytest_tfperf.features.page.run_facts import run_facts
+from pytest_tfperf.features.page.run_facts import day, figure, run_facts
 from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.measurement_table import outcome_alone, reference_kind

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.features.page.figures import figure
+from pytest_tfperf.features.page.run_facts import figure
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
 

@@ -11,10 +11,10 @@ from pytest_tfperf.core.features import hookimpl
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores import atomic
+from pytest_tfperf.stores import files
 
 if TYPE_CHECKING:
-    from pytest_tfperf.core.session_record import SessionRecord
+    from pytest_tfperf.core.session_verdicts import SessionRecord
     from pytest_tfperf.stores.baselines import BaselineStore
     from pytest_tfperf.stores.history import History
 
@@ -33,7 +33,7 @@ SETTINGS: Final = (HTML,)
 def prepare(settings: Settings) -> None:
     """Refuse a path that can't be written."""
     if (path := settings.of(HTML)) is not None:
-        atomic.require_writable(path, HTML.spelled)
+        files.require_writable(path, HTML.spelled)
 
 
 @hookimpl
@@ -62,7 +62,7 @@ def session_ended(settings: Settings, record: SessionRecord, history: History, b
         past = history.results()
     source = report_source(source, past, history, baselines)
     try:
-        atomic.replace(path, page(report_facts(source)))
+        files.replace(path, page(report_facts(source)))
     except OSError as error:
         return [
             f"report: {path} can't be written: {error.strerror}. Mend that, then write it from the history: "

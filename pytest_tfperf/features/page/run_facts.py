@@ -1,4 +1,7 @@
-"""The runs of a test as facts: windows and telemetry over time, and each run's own throughput."""
+"""The runs of a test as facts: windows and telemetry over time, and each run's own throughput.
+
+Figures have few digits, because a year of sessions has 100,000 of them.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.throughput import run_value
-from pytest_tfperf.features.page.figures import figure
 
 _MOST_POINTS = 300
 """The most windows of one run, or values of one series of its telemetry, that a plot can show."""
@@ -99,3 +102,22 @@ def _series(polls: Sequence[Telemetry]) -> Iterator[dict[str, Any]]:
 def _one_series(what: str, device: str, values: Sequence[float | None]) -> Iterator[dict[str, Any]]:
     if any(value is not None for value in values):
         yield {"what": what, "device": device, "values": [figure(value, 4) for value in values]}
+
+
+_DIGITS = 5
+
+
+def figure(value: float | None, digits: int = _DIGITS) -> float | None:
+    """The value with this many significant digits; None for infinity and NaN, which JSON can't hold."""
+    if value is None:
+        return None
+    rounded = float(f"{value:.{digits}g}")
+    if not math.isfinite(rounded):
+        return None
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
+
+
+def day(time: str) -> str:
+    """A date as people write it: "17 Nov 2026"; a text that is no time stays as it is."""
+    parsed = moment(time)
+    return time if parsed.year == 1 else f"{parsed.day} {parsed:%b %Y}"

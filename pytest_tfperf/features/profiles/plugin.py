@@ -30,7 +30,7 @@ def check_stores(settings: Settings) -> None:
     """Refuse a folder that can't be written."""
     folder = settings.of(FOLDER)
     if folder is not None and not settings.smoke:
-        from pytest_tfperf.features.profiles.traces import TraceStore
+        from pytest_tfperf.features.profiles.profiler import TraceStore
 
         TraceStore(folder).prepare()
 
@@ -41,7 +41,6 @@ def profiler(settings: Settings, engine: RunEngine, history: History) -> Profile
     folder = settings.of(FOLDER)
     if folder is None:
         return None
-    from pytest_tfperf.features.profiles.profiler import TaskProfiler
-    from pytest_tfperf.features.profiles.traces import TraceStore
+    from pytest_tfperf.features.profiles.profiler import TaskProfiler, TraceStore
 
     return TaskProfiler(engine, TraceStore(folder), settings.root, history.profile_of).profile

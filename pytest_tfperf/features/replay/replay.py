@@ -20,7 +20,7 @@ from pytest_tfperf.features.replay.tf_cnn_log import Log
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.reference import Reference, reference_for, require_same_unit
-from pytest_tfperf.stores import measurement_file, text_file
+from pytest_tfperf.stores import files, measurement_file
 from pytest_tfperf.stores.baselines import BaselineStore
 
 
@@ -100,7 +100,7 @@ def replay(files: Iterable[Path], request: Request) -> Replay:
 
 
 def _read(path: Path, request: Request) -> Log | list[Measurement]:
-    text, name = text_file.read(path), text_file.shown(path)
+    text, name = files.read(path), files.shown(path)
     if measurement_file.is_measurement_file(text):
         return [replace(one, file=name) for one in measurement_file.parse(text, name)]
     return tf_cnn_log.parse(text, name, only_training=request.only_training)

@@ -10,7 +10,7 @@ from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 
 if TYPE_CHECKING:
-    from pytest_tfperf.core.session_record import SessionRecord
+    from pytest_tfperf.core.session_verdicts import SessionRecord
 
 HISTORY_URL: Final[Setting[HistoryUrl | None]] = Setting(
     name="history_url",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import comparison
 
-from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.budget.choosing import Candidate, candidates, choose, named_left_out
 

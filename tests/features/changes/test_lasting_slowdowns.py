@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from past_results import past_result, past_results, quiet_tests
 
-from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.features.changes.lasting_slowdowns import lasting_slowdowns
 
 SESSIONS, AT = 80, 50

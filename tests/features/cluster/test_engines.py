@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.cluster.engine import Engine
-from pytest_tfperf.features.cluster.names import find_engine, split_launcher
+from pytest_tfperf.features.cluster.engine import Engine, find_engine, split_launcher
 
 RANK = ["python", "-m", "a.rank"]
 VARIABLES = ["TFPERF_ADDRESS", "PYTHONPATH"]

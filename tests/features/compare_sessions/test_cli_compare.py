@@ -18,6 +18,7 @@ from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason
+from pytest_tfperf.features.compare_sessions.command import conclusion, render
 from pytest_tfperf.features.compare_sessions.side_comparison import (
     Figure,
     Movement,
@@ -25,7 +26,6 @@ from pytest_tfperf.features.compare_sessions.side_comparison import (
     figures_of_measurements,
     figures_of_rows,
 )
-from pytest_tfperf.features.compare_sessions.words import conclusion, render
 from pytest_tfperf.stores import measurement_file
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History

@@ -15,7 +15,7 @@ from measurements import BUSY, WORKLOAD, baseline, comparison, pair, throughput
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.breakdown import Bound, Breakdown
 from pytest_tfperf.core.comparison import ComparedSide, Comparison
-from pytest_tfperf.core.step_profile import Input
+from pytest_tfperf.core.profile import Input
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.errors import ThroughputRegression

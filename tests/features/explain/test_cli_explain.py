@@ -17,8 +17,8 @@ from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.breakdown import Breakdown, Straggler
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past_session import PastSession
-from pytest_tfperf.core.step_profile import Input
+from pytest_tfperf.core.past import PastSession
+from pytest_tfperf.core.profile import Input
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance
 from pytest_tfperf.core.workload import Workload

@@ -11,7 +11,7 @@ import pytest
 from measurements import measurement, throughput, verdict
 
 from pytest_tfperf import cli
-from pytest_tfperf.features.export.command import otava_files
+from pytest_tfperf.features.export import otava_files
 from pytest_tfperf.safe_text import csv_cell
 from pytest_tfperf.stores.history import History
 

@@ -16,7 +16,7 @@ from measurements import BUSY, baseline, comparison, measurement, pair, run_at, 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.change import Change, ChangeKind
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.verdict import Outcome, Reason

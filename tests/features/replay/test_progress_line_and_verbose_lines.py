@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.plan import Plan
-from pytest_tfperf.core.run import Run, Window
+from pytest_tfperf.core.run import Plan, Run, Window
 from pytest_tfperf.core.throughput import window_statistics
 from pytest_tfperf.features.replay.tf_cnn_log import parse
 from pytest_tfperf.reports.progress_line import ProgressLine

@@ -1,4 +1,8 @@
-"""`tfperf read`: a dry run of a user's own program, which shows what its lines are read as."""
+"""What is read from a program's output.
+
+For who wants to gate a program of their own, and first sees which of its lines have a rate.
+`tfperf read`; a session is not touched.
+"""
 
 from __future__ import annotations
 

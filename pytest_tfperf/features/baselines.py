@@ -1,4 +1,8 @@
-"""`tfperf baselines`: the machines that have baselines, and the rows that are out of date."""
+"""The machines that have baselines, and rows that are out of date.
+
+For whoever looks after a folder of baselines.
+`tfperf baselines list` and `tfperf baselines stale`; a session is not touched.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`tfperf init`: a first test, a folder of baselines, settings and, if asked, a CI file in the user's repository."""
+"""The files that a project starts with.
+
+For a repository without performance tests.
+`tfperf init` writes a first test, settings and a CI file; a session is not touched.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,6 @@ from pytest_tfperf.console.session_settings import IniFile, ini_file
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.documentation import page
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.init import command as files
 from pytest_tfperf.hardware.host import text_of
 from pytest_tfperf.reports.table import aligned
 
@@ -60,7 +63,7 @@ def _run(arguments: argparse.Namespace) -> int:
     ]
     if ci == "none" and arguments.ci is None:
         lines.append("no CI file, because no git remote names GitHub or GitLab: tfperf init --ci=github writes one")
-    steps = files.next_steps(arguments.tests, with_ci=ci != "none")
+    steps = next_steps(arguments.tests, with_ci=ci != "none")
     show("\n".join([*filter(None, lines), "", "Next:", *(f"  {step}" for step in steps)]))
     return EXIT_GREEN
 
@@ -74,13 +77,13 @@ def _new_files(root: Path, tests: str, ci: str) -> Iterator[str]:
     from pytest_tfperf.hardware.discovery import discover
 
     marker, where = ("gpu", "one GPU") if discover().gpus else ("cpu", "the CPU")
-    yield _written(root, Path(tests) / "test_speed.py", files.TEST.format(tests=tests, marker=marker, where=where))
-    yield _written(root, Path("baselines") / "README.md", files.BASELINES.format(tests=tests))
+    yield _written(root, Path(tests) / "test_speed.py", TEST.format(tests=tests, marker=marker, where=where))
+    yield _written(root, Path("baselines") / "README.md", BASELINES.format(tests=tests))
     if ci == "github":
-        yield _written(root, _GITHUB, files.GITHUB.format(tests=tests))
+        yield _written(root, _GITHUB, GITHUB.format(tests=tests))
     elif ci == "gitlab":
         beside = (root / _GITLAB).exists()
-        yield _written(root, _GITLAB_BESIDE if beside else _GITLAB, files.GITLAB.format(tests=tests))
+        yield _written(root, _GITLAB_BESIDE if beside else _GITLAB, GITLAB.format(tests=tests))
         if beside:
             yield f"        add to {_GITLAB}:  include: [{{local: {_GITLAB_BESIDE}}}]"
 
@@ -115,12 +118,12 @@ def _git_ignores(root: Path) -> str:
 def _edited_git_ignores(root: Path, text: str) -> str:
     """Keep the history from being committed; outside of a git repository nothing is done."""
     path = root / ".gitignore"
-    if not (root / ".git").exists() or files.GITIGNORE in text.split():
+    if not (root / ".git").exists() or GITIGNORE in text.split():
         return ""
     done = "edited" if path.exists() else "wrote "
     with path.open("a", encoding="utf-8") as file:
-        file.write(("" if not text or text.endswith("\n") else "\n") + files.GITIGNORE + "\n")
-    return f"{done}  .gitignore: {files.GITIGNORE}"
+        file.write(("" if not text or text.endswith("\n") else "\n") + GITIGNORE + "\n")
+    return f"{done}  .gitignore: {GITIGNORE}"
 
 
 TEST = '''"""How fast do our models train? `pytest {tests}` measures."""

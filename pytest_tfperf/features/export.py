@@ -1,4 +1,8 @@
-"""`tfperf export`: the history in other programs' formats."""
+"""The history in another program's format.
+
+For teams that watch their figures with Apache Otava.
+`tfperf export`; a session is not touched.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from pytest_tfperf.console.filters import history_filters, nothing_left, wanted
 from pytest_tfperf.console.output import show
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.iso_time import moment
-from pytest_tfperf.core.past_result import PastResult
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.safe_text import csv_cell, one_line
