@@ -7,7 +7,7 @@ the situations whose name holds one of the words.
 
 A simulated run is one value: the test's own level, what the session does to all tests (standard deviation 1 %) and to
 this one, what the worker does (`sb`), and what 100 windows leave uncertain (0.4 %). Baselines are recorded in a session
-of their own, by `new_baseline`. Everything else is `judge`, `machine`, `noise`, `common_drift` and `session_variance`
+of their own, by `new_baseline`, round by round as `--update-baselines` does. Everything else is `judge`, `machine`, `noise`, `common_drift` and `session_variance`
 as the plugin calls them. The sessions of one baseline resemble each other, so where a cell has few baselines its
 interval is too narrow.
 """
@@ -56,6 +56,7 @@ WINDOW_SD, WINDOW_AUTOCORRELATION = 0.03, 0.3
 SESSION_SD = 0.01
 SLOW_START = 0.06
 HEAVY_TAIL_FREEDOM = 3
+ALIKE = 0.9  # the autocorrelation of slow spells, from one run to the next
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,10 @@ class Situation:
         loss: how much.
         by_machine: the machine makes them lose it, so that the reference environment loses as much.
         slow_first_run: what the first run of five tests loses, and no other run.
+        warming: what the machine loses, evenly, while each test runs once (or, when recording, five times); then it
+            stays as it is.
+        slow_spells: what a run shares with the run before it, as a standard deviation (AR(1), 0.9).
+        recorded_apart: each test's baseline runs were taken one after another, as by `--update-baselines -k one_test`.
         before: sessions without a loss before it.
         sessions: sessions that are counted, of each baseline.
     """
@@ -92,6 +97,9 @@ class Situation:
     loss: float = 0.0
     by_machine: bool = False
     slow_first_run: float = 0.0
+    warming: float = 0.0
+    slow_spells: float = 0.0
+    recorded_apart: bool = False
     before: int = 0
     sessions: int = 1
 
@@ -133,6 +141,29 @@ QUIET = [
     ),
 ]
 
+QUIET += [
+    Situation(
+        name=f"24 tests, sb 0.7 %, {what}, {how}",
+        tests=24,
+        between_runs=0.007,
+        warming=warming,
+        slow_spells=spells,
+        recorded_apart=apart,
+        sessions=4,
+    )
+    for what, warming, spells in (
+        ("the machine warms up and loses 5 %", 0.05, 0.0),
+        ("neighbouring runs alike by 2 %", 0.0, 0.02),
+    )
+    for how, apart in (("recorded round by round", False), ("recorded one by one", True))
+]
+QUIET += [
+    Situation(
+        name=f"5 tests, sb 1.0 %, sessions differ by 2.5 %{when}", tests=5, session_sd=0.025, before=before, sessions=4
+    )
+    for when, before in ((", fresh baseline", 0), (", after ten sessions", 10))
+]
+
 LOSING = [
     *(
         Situation(
@@ -165,6 +196,7 @@ LOSING = [
         Situation(name=f"1 test that loses {_percent(loss, 0)}, first session", tests=1, losing=1, loss=loss)
         for loss in (0.03, 0.05, 0.08)
     ),
+    Situation(name="1 of 5 tests loses 5 %, sessions differ by 2.5 %", tests=5, session_sd=0.025, losing=1, loss=0.05),
     Situation(name="one run 12 % slow: its test fails", slow_first_run=0.12),
 ]
 
@@ -198,6 +230,8 @@ class Machine:
     common: float = 0.0
     own: dict[Key, float] = field(default_factory=dict)
     lost: dict[Key, float] = field(default_factory=dict)
+    cold: float = 0.0  # 1 at the start of a session, 0 where it stays as it is
+    slow_spell: float = 0.0
 
     def __post_init__(self) -> None:
         sb, draw = self.situation.between_runs, self.random
@@ -209,7 +243,9 @@ class Machine:
         }
 
     def next_session(self) -> None:
-        """Another day."""
+        """Another day, on which the machine is cold."""
+        self.cold = 1.0
+        self.slow_spell = self.random.gauss(0, self.situation.slow_spells)
         self.common = self.random.gauss(0, self.situation.session_sd)
         self.own = {key: self.random.gauss(0, self.situation.own_sd) for key in self.keys}
 
@@ -217,9 +253,12 @@ class Machine:
         """From now on some tests are slower."""
         self.lost = dict.fromkeys(self.keys[: self.situation.losing], math.log1p(-self.situation.loss))
 
-    def spell(self) -> float:
-        """What the machine does to all that runs now."""
-        return self.random.gauss(0, self.situation.spell_sd)
+    def spell(self, *, runs_a_test: int = 1) -> float:
+        """What the machine does to all that runs now; `runs_a_test` of each take it from cold to warm."""
+        situation, draw = self.situation, self.random
+        self.cold = max(0.0, self.cold - 1 / (runs_a_test * situation.tests))
+        self.slow_spell = ALIKE * self.slow_spell + draw.gauss(0, situation.slow_spells * math.sqrt(1 - ALIKE**2))
+        return draw.gauss(0, situation.spell_sd) - math.log1p(-situation.warming) * self.cold + self.slow_spell
 
     def run(self, key: Key, *, is_reference: bool = False) -> float:
         """A fresh worker's level, in log throughput, but for the spell that it runs in."""
@@ -353,20 +392,35 @@ def _reference_pairs(test: SimulatedTest) -> ReferencePairs:
 
 
 def record_baselines(machine: Machine) -> dict[Key, Baseline]:
-    """As `--update-baselines` does, in one session."""
+    """As `--update-baselines` does, in one session: one more run of each test that wants one, round by round."""
     machine.next_session()
+    groups = [[key] for key in machine.keys] if machine.situation.recorded_apart else [machine.keys]
     rows = {}
-    while unknown := [key for key in machine.keys if key not in rows]:  # a row that is too noisy is recorded again
-        for key in unknown:
-            with suppress(MeasurementError):
-                rows[key] = _record(machine, key)
+    for group in groups:
+        while unknown := [key for key in group if key not in rows]:  # a row that is too noisy is recorded again
+            rows |= _recorded(machine, unknown)
     return {key: rows[key] for key in machine.keys}
 
 
-def _record(machine: Machine, key: Key) -> Baseline:
-    values: list[float] = []
-    while len(values) < BASELINE_RUNS or runs_wanted(_values(values), BASELINE_RUNS) > len(values):
-        values.append(machine.run(key) + machine.spell() + machine.windows(100))
+def _recorded(machine: Machine, keys: Sequence[Key]) -> dict[Key, Baseline]:
+    values: dict[Key, list[float]] = {key: [] for key in keys}
+    wanting = list(keys)
+    while wanting:
+        for key in wanting:
+            values[key].append(machine.run(key) + machine.spell(runs_a_test=BASELINE_RUNS) + machine.windows(100))
+        wanting = [key for key in wanting if _wants_more(values[key])]
+    rows = {}
+    for key in keys:
+        with suppress(MeasurementError):
+            rows[key] = _row(key, values[key])
+    return rows
+
+
+def _wants_more(values: Sequence[float]) -> bool:
+    return len(values) < BASELINE_RUNS or runs_wanted(_values(values), BASELINE_RUNS) > len(values)
+
+
+def _row(key: Key, values: Sequence[float]) -> Baseline:
     return baseline_of(
         Measurement(
             test="",
