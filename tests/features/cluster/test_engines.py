@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.cluster.engine import Engine, find_engine, split_launcher
+from pytest_tfperf.features.cluster.engines.mpirun import hosts_named_by
 
 RANK = ["python", "-m", "a.rank"]
 VARIABLES = ["TFPERF_ADDRESS", "PYTHONPATH"]
@@ -339,3 +341,36 @@ def test_text_that_names_no_launcher_is_refused_before_anything_is_looked_for(la
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9), max_size=4))
 def test_options_reach_an_engine_as_a_shell_would_split_them(options: list[str]) -> None:
     assert split_launcher(shlex.join(["mpirun", *options])) == ("mpirun", options)
+
+
+HOST_WORDS = st.sampled_from(
+    [
+        "nodea",
+        "nodeb",
+        "root@nodea",
+        "10.0.0.3",
+        "slots=4",
+        "slots = 2",
+        "max_slots=8",
+        "max-slots=0",
+        "port=22",
+        "=",
+        "#",
+        "//",
+    ]
+) | st.text(max_size=8)
+
+
+@given(st.lists(st.lists(HOST_WORDS, max_size=4).map(" ".join), max_size=5))
+def test_whatever_a_host_file_holds_each_line_gives_at_most_one_host_or_the_file_is_refused(lines: list[str]) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "hosts"
+        path.write_text("\n".join(lines), encoding="utf-8")
+        found, refusal = ["?"], ""
+        try:
+            found = hosts_named_by(["--hostfile", str(path)])
+        except TfperfError as error:
+            refusal = str(error)
+        text = path.read_text(encoding="utf-8")
+        assert str(path) in refusal or 0 < len(found) <= len(text.splitlines())
+        assert refusal or all(host in text for host in found)

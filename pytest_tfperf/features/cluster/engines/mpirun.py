@@ -39,7 +39,7 @@ class Mpirun:
         if shutil.which("mpirun") is None:
             raise TfperfError("there is no mpirun on PATH. Install Open MPI (Debian: apt install openmpi-bin)")
         self._options = _with_absolute_files(options)
-        hosts = _hosts(self._options)
+        hosts = hosts_named_by(self._options)
         self.most_nodes = len(hosts) if hosts else None
 
     def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:
@@ -69,7 +69,7 @@ def _with_absolute_files(options: Sequence[str]) -> list[str]:
     return found
 
 
-def _hosts(options: Sequence[str]) -> list[str]:
+def hosts_named_by(options: Sequence[str]) -> list[str]:
     """The hosts that the options name, without their slots."""
     found: list[str] = []
     for index, option in enumerate(options):
