@@ -198,6 +198,13 @@ def test_each_file_in_contributing_exists() -> None:
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
+def test_each_file_on_the_page_of_the_architecture_exists() -> None:
+    named = re.findall(r"`([\w/]+\.py)`", (ROOT / "docs" / "architecture.md").read_text())
+    assert named
+    package = ROOT / "pytest_tfperf"
+    assert [name for name in named if not (ROOT / name).exists() and not list(package.rglob(name))] == []
+
+
 def test_the_readme_is_short() -> None:
     lines = (ROOT / "README.md").read_text().splitlines()
     assert len(lines) <= 100
