@@ -7,9 +7,9 @@ the situations whose name holds one of the words.
 
 A simulated run is one value: the test's own level, what the session does to all tests (standard deviation 1 %) and to
 this one, what the worker does (`sb`), and what 100 windows leave uncertain (0.4 %). Baselines are recorded in a session
-of their own, by `new_baseline`, round by round as `--update-baselines` does. Everything else is `judge`, `machine`, `noise`, `common_drift` and `session_variance`
-as the plugin calls them. The sessions of one baseline resemble each other, so where a cell has few baselines its
-interval is too narrow.
+of their own, by `new_baseline`, round by round as `--update-baselines` does. Everything else is `judge`, `machine`,
+`noise`, `common_drift` and `session_variance` as the plugin calls them. The sessions of one baseline resemble each
+other, so where a cell has few baselines its interval is too narrow.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.reads import Reads
     from pytest_tfperf.core.throughput import Throughput
     from pytest_tfperf.core.topology import Topology
+    from pytest_tfperf.stores.history import load_history
     from pytest_tfperf.training.input_spec import InputSpec
     from pytest_tfperf.training.inputs import PipelineOnly
     from pytest_tfperf.training.layers import FusedBatchNormalization
@@ -62,15 +63,17 @@ __all__ = [
     "VariableUpdate",
     "Workload",
     "WorkloadError",
+    "load_history",
 ]
 
-# Imported when they are first used. The first four are what tests seldom name, so that collecting is short; the others
+# Imported when they are first used. The first five are what tests seldom name, so that collecting is short; the others
 # are for authors of models and input pipelines, and their modules import TensorFlow.
 _LATER = {
     "Comparison": "pytest_tfperf.core.comparison",
     "Reads": "pytest_tfperf.core.reads",
     "Throughput": "pytest_tfperf.core.throughput",
     "Topology": "pytest_tfperf.core.topology",
+    "load_history": "pytest_tfperf.stores.history",
     "FusedBatchNormalization": "pytest_tfperf.training.layers",
     "InputSpec": "pytest_tfperf.training.input_spec",
     "PipelineOnly": "pytest_tfperf.training.inputs",

@@ -35,7 +35,7 @@ from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores.history import History
+from pytest_tfperf.stores.history import History, load_history
 
 # Appends without end (or COUNT times) and prints the number of each measurement that is kept.
 WRITER = f"""
@@ -43,7 +43,7 @@ import itertools, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parents[1] / "helpers")!r})
 from measurements import measurement
-from pytest_tfperf.stores.history import History
+from pytest_tfperf.stores.history import History, load_history
 history = History(Path(sys.argv[1]))
 for i in itertools.islice(itertools.count(), int(sys.argv[3]) if len(sys.argv) > 3 else None):
     history.append(measurement(test=f"{{sys.argv[2]}}::{{i}}"))
@@ -71,6 +71,24 @@ def judged(*rates: float, session: str = "monday", **more: Any) -> Measurement:
 
 
 # What is read back
+
+
+def test_users_load_a_history_as_a_data_frame_with_times(history: History, path: Path) -> None:
+    history.append(judged(1500.0, time=TIME))
+    history.append(judged(900.0, machine="other", time=TIME))
+    frame = load_history(path.parent, machine="other")
+    assert list(frame["machine"]) == ["other"]
+    assert frame["examples_per_sec"].iloc[0] == pytest.approx(900.0)
+    assert frame["time"].iloc[0].isoformat() == TIME
+
+
+def test_a_data_frame_lacks_rows_that_can_not_be_read_and_a_warning_says_so(history: History, path: Path) -> None:
+    for rate in (1500.0, 900.0):
+        history.append(judged(rate))
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("update tfperf_measurements set examples_per_sec = 'fast' where examples_per_sec < 1000")
+    with pytest.warns(UserWarning, match="1 row of the history can't be read"):
+        assert len(load_history(path.parent)) == 1
 
 
 def test_a_measurement_is_a_row(history: History) -> None:
