@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Self
 
+from pytest_tfperf.lines import Line, lines_of, plain
 from pytest_tfperf.safe_text import short_lines, shortened
 
 
 class TfperfError(Exception):
-    """A fault that the user can fix; its text is shown, without the passwords of URLs and with long lines shortened."""
+    """A fault that the user can fix; its text is shown, without the passwords of URLs and with long lines shortened.
 
-    def __init__(self, text: object = "") -> None:
-        Exception.__init__(self, short_lines(str(text)))
+    Args:
+        fact: what went wrong, and what to do. Its first sentence stands alone.
+        below: further lines: the end of a log, the next step.
+        where: the place: a source line, or what was measured, and on what; "" where the one who raises it does not
+            know.
+        brief: the fact for a line that has room for nothing else, with its cause; "" for the fact itself.
+    """
+
+    def __init__(self, fact: object = "", *below: Line | str, where: str = "", brief: str = "") -> None:
+        self.fact, self.below, self.where = str(fact), below, where
+        self.brief = brief or self.fact
+        Exception.__init__(self, plain(self.lines))
+
+    @property
+    def lines(self) -> list[Line]:
+        """The whole message; each line is shortened, whatever it repeats, and the next step at its end stays."""
+        lines = lines_of(f"{self.where}: {self.fact}" if self.where else self.fact, *self.below)
+        return [replace(line, text=short_lines(line.text)) for line in lines]
+
+    @property
+    def in_one_line(self) -> str:
+        """The fact in brief, for a line that names the test already."""
+        return _first_sentence(self.brief)
+
+    @property
+    def headline(self) -> str:
+        """The place and the fact, without what to do."""
+        return _first_sentence(str(self))
 
 
 class WorkloadError(TfperfError, ValueError):
@@ -52,25 +80,13 @@ class DocumentError(TfperfError):
 
 
 class MeasurementError(TfperfError):
-    """Nothing could be measured: the worker died, hung, or gave invalid numbers.
+    """Nothing could be measured: the worker died, hung, or gave invalid numbers."""
 
-    Args:
-        fact: what went wrong, in one line.
-        below: further lines: the end of a log, the next step.
-        where: what was measured, and on what; "" where the one who raises it does not know.
-        brief: the fact for a line that has room for nothing else, with its cause; "" for the fact itself.
-    """
-
-    def __init__(self, fact: object = "", *below: str, where: str = "", brief: str = "") -> None:
-        self.fact, self.below, self.where = str(fact), below, where
-        self.brief = brief or self.fact
-        super().__init__("\n".join([f"{where}: {fact}" if where else self.fact, *below]))
-
-    def at(self, where: str, *first: str) -> Self:
+    def at(self, where: str, *first: Line | str) -> Self:
         """The same error with the place before it, and further lines directly below the fact."""
         return type(self)(self.fact, *first, *self.below, where=where, brief=self.brief)
 
-    def and_below(self, *last: str) -> MeasurementError:
+    def and_below(self, *last: Line | str) -> MeasurementError:
         """The same error with further lines at its end."""
         return type(self)(self.fact, *self.below, *last, where=self.where, brief=self.brief)
 
@@ -87,7 +103,28 @@ class OutOfMemory(MeasurementError):
     """A worker ran out of memory: its devices', the host's, or what a limit leaves of it."""
 
 
-class ThroughputRegression(AssertionError):
+class Failure(AssertionError):
+    """A test was measured, and its outcome fails it.
+
+    Args:
+        lines: the message.
+    """
+
+    def __init__(self, *lines: Line | str) -> None:
+        self.lines = list(lines_of(*lines))
+        AssertionError.__init__(self, plain(self.lines))
+
+    @property
+    def in_one_line(self) -> str:
+        """Its fact, for a line that names the test already."""
+        return _first_sentence(str(self))
+
+
+class GateFailure(Failure):
+    """No regression is confirmed, but `--tfperf-require-baseline` or `--tfperf-strict` fails the test all the same."""
+
+
+class ThroughputRegression(Failure):
     """The confirmed drop is larger than the tolerance and than noise can explain."""
 
 
@@ -105,3 +142,8 @@ def known_names(name: object, good: object) -> str:
         return "There are none."
     near = get_close_matches(shortened(name), names, n=1)
     return f"{f'Did you mean {near[0]!r}? ' if near else ''}Known: {', '.join(names)}."
+
+
+def _first_sentence(text: str) -> str:
+    """The text before the first full stop, or the first line: every message begins with the fact, and stands alone."""
+    return text.partition("\n")[0].partition(". ")[0].removesuffix(".")

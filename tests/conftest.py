@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
+from expected import same_texts
 from hypothesis import HealthCheck, settings
 from projects import project, shared
 
-__all__ = ["project", "shared"]
+__all__ = ["project", "same_texts", "shared"]
 
 # A session that a test starts is no worker of the xdist that runs the test; pytest-benchmark would take it for one.
 os.environ.pop("PYTEST_XDIST_WORKER", None)

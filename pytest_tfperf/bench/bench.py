@@ -24,6 +24,7 @@ from pytest_tfperf.hardware.host import host_facts
 from pytest_tfperf.judging.judge import judge, may_stop
 from pytest_tfperf.judging.new_baseline import runs_wanted
 from pytest_tfperf.judging.reference import floor_rate, refuse_other_devices, require_same_unit
+from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.advice import loss_advice
 from pytest_tfperf.reports.message import loss_fact
 
@@ -265,7 +266,7 @@ def _require_finite_loss(result: Measurement, task: Task) -> None:
     if result.throughput.is_diverged:
         raise MeasurementError(
             f"INVALID: {loss_fact(result.throughput, result.workload)}",
-            f"  next        {loss_advice(result.workload)}",
+            Line(loss_advice(result.workload), "next"),
             where=f"{task.side.shown} on {result.devices}",
         )
 

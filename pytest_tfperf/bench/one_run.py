@@ -25,6 +25,7 @@ from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.topology import Devices, Topology
 from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
+from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.windows import CommandWindows
 from pytest_tfperf.workers.launcher import Launcher
@@ -66,7 +67,7 @@ class AlwaysDisturbed(MeasurementError):
         self.disturbance = disturbance
         self.runs = runs
 
-    def and_below(self, *last: str) -> MeasurementError:
+    def and_below(self, *last: Line | str) -> MeasurementError:
         """The error as pytest shows it, where its runs have become lines."""
         return MeasurementError(self.fact, *last, where=self.where)
 
@@ -292,8 +293,8 @@ def explained(error: OutOfMemory, where: str, topology: Topology, *workloads: Su
     each = f" on each of {topology.devices.count} devices" if topology.devices and topology.devices.count > 1 else ""
     return OutOfMemory(
         f"out of memory with batch_size {batches}{each}",
-        f"  memory      {_memory(topology)}",
-        "  next        use a smaller batch_size, or a machine with more memory",
+        Line(_memory(topology), "memory"),
+        Line("use a smaller batch_size, or a machine with more memory", "next"),
         error.fact,
         *error.below,
         where=where,

@@ -81,7 +81,7 @@ def _show(history: History, arguments: argparse.Namespace) -> int:
             raise error
         show("nothing was measured here yet")
         return EXIT_GREEN
-    tables = [by_workload(measured, columns), compared]
+    tables = [by_workload(measured, columns), [*map(str, compared)]]
     show("\n\n".join("\n".join(lines) for lines in tables if lines))
     return EXIT_GREEN
 

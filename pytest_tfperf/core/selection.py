@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from pytest_tfperf.errors import TfperfError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectedTest:
@@ -17,7 +19,7 @@ class SelectedTest:
         reads_data: one of its parameters is a pipeline that reads a data set.
         is_important: it is marked `important`.
         file, line: where it begins, the path from rootdir and the line from 1; "" and 0 where that is not known.
-        faults: what is wrong with its parameters, one sentence each; empty where it can run.
+        faults: what is wrong with its parameters; empty where it can run.
     """
 
     id: str
@@ -27,7 +29,7 @@ class SelectedTest:
     is_important: bool = False
     file: str = ""
     line: int = 0
-    faults: tuple[str, ...] = ()
+    faults: tuple[TfperfError, ...] = ()
 
 
 class Selection:
@@ -51,7 +53,7 @@ class Selection:
         return self._tests[test]
 
     @property
-    def faulty(self) -> dict[str, tuple[str, ...]]:
+    def faulty(self) -> dict[str, tuple[TfperfError, ...]]:
         """The tests that can't run as their parameters are, and why."""
         return {one.id: one.faults for one in self._tests.values() if one.faults}
 

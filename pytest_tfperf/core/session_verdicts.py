@@ -10,6 +10,7 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.errors import TfperfError
 
 
 class DoubtKind(StrEnum):
@@ -107,6 +108,7 @@ class SessionVerdict:
         outcome: REGRESSED fails the session.
         change: what it found, as a fraction; None of a drift, which is one of several tests.
         text: fact, location, next step; "" where there is nothing to say.
+        fact: the first sentence of it, for where the rest is shown elsewhere.
     """
 
     kind: VerdictOn
@@ -114,6 +116,7 @@ class SessionVerdict:
     outcome: Outcome
     change: float | None
     text: str
+    fact: str = ""
 
 
 def red_machines(verdicts: Iterable[SessionVerdict]) -> set[str]:
@@ -129,8 +132,8 @@ class SessionRecord:
         selection: the throughput tests that pytest selected.
         results: what they gave, in order.
         verdicts: on software and machine as a whole.
-        not_measured: of each test that ended in an error, the message.
-        refused: of each test that was measured and whose baseline was refused, the message.
+        not_measured: of each test that ended in an error, that error.
+        refused: of each test that was measured and whose baseline was refused, the error.
         left_out: tests that there was no time for, and the seconds that each would take.
         remarks: further lines of its summary.
         keeps_history: whether it added what it measured to the history.
@@ -139,8 +142,8 @@ class SessionRecord:
     selection: Selection = field(default_factory=Selection)
     results: Sequence[Measurement | Comparison] = ()
     verdicts: Sequence[SessionVerdict] = ()
-    not_measured: Mapping[str, str] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)
+    not_measured: Mapping[str, TfperfError] = field(default_factory=dict)
+    refused: Mapping[str, TfperfError] = field(default_factory=dict)
     left_out: Mapping[str, float] = field(default_factory=dict)
     remarks: Sequence[str] = ()
     keeps_history: bool = False

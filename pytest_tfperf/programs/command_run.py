@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pytest_tfperf.errors import Hung, MeasurementError
+from pytest_tfperf.lines import Line
 from pytest_tfperf.workers.failures import describe_exit, kernel_oom_kills, last_lines
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand
@@ -145,13 +146,13 @@ class CommandRun:
             return "still runs"
         return describe_exit(status) if status else ""
 
-    def failure(self, fact: str, next_step: str) -> MeasurementError:
-        """The error with the end of its log."""
-        return MeasurementError(fact, *self._below(next_step))
+    def failure(self, fact: str, next_step: str, *more: Line) -> MeasurementError:
+        """The error with the end of its log; `more` comes directly below the fact."""
+        return MeasurementError(fact, *more, *self._below(next_step))
 
-    def hung(self, fact: str) -> Hung:
-        """The error for a program that printed nothing useful for too long."""
-        return Hung(fact, *self._below("ini value tfperf_timeout sets a longer limit"))
+    def hung(self, fact: str, *more: Line) -> Hung:
+        """The error for a program that printed nothing useful for too long; `more` comes directly below the fact."""
+        return Hung(fact, *more, *self._below("ini value tfperf_timeout sets a longer limit"))
 
     def close(self) -> None:
         """End it and all that it started by SIGTERM, then by SIGKILL; never raises."""
@@ -179,8 +180,9 @@ class CommandRun:
                     self._process.wait(max(0.0, deadline - time.monotonic()))
         return self._process.returncode
 
-    def _below(self, next_step: str) -> tuple[str, ...]:
-        return f"  next        {next_step}", f"the end of its output ({self.log}):", last_lines(self._log.end)
+    def _below(self, next_step: str) -> tuple[Line, ...]:
+        end = f"the end of its output ({self.log}):"
+        return Line(next_step, "next"), Line(end), *last_lines(self._log.end)
 
 
 def _terminal() -> tuple[int, int]:
@@ -202,4 +204,4 @@ def _require_program(program: str, folder: Path, path: str) -> None:
         fact, step = f"there is no such file in {folder}", "correct the path; relative ones begin at pytest's rootdir"
     else:
         fact, step = "this file is not executable", "start it by its interpreter, as in [sys.executable, 'train.py']"
-    raise MeasurementError(f"{program} can't be run: {fact}", f"  next        {step}")
+    raise MeasurementError(f"{program} can't be run: {fact}", Line(step, "next"))

@@ -13,13 +13,14 @@ from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Observer, Plan, Run, 
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.steady_state import in_steady_state
+from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.meter import Meter
 from pytest_tfperf.programs.reader import Reader
 from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
 from pytest_tfperf.programs.sources import is_running_average
 from pytest_tfperf.reports.numbers import counted
-from pytest_tfperf.workers.failures import SHOWN_LINES
+from pytest_tfperf.workers.failures import SHOWN_LINES, log_lines
 
 WARMUP_READINGS = 1
 """The first reading contains the program's start and compilation."""
@@ -200,7 +201,7 @@ class CommandWindows:
             what = "printed only readings that did not advance"
         fact = f"the program {what} for {self._program.silence_seconds:g} s and was ended"
         if self._reader.first_lines and not self._meter.readings and not read:
-            fact += f"; {self._reader.nothing_read()}{self._first_lines()}"
+            return self._program.hung(f"{fact}; {self._reader.nothing_read()}", *self._first_lines())
         return self._program.hung(fact)
 
     def _nothing(self, fact: str) -> MeasurementError:
@@ -208,15 +209,15 @@ class CommandWindows:
             return self._program.failure("it printed nothing at all", "let it print its rate to stdout or stderr")
         if self._reader.saw_steps:
             return self._program.failure("it prints steps and no rate", SAY_HOW_MANY)
-        fact = f"{fact}: {self._reader.nothing_read()}{self._first_lines()}"
         step = f"{self._reader.next_step()}; `tfperf read -- COMMAND` shows what each line is read as"
-        return self._program.failure(fact, step + self._patience.buffering)
+        step += self._patience.buffering
+        return self._program.failure(f"{fact}: {self._reader.nothing_read()}", step, *self._first_lines())
 
-    def _first_lines(self) -> str:
+    def _first_lines(self) -> list[Line]:
         """The first lines of a program that printed more than an error shows of its log."""
         if self._reader.lines <= SHOWN_LINES:
-            return ""
-        return "\nits first lines:\n" + "\n".join(f"  | {line}" for line in self._reader.first_lines)
+            return []
+        return [Line("its first lines:"), *log_lines(self._reader.first_lines)]
 
     def _require_possible(self, reading: Reading) -> None:
         if reading.kind not in (Kind.STEP, Kind.EXAMPLES) and not _LEAST < reading.value < _MOST:

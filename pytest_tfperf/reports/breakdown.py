@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, slower_part
 from pytest_tfperf.core.profile import Input
 from pytest_tfperf.core.throughput import Throughput
+from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.numbers import percent, rate, whole_percent
 
 
@@ -22,29 +23,27 @@ def bound_by(breakdown: Breakdown | None) -> str | None:
 
 def breakdown_lines(
     breakdown: Breakdown | None, throughput: Throughput, slower_than: float | None = None
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[Line]:
     """Labelled lines about a breakdown; `slower_than` is the rate that was expected of a regressed throughput."""
     if breakdown is None:
         return
     unit = f"{throughput.unit}/s"
     if text := _input(breakdown, unit):
-        yield "input", text
+        yield Line(text, "input")
     if (share := breakdown.products_fraction) is not None:
         text = f"{percent(share)} of the matmul rate that was measured here"
         faster = "; above 100 %: convolutions multiply less than is counted, or the products were timed too slow"
-        yield "compute", text + faster if share > 1 else text
+        yield Line(text + faster if share > 1 else text, "compute")
     if (exchange := breakdown.exchange_fraction) is not None and breakdown.alone_examples_per_sec is not None:
         word = "the limit" if breakdown.bound is Bound.COMMUNICATION else "not the limit"
         alone = rate(breakdown.alone_examples_per_sec)
-        yield (
-            "communication",
-            f"{word}: {whole_percent(exchange)} of a step; without it the ranks would give {alone} {unit}",
-        )
+        text = f"{word}: {whole_percent(exchange)} of a step; without it the ranks would give {alone} {unit}"
+        yield Line(text, "communication")
     if text := straggler_text(breakdown):
-        yield "straggler", text
+        yield Line(text, "straggler")
     rate_now = throughput.examples_per_sec
     if slower_than is not None and (part := slower_part(breakdown, rate_now, slower_than)) is not None:
-        yield "slower", _slower(part, breakdown.device_data_examples_per_sec, unit)
+        yield Line(_slower(part, breakdown.device_data_examples_per_sec, unit), "slower")
 
 
 def straggler_text(breakdown: Breakdown | None) -> str:

@@ -10,20 +10,27 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import shown_name
+from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
-from pytest_tfperf.reports.measurement_table import ACT_FIRST, outcome, rate_cell, rate_heading, with_outcomes
-from pytest_tfperf.reports.message import Line, with_lines
+from pytest_tfperf.reports.measurement_table import (
+    ACT_FIRST,
+    OutcomeRow,
+    outcome,
+    outcome_table,
+    rate_cell,
+    rate_heading,
+)
 from pytest_tfperf.reports.message import message as of_a_measurement
 from pytest_tfperf.reports.numbers import change, compared, percent, rate
-from pytest_tfperf.reports.table import Columns, Named, shown_names, table
+from pytest_tfperf.reports.table import Columns, Named, shown_names
 
 _DISTINGUISHING = ("tensorflow", "torch", "jax", "python")
 
 _RIGHT = {"b / a", "pairs"}
 
 
-def comparison_table(comparisons: Iterable[Comparison], width: int | None = None) -> list[str]:
+def comparison_table(comparisons: Iterable[Comparison], width: int | None = None) -> list[str | OutcomeRow]:
     """A row for each comparison, those that need action first; an INVALID one has no ratio.
 
     `width` is the terminal's, None for no limit.
@@ -32,13 +39,15 @@ def comparison_table(comparisons: Iterable[Comparison], width: int | None = None
     return _table([(c, {}) for c in in_order], width)
 
 
-def latest_comparisons(comparisons: Iterable[Comparison], width: int | None = None) -> list[str]:
+def latest_comparisons(comparisons: Iterable[Comparison], width: int | None = None) -> list[str | OutcomeRow]:
     """A row for the latest comparison of each two sides, with its machine and time."""
     latest = {(c.machine, c.topology, c.a.workload, *sides(c)): c for c in comparisons}
     return _table([(c, {"machine": c.machine, "when": c.time}) for c in latest.values()], width)
 
 
-def _table(comparisons: Sequence[tuple[Comparison, dict[str, str | None]]], width: int | None) -> list[str]:
+def _table(
+    comparisons: Sequence[tuple[Comparison, dict[str, str | None]]], width: int | None
+) -> list[str | OutcomeRow]:
     """A row for each comparison, with its further columns."""
     both = [side for c, _ in comparisons for side in (c.a, c.b)]
     heading = rate_heading(side.throughput for side in both)
@@ -49,8 +58,7 @@ def _table(comparisons: Sequence[tuple[Comparison, dict[str, str | None]]], widt
         ids=("workload", "a", "b"),
     )
     rows = [_row(c, heading, names) | more for c, more in comparisons]
-    lines = table(rows, columns, width)
-    return with_outcomes(lines, [c.outcome for c, _ in comparisons], [row["outcome"] or "" for row in rows])
+    return outcome_table(rows, [c.outcome for c, _ in comparisons], columns, width)
 
 
 def _row(c: Comparison, heading: str, names: Mapping[Named, str]) -> dict[str, str | None]:
@@ -86,12 +94,12 @@ def sides(comparison: Comparison) -> tuple[str, str]:
     return "a", "b"
 
 
-def message(comparison: Comparison, rerun: RerunCommand = FROM_ROOTDIR) -> str:
+def message(comparison: Comparison, rerun: RerunCommand = FROM_ROOTDIR) -> list[Line]:
     """A comparison in a few lines, the first of which stands alone; `rerun` measures it again."""
-    return with_lines(headline(comparison), _lines(comparison, rerun))
+    return [Line(headline(comparison)), *_lines(comparison, rerun)]
 
 
-def message_of(result: Measurement | Comparison, rerun: RerunCommand = FROM_ROOTDIR) -> str:
+def message_of(result: Measurement | Comparison, rerun: RerunCommand = FROM_ROOTDIR) -> list[Line]:
     """The message about a judged result of either kind."""
     return message(result, rerun) if isinstance(result, Comparison) else of_a_measurement(result, rerun)
 
@@ -117,37 +125,36 @@ def in_brief(comparison: Comparison) -> str:
 
 def _lines(c: Comparison, rerun: RerunCommand) -> Iterator[Line]:
     for name, side, shown in zip("ab", (c.a, c.b), sides(c), strict=True):
-        yield (
-            name,
-            f"{rate(side.throughput.examples_per_sec)} {side.throughput.unit}/s{'' if shown == name else f': {shown}'}",
-        )
+        text = f"{rate(side.throughput.examples_per_sec)} {side.throughput.unit}/s"
+        yield Line(text if shown == name else f"{text}: {shown}", name)
     lower = c.tolerance.lower
-    yield "tolerance", "any slowdown" if lower is None else f"{percent(lower)}: down to a ratio of {1 + lower:g}"
+    text = "any slowdown" if lower is None else f"{percent(lower)}: down to a ratio of {1 + lower:g}"
+    yield Line(text, "tolerance")
     if c.pairs:
         reason = "" if c.outcome is Outcome.INVALID else f": {c.reason}"
-        yield "pairs", "  ".join(change(math.expm1(x)) for x in c.log_ratios) + reason
+        yield Line("  ".join(change(math.expm1(x)) for x in c.log_ratios) + reason, "pairs")
     for pair in c.discarded_pairs:
-        yield "discarded", f"{change(math.expm1(pair.log_ratio))}: {pair.disturbance}"
+        yield Line(f"{change(math.expm1(pair.log_ratio))}: {pair.disturbance}", "discarded")
     for name, side in zip("ab", (c.a, c.b), strict=True):
         slower_than = c.a.throughput.examples_per_sec if name == "b" and c.outcome is Outcome.REGRESSED else None
         about = breakdown_lines(side.breakdown, side.throughput, slower_than)
-        yield from ((f"{name}'s {label}", text) for label, text in about)
+        yield from (Line(line.text, f"{name}'s {line.label}") for line in about)
     a, b = c.a.environment, c.b.environment
     if changed := [f"{name} {a[name]} -> {b[name]}" for name in sorted(a.keys() & b.keys()) if a[name] != b[name]]:
-        yield "environment", ", ".join(changed)
+        yield Line(", ".join(changed), "environment")
     if c.outcome is Outcome.INVALID:
         yield from _advice(c)
     if "::" in c.test and c.outcome is not Outcome.PASS:
-        yield "rerun", rerun.of(c.test)
+        yield command("rerun", rerun.of(c.test))
 
 
 def _advice(c: Comparison) -> Iterator[Line]:
     for side in (c.a, c.b):
         if side.throughput.diverged:
-            yield "next", loss_advice(side.workload)
+            yield Line(loss_advice(side.workload), "next")
             return
     if c.discarded_pairs and (disturbance := c.discarded_pairs[-1].disturbance):
-        yield "next", ADVICE[disturbance.kind]
+        yield Line(ADVICE[disturbance.kind], "next")
 
 
 def _interval(c: Comparison) -> str:

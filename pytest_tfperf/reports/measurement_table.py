@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.comparison import Comparison
@@ -12,9 +13,10 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import Outcome, Verdict
+from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.breakdown import bound_by
 from pytest_tfperf.reports.numbers import change, percent, rate
-from pytest_tfperf.reports.table import Columns, shown_names, table
+from pytest_tfperf.reports.table import Columns, cells, joined, shown_names
 
 _LEAST_WINDOWS = 3  # for tf_cnn_benchmarks' +/-
 _RIGHT = {"baseline", "change", "confirmed", "fails at", "detectable"}
@@ -36,7 +38,7 @@ _RANKS = {f"{outcome}{kind}": rank for rank, outcome in enumerate(ACT_FIRST) for
 _RANKS["refused"] = _RANKS[Outcome.INVALID]
 
 
-def measurement_table(measurements: Iterable[Measurement], width: int | None = None) -> list[str]:
+def measurement_table(measurements: Iterable[Measurement], width: int | None = None) -> list[str | OutcomeRow]:
     """A row for each measurement, those that need action first; an INVALID one has no throughput.
 
     `width` is the terminal's, None for no limit.
@@ -45,29 +47,44 @@ def measurement_table(measurements: Iterable[Measurement], width: int | None = N
     heading, rows = measurement_rows(measurements)
     columns = Columns(right=_RIGHT | {heading}, optional=_OPTIONAL, ids=("workload", "file"))
     outcomes = [m.verdict.outcome if m.verdict and m.verdict.is_decided else None for m in measurements]
-    return with_outcomes(table(rows, columns, width), outcomes, [row["outcome"] or "" for row in rows])
+    return outcome_table(rows, outcomes, columns, width)
 
 
-class OutcomeRow(str):
-    """A line of a table that begins with an outcome, which a terminal shows in colour.
+@dataclass(frozen=True, slots=True)
+class OutcomeRow:
+    """A line of a table whose first cell is an outcome, which a terminal shows in colour.
 
-    Attributes:
+    Args:
         outcome: which one.
         word: how the line names it.
+        rest: the other cells, aligned.
     """
 
     outcome: Outcome
     word: str
+    rest: str
+
+    def __str__(self) -> str:
+        return f"{self.word}{self.rest}"
 
 
-def with_outcomes(lines: list[str], outcomes: Sequence[Outcome | None], words: Sequence[str]) -> list[str]:
-    """A table whose rows know their outcomes; a row of None has no colour."""
-    for place, (outcome, word) in enumerate(zip(outcomes, words, strict=True), 1):
-        if outcome is not None:
-            row = OutcomeRow(lines[place])
-            row.outcome, row.word = outcome, word
-            lines[place] = row
-    return lines
+Shown = str | Line | OutcomeRow
+"""A line of a session's summary."""
+
+
+def outcome_table(
+    rows: Sequence[Mapping[str, str | None]], outcomes: Sequence[Outcome | None], columns: Columns, width: int | None
+) -> list[str | OutcomeRow]:
+    """A table whose rows know their outcomes, which are its first column; a row of None has no colour."""
+    if not rows:
+        return []
+    (heading, *laid_out), left_out = cells(rows, columns, width)
+    lines: list[str | OutcomeRow] = [joined(heading)]
+    for (first, *others), row, outcome in zip(laid_out, rows, outcomes, strict=True):
+        word = row["outcome"] or ""
+        rest = joined([" " * (len(first) - len(word)), *others])
+        lines.append(f"{word}{rest}" if outcome is None else OutcomeRow(outcome, word, rest))
+    return [*lines, *left_out]
 
 
 def measurement_rows(measurements: Sequence[Measurement]) -> tuple[str, list[dict[str, str | None]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.command import Command, Subject
@@ -15,30 +15,31 @@ from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import Throughput, run_value
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Verdict
 from pytest_tfperf.core.workload import shown_name
+from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import breakdown_lines
 from pytest_tfperf.reports.numbers import change, compared, counted, percent, rate
 from pytest_tfperf.reports.telemetry import telemetry_lines
-from pytest_tfperf.reports.wrapping import TEXT_COLUMN
 
 _WORTH_SHOWING = 0.001
 _TOO_GOOD = 2.0  # as a change: three times the baseline
+_IS_TOO_GOOD = "more than 3 times the baseline: is it of another workload (precision, batch, devices, mode)?"
 _FAILED_LATER = "the reference environment failed in a later pair"
 _BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)
 
-Line = tuple[str, str]
-"""A label and its text."""
 
-
-def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: str = "") -> str:
+def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: str = "") -> list[Line]:
     """A judged measurement in a few lines; the first one is enough to understand the outcome.
 
     `rerun` measures it again; `hint` is a further next step.
     """
     verdict = measurement.verdict
     assert verdict is not None, "only a judged measurement has a message"
-    lines = [*_facts(measurement, verdict), *_next_steps(measurement, verdict, rerun, hint)]
-    return with_lines(headline(measurement), lines)
+    return [
+        Line(headline(measurement)),
+        *_facts(measurement, verdict),
+        *_next_steps(measurement, verdict, rerun, hint),
+    ]
 
 
 def not_measured(
@@ -48,7 +49,7 @@ def not_measured(
     disturbance: Disturbance | None = None,
     runs: Sequence[Run] = (),
     earlier: Measurement | None = None,
-) -> list[str]:
+) -> list[Line]:
     """The lines below the reason why a test could not be measured: what is known, and the next step.
 
     `disturbance` and `runs` belong to disturbed runs, whose telemetry is shown. `earlier` is what the test measured
@@ -56,19 +57,10 @@ def not_measured(
     """
     lines = list(telemetry_lines(runs))
     if earlier is not None:
-        lines.append(("before", headline(earlier)))
+        lines.append(Line(headline(earlier), "before"))
     if disturbance is not None:
-        lines.append(("next", ADVICE[disturbance.kind]))
-    return _labelled([*lines, ("rerun", rerun.of(test))])
-
-
-def with_lines(first: str, lines: Iterable[Line]) -> str:
-    """A headline and the labelled lines below it, with their texts in one column."""
-    return "\n".join([first, *_labelled(lines)])
-
-
-def _labelled(lines: Iterable[Line]) -> list[str]:
-    return [f"  {label:<{TEXT_COLUMN - 3}} {text}" for label, text in lines]
+        lines.append(Line(ADVICE[disturbance.kind], "next"))
+    return [*lines, command("rerun", rerun.of(test))]
 
 
 def headline(measurement: Measurement) -> str:
@@ -143,46 +135,46 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
     else:
         expected = expected_rate(m, verdict, row)
         if (id := m.workload.id) != shown_name(id, m.name):
-            yield "workload", f"{id}    (its key in files)"
-        yield "threshold", _threshold(verdict, row, expected)
-        yield "baseline", _baseline(verdict, row)
+            yield Line(f"{id}    (its key in files)", "workload")
+        yield Line(_threshold(verdict, row, expected), "threshold")
+        yield Line(_baseline(verdict, row), "baseline")
         yield _runs(m, verdict, expected)
         if abs(verdict.common_drift) >= _WORTH_SHOWING:
-            yield "drift", f"{change(math.expm1(verdict.common_drift))} is common to all tests of this session"
+            yield Line(f"{change(math.expm1(verdict.common_drift))} is common to all tests of this session", "drift")
         yield from _discarded(m)
         slower_than = expected if verdict.outcome is Outcome.REGRESSED else None
         yield from breakdown_lines(m.breakdown, m.throughput, slower_than)
         yield from profile_lines(m.profile)
         if verdict.min_detectable_slowdown is not None and verdict.noise is not None:
-            yield "detectable", _detectable(verdict.min_detectable_slowdown, verdict.noise)
+            yield Line(_detectable(verdict.min_detectable_slowdown, verdict.noise), "detectable")
         if changed := changed_since(row, m.environment):
-            yield "environment", ", ".join(changed)
+            yield Line(", ".join(changed), "environment")
     if verdict.outcome in _BAD_NEWS:
         yield from telemetry_lines([*m.runs, *(pair.b for pair in m.pairs)] or m.discarded)
 
 
 def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str) -> Iterator[Line]:
     if hint:
-        yield "next", hint
+        yield Line(hint, "next")
     if verdict.outcome is Outcome.IMPROVED and (verdict.change or 0.0) > _TOO_GOOD:
-        yield "next", "more than 3 times the baseline: is it of another workload (precision, batch, devices, mode)?"
+        yield Line(_IS_TOO_GOOD, "next")
     if verdict.reason is Reason.DIVERGED:
-        yield "next", loss_advice(m.workload)
+        yield Line(loss_advice(m.workload), "next")
     elif verdict.outcome is Outcome.INVALID and (disturbance := _last_disturbance(m)):
-        yield "next", ADVICE[disturbance.kind]
+        yield Line(ADVICE[disturbance.kind], "next")
     if not m.is_test:
         return
     record = f"{rerun.of(m.test)} --update-baselines"
     if verdict.outcome is Outcome.NO_BASELINE:
-        yield "record", record
+        yield command("record", record)
     elif verdict.is_floor and verdict.outcome is not Outcome.REGRESSED:
-        yield "record", f"{record}    (a floor is not a baseline of this machine)"
+        yield command("record", record, "a floor is not a baseline of this machine")
     else:
-        yield "rerun", rerun.of(m.test)
+        yield command("rerun", rerun.of(m.test))
     if verdict.is_provisional:
-        yield "record", f"{record}    (earlier sessions are no baseline, so this test can't fail)"
+        yield command("record", record, "earlier sessions are no baseline, so this test can't fail")
     elif verdict.outcome is Outcome.REGRESSED:
-        yield "accept", f"{record}    (if the slowdown is intended; commit the row)"
+        yield command("accept", record, "if the slowdown is intended; commit the row")
 
 
 def expected_rate(m: Measurement, verdict: Verdict, row: Baseline) -> float:
@@ -229,17 +221,18 @@ def _runs(m: Measurement, verdict: Verdict, expected: float) -> Line:
         logs = [run.log_rate - math.log(expected) for run in m.throughput.runs]
         figures = "  ".join(rate(run.examples_per_sec) for run in m.throughput.runs)
     if verdict.outcome is not Outcome.REGRESSED or len(logs) == 1:
-        return label, f"{figures}: {verdict.reason}"
+        return Line(f"{figures}: {verdict.reason}", label)
     # A run or pair shows the slowdown if it lost more than half of the threshold.
     half = math.log1p(-(verdict.threshold or 0.0)) / 2
-    return "confirmed", f"{sum(log < half for log in logs)} of {len(logs)} {what}: {figures}"
+    return Line(f"{sum(log < half for log in logs)} of {len(logs)} {what}: {figures}", "confirmed")
 
 
 def _discarded(m: Measurement) -> Iterator[Line]:
     for run in m.discarded:
-        yield "discarded", f"{rate(run_value(run).examples_per_sec)}: {run.disturbance}"
+        yield Line(f"{rate(run_value(run).examples_per_sec)}: {run.disturbance}", "discarded")
     for pair in m.discarded_pairs:
-        yield "discarded", f"pair at {change(math.expm1(pair.log_ratio))}: {pair.disturbance or _FAILED_LATER}"
+        why = pair.disturbance or _FAILED_LATER
+        yield Line(f"pair at {change(math.expm1(pair.log_ratio))}: {why}", "discarded")
 
 
 def _detectable(slowdown: float, noise: Noise) -> str:
@@ -254,16 +247,16 @@ def _detectable(slowdown: float, noise: Noise) -> str:
 _NOTHING = 0.01  # as a fraction of the operation's present time
 
 
-def profile_lines(profile: Profile | None) -> Iterator[tuple[str, str]]:
+def profile_lines(profile: Profile | None) -> Iterator[Line]:
     """Labelled lines about a profile; none without a profile."""
     if profile is None:
         return
     if profile.folder:
-        yield "profile", f"{profile.folder}    (open with {profile.command})"
+        yield Line(f"{profile.folder}    (open with {profile.command})", "profile")
     else:
-        yield "profile", f"none: {profile.fault}"
+        yield Line(f"none: {profile.fault}", "profile")
     for growth in profile.grown:
-        yield "grew", _growth(growth)
+        yield Line(_growth(growth), "grew")
 
 
 def _growth(growth: Growth) -> str:

@@ -10,15 +10,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pytest_tfperf.core.baseline import Change
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import OUTSIDE, Measurement, changed_since
-from pytest_tfperf.core.session_verdicts import DoubtKind, MachineVerdict, SoftwareVerdict
+from pytest_tfperf.core.session_verdicts import DoubtKind, MachineVerdict, SessionVerdict, SoftwareVerdict, VerdictOn
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.comparisons import comparison_table
-from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
+from pytest_tfperf.reports.measurement_table import Shown, counts, measurement_table, outcome
 from pytest_tfperf.reports.numbers import change, compared, counted, duration, percent, rate
 from pytest_tfperf.reports.table import Columns, shown_names, table
-from pytest_tfperf.reports.telemetry import telemetry_lines
-from pytest_tfperf.reports.wrapping import first_sentence
+from pytest_tfperf.reports.telemetry import HOST, telemetry_lines
 
 _RECORDED = Columns(
     right={"old", "new", "change", "between runs"}, optional=("between runs", "file"), ids=("workload",)
@@ -72,7 +72,7 @@ def _at_most(seconds: float, most: float, *, is_recording: bool) -> str:
     return f", up to {shown} if {'runs differ' if is_recording else 'a test is in doubt'}"
 
 
-def refused(faults: Mapping[str, Sequence[str]], tests: int, *, in_brief: bool = False) -> list[str]:
+def refused(faults: Mapping[str, Sequence[TfperfError]], tests: int, *, in_brief: bool = False) -> list[str]:
     """The tests whose parameters are invalid: each fault once, with the first test that has it.
 
     `faults` has the faults of each test; `tests` is the number of throughput tests. `in_brief` shows only the first
@@ -83,11 +83,10 @@ def refused(faults: Mapping[str, Sequence[str]], tests: int, *, in_brief: bool =
     grouped: dict[str, list[str]] = {}
     for test, found in faults.items():
         for fault in found:
-            grouped.setdefault(fault, []).append(test)
+            grouped.setdefault(fault.in_one_line if in_brief else str(fault), []).append(test)
     all_tests = counted(tests, "throughput test")
     lines = [f"tfperf: {len(faults)} of {all_tests} have invalid parameters; each of them is an error:"]
-    for fault, (first, *others) in grouped.items():
-        text = first_sentence(fault) if in_brief else fault
+    for text, (first, *others) in grouped.items():
         lines.append(f"  {first}{f' and {len(others)} more' if others else ''}: {text}")
     return lines
 
@@ -116,8 +115,8 @@ def summary(
     measured_nothing: bool = False,
     history_error: str = "",
     width: int | None = None,
-    unrecorded: Sequence[str] = (),
-) -> list[str]:
+    unrecorded: Sequence[Shown] = (),
+) -> list[Shown]:
     """The table, its counts, the machine, the recorded rows, next steps and failures.
 
     Args:
@@ -132,7 +131,7 @@ def summary(
         width: the terminal's; None for no limit.
         unrecorded: the paragraph about tests without a recorded baseline.
     """
-    lines = []
+    lines: list[Shown] = []
     if measured_nothing:
         lines.append(
             "NOTHING WAS MEASURED: --tfperf-require-baseline was given, and no selected test was measured. "
@@ -150,7 +149,7 @@ def summary(
     return lines + ([f"not in the history: {history_error}"] if history_error else [])
 
 
-def comparison_summary(comparisons: Sequence[Comparison], width: int | None = None) -> list[str]:
+def comparison_summary(comparisons: Sequence[Comparison], width: int | None = None) -> list[Shown]:
     """The table of comparisons and their counts; nothing without comparisons."""
     if not comparisons:
         return []
@@ -163,41 +162,46 @@ def _counts_line(results: Sequence[Measurement | Comparison]) -> str:
     return f"{machines}: {counts(map(outcome, results))} in {duration(sum(result.seconds for result in results))}"
 
 
-def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable[Measurement]) -> str:
+def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable[Measurement]) -> SessionVerdict:
     """The verdict about the software: the current environment against the reference environment, interleaved.
 
     `measurements` show what changed since their baselines.
     """
-    text = (
+    fact = (
         f"software on {machine}: {_outcome(verdict)}: the current environment is {compared(verdict.change)} the "
         f"reference environment{_interval(verdict)} in {verdict.pairs} interleaved pairs of {verdict.tests} tests"
     )
-    if verdict.outcome is Outcome.REGRESSED:
-        text += f". Changed since the baselines: {_changed(measurements)}"
-    return text
+    more = f"Changed since the baselines: {_changed(measurements)}" if verdict.outcome is Outcome.REGRESSED else ""
+    return _worded(VerdictOn.SOFTWARE, machine, verdict, fact, more)
 
 
-def machine_line(machine: str, verdict: MachineVerdict, measurements: Iterable[Measurement]) -> str:
+def machine_line(machine: str, verdict: MachineVerdict, measurements: Iterable[Measurement]) -> SessionVerdict:
     """The verdict about the machine: its reference environment in this session against the committed baselines.
 
-    Without a reference environment it is about machine and software together; it is "" if they passed and are within
-    1 % of the baselines. `measurements` show what changed, and the state of the machine during their runs.
+    Without a reference environment it is about machine and software together; it has no text if they passed and are
+    within 1 % of the baselines. `measurements` show what changed, and the state of the machine during their runs.
     """
     measurements = list(measurements)
     state = f"{_state(measurements)}{_single_verdicts(verdict)}" if verdict.outcome is Outcome.REGRESSED else ""
     change = f"{compared(verdict.change)} the baselines{_interval(verdict)}"
     if not verdict.is_apart:
         if verdict.outcome is Outcome.PASS and abs(verdict.change) < _DRIFT_WORTH_SHOWING:
-            return ""
-        return (
-            f"machine and software on {machine}: {_outcome(verdict)}: all tests together are {change}. "
-            f"Changed since: {_changed(measurements)}. {state}{_NO_REFERENCE_ENVIRONMENT}"
-        )
-    text = f"machine {machine}: {_outcome(verdict)}: the reference environment is {change}"
+            return _worded(VerdictOn.TOGETHER, machine, verdict, "")
+        fact = f"machine and software on {machine}: {_outcome(verdict)}: all tests together are {change}"
+        more = f"Changed since: {_changed(measurements)}. {state}{_NO_REFERENCE_ENVIRONMENT}"
+        return _worded(VerdictOn.TOGETHER, machine, verdict, fact, more)
+    fact, more = f"machine {machine}: {_outcome(verdict)}: the reference environment is {change}", ""
     if verdict.outcome is Outcome.REGRESSED:
-        text += f". Changed outside of it: {_changed(measurements, OUTSIDE)}. {state}"
-        text += "Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
-    return text
+        more = f"Changed outside of it: {_changed(measurements, OUTSIDE)}. {state}"
+        more += "Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
+    return _worded(VerdictOn.MACHINE, machine, verdict, fact, more)
+
+
+def _worded(
+    kind: VerdictOn, machine: str, verdict: SoftwareVerdict | MachineVerdict, fact: str, more: str = ""
+) -> SessionVerdict:
+    text = f"{fact}. {more}" if more else fact
+    return SessionVerdict(kind, machine, verdict.outcome, verdict.change, text, fact)
 
 
 def _outcome(verdict: MachineVerdict | SoftwareVerdict) -> str:
@@ -246,7 +250,7 @@ def _changed(measurements: Iterable[Measurement], names: Collection[str] = ()) -
 def _state(measurements: Iterable[Measurement]) -> str:
     """What the machine did during all runs, as a sentence; "" without telemetry."""
     runs = (run for m in measurements for run in (*m.runs, *(run for pair in m.pairs for run in (pair.a, pair.b))))
-    parts = [text if label == "machine" else f"{label} {text}" for label, text in telemetry_lines(runs)]
+    parts = [one.text if one.label == HOST else f"{one.label} {one.text}" for one in telemetry_lines(runs)]
     return f"During the runs: {'; '.join(parts)}. " if parts else ""
 
 

@@ -34,8 +34,6 @@ _ALL = Columns()
 def table(rows: Iterable[Mapping[str, str | None]], columns: Columns = _ALL, width: int | None = None) -> list[str]:
     """The heading and one line for each row, whatever its cells hold; nothing without rows or a column's values.
 
-    If `width` is too narrow, a last line says what is missing. Numbers are never shortened.
-
     Args:
         rows: column -> text, None or "" for no value; all rows have the same columns.
         columns: their alignment, and which may be left out.
@@ -43,25 +41,43 @@ def table(rows: Iterable[Mapping[str, str | None]], columns: Columns = _ALL, wid
     """
     if not (rows := list(rows)):
         return []
+    lines, left_out = cells(rows, columns, width)
+    return [*map(joined, lines), *left_out]
+
+
+def cells(
+    rows: Sequence[Mapping[str, str | None]], columns: Columns, width: int | None
+) -> tuple[list[list[str]], list[str]]:
+    """The cells of the heading and of each row, as wide as their columns, and a line that says what is left out.
+
+    There is no such line where `width` suffices. Numbers are never shortened.
+    """
     names = [name for name in rows[0] if any(row[name] for row in rows)]
-    cells = {name: [one_line(name), *(one_line(row[name] or "-") for row in rows)] for name in names}
-    fitting = cells if width is None else _fitting(cells, columns, width)
+    texts = {name: [one_line(name), *(one_line(row[name] or "-") for row in rows)] for name in names}
+    fitting = texts if width is None else _fitting(texts, columns, width)
     right = {i for i, name in enumerate(fitting) if name in columns.right}
-    lines = aligned(list(zip(*fitting.values(), strict=True)), right)
     missing = [name for name in names if name not in fitting]
-    missing += [f"{name} in full" for name in fitting if fitting[name] != cells[name]]
-    if missing:
-        enough = _width(cells)
-        lines.append(f"(left out: {', '.join(missing)}; all fit into {enough} columns, as with COLUMNS={enough})")
-    return lines
+    missing += [f"{name} in full" for name in fitting if fitting[name] != texts[name]]
+    enough = _width(texts)
+    left_out = f"(left out: {', '.join(missing)}; all fit into {enough} columns, as with COLUMNS={enough})"
+    return _padded(list(zip(*fitting.values(), strict=True)), right), [left_out] if missing else []
 
 
 def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
     """Lines of cells, each column as wide as its widest cell; `right` has the columns to align to the right."""
+    return [*map(joined, _padded(lines, right))]
+
+
+def joined(cells: Sequence[str]) -> str:
+    """One line of cells."""
+    return (" " * _GAP).join(cells).rstrip()
+
+
+def _padded(lines: Sequence[Sequence[str]], right: Collection[int]) -> list[list[str]]:
+    """Each cell as wide as the widest of its column."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     sides = [">" if i in right else "<" for i in range(len(widths))]
-    gap = " " * _GAP
-    return [gap.join(f"{c:{s}{w}}" for c, s, w in zip(line, sides, widths, strict=True)).rstrip() for line in lines]
+    return [[f"{c:{s}{w}}" for c, s, w in zip(line, sides, widths, strict=True)] for line in lines]
 
 
 def shortened(texts: Sequence[str], length: int) -> list[str]:

@@ -6,21 +6,25 @@ from collections.abc import Iterable, Iterator
 
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle, merged
+from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.numbers import whole_percent
 
 _MIB = 2**20
 
+HOST = "machine"
+"""The label of the host's line."""
 
-def telemetry_lines(runs: Iterable[Run]) -> Iterator[tuple[str, str]]:
+
+def telemetry_lines(runs: Iterable[Run]) -> Iterator[Line]:
     """Labelled lines about the host and each GPU over all runs; none without telemetry."""
     telemetry = merged(run.telemetry for run in runs)
     if telemetry is None:
         return
     if text := ", ".join(_host(telemetry)):
-        yield "machine", text
+        yield Line(text, HOST)
     for index, gpu in enumerate(telemetry.gpus):
         if text := ", ".join(_gpu(gpu)):
-            yield f"GPU {index}", text
+            yield Line(text, f"GPU {index}")
 
 
 def _host(host: Telemetry) -> Iterator[str]:

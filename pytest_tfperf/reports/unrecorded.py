@@ -9,8 +9,9 @@ from itertools import combinations
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.outlook import Outlook
+from pytest_tfperf.lines import Line
+from pytest_tfperf.lines import command as command_line
 from pytest_tfperf.reports.advice import ADVICE
-from pytest_tfperf.reports.message import Line, with_lines
 from pytest_tfperf.reports.numbers import counted, duration, percent
 from pytest_tfperf.reports.table import shown_names
 
@@ -21,7 +22,7 @@ _Published = tuple[Measurement, Baseline]
 
 def unrecorded(
     outlook: Outlook, measurements: Sequence[Measurement], *, baselines: str, command: str, seconds: float
-) -> list[str]:
+) -> list[Line]:
     """One paragraph: what was judged, how steady the machine is, the documents, what can be detected, the next step.
 
     Args:
@@ -31,14 +32,14 @@ def unrecorded(
         command: records them.
         seconds: how long that will take.
     """
-    lines = [
+    return [
+        Line(_fact(outlook, baselines)),
         *_noise(outlook),
         *_documents(measurements),
         *_detectable(outlook),
         *_disturbed(outlook),
-        ("record", f"{command}    (about {duration(seconds)}; then commit {baselines})"),
+        command_line("record", command, f"about {duration(seconds)}; then commit {baselines}"),
     ]
-    return with_lines(_fact(outlook, baselines), lines).split("\n")
 
 
 def required(outlook: Outlook, *, baselines: str) -> str:
@@ -58,7 +59,7 @@ def _noise(outlook: Outlook) -> Iterator[Line]:
     within = "unknown" if outlook.within_runs is None else percent(outlook.within_runs)
     between = outlook.between_runs
     known = "shown after a later session" if between is None else f"{percent(between)} (standard deviation)"
-    yield "noise", f"within a run {within} (standard error); between runs {known}"
+    yield Line(f"within a run {within} (standard error); between runs {known}", "noise")
 
 
 def _detectable(outlook: Outlook) -> Iterator[Line]:
@@ -69,18 +70,15 @@ def _detectable(outlook: Outlook) -> Iterator[Line]:
         text += "; most runs differ too much for a baseline: free the machine of other work before you record"
     elif outlook.detectable_recorded is not None:
         text += f"; with recorded baselines tests fail from {percent(outlook.detectable_recorded)}"
-    yield "detectable", f"{text} (95 % power, median over tests)"
+    yield Line(f"{text} (95 % power, median over tests)", "detectable")
 
 
 def _disturbed(outlook: Outlook) -> Iterator[Line]:
     if not outlook.disturbances:
         return
     kinds = Counter(outlook.disturbances).most_common()
-    yield (
-        "disturbed",
-        f"{len(outlook.disturbances)} of {outlook.tests} ({', '.join(kind for kind, _ in kinds)}), which are no "
-        f"reference for the next session: {ADVICE[kinds[0][0]]}",
-    )
+    text = f"{len(outlook.disturbances)} of {outlook.tests} ({', '.join(kind for kind, _ in kinds)}), which are no "
+    yield Line(f"{text}reference for the next session: {ADVICE[kinds[0][0]]}", "disturbed")
 
 
 def _documents(measurements: Sequence[Measurement]) -> Iterator[Line]:
@@ -92,9 +90,10 @@ def _documents(measurements: Sequence[Measurement]) -> Iterator[Line]:
     alike = [(m, row) for m, row in published if row.machine == machine]
     times = sorted(m.throughput.examples_per_sec / row.reference for m, row in alike)
     spread = f"{times[0]:.2f}" + (f" to {times[-1]:.2f}" if len(times) > 1 else "")
-    yield "documents", f"{spread} times the {counted(len(alike), 'published figure')} of {machine} for these workloads"
+    text = f"{spread} times the {counted(len(alike), 'published figure')} of {machine} for these workloads"
+    yield Line(text, "documents")
     for one, other in _comparable(alike)[:_MOST_RATIOS]:
-        yield "", _ratio(one, other)
+        yield Line(_ratio(one, other), "")
 
 
 def _comparable(published: Sequence[_Published]) -> list[tuple[_Published, _Published]]:

@@ -11,6 +11,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import (
     BaselineRefused,
+    GateFailure,
     MeasurementError,
     NoData,
     NotEnoughDevices,
@@ -18,18 +19,11 @@ from pytest_tfperf.errors import (
     NotInstalled,
     ThroughputRegression,
 )
+from pytest_tfperf.lines import Line
 from pytest_tfperf.reports import comparisons
 from pytest_tfperf.reports.message import headline, in_brief
 from pytest_tfperf.session.features import features
 from pytest_tfperf.session.session import Session
-
-
-class GateFailure(AssertionError):
-    """No regression is confirmed, but `--tfperf-require-baseline` or `--tfperf-strict` fails the test all the same."""
-
-
-FAILURES = (ThroughputRegression, GateFailure)
-"""What an outcome fails its test with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +40,7 @@ class Outcomes:
     test: str
     calls: int
 
-    def conclude(self, warn: Callable[[str], None]) -> None:
+    def conclude(self, warn: Callable[[list[Line]], None]) -> None:
         """Apply the outcomes: called when the test's body has finished, and only if it did not fail.
 
         Where a call is undecided no outcome is applied: the test runs again after all others.
@@ -65,9 +59,10 @@ class Outcomes:
             warn(self._warning(result))
         if failing := found[Consequence.FAILS]:
             regressed = any(outcome_of(result) is Outcome.REGRESSED for result in failing)
-            raise (ThroughputRegression if regressed else GateFailure)(self._messages(failing))
+            raise (ThroughputRegression if regressed else GateFailure)(*self._messages(failing))
         if invalid := found[Consequence.ERRORS]:
-            raise MeasurementError(self._messages(invalid), brief=self._in_brief(invalid))
+            fact, *below = self._messages(invalid)
+            raise MeasurementError(fact, *below, brief=self._in_brief(invalid))
         self._record()
 
     @property
@@ -87,13 +82,13 @@ class Outcomes:
         found: list[list[tuple[str, object]]] = features().ask("properties", results=decided)
         return [one for several in found for one in several]
 
-    def unreported(self) -> str:
-        """Messages of regressions, confirmed or suspected, in a test whose body failed first; "" for none."""
+    def unreported(self) -> list[Line]:
+        """Messages of regressions, confirmed or suspected, in a test whose body failed first."""
         against = (Consequence.FAILS, Consequence.WARNS)
         return self._messages([r for r in self.results if self._consequence(r) in against])
 
-    def confirmed_failures(self) -> str:
-        """Messages of regressions that were confirmed before the test ended in an error; "" for none."""
+    def confirmed_failures(self) -> list[Line]:
+        """Messages of regressions that were confirmed before the test ended in an error."""
         return self._messages(self._failed)
 
     def failures_in_brief(self) -> str:
@@ -109,29 +104,33 @@ class Outcomes:
 
     def _record(self) -> None:
         """Write the measured baselines; one that is refused does not keep the others from being written."""
-        refused: list[str] = []
+        refused: list[BaselineRefused] = []
         for index, result in enumerate(self.results):
             if isinstance(result, Measurement) and result.runs_wanted:
                 try:
                     self.session.recorder.record(result)
                 except BaselineRefused as error:
-                    refused.append(str(error))
+                    refused.append(error)
                     self.session.queue.keep(self.test, index, replace(result, is_refused=True))
         if refused:
-            raise BaselineRefused("\n\n".join(refused))
+            first, *others = refused
+            below = [line for error in others for line in (Line(""), *error.lines)]
+            raise first.and_below(*below) if others else first
 
     def _consequence(self, result: Measurement | Comparison) -> Consequence:
         settings = self.session.settings
         return consequence(result, require_baseline=settings.require_baseline, strict=settings.strict)
 
-    def _messages(self, results: Sequence[Measurement | Comparison]) -> str:
+    def _messages(self, results: Sequence[Measurement | Comparison]) -> list[Line]:
+        """The messages, with an empty line between two of them."""
         command = self.session.settings.rerun
-        return "\n\n".join(comparisons.message_of(result, command) for result in results)
+        return [line for result in results for line in (Line(""), *comparisons.message_of(result, command))][1:]
 
-    def _warning(self, result: Measurement | Comparison) -> str:
+    def _warning(self, result: Measurement | Comparison) -> list[Line]:
         """The message; in one line where the reference is only provisional, because it needs no action today."""
         if isinstance(result, Measurement) and result.verdict is not None and result.verdict.is_provisional:
-            return f"{headline(result)}: {result.verdict.reason}. Rerun: {self.session.settings.rerun.of(self.test)}"
+            rerun = self.session.settings.rerun.of(self.test)
+            return [Line(f"{headline(result)}: {result.verdict.reason}. Rerun: {rerun}")]
         return self._messages([result])
 
 

@@ -15,9 +15,9 @@ from pytest_tfperf.judging.outlook import outlook
 from pytest_tfperf.judging.provisional import MOST_RUNS
 from pytest_tfperf.reports import summary
 from pytest_tfperf.reports.breakdown import straggler_text
+from pytest_tfperf.reports.measurement_table import Shown
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.reports.unrecorded import required, unrecorded
-from pytest_tfperf.reports.wrapping import first_sentence
 from pytest_tfperf.session.features import features
 from pytest_tfperf.session.session import Session
 
@@ -56,7 +56,7 @@ def header(session: Session) -> list[str]:
     return [*lines, *remarks, *said, *summary.refused(selection.faulty, len(selection), in_brief=True)]
 
 
-def closing(session: Session, *, skips: bool, width: int | None = None) -> list[str]:
+def closing(session: Session, *, skips: bool, width: int | None = None) -> Sequence[Shown]:
     """The tables, what could not be measured, and what to do next.
 
     Args:
@@ -80,9 +80,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> list[
         baselines=session.settings.shown_baselines,
         changes=session.recorder.changes,
         # What fails is a report of its own, in full.
-        machine=[
-            first_sentence(one.text) if one.outcome is Outcome.REGRESSED else one.text for one in session.verdicts
-        ],
+        machine=[one.fact if one.outcome is Outcome.REGRESSED else one.text for one in session.verdicts],
         red=red_machines(session.verdicts),
         not_measured=len(session.not_measured),
         measured_nothing=session.measured_nothing,
@@ -209,7 +207,7 @@ def seconds_left(session: Session) -> float:
     return left
 
 
-def _unrecorded(session: Session, measurements: Sequence[Measurement]) -> list[str]:
+def _unrecorded(session: Session, measurements: Sequence[Measurement]) -> Sequence[Shown]:
     settings = session.settings
     found = None if settings.update_baselines else outlook(measurements, Tolerance.of(settings.tolerance))
     if found is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import (
     BaselineError,
     BaselineRefused,
+    Failure,
     MeasurementError,
     NoData,
     NotEnoughDevices,
@@ -26,7 +27,7 @@ from pytest_tfperf.errors import (
     TfperfError,
     WorkloadError,
 )
-from pytest_tfperf.reports.wrapping import first_sentence, wrapped
+from pytest_tfperf.lines import Line, lines_of, plain, rendered
 from pytest_tfperf.safe_text import printable
 from pytest_tfperf.session.terminal import terminal_width
 
@@ -96,7 +97,7 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
             "name the fixture among its arguments"
         )
     if faults := session.selection.faulty.get(test):
-        raise WorkloadError("\n".join(faults))
+        raise WorkloadError(*map(str, faults))
     if not session_report.has_time_for(session, test):
         session.left_out[test] = session_report.expected_seconds(session)[test]
         pytest.skip(f"left out by {session.choice.option}" if session.choice else "left out")
@@ -120,7 +121,7 @@ def report_session_verdicts(session: pytest.Session) -> None:
             location=("tfperf", None, name),
             keywords={},
             outcome="failed",
-            longrepr=_PlainRepr(failure.text, first_sentence(failure.text), terminal_width(session.config)),
+            longrepr=_PlainRepr(lines_of(failure.text), failure.fact, terminal_width(session.config)),
             when="call",
         )
         session.testscollected += 1  # or else pytest's progress ends at 110 %
@@ -144,9 +145,9 @@ def applying_outcomes(item: pytest.Item) -> Iterator[None]:
                 yield
                 _raise_of_unittest(item)
             except pytest.skip.Exception:
-                fixture.outcomes.conclude(lambda text: _warn(item, text))
+                fixture.outcomes.conclude(lambda lines: _warn(item, lines))
                 raise
-            fixture.outcomes.conclude(lambda text: _warn(item, text))
+            fixture.outcomes.conclude(lambda lines: _warn(item, lines))
             item.stash[IN_DOUBT] = fixture.outcomes.is_undecided
         finally:
             fixture.close()
@@ -172,7 +173,7 @@ def skipping(session: Session) -> Iterator[None]:
 
             if why := why_missing_is_an_error(session, error):
                 raise MeasurementError(why) from None
-        reason = printable(str(error).partition("\n")[0])
+        reason = printable(str(error.lines[0]))
         session.skipped[reason] += 1
         raise pytest.skip.Exception(reason, _use_item_location=True) from None
 
@@ -186,13 +187,13 @@ def as_usage_error() -> Iterator[None]:
         raise pytest.UsageError(printable(str(error))) from None
 
 
-def _warn(item: pytest.Item, text: str) -> None:
+def _warn(item: pytest.Item, lines: list[Line]) -> None:
     """Add to pytest's summary of warnings, without its filters: `error` would turn a doubt into a failure."""
     path, line, _ = item.location
     number = (line or 0) + 1
     before = len(f"{path}:{number}: {ThroughputWarning.__name__}: ")  # what pytest puts into the first line
     width = terminal_width(item.config)
-    text = wrapped("." * before + printable(text), width and width - 2)[before:]  # pytest indents it by 2
+    text = "\n".join(rendered(lines, width and width - 2, before=before))  # pytest indents it by 2
     # Without a source line, which would be the test's "def".
     warning = warnings.WarningMessage(ThroughputWarning(text), ThroughputWarning, path, number, line="")
     item.ihook.pytest_warning_recorded.call_historic(
@@ -217,43 +218,41 @@ class _PlainRepr(TerminalRepr):
     """A report's text, in full and in brief.
 
     Args:
-        text: fact, location, next step.
+        lines: fact, location, next step; the first one is the headline.
         brief: the fact alone, in one line.
         width: a terminal's, at which the text is wrapped; None for no terminal.
     """
 
-    def __init__(self, text: str, brief: str, width: int | None) -> None:
-        self._text = printable(text)
+    def __init__(self, lines: Iterable[Line], brief: str, width: int | None) -> None:
+        self._lines = list(lines)
         self._width = width
         self.reprcrash = _Brief(printable(brief))
 
     def __str__(self) -> str:
-        return self._text
+        return printable(plain(self._lines))
 
     def toterminal(self, tw: TerminalWriter) -> None:
         """Write the text."""
-        headline, _, rest = self._text.partition("\n")
-        tw.line(wrapped(headline, self._width), red=True, bold=True)
-        if rest:
-            tw.line(wrapped(rest, self._width))
+        headline, *others = self._lines
+        tw.line("\n".join(rendered([headline], self._width)), red=True, bold=True)
+        for line in rendered(others, self._width):
+            tw.line(line)
 
 
 def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Report "could not measure" as an error and "regressed" as a failure, both without a traceback."""
     if not report.failed or call.excinfo is None or item.nodeid not in item.config.stash[SESSION].selection:
         return
-    from pytest_tfperf.session.outcomes import FAILURES
-
     error, fixture = call.excinfo.value, item.stash.get(FIXTURE, None)
     if isinstance(error, TfperfError):
         _word_error(report, item, error)
-    elif isinstance(error, FAILURES):
+    elif isinstance(error, Failure):
         if report.when == "setup":  # a fixture measured it, and it is a failure all the same
             report.when = "call"
-        brief = (fixture.outcomes.failures_in_brief() if fixture else "") or _brief(error)
-        report.longrepr = _PlainRepr(str(error), brief, terminal_width(item.config))
+        brief = (fixture.outcomes.failures_in_brief() if fixture else "") or error.in_one_line
+        report.longrepr = _PlainRepr(error.lines, brief, terminal_width(item.config))
     elif fixture is not None and (unreported := fixture.outcomes.unreported()):
-        report.sections.append(("throughput", wrapped(printable(unreported), terminal_width(item.config))))
+        report.sections.append(("throughput", _text(unreported, item)))
 
 
 def measured_only(report: pytest.TestReport, session: Session) -> tuple[str, str, str] | None:
@@ -269,25 +268,27 @@ def measured_only(report: pytest.TestReport, session: Session) -> tuple[str, str
 def _word_error(report: pytest.TestReport, item: pytest.Item, error: TfperfError) -> None:
     """Report an error, or a failure where the test had confirmed a regression before the error."""
     fixture = item.stash.get(FIXTURE, None)
-    text, brief, width = str(error), _brief(error), terminal_width(item.config)
+    brief, width = error.in_one_line, terminal_width(item.config)
     if not isinstance(error, (MeasurementError, BaselineError)):  # the fault is in the test
-        text = f"{_source_line(item, error)}: {text}"
+        error = TfperfError(error.fact, *error.below, where=_source_line(item, error))
     if report.when != "teardown" and fixture is not None and (failures := fixture.outcomes.confirmed_failures()):
         report.when = "call"
-        report.longrepr = _PlainRepr(f"{failures}\n\n{text}", f"{fixture.outcomes.failures_in_brief()}; {brief}", width)
+        report.longrepr = _PlainRepr(
+            [*failures, Line(""), *error.lines], f"{fixture.outcomes.failures_in_brief()}; {brief}", width
+        )
         return
     # JUnit and pytest's summary say "error" of what fails outside of the call: nothing was tested.
     report.when = "setup" if report.when == "call" else report.when
-    report.longrepr = _PlainRepr(text, brief, width)
+    report.longrepr = _PlainRepr(error.lines, brief, width)
     session = item.config.stash[SESSION]
-    (session.refused if isinstance(error, BaselineRefused) else session.not_measured)[item.nodeid] = text
+    (session.refused if isinstance(error, BaselineRefused) else session.not_measured)[item.nodeid] = error
     if fixture is not None and (unreported := fixture.outcomes.unreported()):
-        report.sections.append(("throughput", wrapped(printable(unreported), width)))
+        report.sections.append(("throughput", _text(unreported, item)))
 
 
-def _brief(error: BaseException) -> str:
-    """What pytest's summary says of an error, in a line that names the test already."""
-    return first_sentence(error.brief if isinstance(error, MeasurementError) else str(error))
+def _text(lines: Iterable[Line], item: pytest.Item) -> str:
+    """For a section of pytest's report, which has only room for a text."""
+    return "\n".join(rendered(lines, terminal_width(item.config)))
 
 
 def _source_line(item: pytest.Item, error: TfperfError) -> str:

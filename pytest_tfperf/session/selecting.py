@@ -108,19 +108,19 @@ _COMMON = ("unit",)  # a word that a test may well use for something of its own
 _WORDS = tuple(field.name for field in fields(Workload) if field.name not in (*_NUMBERS, *_FLAGS, *_COMMON))
 
 
-def faults(parameters: Mapping[str, object]) -> list[str]:
-    """One sentence for each invalid value; it lists the valid ones.
+def faults(parameters: Mapping[str, object]) -> list[TfperfError]:
+    """An error for each invalid value; it lists the valid ones.
 
     Checked are `Workload`s, and parameters that are named as one of its fields or as `steps`, `warmup_steps` or
     `tolerance`.
     """
-    found: dict[str, None] = {}  # a set that keeps the order
+    found: dict[str, TfperfError] = {}
     for name, value in _checkable(parameters):
         try:
             _check(name, value)
         except TfperfError as error:
-            found[str(error)] = None
-    return list(found)
+            found.setdefault(str(error), error)
+    return list(found.values())
 
 
 def _checkable(parameters: Mapping[str, object]) -> Iterator[tuple[str, object]]:

@@ -46,8 +46,8 @@ class Session:
         baselines: the files.
         remarks: lines to print before the first test.
         skipped: how many tests could not run here, for each reason.
-        not_measured: of each test that ended in an error, the message.
-        refused: of each test that was measured and whose baseline was refused, the message.
+        not_measured: of each test that ended in an error, that error.
+        refused: of each test that was measured and whose baseline was refused, the error.
         workload_name: the name that a user's hook gives a workload, None for none.
         under_xdist: how many throughput tests pytest-xdist's workers got, which measure nothing.
         commands: the command of each name, machine and shape, and the test that it was first measured in.
@@ -63,8 +63,8 @@ class Session:
         self.baselines = BaselineStore(settings.baselines)
         self.remarks: list[str] = []
         self.skipped: Counter[str] = Counter()
-        self.not_measured: dict[str, str] = {}
-        self.refused: dict[str, str] = {}
+        self.not_measured: dict[str, TfperfError] = {}
+        self.refused: dict[str, TfperfError] = {}
         self.under_xdist = 0
         self.commands: dict[tuple[str, str, str], tuple[Command, str]] = {}
         self.choice: Choice | None = None

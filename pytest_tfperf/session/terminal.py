@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.reports.wrapping import wrapped
+from pytest_tfperf.lines import Line, rendered
 from pytest_tfperf.safe_text import printable
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ _COLOURS = {
 
 def header(config: pytest.Config, session: Session) -> list[str]:
     """What a session says before its first test."""
-    width = terminal_width(config)
-    return [wrapped(printable(line), width) for line in _lines_before(session)]
+    return rendered(_lines_before(session), terminal_width(config))
 
 
 def _lines_before(session: Session) -> list[str]:
@@ -51,17 +50,22 @@ def write_summary(reporter: TerminalReporter, session: Session) -> None:
     from pytest_tfperf.session import report as session_report
 
     width = terminal_width(reporter.config)
+
+    def write(line: Line | str) -> None:
+        for part in rendered([line], width):
+            reporter.write_line(part)
+
     table_width = width or (reporter._tw.fullwidth if "COLUMNS" in os.environ else _WIDE)
     if lines := session_report.closing(session, skips=not reporter.hasopt("skipped"), width=table_width):
         reporter.write_sep("=", "throughput")
         for line in lines:
             if isinstance(line, OutcomeRow):
                 reporter.write(line.word, **{_COLOURS[line.outcome]: True})
-                reporter.write_line(printable(line.removeprefix(line.word)))
+                reporter.write_line(printable(line.rest))
             else:
-                reporter.write_line(wrapped(printable(line), width))
-    for line in map(printable, session_report.outputs(session)):
-        reporter.write_line(wrapped(line, width))
+                write(line)
+    for text in session_report.outputs(session):
+        write(text)
 
 
 def terminal_width(config: pytest.Config) -> int | None:

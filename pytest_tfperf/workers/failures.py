@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
+from pytest_tfperf.lines import Line, LineKind
 
 _PACKAGE = Path(__file__).parent.parent
 
@@ -92,8 +93,8 @@ class Failures:
         first, *more = error["message"].splitlines()
         if self._name != _THE_WORKER:
             first = f"{self._name}: {first}"
-        heading, end = self._log_end()
-        last = [heading, end] if user_frames(end) else [f"its log: {self._log}"]
+        heading, *end = self._log_end()
+        last = [heading, *end] if user_frames(line.text for line in end) else [Line(f"its log: {self._log}")]
         return kind(f"{first} (in phase {phase!r})", *more, *last)
 
     def died(self, status: int | None, phase: str) -> MeasurementError:
@@ -119,16 +120,16 @@ class Failures:
         """
         limit = "; ini value tfperf_timeout sets a longer limit" if by_setting else ""
         lines = []
-        if frames := user_frames(stacks):
+        if frames := user_frames(stacks.splitlines()):
             lines = ["its threads were in these lines of your code:", *(f"  {frame}" for frame in frames)]
         before = f"the end of its log ({self._log}){', before its threads wrote their stacks' if stacks else ''}:"
         text = read_end(self._log).removesuffix(stacks)
         fact = f"{self._worker} said nothing for {seconds:g} s in phase {phase!r} and was killed{limit}"
-        return Hung(fact, *lines, before, last_lines(text, on_cpus=self._on_cpus))
+        return Hung(fact, *lines, before, *last_lines(text, on_cpus=self._on_cpus))
 
-    def _log_end(self) -> tuple[str, str]:
+    def _log_end(self) -> list[Line]:
         """A heading, and the last lines."""
-        return f"the end of its log ({self._log}):", last_lines(read_end(self._log), on_cpus=self._on_cpus)
+        return [Line(f"the end of its log ({self._log}):"), *last_lines(read_end(self._log), on_cpus=self._on_cpus)]
 
 
 def first_line(text: str) -> str:
@@ -142,15 +143,20 @@ def first_line(text: str) -> str:
     return _shortened(next(found, lines[-1]).strip())
 
 
-def last_lines(text: str, *, on_cpus: bool = False) -> str:
-    """The last 20 lines of a log or of a program's output, each with a bar before it.
+def last_lines(text: str, *, on_cpus: bool = False) -> list[Line]:
+    """The last 20 lines of a log or of a program's output; "(empty)" without any.
 
     Args:
         text: the log, or its end.
         on_cpus: leave out what TensorFlow writes about GPUs.
     """
     lines = [line for line in text.splitlines() if line.strip() and not (on_cpus and _ABOUT_GPUS.match(line))]
-    return "\n".join(f"  | {_shortened(line)}" for line in lines[-SHOWN_LINES:]) or "  | (empty)"
+    return log_lines(lines[-SHOWN_LINES:] or ["(empty)"])
+
+
+def log_lines(texts: Iterable[str]) -> list[Line]:
+    """Lines that a worker or a program has written."""
+    return [Line(_shortened(text), kind=LineKind.LOG) for text in texts]
 
 
 def last_line(text: str) -> str:
@@ -168,10 +174,9 @@ def read_end(log: Path, begin: int = 0) -> str:
         return ""
 
 
-def user_frames(text: str) -> list[str]:
+def user_frames(lines: Iterable[str]) -> list[str]:
     """The frames of a traceback or of threads' stacks that are neither in a library nor in this package."""
-    frames = [line.strip().removeprefix("| ").strip() for line in text.splitlines()]
-    return [line for line in frames if (found := _FRAME.match(line)) and not _in_library(found["file"])]
+    return [line for line in map(str.strip, lines) if (found := _FRAME.match(line)) and not _in_library(found["file"])]
 
 
 def describe_exit(status: int) -> str:

@@ -80,7 +80,7 @@ def add_worktree(repository: Path, commit: str, folder: Path) -> None:
         if done.returncode == 0 and (folder / ".gitmodules").exists():
             done = _git(folder, "submodule", "update", "--init", "--recursive")
         if done.returncode:
-            raise TfperfError(f"git can't check out {commit} into {folder}:\n{last_lines(done.stderr)}")
+            raise TfperfError(f"git can't check out {commit} into {folder}:", *last_lines(done.stderr))
     except BaseException:
         remove_worktree(repository, folder)
         raise

@@ -212,7 +212,7 @@ def try_imports(
     except (IndexError, ValueError, TypeError, KeyError):
         said = (done.stderr or done.stdout).strip()
         why = said.rpartition("\n")[2] or f"it ended with status {done.returncode}"
-        raise TfperfError(f"{python} can't run workers: {why}\n{last_lines(said)}") from None
+        raise TfperfError(f"{python} can't run workers: {why}", *last_lines(said)) from None
     require_usable_import(found, python)
     return str(found["imported"]["tensorflow"]), faults
 

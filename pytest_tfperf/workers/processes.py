@@ -168,7 +168,7 @@ class ForkServer:
         log = read_end(self._log)
         return MeasurementError(
             f"{fact}; the end of its log ({self._log}):",
-            last_lines(log),
+            *last_lines(log),
             "To start workers without it, use --tfperf-worker=fresh",
             brief=f"{fact}: {last_line(log)} ({self._log})",
         )

@@ -127,4 +127,4 @@ def _run(command: list[str], fact: str, next_step: str) -> None:
         check=False,
     )
     if done.returncode:
-        raise TfperfError(f"{fact}; the last lines:\n{last_lines(done.stdout)}\n{next_step}, {NAME_ONE}")
+        raise TfperfError(f"{fact}; the last lines:", *last_lines(done.stdout), f"{next_step}, {NAME_ONE}")

@@ -48,12 +48,12 @@ def test_the_load_stands_beside_what_was_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.REGRESSED])
 def test_a_message_repeats_it(outcome: Outcome) -> None:
     judged = measurement(verdict=verdict(outcome, baseline=baseline(1000.0, note=NOTE)))
-    assert any(line.endswith(f"; {NOTE}") for line in message(judged).splitlines() if "  baseline  " in line)
+    assert any(line.text.endswith(f"; {NOTE}") for line in message(judged) if line.label == "baseline")
 
 
 def said(*, changes: tuple[Change, ...] = (), **row: Any) -> list[str]:
     judged = measurement(test="a.py::test", verdict=verdict(baseline=baseline(1000.0, **row)))
-    return [line for line in summary([judged], baselines="b/", changes=changes) if "under load" in line]
+    return [line for line in map(str, summary([judged], baselines="b/", changes=changes)) if "under load" in line]
 
 
 def test_the_summary_repeats_it_for_tests_that_pass_too() -> None:

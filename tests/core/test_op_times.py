@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.profile import MOST_KEPT, MOST_NAMED, Growth, OpTime, Profile, grown, largest
+from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.message import profile_lines
 
 OPS = st.lists(
@@ -80,7 +81,8 @@ def test_what_was_too_small_to_be_kept_took_less_than_all_that_was() -> None:
 
 
 def line(growth: Growth) -> str:
-    return dict(profile_lines(Profile(folder="traces/a", logdir="traces", grown=(growth,))))["grew"]
+    lines = profile_lines(Profile(folder="traces/a", logdir="traces", grown=(growth,)))
+    return next(line.text for line in lines if line.label == "grew")
 
 
 @pytest.mark.parametrize(
@@ -102,9 +104,9 @@ def test_a_growth_is_said_in_milliseconds_of_a_step(growth: dict[str, float], sa
 def test_a_trace_is_shown_with_the_command_that_opens_it() -> None:
     profile = Profile(folder="traces/test_a/today", logdir="traces")
     assert list(profile_lines(profile)) == [
-        ("profile", "traces/test_a/today    (open with tensorboard --logdir traces)")
+        Line("traces/test_a/today    (open with tensorboard --logdir traces)", "profile")
     ]
 
 
 def test_without_a_trace_the_reason_is_said() -> None:
-    assert list(profile_lines(Profile(fault="the disk is full"))) == [("profile", "none: the disk is full")]
+    assert list(profile_lines(Profile(fault="the disk is full"))) == [Line("none: the disk is full", "profile")]

@@ -28,7 +28,7 @@ from pytest_tfperf.session.selecting import faults
 )
 def test_a_value_that_no_workload_can_have_is_a_fault(name: str, value: Any, message: str) -> None:
     (fault,) = faults({name: value})
-    assert fault.startswith(message)
+    assert str(fault).startswith(message)
 
 
 @pytest.mark.parametrize(

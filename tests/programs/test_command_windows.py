@@ -20,6 +20,7 @@ from pytest_tfperf.core.run import Plan, Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.errors import Hung, MeasurementError
+from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.meter import Meter
 from pytest_tfperf.programs.reading import Kind, Reading
 from pytest_tfperf.programs.windows import CommandWindows
@@ -54,11 +55,11 @@ class PlayedProgram:
     def ended_badly(self) -> str:
         return self.how_it_ended
 
-    def failure(self, fact: str, next_step: str) -> MeasurementError:
-        return MeasurementError(f"{fact}\nnext {next_step}")
+    def failure(self, fact: str, next_step: str, *more: Line) -> MeasurementError:
+        return MeasurementError(fact, *more, Line(next_step, "next"))
 
-    def hung(self, fact: str) -> Hung:
-        return Hung(fact)
+    def hung(self, fact: str, *more: Line) -> Hung:
+        return Hung(fact, *more)
 
     def close(self) -> None:
         pass
@@ -188,7 +189,11 @@ def test_a_loss_that_is_no_number_shows_in_the_throughput() -> None:
         (lines(3), {}, "the program ended after 3 readings, of which the first is warm-up and 3 more are needed"),
         (lines(1), {}, "after 1 reading, of which"),
         (lines(1, "it 3\n"), {"pattern": r"it (?P<step>\d)", "examples_per_step": 1}, "two lines with a counter"),
-        (lines(9, "3/9 ━━ 1s 3ms/step\n"), {}, "it prints steps and no rate\nnext say how many units a step holds"),
+        (
+            lines(9, "3/9 ━━ 1s 3ms/step\n"),
+            {},
+            "it prints steps and no rate\n  next        say how many units a step holds",
+        ),
     ],
 )
 def test_a_program_that_tells_too_little_is_an_error(program: PlayedProgram, how: dict[str, object], said: str) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from textwrap import dedent
 from typing import Any
 
 import pytest
+from expected import SameTexts
 from hypothesis import given
 from hypothesis import strategies as st
 from measurements import BUSY, TEST, WORKLOAD, baseline, measurement, pair, run, run_at, throughput, verdict
@@ -51,55 +51,28 @@ def judged(*runs: float, outcome: Outcome = Outcome.PASS, more: dict[str, Any] |
 
 def line(label: str, found: Measurement, **more: Any) -> str:
     """The text beside a label; "" where there is no such line."""
-    lines = message(found, **more).splitlines()
-    return next((text[14:] for text in lines if text[2:13].rstrip() == label), "")
+    return next((line.text for line in message(found, **more) if line.label == label), "")
 
 
-def test_a_regression_confirmed_against_the_reference_environment() -> None:
-    found = measurement(
-        throughput(1402.0, low=1396.0, high=1409.0),
-        machine="dgx1-p100",
-        runs=(run(telemetry=HOST),),
-        pairs=tuple(pair(change) for change in (-0.051, -0.048, -0.052, -0.01)),
-        discarded_pairs=(pair(-0.3, disturbance=BUSY),),
-        environment={"tensorflow": "2.21.0"},
-        verdict=verdict(
-            Outcome.REGRESSED,
-            -0.13,
-            reason=Reason.CONFIRMED,
-            rule=Rule.REFERENCE_ENVIRONMENT,
-            confirmed_change=-0.05,
-            baseline=ROW,
-            tolerance=Tolerance(-0.02, 0.02),
-            threshold=0.031,
-            common_drift=math.log(0.92),
-        ),
-    )
-    expected = dedent("""\
-        resnet50-b64-replicated-device on 8x Tesla P100 (dgx1-p100): 1,402 images/s (95 % CI 1,396 to 1,409), 5 % slower than the reference environment, 13.0 % slower than 1,612
-          threshold   fails from 3.1 % slower than the reference environment    (tolerance 2 %, widened to 3.1 % by noise)
-          baseline    measured, --update-baselines at 0123456789ab (2026-01-01), 5 runs
-          confirmed   3 of 4 interleaved pairs with the reference environment: -5.1 %  -4.8 %  -5.2 %  -1.0 %
-          drift       -8.0 % is common to all tests of this session
-          discarded   pair at -30.0 %: other processes used 43 % of 2 cores, most of it make (pid 4711)
-          detectable  slowdowns from 8.7 % (95 % power); between-run standard deviation 1.2 % (9 rows of this machine)
-          environment tensorflow 2.20.0 -> 2.21.0
-          machine     CPU 2.9 GHz, load 2.1, other processes 3 % of the CPU
-          rerun       pytest 'perf_tests/test_a.py::test_b[1]' --tfperf-machine=dgx1-p100
-          accept      pytest 'perf_tests/test_a.py::test_b[1]' --tfperf-machine=dgx1-p100 --update-baselines    (if the slowdown is intended; commit the row)""")  # noqa: E501
-    assert message(found, RerunCommand(" --tfperf-machine=dgx1-p100")) == expected
-
-
-def test_an_error_shows_the_machine_earlier_results_and_what_to_do() -> None:
-    runs = [run(disturbance=BUSY, telemetry=HOST)]
-    lines = not_measured(TEST, RerunCommand(), disturbance=BUSY, runs=runs, earlier=judged(1600.0))
-    assert lines == [
-        "  machine     CPU 2.9 GHz, load 2.1, other processes 3 % of the CPU",
-        f"  before      {headline(judged(1600.0))}",
-        "  next        end the other processes, or accept more of them: -o tfperf_busy=1 (default 0.25)",
-        f"  rerun       pytest '{TEST}'",
-    ]
-
+CONFIRMED = measurement(
+    throughput(1402.0, low=1396.0, high=1409.0),
+    machine="dgx1-p100",
+    runs=(run(telemetry=HOST),),
+    pairs=tuple(pair(change) for change in (-0.051, -0.048, -0.052, -0.01)),
+    discarded_pairs=(pair(-0.3, disturbance=BUSY),),
+    environment={"tensorflow": "2.21.0"},
+    verdict=verdict(
+        Outcome.REGRESSED,
+        -0.13,
+        reason=Reason.CONFIRMED,
+        rule=Rule.REFERENCE_ENVIRONMENT,
+        confirmed_change=-0.05,
+        baseline=ROW,
+        tolerance=Tolerance(-0.02, 0.02),
+        threshold=0.031,
+        common_drift=math.log(0.92),
+    ),
+)
 
 SAME, LESS = {"baseline": baseline(1612.0)}, {"outcome": Outcome.REGRESSED}
 REFERENCE: dict[str, Any] = {"rule": Rule.REFERENCE_ENVIRONMENT}
@@ -110,80 +83,38 @@ MIXED = (1402.0, 1404.0, 1610.0)
 LOST = throughput(*MIXED).examples_per_sec / 1612 - 1
 
 
-@pytest.mark.parametrize(
-    ("label", "found", "text"),
-    [
-        ("threshold", judged(1600.0), "fails below 1,531    (baseline 1,612, tolerance 5 %)"),
-        (
-            "threshold",
-            judged(1600.0, threshold=0.083),
-            "fails below 1,478    (baseline 1,612, tolerance 5 %, widened to 8.3 % by noise)",
-        ),
-        (
-            "threshold",
-            judged(1600.0, common_drift=math.log(0.99)),
-            "fails below 1,516    (baseline 1,612, expected in this session 1,596, tolerance 5 %)",
-        ),
-        ("threshold", judged(1600.0, is_floor=True), "fails below 1,531    (floor 1,612, tolerance 5 %)"),
-        ("threshold", judged(1600.0, threshold=None), "none: any slowdown is accepted"),
-        ("baseline", judged(1600.0, **SAME), "measured, 5 runs"),
-        ("baseline", judged(1600.0, baseline=ONE_RUN), "measured, 1 run"),
-        (
-            "baseline",
-            judged(1600.0, baseline=DOCUMENT, is_floor=True),
-            "published, tensorpack-multigpu-dgx1.md, replicated, 8 GPUs; a floor: measured on the weaker Tesla P100",
-        ),
-        ("drift", judged(1600.0, common_drift=-0.0005), ""),
-        (
-            "detectable",
-            judged(1600.0, noise=SURE),
-            "slowdowns from 8.7 % (95 % power); between-run standard deviation 1.3 % (assumed), between sessions 0.3 %",
-        ),
-        (
-            "runs",
-            judged(*MIXED, outcome=Outcome.INCONCLUSIVE, reason=Reason.RUNS_DISAGREE),
-            "1,402  1,404  1,610: too few runs show the slowdown",
-        ),
-        (
-            "runs",
-            judged(1402.0, reason=Reason.SINGLE_RUN, **LESS),
-            "1,402: the slowdown is larger than noise explains, but only one run is known",
-        ),
-        ("confirmed", judged(*MIXED, confirmed_change=LOST, **LESS), "2 of 3 fresh runs: 1,402  1,404  1,610"),
-        (
-            "pairs",
-            judged(1402.0, more=PAIRS, **REFERENCE),
-            "+0.1 %  -0.2 %: within the tolerance",
-        ),
-        ("discarded", judged(1600.0, more={"discarded": (run_at(829.0, disturbance=BUSY),)}), f"829.0: {BUSY.fact}"),
-        (
-            "discarded",
-            judged(1600.0, more={"discarded_pairs": (pair(-0.3),)}),
-            "pair at -30.0 %: the reference environment failed in a later pair",
-        ),
-        ("record", measurement(verdict=NO_BASELINE), f"pytest '{TEST}' --update-baselines"),
-        ("rerun", judged(1402.0, more={"test": ""}), ""),
-        (
-            "record",
-            judged(1700.0, baseline=DOCUMENT, is_floor=True),
-            f"pytest '{TEST}' --update-baselines    (a floor is not a baseline of this machine)",
-        ),
-        ("baseline", judged(1402.0, baseline=EARLIER), "provisional, 3 earlier sessions here (2026-01-01), 5 runs"),
-        (
-            "threshold",
-            judged(1402.0, baseline=EARLIER),
-            "warns below 1,531    (3 earlier sessions here 1,612, tolerance 5 %)",
-        ),
-        (
-            "record",
-            judged(1402.0, outcome=Outcome.REGRESSED, baseline=EARLIER),
-            f"pytest '{TEST}' --update-baselines    (earlier sessions are no baseline, so this test can't fail)",
-        ),
-        ("accept", judged(1402.0, outcome=Outcome.REGRESSED, baseline=EARLIER), ""),
-    ],
-)
-def test_a_line(label: str, found: Measurement, text: str) -> None:
-    assert line(label, found) == text
+MESSAGES = {
+    "confirmed against the reference environment": CONFIRMED,
+    "passed": judged(1600.0),
+    "widened by noise": judged(1600.0, threshold=0.083),
+    "common drift": judged(1600.0, common_drift=math.log(0.99)),
+    "common drift too small to show": judged(1600.0, common_drift=-0.0005),
+    "a floor": judged(1600.0, baseline=DOCUMENT, is_floor=True),
+    "any slowdown is accepted": judged(1600.0, threshold=None, **SAME),
+    "a baseline of one run": judged(1600.0, baseline=ONE_RUN),
+    "assumed noise": judged(1600.0, noise=SURE),
+    "runs that disagree": judged(*MIXED, outcome=Outcome.INCONCLUSIVE, reason=Reason.RUNS_DISAGREE),
+    "a single run": judged(1402.0, reason=Reason.SINGLE_RUN, **LESS),
+    "confirmed by runs": judged(*MIXED, confirmed_change=LOST, **LESS),
+    "pairs": judged(1402.0, more=PAIRS, **REFERENCE),
+    "a discarded run": judged(1600.0, more={"discarded": (run_at(829.0, disturbance=BUSY),)}),
+    "a discarded pair": judged(1600.0, more={"discarded_pairs": (pair(-0.3),)}),
+    "no baseline": measurement(verdict=NO_BASELINE),
+    "no test": judged(1402.0, more={"test": ""}),
+    "too good": judged(6000.0, outcome=Outcome.IMPROVED),
+    "earlier sessions": judged(1402.0, baseline=EARLIER),
+    "slower than earlier sessions": judged(1402.0, outcome=Outcome.REGRESSED, baseline=EARLIER),
+    "a name": judged(1600.0, more={"name": "the big one"}),
+    "diverged": measurement(NAN, verdict=DIVERGED),
+}
+
+
+def test_messages(same_texts: SameTexts) -> None:
+    of_fleet = RerunCommand(" --tfperf-machine=dgx1-p100")
+    texts = {case: message(found, of_fleet) for case, found in MESSAGES.items()}
+    runs = [run(disturbance=BUSY, telemetry=HOST)]
+    earlier = not_measured(TEST, RerunCommand(), disturbance=BUSY, runs=runs, earlier=judged(1600.0))
+    same_texts("messages", texts | {"below an error": earlier})
 
 
 def test_what_slowed_down_is_told_by_what_the_reference_environment_gives_today() -> None:
@@ -193,35 +124,29 @@ def test_what_slowed_down_is_told_by_what_the_reference_environment_gives_today(
     assert line("slower", found).startswith("the input pipeline")
 
 
-@pytest.mark.parametrize(
-    ("found", "end"),
-    [
-        (judged(1612.1), ", level with 1,612"),
-        (judged(3224.0, is_floor=True), ", 100.0 % faster than the floor of 1,612"),
-        (judged(3224.0, baseline=EARLIER), ", 100.0 % faster than 1,612 (against 3 earlier sessions here)"),
-        (measurement(throughput(1402.0)), "(box): 1,402 images/s (95 % CI 1,395 to 1,409)"),
-        (measurement(verdict=NO_BASELINE), "; there is no baseline for this workload on this machine"),
-        (measurement(throughput(1402.0, low=0.0)), ": 1,402 images/s"),
-        (measurement(throughput(1402.0, high=math.inf), file="a.log"), ": 1,402 images/s"),
-        (
-            measurement(throughput(1.0, 1.0, loss=-math.inf, diverged=DivergedAt(2, 0, 1200)), verdict=DIVERGED),
-            "INVALID: loss became infinite by step 1,200, in the warm-up of run 2; "
-            "the throughput of a diverged run is not reported",
-        ),
-    ],
-    ids=[
-        "level",
-        "floor",
-        "earlier sessions",
-        "measured",
-        "no baseline",
-        "no interval",
-        "a log",
-        "diverged in the warm-up",
-    ],
-)
-def test_the_end_of_a_headline(found: Measurement, end: str) -> None:
-    assert headline(found).endswith(end)
+HEADLINES = {
+    "level": judged(1612.1),
+    "floor": judged(3224.0, is_floor=True),
+    "earlier sessions": judged(3224.0, baseline=EARLIER),
+    "measured": measurement(throughput(1402.0)),
+    "no baseline": measurement(verdict=NO_BASELINE),
+    "no interval": measurement(throughput(1402.0, low=0.0)),
+    "a log": measurement(throughput(1402.0, high=math.inf), file="a.log"),
+    "slower": judged(1402.0, **LESS),
+    "slower than the reference environment": judged(1402.0, confirmed_change=-0.05, **REFERENCE, **LESS),
+    "diverged": measurement(NAN, verdict=DIVERGED),
+    "diverged in the warm-up": measurement(
+        throughput(1.0, 1.0, loss=-math.inf, diverged=DivergedAt(2, 0, 1200)), verdict=DIVERGED
+    ),
+    "a command has no steps to name": measurement(NAN, workload=Command(name="my-train"), verdict=DIVERGED),
+}
+
+
+def test_headlines_and_what_is_said_in_brief(same_texts: SameTexts) -> None:
+    texts = {case: [headline(found)] for case, found in HEADLINES.items()}
+    for case, found in HEADLINES.items():
+        texts[case] += [in_brief(found)] if found.verdict else []
+    same_texts("headlines", texts)
 
 
 @pytest.mark.parametrize(
@@ -258,46 +183,11 @@ def test_each_disturbance_is_named_and_has_advice(kind: DisturbanceKind) -> None
         }
     ),
 )
-def test_every_message_has_labels_in_one_column_and_lines_that_fit(
+def test_every_line_below_the_headline_has_a_label_and_fits(
     runs: list[float], pairs: tuple[Any, ...], of: dict[str, Any]
 ) -> None:
     found = judged(*runs, more={"pairs": pairs}, **of)
-    (first, *rest) = message(found).splitlines()
-    assert first == headline(found)
-    assert all(text[:2] == "  " and text[2] != " " and text[13] == " " and text[14] != " " for text in rest)
-    assert max(map(len, [first, *rest])) < 320
-
-
-def test_a_command_that_prints_rates_has_no_steps_to_name() -> None:
-    found = measurement(NAN, workload=Command(name="my-train"), verdict=DIVERGED)
-    assert "INVALID: loss became NaN in window 3; the throughput" in headline(found)
-
-
-# In brief
-
-
-@pytest.mark.parametrize(
-    ("found", "text"),
-    [
-        (judged(1402.0, **LESS), "REGRESSED: 13.0 % slower than 1,612 images/s"),
-        (
-            judged(1402.0, confirmed_change=-0.05, **REFERENCE, **LESS),
-            "REGRESSED: 5 % slower than the reference environment",
-        ),
-        (judged(1402.0, is_floor=True), "PASS: 13.0 % slower than the floor of 1,612 images/s"),
-        (measurement(verdict=NO_BASELINE), "NO_BASELINE: 1,000 images/s"),
-        (
-            measurement(NAN, verdict=DIVERGED),
-            "INVALID: loss became NaN by step 45, in window 3; the throughput of a diverged run is not reported",
-        ),
-    ],
-    ids=["baseline", "reference environment", "floor", "no baseline", "invalid"],
-)
-def test_a_result_in_brief_is_its_outcome_and_why(found: Measurement, text: str) -> None:
-    assert in_brief(found) == text
-
-
-def test_a_name_stands_in_the_place_of_the_id_which_has_a_line_of_its_own() -> None:
-    found = judged(1600.0, more={"name": "the big one"})
-    assert headline(found).startswith("the big one on 8x Tesla P100 (dgx1-p100): 1,600")
-    assert line("workload", found) == "resnet50-b64-replicated-device    (its key in files)"
+    first, *rest = message(found)
+    assert str(first) == headline(found)
+    assert all(line.label and line.text for line in rest)
+    assert max(len(str(line)) for line in (first, *rest)) < 320

@@ -27,6 +27,10 @@ def judged(kind: Outcome, change: float, **more: Any) -> Measurement:
     return measurement(throughput(1000.0 * (1 + change)), verdict=verdict(kind, change, **more))
 
 
+def lines_of_table(measurements: list[Measurement], width: int | None = None) -> list[str]:
+    return [*map(str, measurement_table(measurements, width))]
+
+
 BARE: dict[str, Any] = {"baseline": None, "change": None, "threshold": None, "min_detectable_slowdown": None}
 UNKNOWN = measurement(throughput(7.25, uncertainty=0.01), verdict=verdict(Outcome.NO_BASELINE, **BARE), topology="1x1")
 
@@ -60,12 +64,12 @@ def test_measurements_stand_under_their_heading() -> None:
         NO_BASELINE  resnet50-b64-replicated-device   1x1            7.25  0.01          -             -          -            -           -
         IMPROVED     trivial-b4096-replicated-device  1x8       1,234,567  1,000     12.50  +9876436.0 %          -  6.1 % (5 %)       8.7 %
         PASS         resnet50-b64-replicated-device   1x8           996.0  1.50      1,000        -0.4 %          -          5 %       8.7 %""")  # noqa: E501
-    assert "\n".join(measurement_table([judged(Outcome.PASS, -0.004), faster, UNKNOWN, slower])) == expected
+    assert "\n".join(map(str, measurement_table([judged(Outcome.PASS, -0.004), faster, UNKNOWN, slower]))) == expected
 
 
 def row(found: Measurement) -> dict[str, str]:
     """A measurement's row, by the columns' headings; beside one that knows its uncertainty."""
-    heading, *lines = measurement_table([found, UNKNOWN])
+    heading, *lines = map(str, measurement_table([found, UNKNOWN]))
     (line,) = (line for line in lines if not line.startswith("NO_BASELINE"))
     return dict(zip(re.split("  +", heading), re.split("  +", line), strict=True))
 
@@ -119,11 +123,11 @@ def outcomes(lines: list[str]) -> list[str]:
 def test_rows_that_need_action_come_first() -> None:
     kinds = [*reversed(Outcome), Outcome.REGRESSED]
     expected = ["REGRESSED", "REGRESSED", "INVALID", "INCONCLUSIVE", "NO_BASELINE", "IMPROVED", "PASS", "measured"]
-    assert outcomes(measurement_table([measurement(), *(judged(kind, 0.0) for kind in kinds)])) == expected
+    assert outcomes(lines_of_table([measurement(), *(judged(kind, 0.0) for kind in kinds)])) == expected
 
 
 def test_rows_of_one_outcome_keep_the_order_of_the_tests() -> None:
-    lines = measurement_table([judged(Outcome.PASS, change) for change in (0.02, -0.01, 0.01)])
+    lines = lines_of_table([judged(Outcome.PASS, change) for change in (0.02, -0.01, 0.01)])
     assert [line.split()[3] for line in lines[1:]] == ["1,020", "990.0", "1,010"]
 
 
@@ -199,7 +203,7 @@ some_measurements = st.lists(any_measurement(), min_size=1, max_size=6)
 
 @given(some_measurements, st.integers(60, 300))
 def test_no_line_of_a_table_is_longer_than_its_width(found: list[Measurement], width: int) -> None:
-    lines = measurement_table(found, width)
+    lines = lines_of_table(found, width)
     assert max(len(line) for line in lines if not line.startswith("(left out: ")) <= width
 
 
@@ -209,11 +213,11 @@ def test_every_number_that_is_shown_is_whole(found: list[Measurement], width: in
         cells = {cell for line in lines[1:] for cell in re.split("  +", line)}
         return {cell for cell in cells if re.fullmatch(r"[-+\d.,]+( %)?", cell)}
 
-    narrow = [line for line in measurement_table(found, width) if not line.startswith("(left out: ")]
-    assert numbers(narrow) <= numbers(measurement_table(found))
+    narrow = [line for line in lines_of_table(found, width) if not line.startswith("(left out: ")]
+    assert numbers(narrow) <= numbers(lines_of_table(found))
 
 
 @given(some_measurements, st.integers(60, 300))
 def test_each_measurement_keeps_its_row_and_outcome(found: list[Measurement], width: int) -> None:
-    narrow = [line for line in measurement_table(found, width) if not line.startswith("(left out: ")]
-    assert outcomes(narrow) == outcomes(measurement_table(found))
+    narrow = [line for line in lines_of_table(found, width) if not line.startswith("(left out: ")]
+    assert outcomes(narrow) == outcomes(lines_of_table(found))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from measurements import session_verdict
 
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
 from pytest_tfperf.features.page.render import page
 from tools.report_pictures import CHROMIUM, browser
@@ -306,7 +307,7 @@ def hostile(weeks: ReportSource, tmp_path_factory: pytest.TempPathFactory) -> Pa
         weeks,
         measurements=bad,
         verdicts=[session_verdict(text=HOSTILE), session_verdict(text=ENDLESS, machine=ENDLESS)],
-        not_measured={HOSTILE: ENDLESS, ENDLESS: HOSTILE},
+        not_measured={HOSTILE: TfperfError(ENDLESS), ENDLESS: TfperfError(HOSTILE)},
         scope=HOSTILE,
     )
     path = tmp_path_factory.mktemp("report") / "hostile.html"

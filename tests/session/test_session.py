@@ -17,7 +17,7 @@ from pytest_tfperf.core.selection import Choice, SelectedTest, Selection
 from pytest_tfperf.core.settings import Settings, Update
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
-from pytest_tfperf.errors import BaselineError, NoData, NotEnoughDevices, NotEnoughNodes, TfperfError
+from pytest_tfperf.errors import BaselineError, NoData, NotEnoughDevices, NotEnoughNodes, TfperfError, WorkloadError
 from pytest_tfperf.session.outcomes import why_missing_is_an_error
 from pytest_tfperf.session.report import closing, has_time_for, header, seconds_left
 from pytest_tfperf.session.session import Session
@@ -29,7 +29,7 @@ TESTS = [
     SelectedTest(id="for_both", cpu=True, gpu=True),
     SelectedTest(id="unmarked"),
     SelectedTest(id="reads_data", cpu=True, reads_data=True),
-    SelectedTest(id="faulty", cpu=True, faults=("batch_size=0",)),
+    SelectedTest(id="faulty", cpu=True, faults=(WorkloadError("batch_size=0"),)),
 ]
 NO_GPU = load("no-gpu")
 SEVEN = "needs 8 equal GPUs, and this machine has 7"
@@ -253,7 +253,7 @@ def without_baseline(folder: Path, **settings: Any) -> list[str]:
 
 
 def test_tests_without_a_baseline_end_with_the_command_that_records(tmp_path: Path) -> None:
-    assert without_baseline(tmp_path)[-1].startswith("  record      pytest --update-baselines    (about ")
+    assert str(without_baseline(tmp_path)[-1]).startswith("  record      pytest --update-baselines    (about ")
 
 
 def test_the_nightly_gate_names_missing_baselines_in_one_line(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_the_nightly_gate_that_measured_nothing_is_not_green(tmp_path: Path) -> 
 
 def test_a_refused_baseline_ends_as_what_could_not_be_recorded(tmp_path: Path) -> None:
     made = session(tmp_path)
-    made.refused["for_cpus"] = "too noisy for a baseline"
+    made.refused["for_cpus"] = TfperfError("too noisy for a baseline")
     assert made.exit_status(1, failures=1) == 6
     assert made.exit_status(1, failures=2) == 1
 
@@ -364,7 +364,7 @@ STRAGGLER = Breakdown(input=Input.RESIDENT, straggler=Straggler(rank=1, host="no
 def test_a_straggler_is_named_at_the_end_whatever_the_outcome(tmp_path: Path, more: dict[str, Any]) -> None:
     made = session(tmp_path)
     made.queue.keep("for_cpus", 0, measurement(test="for_cpus", breakdown=STRAGGLER, **more))
-    assert [line for line in closing(made, skips=False) if "straggler" in line] == [
+    assert [line for line in map(str, closing(made, skips=False)) if "straggler" in line] == [
         "for_cpus: straggler: rank 1 on nodeb: its step alone takes 160 % longer than the fastest rank's, and the "
         "others wait for it"
     ]

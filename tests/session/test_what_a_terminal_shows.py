@@ -225,10 +225,11 @@ JUDGED = """
     from pytest_tfperf.core.verdict import Outcome
     from pytest_tfperf.session.session import Session
 
-    TEXT = "machine box: REGRESSED: the reference environment is 8.1 % slower. Check clocks and cooling"
+    FACT = "machine box: REGRESSED: the reference environment is 8.1 % slower"
+    TEXT = f"{FACT}. Check clocks and cooling"
 
     def judge(session):
-        session.verdicts.append(SessionVerdict(VerdictOn.MACHINE, "box", Outcome.REGRESSED, -0.081, TEXT))
+        session.verdicts.append(SessionVerdict(VerdictOn.MACHINE, "box", Outcome.REGRESSED, -0.081, TEXT, FACT))
         return session.verdicts
 
     Session.judge = judge

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import pytest_tfperf
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
+from pytest_tfperf.lines import plain
 from pytest_tfperf.workers.failures import Failures, describe_exit, first_line, last_lines, read_end, user_frames
 
 OURS = f"{Path(pytest_tfperf.__file__).parent}/training/worker.py"
@@ -218,7 +219,7 @@ def test_a_first_line_is_one_short_line_whatever_the_text(text: str) -> None:
 
 def end_of(folder: Path, text: bytes, *, on_cpus: bool = False) -> str:
     (folder / "a.log").write_bytes(text)
-    return last_lines(read_end(folder / "a.log"), on_cpus=on_cpus)
+    return plain(last_lines(read_end(folder / "a.log"), on_cpus=on_cpus))
 
 
 @pytest.mark.parametrize(
@@ -236,7 +237,7 @@ def test_the_last_twenty_lines_are_shown_shortened(tmp_path: Path, text: bytes, 
 
 
 def test_a_missing_log_is_shown_as_empty(tmp_path: Path) -> None:
-    assert last_lines(read_end(tmp_path / "a.log")) == "  | (empty)"
+    assert plain(last_lines(read_end(tmp_path / "a.log"))) == "  | (empty)"
 
 
 @pytest.mark.parametrize(("on_cpus", "shown"), [(True, 1), (False, 4)])
@@ -261,7 +262,7 @@ WARNING: All log messages before absl::InitializeLog() is called are written to 
     ],
 )
 def test_the_users_code_is_distinguished_from_libraries(file: str, users: bool) -> None:
-    assert bool(user_frames(f'  File "{file}", line 3, in f\nValueError: no\n')) is users
+    assert bool(user_frames([f'  File "{file}", line 3, in f', "ValueError: no"])) is users
 
 
 # Exit statuses

@@ -38,4 +38,5 @@ def session_verdicts(
 
     for machine in machines:
         if found := lasting_slowdowns(history.results(machine=machine), session):
-            yield SessionVerdict(VerdictOn.DRIFT, machine, Outcome.REGRESSED, None, drift_message(machine, found))
+            lines = drift_message(machine, found)
+            yield SessionVerdict(VerdictOn.DRIFT, machine, Outcome.REGRESSED, None, "\n".join(lines), lines[0])

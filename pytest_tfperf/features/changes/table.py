@@ -41,8 +41,8 @@ def change_table(changes: Iterable[Change], width: int | None = None) -> list[st
     return table(rows, _COLUMNS, width)
 
 
-def drift_message(machine: str, changes: Sequence[Change]) -> str:
-    """Why `--tfperf-fail-on-drift` fails a session: fact, location, next step.
+def drift_message(machine: str, changes: Sequence[Change]) -> list[str]:
+    """Why `--tfperf-fail-on-drift` fails a session, in lines: fact, location, next step.
 
     Args:
         machine: the machine's key.
@@ -59,7 +59,7 @@ def drift_message(machine: str, changes: Sequence[Change]) -> str:
         f"`tfperf history changes --machine={machine}` lists all changes. Look for the cause between the two commits, "
         "or accept the new level: pytest --update-baselines"
     )
-    return "\n".join(lines)
+    return lines
 
 
 def _in_words(change: Change) -> str:

@@ -13,6 +13,8 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.comparisons import message_of, sides
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, action_rank, measurement_rows, outcome, reference_kind
 from pytest_tfperf.reports.numbers import counted
@@ -43,8 +45,8 @@ def markdown(
     results: Sequence[Result],
     *,
     verdicts: Sequence[SessionVerdict] = (),
-    not_measured: Mapping[str, str] | None = None,
-    refused: Mapping[str, str] | None = None,
+    not_measured: Mapping[str, TfperfError] | None = None,
+    refused: Mapping[str, TfperfError] | None = None,
     remarks: Iterable[str] = (),
     rerun: RerunCommand = FROM_ROOTDIR,
 ) -> str:
@@ -53,8 +55,8 @@ def markdown(
     Args:
         results: what the session's calls gave.
         verdicts: on software and machine as a whole.
-        not_measured: test -> message, for tests that could not be measured.
-        refused: test -> message, for tests whose baseline was refused.
+        not_measured: test -> error, for tests that could not be measured.
+        refused: test -> error, for tests whose baseline was refused.
         remarks: further paragraphs about the whole session.
         rerun: measures one test again.
     """
@@ -67,9 +69,9 @@ def markdown(
     compared = [one for one in ordered if isinstance(one, Comparison)]
     blocks += [_table(rows) for rows in (_measured(measured), _compared(compared)) if rows]
     needed = [one for one in ordered if _decided(one) in _NEEDS_ACTION and one.test not in failed]
-    messages = [(outcome(one), one.test, message_of(one, rerun)) for one in needed]
-    messages += [("NOT MEASURED", test, text) for test, text in failed.items()]
-    messages += [("REFUSED", test, text) for test, text in (refused or {}).items()]
+    messages = [(outcome(one), one.test, plain(message_of(one, rerun))) for one in needed]
+    messages += [("NOT MEASURED", test, str(error)) for test, error in failed.items()]
+    messages += [("REFUSED", test, str(error)) for test, error in (refused or {}).items()]
     blocks += _folded(messages)
     return "\n\n".join(blocks) + "\n"
 

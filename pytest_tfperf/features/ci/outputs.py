@@ -13,6 +13,7 @@ from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.ci.markdown import markdown
+from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.comparisons import message_of
 from pytest_tfperf.stores import files
 
@@ -50,14 +51,14 @@ def _github_annotations(settings: Settings, record: SessionRecord) -> list[str]:
     for result in record.results:
         happens = consequence(result, require_baseline=settings.require_baseline, strict=settings.strict)
         if happens in _LEVELS and result.is_decided and result.test not in record.not_measured:
-            text = message_of(result, settings.rerun)
+            text = plain(message_of(result, settings.rerun))
             title = f"{outcome_of(result)}: {result.test}"
             file, line = _source(settings, record, result.test)
             lines.append(annotation(_LEVELS[happens], text, title=title, file=file, line=line))
-    for why, texts in (("not measured", record.not_measured), ("baseline refused", record.refused)):
-        for test, text in texts.items():
+    for why, errors in (("not measured", record.not_measured), ("baseline refused", record.refused)):
+        for test, error in errors.items():
             file, line = _source(settings, record, test)
-            lines.append(annotation("warning", text, title=f"{why}: {test}", file=file, line=line))
+            lines.append(annotation("warning", str(error), title=f"{why}: {test}", file=file, line=line))
     lines += [
         annotation("error", verdict.text, title=f"{verdict.kind} on {verdict.machine}")
         for verdict in record.verdicts

@@ -70,7 +70,7 @@ class EngineProcess:
         log = read_end(self._log)
         return MeasurementError(
             f"{what}. {who} {how}; the end of its output ({self._log}):",
-            last_lines(log),
+            *last_lines(log),
             brief=f"{what}. {who} {how}: {last_line(log)} ({self._log})",
         )
 

@@ -9,7 +9,7 @@ from statistics import median
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import BaselineError, ThroughputRegression
-from pytest_tfperf.reports.message import with_lines
+from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.numbers import percent, rate
 
 
@@ -33,7 +33,7 @@ def check_ratio(
         pairs += [measure(), measure()]  # one pair may have met a slow spell of the machine
     ratio = median(one / another for one, another in pairs)
     if ratio < least:
-        raise ThroughputRegression(_message(pairs, published.figure, published.over, least, rerun))
+        raise ThroughputRegression(*_message(pairs, published.figure, published.over, least, rerun))
     return ratio
 
 
@@ -84,7 +84,9 @@ def _document(row: Baseline) -> str:
     return row.source.partition(",")[0]
 
 
-def _message(pairs: Sequence[tuple[float, float]], figure: Baseline, over: Baseline, least: float, rerun: str) -> str:
+def _message(
+    pairs: Sequence[tuple[float, float]], figure: Baseline, over: Baseline, least: float, rerun: str
+) -> list[Line]:
     """What a ratio below the documents' fails its test with.
 
     Args:
@@ -96,17 +98,17 @@ def _message(pairs: Sequence[tuple[float, float]], figure: Baseline, over: Basel
     published = figure.reference / over.reference
     now = median(one / other for one, other in pairs)
     lines = [
-        ("measured", "  ".join(f"{rate(a)} / {rate(b)} = {a / b:.3f}" for a, b in pairs)),
-        ("threshold", f"fails below {least:.3f}    ({published:.3f}, tolerance {percent(1 - least / published)})"),
-        (
-            "document",
+        Line("  ".join(f"{rate(a)} / {rate(b)} = {a / b:.3f}" for a, b in pairs), "measured"),
+        Line(f"fails below {least:.3f}    ({published:.3f}, tolerance {percent(1 - least / published)})", "threshold"),
+        Line(
             f"{rate(figure.reference)} / {rate(over.reference)} on {figure.machine}: "
             f"{figure.source}; over {over.source}",
+            "document",
         ),
-        ("rerun", rerun),
+        command("rerun", rerun),
     ]
     headline = (
         f"{figure.key.workload} on {figure.key.topology} over {over.key.workload} on {over.key.topology}: {now:.3f}, "
         f"{percent(1 - now / published)} below the documents' {published:.3f}"
     )
-    return with_lines(headline, lines)
+    return [Line(headline), *lines]

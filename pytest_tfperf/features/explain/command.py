@@ -17,9 +17,9 @@ from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.explain.reasons import explain
 from pytest_tfperf.features.explain.words import explained
+from pytest_tfperf.lines import rendered
 from pytest_tfperf.reports.measurement_table import measurement_json
 from pytest_tfperf.reports.table import shown_names
-from pytest_tfperf.reports.wrapping import wrapped
 from pytest_tfperf.safe_text import shortened
 
 _MOST_NAMED: Final = 10
@@ -59,7 +59,7 @@ def _run(arguments: argparse.Namespace) -> int:
         # Runs and pairs are left out, because of their many windows; `tfperf history --export` has them.
         show_json([measurement_json(one) | {"explanation": plain(why)} for one, why in found])
     else:
-        show("\n\n\n".join(wrapped(explained(one, why), width()) for one, why in found))
+        show("\n\n\n".join("\n".join(rendered(explained(one, why), width())) for one, why in found))
     return EXIT_GREEN
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.measurement import Measurement, changed_since
@@ -18,29 +18,33 @@ from pytest_tfperf.reports.table import Columns, aligned, table
 _WORTH_SHOWING = 0.0005
 
 
-def explained(m: Measurement, explanation: Explanation | None) -> str:
+def explained(m: Measurement, explanation: Explanation | None) -> list[str]:
     """A measurement's verdict in paragraphs with headings; `explanation` is None for one without a threshold."""
+    first, *others = _paragraphs(m, explanation)
+    return [*first, *(line for paragraph in others for line in ("", *paragraph))]
+
+
+def _paragraphs(m: Measurement, explanation: Explanation | None) -> Iterator[Sequence[str]]:
     verdict = m.verdict
-    paragraphs = [f"{headline(m)}\n{m.test}, session {m.session or 'unknown'}, {m.time or 'at an unknown time'}"]
+    yield headline(m), f"{m.test}, session {m.session or 'unknown'}, {m.time or 'at an unknown time'}"
     if verdict is None:
-        return "\n\n".join([*paragraphs, "It was measured and not judged."])
-    paragraphs.append(f"{outcome(m)}: {verdict.reason}.")
+        yield ("It was measured and not judged.",)
+        return
+    yield (f"{outcome(m)}: {verdict.reason}.",)
     if text := straggler_text(m.breakdown):
-        paragraphs.append(f"A straggler: {text}.")
+        yield (f"A straggler: {text}.",)
     row = verdict.baseline
     if explanation is None or row is None:
-        return "\n\n".join([*paragraphs, _without_figures(verdict)])
-    paragraphs += [
-        _section("What was it held against?", _reference(m, verdict, row, explanation)),
-        _section("Why this outcome?", _steps(verdict, explanation)),
-        _section("Where does the threshold come from?", _threshold(verdict, row, explanation)),
-        _section(f"What would other numbers of {_kind(explanation)}s tell?", _powers(verdict, explanation)),
-    ]
-    return "\n\n".join(paragraphs)
+        yield (_without_figures(verdict),)
+        return
+    yield _section("What was it held against?", _reference(m, verdict, row, explanation))
+    yield _section("Why this outcome?", _steps(verdict, explanation))
+    yield _section("Where does the threshold come from?", _threshold(verdict, row, explanation))
+    yield _section(f"What would other numbers of {_kind(explanation)}s tell?", _powers(verdict, explanation))
 
 
-def _section(heading: str, lines: Iterator[str]) -> str:
-    return "\n".join([heading, *(f"  {line}" for line in lines)])
+def _section(heading: str, lines: Iterator[str]) -> list[str]:
+    return [heading, *(f"  {line}" for line in lines)]
 
 
 def _kind(e: Explanation) -> str:

@@ -48,8 +48,8 @@ class ReportSource:
         published: the documents' figures.
         comparisons: interleaved comparisons of the session.
         verdicts: on software and machine as a whole.
-        not_measured: of each test that ended in an error, the message.
-        refused: of each test whose baseline was refused, the message.
+        not_measured: of each test that ended in an error, that error.
+        refused: of each test whose baseline was refused, the error.
         left_out: tests that `--tfperf-budget` had no time for.
         changes: lasting changes of tests and machines, oldest first.
         rerun: how to measure a test again.
@@ -63,8 +63,8 @@ class ReportSource:
     published: Sequence[Baseline] = ()
     comparisons: Sequence[Comparison] = ()
     verdicts: Sequence[SessionVerdict] = ()
-    not_measured: Mapping[str, str] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)
+    not_measured: Mapping[str, TfperfError] = field(default_factory=dict)
+    refused: Mapping[str, TfperfError] = field(default_factory=dict)
     left_out: Sequence[str] = ()
     changes: Sequence[Change] = ()
     rerun: RerunCommand = FROM_ROOTDIR
@@ -115,7 +115,8 @@ def _facts(source: ReportSource) -> dict[str, Any]:
         "machine_changes": machine_changes(source.changes, {one.machine for one in now}),
         "verdicts": [one.text for one in source.verdicts if one.text],
         "not_measured": [
-            {"test": test, "why": why} for test, why in sorted({**source.not_measured, **source.refused}.items())
+            {"test": test, "why": str(error), "fact": error.headline}
+            for test, error in sorted({**source.not_measured, **source.refused}.items())
         ],
         "left_out": sorted(source.left_out),
         "unread": source.unread,

@@ -16,6 +16,7 @@ from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.features.page.changes import since
 from pytest_tfperf.features.page.past import series_facts
 from pytest_tfperf.features.page.run_facts import day, figure, run_facts
+from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.measurement_table import outcome_alone, reference_kind
@@ -86,7 +87,7 @@ def facts_of_test(
         "runs": run_facts(m),
         "breakdown": _breakdown(m),
         "environment_changes": changed_since(verdict.baseline, m.environment) if verdict and verdict.baseline else [],
-        "message": message(m, rerun) if verdict else headline(m),
+        "message": plain(message(m, rerun)) if verdict else headline(m),
         "commands": _commands(m, rerun, red),
     }
 
@@ -165,7 +166,7 @@ def _breakdown(m: Measurement) -> dict[str, Any] | None:
         "device_data_rate": figure(found.device_data_examples_per_sec),
         "products_fraction": figure(found.products_fraction, 3),
         "exchange_fraction": figure(found.exchange_fraction, 3),
-        "lines": [[label, text] for label, text in breakdown_lines(found, m.throughput, slower_than)],
+        "lines": [[line.label, line.text] for line in breakdown_lines(found, m.throughput, slower_than)],
     }
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.features.page.run_facts import day
 from pytest_tfperf.reports.numbers import change, duration, rate
-from pytest_tfperf.reports.wrapping import first_sentence
 from pytest_tfperf.safe_text import shortened
 
 if TYPE_CHECKING:
@@ -58,7 +57,6 @@ def _template() -> Template:
         "change": change,
         "rate": rate,
         "commit": _commit,
-        "first_sentence": first_sentence,
     }
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return environment.from_string(_asset("page.html.j2"))

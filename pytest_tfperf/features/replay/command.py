@@ -12,9 +12,9 @@ from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.replay.replay import Replay, Request, replay
+from pytest_tfperf.lines import rendered
 from pytest_tfperf.reports.measurement_table import counts, measurement_json, measurement_table, outcome
 from pytest_tfperf.reports.message import message
-from pytest_tfperf.reports.wrapping import wrapped
 from pytest_tfperf.stores.baselines import BaselineStore
 
 _STATUSES = STATUSES | {
@@ -112,9 +112,9 @@ def _report(done: Replay) -> str:
     measurements = [judged.measurement for judged in done.judged]
     columns = width()
     judged = [one for one in done.judged if one.measurement.verdict]
-    messages = [wrapped(message(one.measurement, hint=one.hint), columns) + "\n" for one in judged]
+    messages = ["\n".join([*rendered(message(one.measurement, hint=one.hint), columns), ""]) for one in judged]
     words = [*map(outcome, measurements), *["not judged"] * len(done.refused)]
-    return "\n".join([*messages, *measurement_table(measurements, columns), "", counts(words)])
+    return "\n".join([*messages, *map(str, measurement_table(measurements, columns)), "", counts(words)])
 
 
 def _status(done: Replay) -> int:

@@ -14,6 +14,7 @@ from measurements import baseline, comparison, measurement, session_verdict, ver
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.verdict import Outcome, Reason
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.ci.markdown import as_text, in_one_sentence, markdown
 
 PARSER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
@@ -91,7 +92,7 @@ def test_a_refused_baseline_is_counted_once() -> None:
     results = [measurement(test="a", is_refused=True), measurement(test="b")]
     said = "1 of 2 throughput tests refused as a baseline; 1 ran without a verdict."
     assert in_one_sentence(results) == said
-    assert "<summary>REFUSED a</summary>" in markdown(results, refused={"a": "too noisy"})
+    assert "<summary>REFUSED a</summary>" in markdown(results, refused={"a": TfperfError("too noisy")})
 
 
 # The table
@@ -154,7 +155,9 @@ def test_a_very_long_name_is_shortened() -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_above_a_message_is_shown_as_text(name: str) -> None:
     block = next(
-        token for token in PARSER.parse(markdown([], not_measured={name: "why"})) if token.type == "html_block"
+        token
+        for token in PARSER.parse(markdown([], not_measured={name: TfperfError("why")}))
+        if token.type == "html_block"
     )
     found = re.fullmatch(r"<details><summary>([^<]*)</summary>", block.content.strip())
     assert found
@@ -165,7 +168,7 @@ def test_a_hostile_name_above_a_message_is_shown_as_text(name: str) -> None:
 
 
 def test_a_test_that_could_not_be_measured_says_why() -> None:
-    assert "\nthe worker died\n" in markdown([], not_measured={"t.py::a": "the worker died"})
+    assert "\nthe worker died\n" in markdown([], not_measured={"t.py::a": TfperfError("the worker died")})
 
 
 def test_a_regressions_message_is_folded_away_and_whole() -> None:
@@ -200,12 +203,12 @@ def test_remarks_stand_below_the_sentence() -> None:
 
 def test_an_invalid_result_is_told_once_by_its_error() -> None:
     invalid = measurement(test="a", verdict=verdict(Outcome.INVALID, reason=Reason.DISTURBED))
-    assert markdown([invalid], not_measured={"a": "every run was disturbed"}).count("<details>") == 1
+    assert markdown([invalid], not_measured={"a": TfperfError("every run was disturbed")}).count("<details>") == 1
 
 
 def test_no_text_has_a_password_or_moves_the_cursor() -> None:
     url = "postgresql://ann:secret@db/d"
-    text = markdown([regressed(url)], not_measured={f"{url}\x1b[2J": f"{url}\x1b[2J"}, remarks=[url])
+    text = markdown([regressed(url)], not_measured={f"{url}\x1b[2J": TfperfError(f"{url}\x1b[2J")}, remarks=[url])
     assert text.count("ann:\\*\\*\\*@db") >= 2
     assert "secret" not in text
     assert "\x1b" not in text

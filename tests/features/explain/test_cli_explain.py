@@ -56,7 +56,7 @@ def judged(
 
 
 def text_of(m: Measurement) -> str:
-    return explained(m, explain(m))
+    return "\n".join(explained(m, explain(m)))
 
 
 # The figures
@@ -281,5 +281,5 @@ def test_the_figures_can_be_had_as_json(folder: Path, capsys: pytest.CaptureFixt
 
 def test_a_straggler_is_part_of_the_explanation_of_a_pass() -> None:
     slow = Breakdown(input=Input.RESIDENT, straggler=Straggler(rank=1, host="nodeb", slower=1.6))
-    text = explained(measurement(verdict=verdict(), breakdown=slow), None)
+    text = "\n".join(explained(measurement(verdict=verdict(), breakdown=slow), None))
     assert "A straggler: rank 1 on nodeb: its step alone takes 160 % longer" in text

@@ -21,6 +21,7 @@ from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
 from pytest_tfperf.features.page.past import as_result
 from tools.simulated_weeks import SLOWDOWN, SLOWER_SINCE, SLOWER_TEST, source
@@ -69,7 +70,7 @@ def test_facts_of_odd_measurements_fit_the_schema(odd: Measurement) -> None:
 
 
 def test_a_session_without_measurements_has_facts_too() -> None:
-    facts = facts_of(not_measured={"test_a.py::test_b": "the worker died"})
+    facts = facts_of(not_measured={"test_a.py::test_b": TfperfError("the worker died")})
     jsonschema.validate(facts, SCHEMA)
     assert facts["headline"] == "The test could not be measured"
 
@@ -155,7 +156,7 @@ def test_a_test_whose_last_runs_are_missing_is_undecided() -> None:
     ids=["passed", "regressed"],
 )
 def test_a_judged_test_that_then_ended_in_an_error_counts_once(one: Measurement, headline: str) -> None:
-    assert facts_of(one, not_measured={one.test: "the worker died"})["headline"] == headline
+    assert facts_of(one, not_measured={one.test: TfperfError("the worker died")})["headline"] == headline
 
 
 def eight(**more: Any) -> list[Measurement]:
@@ -200,16 +201,18 @@ def test_a_pass_against_earlier_sessions_is_named_as_one() -> None:
 )
 def test_a_refused_baseline_is_counted_once_as_refused(others: list[Measurement], headline: str) -> None:
     refused = measurement(test="t.py::noisy", is_refused=True)
-    facts = facts_of(refused, *others, refused={"t.py::noisy": "too noisy for a baseline"})
+    facts = facts_of(refused, *others, refused={"t.py::noisy": TfperfError("too noisy for a baseline")})
     jsonschema.validate(facts, SCHEMA)
     assert facts["headline"] == headline
-    assert facts["not_measured"] == [{"test": "t.py::noisy", "why": "too noisy for a baseline"}]
+    assert facts["not_measured"] == [
+        {"test": "t.py::noisy", "why": "too noisy for a baseline", "fact": "too noisy for a baseline"}
+    ]
 
 
 def test_the_headline_counts_what_the_budget_left_out() -> None:
     facts = facts_of(judged(Outcome.PASS, 0.0), left_out=["t.py::a", "t.py::b"])
     assert facts["headline"] == "The test passed; 2 left out by --tfperf-budget"
-    nothing = facts_of(not_measured={"t.py::a": "the worker died"}, left_out=["t.py::b"])
+    nothing = facts_of(not_measured={"t.py::a": TfperfError("the worker died")}, left_out=["t.py::b"])
     assert nothing["headline"].endswith("; 1 left out by --tfperf-budget")
 
 

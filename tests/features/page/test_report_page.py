@@ -14,6 +14,7 @@ from measurements import baseline, measurement, session_verdict, throughput, ver
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
 from pytest_tfperf.features.page.render import page
 from pytest_tfperf.features.page.run_facts import figure, moment
@@ -45,7 +46,9 @@ class Tags(HTMLParser):
 def page_with(text: str) -> tuple[dict[str, Any], Tags]:
     one = measurement(test=f"a.py::{text}", name=text, commit=text, environment={text: text})
     verdicts = [session_verdict(text=text)]
-    facts = report_facts(ReportSource(measurements=[one], verdicts=verdicts, not_measured={text: text}, scope=text))
+    facts = report_facts(
+        ReportSource(measurements=[one], verdicts=verdicts, not_measured={text: TfperfError(text)}, scope=text)
+    )
     return facts, Tags(page(facts).decode())
 
 
@@ -114,7 +117,9 @@ def test_documents_of_which_nothing_was_measured_take_no_room() -> None:
 
 def test_what_kept_a_test_from_a_result_stands_in_the_red_box() -> None:
     why = "it is INVALID: other processes used 61 % of 2 cores. End them"
-    text = page(report_facts(ReportSource(measurements=[measurement()], not_measured={"a.py::busy": why}))).decode()
+    text = page(
+        report_facts(ReportSource(measurements=[measurement()], not_measured={"a.py::busy": TfperfError(why)}))
+    ).decode()
     box = text.partition('<ul class="attention">')[2].partition("</ul>")[0]
     assert ("a.py::busy" in box, "other processes used 61 % of 2 cores" in box) == (True, True)
 
