@@ -15,17 +15,10 @@ from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.hardware.sampler import Sampler
 from pytest_tfperf.reports.numbers import whole_percent
+from pytest_tfperf.reports.telemetry import slowed_down
 
 TRIES = 3
 """How many runs or pairs are tried until one is undisturbed."""
-
-# The exact reasons first: HW_SLOWDOWN is set together with each of the others.
-_SLOWDOWNS = {
-    Throttle.SW_THERMAL: "slowed down because of heat",
-    Throttle.HW_THERMAL: "slowed down because of heat",
-    Throttle.HW_POWER_BRAKE: "slowed down by the power brake, which the power supply triggered",
-    Throttle.HW_SLOWDOWN: "slowed down by its hardware because of heat or power",
-}
 
 
 @dataclass(slots=True)
@@ -105,10 +98,8 @@ def power_facts(telemetry: Telemetry, limits: DisturbanceLimits) -> dict[str, st
 
 
 def _gpu_disturbance(gpu: GpuTelemetry, limits: DisturbanceLimits) -> Disturbance | None:
-    for reason, text in _SLOWDOWNS.items():
-        if (gpu.throttled_fractions or {}).get(reason, 0.0) > limits.gpu_samples_fraction:
-            hottest = "" if gpu.temperature_celsius_max is None else f" ({gpu.temperature_celsius_max} C)"
-            return Disturbance(DisturbanceKind.GPU_SLOWED_DOWN, f"{gpu.uuid} was {text}{hottest}")
+    if why := slowed_down(gpu, limits.gpu_samples_fraction):
+        return Disturbance(DisturbanceKind.GPU_SLOWED_DOWN, f"{gpu.uuid} was {why}")
     process, used = _busiest(gpu.other_processes)
     if used > limits.gpu_utilisation_fraction:
         fact = f"{process} also ran on {gpu.uuid} and used up to {whole_percent(used)} of it"

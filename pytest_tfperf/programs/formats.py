@@ -43,12 +43,17 @@ class Format:
         return unit == self.unit if self.unit else not (self.of_examples and unit == "tokens")
 
 
+TF_CNN_STEP = (
+    rf"(?<![\w.-])(?P<step>[1-9]\d{{0,11}})\s{{1,9}}UNIT/sec:\s{{0,9}}(?P<mean_rate>{NUMBER})\s{{0,9}}(?:\+/-|±)"
+    r"[^)]{0,80}\)"
+)
+"""What tf_cnn_benchmarks prints of a step, without the loss: "10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)"."""
+
 FORMATS = (
     Format(
         "tf_cnn_benchmarks",
         "tensorflow/benchmarks, benchmark_cnn.py, get_perf_timing_str",
-        rf"(?<![\w.])(?P<step>[1-9]\d{{0,11}})\s{{1,9}}UNIT/sec:\s{{0,9}}(?P<mean_rate>{NUMBER})\s{{0,9}}\+/-"
-        rf"[^)]{{0,80}}\)\s{{0,9}}(?P<loss>{NUMBER}(?!\S))?",
+        rf"{TF_CNN_STEP}\s{{0,9}}(?P<loss>{NUMBER}(?!\S))?",
     ),
     Format(
         "timm's train.py",

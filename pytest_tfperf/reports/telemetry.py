@@ -27,6 +27,25 @@ def telemetry_lines(runs: Iterable[Run]) -> Iterator[Line]:
             yield Line(text, f"GPU {index}")
 
 
+# The exact reasons first: HW_SLOWDOWN is set together with each of the others.
+_SLOWDOWNS = {
+    Throttle.SW_THERMAL: "slowed down because of heat",
+    Throttle.HW_THERMAL: "slowed down because of heat",
+    Throttle.HW_POWER_BRAKE: "slowed down by the power brake, which the power supply triggered",
+    Throttle.HW_SLOWDOWN: "slowed down by its hardware because of heat or power",
+}
+
+
+def slowed_down(gpu: GpuTelemetry, over: float = 0.0) -> str:
+    """Why a GPU is slowed down: "slowed down because of heat (91 C)"; "" where it isn't.
+
+    `over` is the fraction of the time that heat or power may slow it down.
+    """
+    fractions = gpu.throttled_fractions or {}
+    why = next((text for reason, text in _SLOWDOWNS.items() if fractions.get(reason, 0.0) > over), "")
+    return f"{why} ({gpu.temperature_celsius_max} C)" if why and gpu.temperature_celsius_max is not None else why
+
+
 def _host(host: Telemetry) -> Iterator[str]:
     if host.cpu_mhz_median is not None:
         yield f"CPU {host.cpu_mhz_median / 1000:.1f} GHz"

@@ -8,21 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.core.disturbance import DisturbanceLimits
-from pytest_tfperf.core.telemetry import GpuTelemetry, Throttle
+from pytest_tfperf.core.telemetry import GpuTelemetry
 from pytest_tfperf.features.doctor.fitness import Finding, Level, Subject
 from pytest_tfperf.hardware.gpu_samples import read_gpus
 from pytest_tfperf.hardware.gpus import Card, read_cards, visible_gpus
 from pytest_tfperf.hardware.host import ROOT
 from pytest_tfperf.hardware.host_usage import pid_in, process_name
 from pytest_tfperf.hardware.nvml import NvmlError, ask, driver_hangs, session
+from pytest_tfperf.reports.telemetry import slowed_down
 
 _LIMITS = DisturbanceLimits()
-_TOO_HOT = {
-    Throttle.SW_THERMAL: "slowed down by the driver because of its temperature",
-    Throttle.HW_THERMAL: "slowed down by its hardware because of its temperature",
-    Throttle.HW_POWER_BRAKE: "slowed down by the power brake",
-    Throttle.HW_SLOWDOWN: "slowed down by its hardware",
-}
 
 
 def gpu_findings(
@@ -96,11 +91,9 @@ def _power_limit(nvml: Any, handle: Any, index: int) -> Iterator[Finding]:
 
 
 def _clocks(nvml: Any, handle: Any, index: int, now: GpuTelemetry) -> Iterator[Finding]:
-    throttled = now.throttled_fractions or {}
-    if reason := next((text for throttle, text in _TOO_HOT.items() if throttled.get(throttle)), ""):
-        hot = "" if now.temperature_celsius_max is None else f", {now.temperature_celsius_max} C"
+    if why := slowed_down(now):
         fix = f"check cooling and power supply: nvidia-smi -i {index} -q -d TEMPERATURE,POWER,PERFORMANCE"
-        yield Finding(Subject.GPU_CLOCKS, Level.UNFIT, f"GPU {index}: {reason}{hot}", fix)
+        yield Finding(Subject.GPU_CLOCKS, Level.UNFIT, f"GPU {index}: {why}", fix)
         return
     asked = ask(nvml, "nvmlDeviceGetApplicationsClock", handle, nvml.NVML_CLOCK_SM)
     default = ask(nvml, "nvmlDeviceGetDefaultApplicationsClock", handle, nvml.NVML_CLOCK_SM)

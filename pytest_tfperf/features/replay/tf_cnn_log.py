@@ -27,6 +27,8 @@ from pytest_tfperf.features.replay.tf_cnn_header import (
     facts_of,
     header_of,
 )
+from pytest_tfperf.programs.formats import TF_CNN_STEP
+from pytest_tfperf.programs.reading import to_float
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,12 +78,8 @@ def _metric(value: dict[str, Any], line: str) -> str:
 _REAL = re.compile(r"[+-]?(?:\d{1,15}(?:\.\d{1,15})?|nan|inf)", re.ASCII | re.IGNORECASE)
 _LOSS = re.compile(r"[+-]?\d{1,310}(?:\.\d{1,15})?(?:e[+-]?\d{1,3})?", re.ASCII | re.IGNORECASE)
 _NOT_FINITE = re.compile(r"(?<![\w-])[+-]?(?:nan|inf)(?![\w-])", re.ASCII | re.IGNORECASE)
-# "10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848"; a launcher may put a label or a time before it.
-_STEP = re.compile(
-    rf"(?:^|[\s:>|\]])(?P<number>[1-9]\d{{0,11}})\s+images/sec:\s*(?P<examples_per_sec>{_REAL.pattern})\s*(?:\+/-|±)"
-    r"[^)]*\)(?P<rest>.*)",
-    re.ASCII | re.IGNORECASE,
-)
+# A launcher may put a label or a time before it.
+_STEP = re.compile(rf"{TF_CNN_STEP}(?P<rest>.*)".replace("UNIT", "images"), re.ASCII | re.IGNORECASE)
 # A part of a step line is enough: one that was wrapped or changed could hide a loss that is NaN.
 _LIKE_A_STEP = re.compile(r"\d\s+images/sec:|images/sec:.*(?:\+/-|±)|\(jitter\s*=")
 _FIELD = re.compile(r"[\s\[(]*(?:(?:total_)?loss\s*[=:]?\s*)?[\[(]*(?P<loss>[^\s)\]]*)", re.IGNORECASE)
@@ -224,8 +222,8 @@ def _step(line: str, number: int, name: str) -> _Step:
             "it: '10 images/sec: 56.9 +/- 0.1 (jitter = 0.2) 7.848'. Remove what stands before it, join a wrapped "
             "line, or part joined ones"
         )
-    label, rate = _label(line[: found.start("number")]), float(found["examples_per_sec"])
-    return _Step(int(found["number"]), rate, _loss(found["rest"], number, name), label)
+    label, rate = _label(line[: found.start("step")]), to_float(found["mean_rate"])
+    return _Step(int(found["step"]), rate, _loss(found["rest"], number, name), label)
 
 
 def _loss(rest: str, number: int, name: str) -> float | None:
