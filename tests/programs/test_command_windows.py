@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
+from expected import SameTexts
 from hypothesis import given
 from hypothesis import strategies as st
 from measurements import command
@@ -178,29 +179,26 @@ def test_a_loss_that_is_no_number_shows_in_the_throughput() -> None:
     assert summarise([measured(PlayedProgram(script))]).is_diverged
 
 
-@pytest.mark.parametrize(
-    ("program", "how", "said"),
-    [
-        (PlayedProgram([(1, "hello\n")]), {}, "it printed nothing usable before it ended: no line has a rate"),
-        (PlayedProgram([(1, "hello\n")] * 30), {}, "its first lines:\n  | hello"),
-        (PlayedProgram([]), {}, "it printed nothing at all"),
-        (PlayedProgram([(1, "out of disk\n")], "exited with status 3"), {}, "exited with status 3 after 0 readings"),
-        (PlayedProgram(lines(2).script, "exited with status 3"), {}, "exited with status 3 after 2 readings"),
-        (lines(3), {}, "the program ended after 3 readings, of which the first is warm-up and 3 more are needed"),
-        (lines(1), {}, "after 1 reading, of which"),
-        (lines(1, "it 3\n"), {"pattern": r"it (?P<step>\d)", "examples_per_step": 1}, "two lines with a counter"),
-        (
-            lines(9, "3/9 ━━ 1s 3ms/step\n"),
-            {},
-            "it prints steps and no rate\n  next        say how many units a step holds",
-        ),
-    ],
-)
-def test_a_program_that_tells_too_little_is_an_error(program: PlayedProgram, how: dict[str, object], said: str) -> None:
-    program.now, program.prints = 0.0, iter(program.script)
-    with pytest.raises(MeasurementError) as error:
-        measured(program, **how)
-    assert said in str(error.value)
+TELLS_TOO_LITTLE: dict[str, tuple[PlayedProgram, dict[str, object]]] = {
+    "one line without a rate": (PlayedProgram([(1, "hello\n")]), {}),
+    "more lines than an error shows": (PlayedProgram([(1, "hello\n")] * 30), {}),
+    "nothing": (PlayedProgram([]), {}),
+    "failed at once": (PlayedProgram([(1, "out of disk\n")], "exited with status 3"), {}),
+    "failed after 2 readings": (PlayedProgram(lines(2).script, "exited with status 3"), {}),
+    "3 readings": (lines(3), {}),
+    "1 reading": (lines(1), {}),
+    "one line with a counter": (lines(1, "it 3\n"), {"pattern": r"it (?P<step>\d)", "examples_per_step": 1}),
+    "steps and no rate": (lines(9, "3/9 ━━ 1s 3ms/step\n"), {}),
+}
+
+
+def test_a_program_that_tells_too_little_is_an_error(same_texts: SameTexts) -> None:
+    texts = {}
+    for case, (program, how) in TELLS_TOO_LITTLE.items():
+        with pytest.raises(MeasurementError) as error:
+            measured(program, **how)
+        texts[case] = str(error.value)
+    same_texts("too_little", texts)
 
 
 def test_a_program_that_is_read_to_its_end_may_print_its_rate_once() -> None:

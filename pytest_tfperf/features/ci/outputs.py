@@ -1,13 +1,15 @@
-"""A session's summary in Markdown, and annotations of source lines."""
+"""What CI systems get: a session's summary in Markdown, annotations of source lines, and JUnit's properties."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome
@@ -15,6 +17,8 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.ci.markdown import markdown
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.comparisons import message_of
+from pytest_tfperf.reports.measurement_table import outcome
+from pytest_tfperf.safe_text import printable
 from pytest_tfperf.stores import files
 
 _LEVELS = {Consequence.FAILS: "error", Consequence.WARNS: "warning"}
@@ -117,3 +121,55 @@ def annotation(level: str, text: str, *, title: str, file: str = "", line: int =
     given = {"file": file, "line": str(line) if file and line else "", "title": title}
     properties = ",".join(f"{name}={value.translate(_IN_PROPERTIES)}" for name, value in given.items() if value)
     return f"::{level} {properties}::{text.translate(_IN_TEXT)}"
+
+
+PREFIX = "tfperf_"
+"""The beginning of each property's name."""
+
+Property = tuple[str, str | float]
+
+
+def properties(results: Sequence[Measurement | Comparison]) -> list[Property]:
+    """The properties of a test: `tfperf_outcome` is of its first call, `tfperf_2_outcome` of its second.
+
+    Fractions are signed: a change of -0.13 is 13 % slower. Unknown values are left out.
+    """
+    found: list[Property] = []
+    for number, result in enumerate(results, 1):
+        prefix = PREFIX if number == 1 else f"{PREFIX}{number}_"
+        facts = _measured(result) if isinstance(result, Measurement) else _compared(result)
+        found += [(prefix + name, _rounded(value)) for name, value in facts.items() if value is not None]
+    return found
+
+
+def _measured(m: Measurement) -> dict[str, str | float | None]:
+    verdict, t = m.verdict, m.throughput
+    row = verdict.baseline if verdict else None
+    return {
+        "outcome": outcome(m),
+        "workload": m.workload.id,
+        "topology": m.topology,
+        "machine": m.machine,
+        "unit": f"{t.unit}/s",
+        "examples_per_sec": None if outcome_of(m) is Outcome.INVALID else t.examples_per_sec,
+        "baseline": row.reference if row else None,
+        "change": verdict.change if verdict else None,
+        "confirmed_change": verdict.confirmed_change if verdict else None,
+        "threshold": -verdict.threshold if verdict and verdict.threshold else None,
+    }
+
+
+def _compared(c: Comparison) -> dict[str, str | float | None]:
+    return {
+        "outcome": outcome(c),
+        "a": c.a.workload.id,
+        "b": c.b.workload.id,
+        "topology": c.topology,
+        "machine": c.machine,
+        "ratio": None if c.outcome is Outcome.INVALID else c.ratio,
+    }
+
+
+def _rounded(value: str | float) -> str | float:
+    """A number with six digits, which are more than any measurement has; a text as it may be shown."""
+    return printable(value) if isinstance(value, str) else float(f"{value:.6g}")

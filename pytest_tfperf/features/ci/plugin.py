@@ -38,9 +38,9 @@ def prepare(settings: Settings) -> None:
 @hookimpl
 def properties(results: Sequence[Measurement | Comparison]) -> list[tuple[str, object]]:
     """What JUnit XML says of a test."""
-    from pytest_tfperf.features.ci import junit
+    from pytest_tfperf.features.ci import outputs
 
-    return [*junit.properties(results)]
+    return [*outputs.properties(results)]
 
 
 @hookimpl

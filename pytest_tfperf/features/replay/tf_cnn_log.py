@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.throughput import worst_loss
@@ -37,10 +37,6 @@ if TYPE_CHECKING:
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 _LINE_ENDS = re.compile(r"\r\n|\n|\r")
 _MESSAGES = ("log", "message", "msg", "MESSAGE", "textPayload", "text", "line")
-_METRICS = {
-    "current_examples_per_sec": "{step}\timages/sec: {value:.6f} +/- 0.0 (jitter = 0.0)",
-    "average_examples_per_sec": "total images/sec: {value:.6f}",
-}
 
 
 def numbered_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -62,17 +58,7 @@ def _unwrapped(line: str) -> str:
     if not isinstance(value, dict):
         return line
     message = next((value[key] for key in _MESSAGES if isinstance(value.get(key), str)), None)
-    return _metric(value, line) if message is None else message.rstrip("\r\n")
-
-
-def _metric(value: dict[str, Any], line: str) -> str:
-    form, figure = _METRICS.get(str(value.get("name"))), value.get("value")
-    if form is None or not isinstance(figure, (int, float)):
-        return line
-    try:
-        return form.format(step=value.get("global_step"), value=float(figure))
-    except OverflowError:  # a whole number of 400 digits
-        return line
+    return line if message is None else message.rstrip("\r\n")
 
 
 _REAL = re.compile(r"[+-]?(?:\d{1,15}(?:\.\d{1,15})?|nan|inf)", re.ASCII | re.IGNORECASE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from measurements import comparison, measurement, verdict
 
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.features.ci.junit import properties
+from pytest_tfperf.features.ci.outputs import properties
 
 
 def test_a_judged_measurement_tells_its_figures() -> None:

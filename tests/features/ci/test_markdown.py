@@ -6,6 +6,7 @@ import html
 import re
 
 import pytest
+from expected import SameTexts
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -15,7 +16,7 @@ from measurements import baseline, comparison, measurement, session_verdict, ver
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.ci.markdown import as_text, in_one_sentence, markdown
+from pytest_tfperf.features.ci.markdown import as_text, markdown
 
 PARSER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 HOSTILE = [
@@ -54,45 +55,26 @@ def shown(inline: Token) -> str:
     return "".join(child.content for child in inline.children or [])
 
 
-# One sentence
+PASSED = measurement(test="b", verdict=verdict())
+PROVISIONAL = verdict(Outcome.PASS, -0.46, baseline=baseline(provenance=Provenance.PROVISIONAL))
+SUMMARIES = {
+    "nothing": markdown([]),
+    "a test counts once, by its worst outcome": markdown(
+        [measurement(test="a", verdict=verdict()), measurement(test="a", verdict=REGRESSED), PASSED]
+    ),
+    "one could not be measured": markdown([PASSED], not_measured={"a": TfperfError("the worker died")}),
+    "the session's verdict": markdown([PASSED], verdicts=[session_verdict(change=-0.699)], remarks=["a remark"]),
+    "earlier sessions": markdown([measurement(test="a", verdict=PROVISIONAL)]),
+    "earlier sessions beside a row": markdown([measurement(test="a", verdict=PROVISIONAL), PASSED]),
+    "a refused baseline": markdown(
+        [measurement(test="a", is_refused=True), measurement(test="b")], refused={"a": TfperfError("too noisy")}
+    ),
+    "a comparison": markdown([comparison()]),
+}
 
 
-def test_the_sentence_counts_each_test_once_by_its_worst_outcome() -> None:
-    results = [
-        measurement(test="a", verdict=verdict()),
-        measurement(test="a", verdict=REGRESSED),
-        measurement(test="b", verdict=verdict()),
-    ]
-    assert in_one_sentence(results) == "1 of 2 throughput tests regressed; 1 passed."
-
-
-def test_a_test_that_could_not_be_measured_is_counted() -> None:
-    sentence = in_one_sentence([measurement(test="a", verdict=verdict())], ["b"])
-    assert sentence == "1 of 2 throughput tests could not be measured; 1 passed."
-
-
-def test_a_session_without_results_says_so() -> None:
-    assert in_one_sentence([]) == "No throughput test was measured."
-
-
-def test_the_sentence_begins_with_the_verdicts_on_the_session() -> None:
-    text = markdown([measurement(verdict=verdict(Outcome.PASS, -0.699))], verdicts=[session_verdict(change=-0.699)])
-    said = "Machine REGRESSED (69.9 % slower than its baselines); 1 of 1 throughput test passed."
-    assert text.split("\n\n")[1:3] == [f"**{said}**", "machine box: REGRESSED"]
-
-
-def test_what_passed_against_earlier_sessions_is_counted_apart() -> None:
-    provisional = verdict(Outcome.PASS, -0.46, baseline=baseline(provenance=Provenance.PROVISIONAL))
-    results = [measurement(test="a", verdict=provisional), measurement(test="b", verdict=verdict())]
-    assert in_one_sentence(results[:1]) == "1 of 1 throughput test passed (provisional)."
-    assert in_one_sentence(results) == "1 of 2 throughput tests passed; 1 passed (provisional)."
-
-
-def test_a_refused_baseline_is_counted_once() -> None:
-    results = [measurement(test="a", is_refused=True), measurement(test="b")]
-    said = "1 of 2 throughput tests refused as a baseline; 1 ran without a verdict."
-    assert in_one_sentence(results) == said
-    assert "<summary>REFUSED a</summary>" in markdown(results, refused={"a": TfperfError("too noisy")})
+def test_summaries(same_texts: SameTexts) -> None:
+    same_texts("summaries", SUMMARIES)
 
 
 # The table
@@ -106,23 +88,6 @@ def test_the_worst_is_first() -> None:
     )
     table = rows(markdown([passes, slow, slower]))  # type: ignore[list-item]
     assert [row[1] for row in table[1:]] == ["slower", "slow", "passes"]
-
-
-def test_a_column_without_a_value_is_left_out() -> None:
-    assert "baseline" not in rows(markdown([measurement()]))[0]
-
-
-def test_a_regression_shows_its_figures() -> None:
-    heading, row = rows(markdown([measurement(verdict=REGRESSED)]))
-    shown = dict(zip(heading, row, strict=True))
-    assert shown["images/s"] == "1,000"
-    assert shown["change"] == "-13.0 %"
-    assert shown["fails at"] == "5 %"
-
-
-def test_a_comparison_has_a_table_of_its_own() -> None:
-    heading, row = rows(markdown([comparison()]))
-    assert dict(zip(heading, row, strict=True))["b / a"] == "0.900"
 
 
 # Whatever a name holds
@@ -167,20 +132,6 @@ def test_a_hostile_name_above_a_message_is_shown_as_text(name: str) -> None:
 # Messages
 
 
-def test_a_test_that_could_not_be_measured_says_why() -> None:
-    assert "\nthe worker died\n" in markdown([], not_measured={"t.py::a": TfperfError("the worker died")})
-
-
-def test_a_regressions_message_is_folded_away_and_whole() -> None:
-    text = markdown([measurement(verdict=REGRESSED)])
-    assert text.count("<details>") == 1
-    assert "  accept      pytest " in text
-
-
-def test_what_passed_has_no_message() -> None:
-    assert "<details>" not in markdown([measurement(verdict=verdict())])
-
-
 @pytest.mark.parametrize("source", ["```\n</details>", "~~~", "`" * 40])
 def test_no_line_of_a_message_ends_its_fence(source: str) -> None:
     row = baseline(source=source)
@@ -195,10 +146,6 @@ def test_messages_stop_where_github_would_drop_the_summary() -> None:
     text = markdown([slow] * 20)
     assert len(text) < 600_000
     assert "more messages do not fit here" in text
-
-
-def test_remarks_stand_below_the_sentence() -> None:
-    assert "machine box: REGRESSED" in markdown([measurement()], remarks=["machine box: REGRESSED"])
 
 
 def test_an_invalid_result_is_told_once_by_its_error() -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from expected import SameTexts
 from hypothesis import given
 from hypothesis import strategies as st
 from measurements import BUSY, KEY, baseline, measurement, run_at, throughput, verdict
@@ -18,7 +19,7 @@ from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason
-from pytest_tfperf.features.compare_sessions.command import conclusion, render
+from pytest_tfperf.features.compare_sessions.command import render
 from pytest_tfperf.features.compare_sessions.side_comparison import (
     Figure,
     Movement,
@@ -114,19 +115,27 @@ def test_a_noisier_source_widens_the_interval() -> None:
 # What is compared
 
 
-def test_missing_workloads_and_other_units_are_named() -> None:
-    a = [figure(topology="1x1"), figure(topology="1x2"), figure(topology="1x4")]
-    b = [figure(topology="1x1"), figure(topology="1x4", unit="tokens"), figure(topology="1x8")]
-    text = render(compare_sides(a, b), "one", "two")
-    assert f"only in a    {KEY.workload} 1x2\n" in text
-    assert f"only in b    {KEY.workload} 1x8\n" in text
-    assert f"other unit   {KEY.workload} 1x4\n" in text
-    assert text.endswith("None of 1 workload moved by more than noise explains.")
+OLD, NEW = (
+    figures_of_rows([baseline(environment=f"tensorflow={version} python=3.11")]) for version in ("2.16.2", "2.21.0")
+)
+COMPARED = {
+    "missing workloads and another unit": (
+        [figure(topology="1x1"), figure(topology="1x2"), figure(topology="1x4")],
+        [figure(topology="1x1"), figure(topology="1x4", unit="tokens"), figure(topology="1x8")],
+    ),
+    "two machines": ([figure()], [figure(machine="tower")]),
+    "changed software": (OLD, NEW),
+    "a setting that one side has": (
+        [figure(environment={"python": "3.11"})],
+        [figure(environment={"python": "3.11", "injected_slowdown": "0.1"})],
+    ),
+    "one moved beyond what all have in common": (figures(*[0.0] * 10), figures(*[-0.1] * 9, -0.3)),
+    "no common workload": ([figure()], [figure(topology="1x1")]),
+}
 
 
-def test_two_machines_are_compared_and_both_are_shown() -> None:
-    text = render(compare_sides([figure()], [figure(machine="tower")]), "one", "two")
-    assert "box -> tower" in text
+def test_what_is_said_of_two_sides(same_texts: SameTexts) -> None:
+    same_texts("compared", {case: render(compare_sides(a, b), "one", "two") for case, (a, b) in COMPARED.items()})
 
 
 def test_with_several_machines_only_equal_ones_are_compared() -> None:
@@ -145,22 +154,6 @@ def test_the_noise_of_measurements_without_a_verdict_comes_from_their_runs() -> 
     assert quiet.noise is not None
     assert noisy.noise is not None
     assert quiet.noise.between_runs < 0.01 < noisy.noise.between_runs
-
-
-def test_changed_software_is_named() -> None:
-    old, new = (baseline(environment=f"tensorflow={version} python=3.11") for version in ("2.16.2", "2.21.0"))
-    text = render(compare_sides(figures_of_rows([old]), figures_of_rows([new])), "one", "two")
-    assert "environment  tensorflow 2.16.2 -> 2.21.0\n" in text
-
-
-def test_a_setting_that_only_one_side_has_is_named() -> None:
-    b = figure(environment={"python": "3.11", "injected_slowdown": "0.1"})
-    text = render(compare_sides([figure(environment={"python": "3.11"})], [b]), "one", "two")
-    assert "environment  injected_slowdown (unset) -> 0.1\n" in text
-
-
-def test_two_sides_without_a_common_workload_are_said_to_be() -> None:
-    assert conclusion(compare_sides([figure()], [figure(topology="1x1")])) == "No workload is on both sides."
 
 
 # The command
