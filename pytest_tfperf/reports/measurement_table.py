@@ -33,10 +33,6 @@ ACT_FIRST = (
 )
 """The outcomes in the order of a table's rows: those that need action first, no judgement last."""
 
-_KINDS = ("", " (provisional)", " (floor)")
-_RANKS = {f"{outcome}{kind}": rank for rank, outcome in enumerate(ACT_FIRST) for kind in _KINDS}
-_RANKS["refused"] = _RANKS[Outcome.INVALID]
-
 
 def measurement_table(measurements: Iterable[Measurement], width: int | None = None) -> list[str | OutcomeRow]:
     """A row for each measurement, those that need action first; an INVALID one has no throughput.
@@ -138,15 +134,18 @@ def action_rank(m: Measurement) -> int:
     return ACT_FIRST.index(Outcome.INVALID if m.is_refused else outcome_of(m))
 
 
-def urgency(word: str) -> int:
-    """The rank in `ACT_FIRST` of an outcome's word such as "PASS (floor)"; any other word comes last."""
-    return _RANKS.get(word, len(_RANKS))
+def result_rank(result: Measurement | Comparison) -> int:
+    """Its place in `ACT_FIRST`, that of an undecided test behind all others."""
+    if not result.is_decided:
+        return ACT_FIRST.index(None)
+    return action_rank(result) if isinstance(result, Measurement) else ACT_FIRST.index(result.outcome)
 
 
-def counts(words: Iterable[str]) -> str:
+def counts(results: Iterable[Measurement | Comparison]) -> str:
     """ "1 REGRESSED, 3 PASS": words that need action first, others in the order of their first occurrence."""
-    counted = sorted(Counter(words).items(), key=lambda item: urgency(item[0]))
-    return ", ".join(f"{count} {word}" for word, count in counted)
+    counted = Counter((result_rank(one), outcome(one)) for one in results)
+    in_order = sorted(counted.items(), key=lambda item: item[0][0])
+    return ", ".join(f"{count} {word}" for (_, word), count in in_order)
 
 
 def _row(m: Measurement, heading: str, name: str) -> dict[str, str | None]:

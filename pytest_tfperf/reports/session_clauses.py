@@ -27,10 +27,10 @@ def session_clauses(verdicts: Sequence[SessionVerdict]) -> list[str]:
     return [_clause(one, are_several) for one in sorted(notable, key=lambda one: ACT_FIRST.index(one.outcome))]
 
 
-def sentence_of(clauses: Sequence[str]) -> str:
-    """The clauses as one sentence that begins with a capital letter."""
+def in_one_sentence(clauses: Sequence[str]) -> list[str]:
+    """The clauses of one sentence, which begins with a capital letter."""
     first, *rest = clauses
-    return "; ".join([first[:1].upper() + first[1:], *(one[:1].lower() + one[1:] for one in rest)])
+    return [first[:1].upper() + first[1:], *(one[:1].lower() + one[1:] for one in rest)]
 
 
 def _clause(verdict: SessionVerdict, names_machine: bool) -> str:

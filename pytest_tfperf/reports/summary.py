@@ -15,7 +15,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.comparisons import comparison_table
-from pytest_tfperf.reports.measurement_table import Shown, counts, measurement_table, outcome
+from pytest_tfperf.reports.measurement_table import Shown, counts, measurement_table
 from pytest_tfperf.reports.numbers import change, compared, counted, duration, percent, rate
 from pytest_tfperf.reports.table import Columns, shown_names, table
 from pytest_tfperf.reports.telemetry import HOST, telemetry_lines
@@ -159,7 +159,7 @@ def comparison_summary(comparisons: Sequence[Comparison], width: int | None = No
 def _counts_line(results: Sequence[Measurement | Comparison]) -> str:
     """All machines (a host's CPUs and its GPUs are two of them), how many results have each outcome, and the time."""
     machines = ", ".join(dict.fromkeys(result.machine for result in results))
-    return f"{machines}: {counts(map(outcome, results))} in {duration(sum(result.seconds for result in results))}"
+    return f"{machines}: {counts(results)} in {duration(sum(result.seconds for result in results))}"
 
 
 def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable[Measurement]) -> SessionVerdict:

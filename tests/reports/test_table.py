@@ -112,8 +112,9 @@ def test_a_cell(found: Measurement, column: str, cell: str) -> None:
 
 
 def test_outcomes_that_need_action_are_counted_first() -> None:
-    words = ["measured", "PASS", "REGRESSED", "PASS (floor)", "REGRESSED"]
-    assert counts(words) == "2 REGRESSED, 1 PASS, 1 PASS (floor), 1 measured"
+    slower, passed = judged(Outcome.REGRESSED, -0.1), judged(Outcome.PASS, 0.0)
+    found = [measurement(), passed, slower, judged(Outcome.PASS, 0.0, is_floor=True), slower]
+    assert counts(found) == "2 REGRESSED, 1 PASS, 1 PASS (floor), 1 measured"
 
 
 def outcomes(lines: list[str]) -> list[str]:

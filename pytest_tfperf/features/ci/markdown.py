@@ -16,9 +16,9 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.comparisons import message_of, sides
-from pytest_tfperf.reports.measurement_table import ACT_FIRST, action_rank, measurement_rows, outcome, reference_kind
+from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome, reference_kind, result_rank
 from pytest_tfperf.reports.numbers import counted
-from pytest_tfperf.reports.session_clauses import sentence_of, session_clauses
+from pytest_tfperf.reports.session_clauses import in_one_sentence, session_clauses
 from pytest_tfperf.safe_text import printable, without_passwords
 
 Result = Measurement | Comparison
@@ -61,7 +61,8 @@ def markdown(
         rerun: measures one test again.
     """
     failed = not_measured or {}
-    sentence = as_text(sentence_of([*session_clauses(verdicts), in_one_sentence(results, failed)]))
+    clauses = in_one_sentence([*session_clauses(verdicts), counted_outcomes(results, failed)])
+    sentence = as_text("; ".join(clauses))
     paragraphs = [*(one.text for one in verdicts if one.text), *remarks]
     blocks = ["## Throughput", f"**{sentence}**", *map(as_text, paragraphs)]
     ordered = sorted(results, key=_urgency)
@@ -76,7 +77,7 @@ def markdown(
     return "\n\n".join(blocks) + "\n"
 
 
-def in_one_sentence(results: Iterable[Result], not_measured: Collection[str] = ()) -> str:
+def counted_outcomes(results: Iterable[Result], not_measured: Collection[str] = ()) -> str:
     """How many tests have each outcome: "2 of 49 throughput tests regressed; 47 passed".
 
     A test counts with the worst outcome of its calls. What passed against less than a recorded baseline is counted
@@ -84,15 +85,13 @@ def in_one_sentence(results: Iterable[Result], not_measured: Collection[str] = (
     """
     worst = dict.fromkeys(not_measured, (ACT_FIRST.index(Outcome.INVALID), _SAYS[Outcome.INVALID]))
     for result in results:
-        found = _rank(result), _says(result)
+        found = result_rank(result), _says(result)
         worst[result.test] = min(worst.get(result.test, found), found)
     if not worst:
         return "No throughput test was measured."
-    numbers = Counter(worst.values())
-    parts = [f"{numbers[rank, says]} {says}" for rank, says in sorted(numbers)]
-    number, _, verb = parts[0].partition(" ")
-    parts[0] = f"{number} of {counted(len(worst), 'throughput test')} {verb}"
-    return "; ".join(parts) + "."
+    (first, number), *others = sorted(Counter(worst.values()).items())
+    parts = [f"{number} of {counted(len(worst), 'throughput test')} {first[1]}"]
+    return "; ".join([*parts, *(f"{number} {says}" for (_, says), number in others)]) + "."
 
 
 def _one_line(text: str) -> str:
@@ -113,22 +112,15 @@ def as_text(text: str) -> str:
 def _urgency(result: Result) -> tuple[int, float]:
     """Worst first: by outcome, then by what was lost."""
     if isinstance(result, Comparison):
-        return ACT_FIRST.index(result.outcome), result.ratio - 1
+        return result_rank(result), result.ratio - 1
     verdict = result.verdict
     lost = (verdict.confirmed_change or verdict.change or 0.0) if verdict else 0.0
-    return _rank(result), lost
+    return result_rank(result), lost
 
 
 def _decided(result: Result) -> Outcome | None:
     """The outcome; None also where the session ended before it was decided."""
     return outcome_of(result) if result.is_decided else None
-
-
-def _rank(result: Result) -> int:
-    """Its place in `ACT_FIRST`, that of an undecided test behind all others."""
-    if isinstance(result, Measurement) and result.is_decided:
-        return action_rank(result)
-    return ACT_FIRST.index(_decided(result))
 
 
 def _says(result: Result) -> str:

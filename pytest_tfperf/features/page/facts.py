@@ -17,15 +17,16 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionVerdict, red_machines
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.changes import change_facts, machine_changes, previous_facts
 from pytest_tfperf.features.page.curves import document_facts, scaling_facts
-from pytest_tfperf.features.page.headline import sentence
+from pytest_tfperf.features.page.headline import clauses
 from pytest_tfperf.features.page.one_test import facts_of_test
 from pytest_tfperf.features.page.past import Past, drift_facts, key_of, worst_of_each
 from pytest_tfperf.features.page.run_facts import figure
 from pytest_tfperf.judging.changes import changes_of
-from pytest_tfperf.reports.measurement_table import urgency
+from pytest_tfperf.reports.measurement_table import ACT_FIRST
 from pytest_tfperf.reports.table import shown_names
 from pytest_tfperf.safe_text import printable
 
@@ -98,16 +99,12 @@ def _facts(source: ReportSource) -> dict[str, Any]:
     tests.sort(key=_worst_first)
     comparisons = [_comparison(one) for one in source.comparisons]
     drifts = drift_facts(past, now)
+    outcomes = [one["outcome"] for one in comparisons]
+    said = clauses(tests, drifts, source.not_measured, outcomes, source.left_out, source.verdicts)
     return {
         "schema": SCHEMA,
-        "headline": sentence(
-            tests,
-            drifts,
-            source.not_measured,
-            [one["outcome"] for one in comparisons],
-            source.left_out,
-            source.verdicts,
-        ),
+        "headline": "; ".join(said),
+        "clauses": said,
         "scope": source.scope,
         "counts": Counter(test["outcome"] for test in tests),  # those that need action first, as the tests are
         "session": _session(now),
@@ -140,9 +137,13 @@ def _shown(value: Any) -> Any:
     return value
 
 
+_RANKS = {str(outcome): rank for rank, outcome in enumerate(ACT_FIRST) if outcome}
+_RANKS["refused"] = ACT_FIRST.index(Outcome.INVALID)
+
+
 def _worst_first(test: Mapping[str, Any]) -> tuple[Any, ...]:
     change = test["change"]
-    return urgency(test["outcome"]), 1.0 if change is None else change, test["machine"], test["test"]
+    return _RANKS.get(test["outcome"], len(_RANKS)), 1.0 if change is None else change, test["machine"], test["test"]
 
 
 def _session(now: Sequence[Measurement]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The report's first sentence."""
+"""The clauses of the report's first sentence."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.numbers import compared, counted
-from pytest_tfperf.reports.session_clauses import sentence_of, session_clauses
+from pytest_tfperf.reports.session_clauses import in_one_sentence, session_clauses
 
 
-def sentence(
+def clauses(
     tests: Sequence[Mapping[str, Any]],
     drifts: Sequence[Mapping[str, Any]],
     not_measured: Collection[str],
     comparisons: Sequence[str],
     left_out: Collection[str],
     verdicts: Sequence[SessionVerdict] = (),
-) -> str:
-    """ "Machine REGRESSED (6.1 % slower than its baselines); 2 of 49 tests regressed".
+) -> list[str]:
+    """ "Machine REGRESSED (6.1 % slower than its baselines)", "2 of 49 tests regressed".
 
     `verdicts` on software and machine come first, because all tests may pass in a session that fails.
     `not_measured` has the tests that ended in an error; a test with an earlier result among them has not passed.
@@ -35,7 +35,7 @@ def sentence(
         counts = [*_counts(tests, not_measured), *unmeasured, *_drifts(tests, drifts)]
     else:
         counts = [_compared(comparisons) if comparisons else _nothing(len(not_measured)), *unmeasured]
-    return sentence_of([*session_clauses(verdicts), *counts])
+    return in_one_sentence([*session_clauses(verdicts), *counts])
 
 
 def _counts(tests: Sequence[Mapping[str, Any]], not_measured: Collection[str]) -> list[str]:

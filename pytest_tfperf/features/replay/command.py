@@ -13,7 +13,7 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.replay.replay import Replay, Request, replay
 from pytest_tfperf.lines import rendered
-from pytest_tfperf.reports.measurement_table import counts, measurement_json, measurement_table, outcome
+from pytest_tfperf.reports.measurement_table import counts, measurement_json, measurement_table
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.stores.baselines import BaselineStore
 
@@ -113,8 +113,9 @@ def _report(done: Replay) -> str:
     columns = width()
     judged = [one for one in done.judged if one.measurement.verdict]
     messages = ["\n".join([*rendered(message(one.measurement, hint=one.hint), columns), ""]) for one in judged]
-    words = [*map(outcome, measurements), *["not judged"] * len(done.refused)]
-    return "\n".join([*messages, *map(str, measurement_table(measurements, columns)), "", counts(words)])
+    refused = [f"{len(done.refused)} not judged"] if done.refused else []
+    counted = ", ".join(filter(None, [counts(measurements), *refused]))
+    return "\n".join([*messages, *map(str, measurement_table(measurements, columns)), "", counted])
 
 
 def _status(done: Replay) -> int:
