@@ -15,7 +15,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.comparisons import comparison_table
-from pytest_tfperf.reports.measurement_table import Shown, counts, measurement_table
+from pytest_tfperf.reports.measurement_table import ACT_FIRST, Shown, counts, measurement_table
 from pytest_tfperf.reports.numbers import change, compared, counted, duration, percent, rate
 from pytest_tfperf.reports.table import Columns, shown_names, table
 from pytest_tfperf.reports.telemetry import HOST, telemetry_lines
@@ -310,3 +310,34 @@ def _recorded(changed: Change, name: str) -> dict[str, str | None]:
         "change": change(new.reference / old.reference - 1) if old else None,
         "between runs": None if new.between_runs is None else percent(new.between_runs),
     }
+
+
+_SUBJECTS = {
+    VerdictOn.SOFTWARE: ("software", "the reference environment"),
+    VerdictOn.MACHINE: ("machine", "its baselines"),
+    VerdictOn.TOGETHER: ("machine and software", "the baselines"),
+    VerdictOn.DRIFT: ("drift over sessions", ""),
+}
+
+
+def session_clauses(verdicts: Sequence[SessionVerdict]) -> list[str]:
+    """ "machine REGRESSED (68.3 % slower than its baselines)": those that need action first; a PASS needs no words.
+
+    A machine is named only if there are several.
+    """
+    are_several = len({one.machine for one in verdicts}) > 1
+    notable = [one for one in verdicts if one.outcome is not Outcome.PASS]
+    return [_clause(one, are_several) for one in sorted(notable, key=lambda one: ACT_FIRST.index(one.outcome))]
+
+
+def in_one_sentence(clauses: Sequence[str]) -> list[str]:
+    """The clauses of one sentence, which begins with a capital letter."""
+    first, *rest = clauses
+    return [first[:1].upper() + first[1:], *(one[:1].lower() + one[1:] for one in rest)]
+
+
+def _clause(verdict: SessionVerdict, names_machine: bool) -> str:
+    subject, reference = _SUBJECTS[verdict.kind]
+    where = f" on {verdict.machine}" if names_machine else ""
+    figure = "" if verdict.change is None else f" ({compared(verdict.change)} {reference})"
+    return f"{subject}{where} {verdict.outcome}{figure}"

@@ -18,7 +18,7 @@ from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.comparisons import message_of, sides
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome, reference_kind, result_rank
 from pytest_tfperf.reports.numbers import counted
-from pytest_tfperf.reports.session_clauses import in_one_sentence, session_clauses
+from pytest_tfperf.reports.summary import in_one_sentence, session_clauses
 from pytest_tfperf.safe_text import printable, without_passwords
 
 Result = Measurement | Comparison
