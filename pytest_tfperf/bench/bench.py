@@ -1,4 +1,4 @@
-"""Measures one task: the first run of a check, another run of an undecided check, or the runs of a baseline."""
+"""Measures one task: the first run of a check, another run of a check that wants more, or the runs of a baseline."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import ONE_WINDOW, Pair, Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Outcome, Reason
+from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Want
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.hardware.host import host_facts
+from pytest_tfperf.judging import new_baseline
 from pytest_tfperf.judging.judge import judge, may_stop
-from pytest_tfperf.judging.new_baseline import runs_wanted
 from pytest_tfperf.judging.reference import floor_rate, refuse_other_devices, require_same_unit
 from pytest_tfperf.reports.advice import loss_advice
 from pytest_tfperf.reports.message import loss_fact
@@ -71,7 +71,7 @@ class Bench:
         return result
 
     def check(self, task: Task, earlier: Measurement | None = None) -> Measurement:
-        """Measure once and judge. If the result is undecided, call again with the result as `earlier`.
+        """Measure once and judge. If that decides nothing, call again with the result as `earlier`.
 
         Raises:
             as `measure`, and BaselineError: the row was measured on other devices.
@@ -90,7 +90,7 @@ class Bench:
         taken.runs.append(self._good_run(task, "baseline run", taken))
         result = self._measurement(task, taken)
         _require_finite_loss(result, task)
-        result = replace(result, runs_wanted=runs_wanted([run_value(run) for run in taken.runs], runs))
+        result = replace(result, recording=new_baseline.wants([run_value(run) for run in taken.runs], runs))
         if result.is_decided and isinstance(task.workload, Workload):  # programs of a user can't be profiled
             result = self._profiled(task, result)
         return result
@@ -124,7 +124,7 @@ class Bench:
             return self._judged(task, taken)
         machine.suspect(task)
         disturbed = [run for run in taken.runs if run.disturbance is not None]
-        if verdict.pairs_wanted and not disturbed and self._take_pair(task, taken, machine):
+        if verdict.wants.what is Want.PAIRS and not disturbed and self._take_pair(task, taken, machine):
             return self._judged(task, taken)
         # Take a fresh run: rule 2 wants one, the first run was disturbed, or the reference environment fails.
         if task.call in machine.reference_failures:
@@ -140,7 +140,7 @@ class Bench:
                 raise
             # A slowdown against earlier sessions that can't be confirmed on a busy machine is in doubt, and no error.
             taken.runs, taken.discarded = list(earlier.runs), [*earlier.discarded, *error.runs]
-            doubt = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, runs_wanted=0)
+            doubt = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, wants=NOTHING)
             return replace(self._measurement(task, taken), verdict=doubt, document=task.reference.document)
         return self._judged(task, taken)
 

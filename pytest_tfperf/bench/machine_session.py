@@ -107,7 +107,7 @@ class MachineSession:
             suspects=max(1, len(self.suspects)),
             has_reference_environment=task.reference_side is not None and task.call not in self.reference_failures,
             hold=self._hold,
-            waits_for_drift=not self.all_ran_once and drift.tests < MIN_TESTS <= self._tests,
+            is_drift_to_come=not self.all_ran_once and drift.tests < MIN_TESTS <= self._tests,
         )
 
     @cached_property

@@ -11,7 +11,7 @@ from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import Throughput
-from pytest_tfperf.core.verdict import Verdict
+from pytest_tfperf.core.verdict import NOTHING, Verdict, Wants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Measurement:
         name: what the test calls the workload in tables and messages; "" for no name of its own.
         file: the log or the exported measurement that was replayed; "" where it was measured.
         verdict: the judgement; None where it was only measured.
-        runs_wanted: fresh runs that a new baseline needs in all; 0 if none is being recorded.
+        recording: what a new baseline still wants; None if none is being recorded.
         is_refused: its runs were to be a baseline, and are none.
         document: a published figure for the same workload and topology, shown beside it; it may be of another machine.
         breakdown: what a step's time is spent on; None if no worker measured it.
@@ -62,7 +62,7 @@ class Measurement:
     name: str = ""
     file: str = ""
     verdict: Verdict | None = None
-    runs_wanted: int = 0
+    recording: Wants | None = None
     is_refused: bool = False
     document: Baseline | None = None
     breakdown: Breakdown | None = None
@@ -78,9 +78,16 @@ class Measurement:
         return Key(self.workload.id, self.topology)
 
     @property
+    def wants(self) -> Wants:
+        """What its new baseline or its verdict still wants."""
+        if self.recording is not None:
+            return self.recording
+        return self.verdict.wants if self.verdict else NOTHING
+
+    @property
     def is_decided(self) -> bool:
         """Whether no further run is wanted, for a verdict or for a baseline."""
-        return len(self.runs) >= self.runs_wanted and (self.verdict is None or self.verdict.is_decided)
+        return self.wants == NOTHING
 
     @property
     def workers(self) -> int:

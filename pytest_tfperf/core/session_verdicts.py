@@ -9,7 +9,7 @@ from enum import StrEnum
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.selection import Selection
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import NOTHING, Outcome, Wants
 
 
 class DoubtKind(StrEnum):
@@ -47,7 +47,7 @@ class SoftwareVerdict:
         threshold: the slowdown, a positive fraction, from which the session fails; None where any drop is accepted.
         tests: sentinels that have pairs.
         pairs: interleaved pairs over all of them.
-        pairs_wanted: pairs that each sentinel needs in all; 0 when decided.
+        wants: the pairs that each sentinel needs, if any.
         doubt: why it is INCONCLUSIVE; None where it is not.
     """
 
@@ -58,7 +58,7 @@ class SoftwareVerdict:
     threshold: float | None
     tests: int
     pairs: int
-    pairs_wanted: int = 0
+    wants: Wants = NOTHING
     doubt: Doubt | None = None
 
 

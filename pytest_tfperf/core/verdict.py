@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
 from pytest_tfperf.core.baseline import PUBLISHED_TOLERANCE, Baseline, Provenance
 from pytest_tfperf.errors import TfperfError
@@ -64,6 +64,28 @@ class Reason(StrEnum):
     HELD = "the slowdown is confirmed, but neither of the two sessions before showed it (--tfperf-hold)"
     DIVERGED = "the loss is not a finite number"
     DISTURBED = "every run was disturbed"
+
+
+class Want(StrEnum):
+    """What can be missing for a decision."""
+
+    NOTHING = "nothing"
+    COMMON_DRIFT = "common drift"
+    """More tests of the session must run first: they show the drift that all have in common."""
+    RUNS = "runs"
+    PAIRS = "pairs"
+    """With the reference environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """What a verdict, or a new baseline, still wants; `count` is how many runs or pairs it takes in all."""
+
+    what: Want = Want.NOTHING
+    count: int = 0
+
+
+NOTHING: Final = Wants()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +147,7 @@ class Verdict:
         noise: what was allowed for.
         common_drift: what all tests of the session have in common, in log throughput; 0 where too few tests tell.
         tests: tests of the session among which false alarms are shared.
-        waits_for_drift: nothing can be decided before more tests have told the common drift.
-        runs_wanted: fresh runs in all that it takes to decide; 0 when decided.
-        pairs_wanted: pairs with the reference environment in all that it takes; 0 when decided, and by rule 2.
+        wants: what it takes to decide; pairs only by rule 1.
     """
 
     outcome: Outcome
@@ -145,9 +165,7 @@ class Verdict:
     noise: Noise | None = None
     common_drift: float = 0.0
     tests: int = 1
-    waits_for_drift: bool = False
-    runs_wanted: int = 0
-    pairs_wanted: int = 0
+    wants: Wants = NOTHING
 
     @property
     def is_provisional(self) -> bool:
@@ -157,4 +175,4 @@ class Verdict:
     @property
     def is_decided(self) -> bool:
         """Whether no further run can change it."""
-        return not (self.waits_for_drift or self.runs_wanted or self.pairs_wanted)
+        return self.wants == NOTHING

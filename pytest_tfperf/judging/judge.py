@@ -14,7 +14,7 @@ from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue, Throughput
-from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
+from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Rule, Tolerance, Verdict, Want, Wants
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.confirmation import Confirmation, by_pairs, by_runs
 from pytest_tfperf.judging.provisional import MOST_RUNS
@@ -54,7 +54,7 @@ class Evidence:
         has_reference_environment: whether pairs can be measured, so that rule 1 applies.
         max_runs: the most runs that can be measured, 1 for a log; no further pairs then either. None: no limit.
         hold: fail only what one of the two sessions before did not pass either.
-        waits_for_drift: tests that show the common drift are still to come.
+        is_drift_to_come: tests that show the common drift are still to run.
     """
 
     throughput: Throughput
@@ -69,7 +69,7 @@ class Evidence:
     has_reference_environment: bool = False
     max_runs: int | None = None
     hold: bool = False
-    waits_for_drift: bool = False
+    is_drift_to_come: bool = False
 
 
 def judge(evidence: Evidence) -> Verdict:
@@ -86,8 +86,8 @@ def judge(evidence: Evidence) -> Verdict:
     if baseline is None or noise is None or counts_other:
         return Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE)
     case = _Case.of(evidence if reference.is_own_row else _by_itself(evidence), baseline, noise)
-    if evidence.waits_for_drift and reference.is_own_row:
-        return case.verdict(Outcome.INCONCLUSIVE, Reason.DRIFT_UNKNOWN, waits_for_drift=True)
+    if evidence.is_drift_to_come and reference.is_own_row:
+        return case.verdict(Outcome.INCONCLUSIVE, Reason.DRIFT_UNKNOWN, Wants(Want.COMMON_DRIFT))
     if not case.is_suspected:
         return case.good()
     return case.confirmed()
@@ -176,7 +176,8 @@ class _Case:
         if found.is_cleared:
             return self.verdict(Outcome.PASS, Reason.WITHIN_TOLERANCE)
         if found.next_stage:
-            return self.verdict(Outcome.INCONCLUSIVE, Reason.SUSPECTED, wanted=found.next_stage)
+            what = Want.PAIRS if found.rule is Rule.REFERENCE_ENVIRONMENT else Want.RUNS
+            return self.verdict(Outcome.INCONCLUSIVE, Reason.SUSPECTED, Wants(what, found.next_stage))
         if found.middle >= -found.accepted:
             return self.verdict(Outcome.PASS, Reason.WITHIN_TOLERANCE)
         if not found.fails:
@@ -211,14 +212,13 @@ class _Case:
         first = self.by_runs.suspicion(1) + DETECTION * self.by_runs.error(1)
         return max(first, threshold + DETECTION * self.confirmation.decision_error)
 
-    def verdict(self, outcome: Outcome, reason: Reason, *, wanted: int = 0, waits_for_drift: bool = False) -> Verdict:
+    def verdict(self, outcome: Outcome, reason: Reason, wants: Wants = NOTHING) -> Verdict:
         """The verdict with the figures that led to it."""
         evidence, found = self.evidence, self.confirmation
         reference = self.baseline.reference * math.exp(evidence.drift.log + self.learnt.offset)
         is_bounded = evidence.tolerance.lower is not None
         threshold = found.threshold(FALSE_ALARMS)
         is_confirmed = len(found.changes) > 1 and self.is_suspected
-        by_reference = found.rule is Rule.REFERENCE_ENVIRONMENT
         return Verdict(
             outcome=outcome,
             reason=reason,
@@ -235,7 +235,5 @@ class _Case:
             noise=replace(self.noise, between_sessions=evidence.variance.mean),
             common_drift=evidence.drift.log,
             tests=found.tests,
-            waits_for_drift=waits_for_drift,
-            runs_wanted=0 if by_reference else wanted,
-            pairs_wanted=wanted if by_reference else 0,
+            wants=wants,
         )

@@ -56,7 +56,7 @@ class Outcomes:
             MeasurementError, BaselineError, TfperfError: it errors.
         """
         self.session.queue.require_all_calls(self.test, self.calls)
-        if self.is_undecided:
+        if not self.is_decided:
             return
         found: dict[Consequence, list[Measurement | Comparison]] = {kind: [] for kind in Consequence}
         for result in self.results:
@@ -76,9 +76,9 @@ class Outcomes:
         return self.session.queue.results_of(self.test)[: self.calls]
 
     @property
-    def is_undecided(self) -> bool:
-        """Whether a call wants fresh runs at the end of the session."""
-        return self.session.queue.is_undecided(self.test)
+    def is_decided(self) -> bool:
+        """Whether no call wants fresh runs at the end of the session."""
+        return self.session.queue.is_decided(self.test)
 
     @property
     def properties(self) -> list[tuple[str, object]]:
@@ -111,7 +111,7 @@ class Outcomes:
         """Write the measured baselines; one that is refused does not keep the others from being written."""
         refused: list[str] = []
         for index, result in enumerate(self.results):
-            if isinstance(result, Measurement) and result.runs_wanted:
+            if isinstance(result, Measurement) and result.recording is not None:
                 try:
                     self.session.recorder.record(result)
                 except BaselineRefused as error:

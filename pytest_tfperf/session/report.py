@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
+from pytest_tfperf.bench.rerun_queue import runs_missing
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import red_machines
@@ -138,7 +139,7 @@ def _most_seconds(session: Session, each: Mapping[str, float]) -> float:
     if settings.smoke or session.measuring.compared_with:
         return expected
     if settings.update_baselines:
-        return 2 * expected  # runs_wanted: at most twice as many
+        return 2 * expected  # new_baseline.wants: at most twice as many
     # A first run ends early where it is good, so the longest of earlier sessions tells what a further run takes.
     longest = max((session.longest_seconds.get(test, 0.0) for test in each), default=0.0)
     return expected + (_most_runs(session) - 1) * longest
@@ -179,7 +180,7 @@ def _missing_profiles(measurements: Sequence[Measurement]) -> list[str]:
     return [
         f"{one.test}: its baseline has no profile: {one.profile.fault or 'the trace has no TensorFlow operations'}"
         for one in measurements
-        if one.runs_wanted and one.profile is not None and not one.profile.ops
+        if one.recording is not None and one.profile is not None and not one.profile.ops
     ]
 
 
@@ -271,16 +272,6 @@ def run_seconds(
 def seconds_of_a_run(result: Measurement | Comparison) -> float:
     """Seconds of one worker, with its start and compilation; a comparison takes all of its pairs in one run."""
     return result.seconds / result.workers if isinstance(result, Measurement) else result.seconds
-
-
-def runs_missing(result: Measurement | Comparison) -> int:
-    """How many further runs a result needs before it is decided."""
-    if isinstance(result, Comparison) or result.is_decided:
-        return 0
-    verdict = result.verdict
-    runs = max(result.runs_wanted, verdict.runs_wanted if verdict else 0) - len(result.runs)
-    pairs = (verdict.pairs_wanted if verdict else 0) - len(result.pairs)
-    return max(runs, 0) + 2 * max(pairs, 0)
 
 
 def _alike(test: str, timed: Mapping[str, float]) -> float | None:

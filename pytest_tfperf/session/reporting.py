@@ -147,7 +147,7 @@ def applying_outcomes(item: pytest.Item) -> Iterator[None]:
                 fixture.outcomes.conclude(lambda text: _warn(item, text))
                 raise
             fixture.outcomes.conclude(lambda text: _warn(item, text))
-            item.stash[IN_DOUBT] = fixture.outcomes.is_undecided
+            item.stash[IN_DOUBT] = not fixture.outcomes.is_decided
         finally:
             fixture.close()
             item.user_properties += fixture.outcomes.properties  # for JUnit XML

@@ -17,10 +17,10 @@ from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.throughput import RunValue
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.safe_text import shortened
-from pytest_tfperf.stores.measurement_file import IMPOSSIBLE, is_possible
+from pytest_tfperf.stores.measurement_file import IMPOSSIBLE, as_written_now, is_possible
 
 _PROVISIONAL = " (provisional)"
 NO_REFERENCE = (Outcome.INVALID.value, Outcome.REGRESSED.value, Outcome.REGRESSED.value + _PROVISIONAL)
@@ -114,7 +114,7 @@ def whole_measurement(whole: bytes, place: str) -> Measurement:
     Raises:
         TfperfError: it can't be read; names `place`.
     """
-    found = build(Measurement, unpacked(whole, place), place, newer=True)
+    found = build(Measurement, as_written_now(unpacked(whole, place)), place, newer=True)
     if not is_possible(found):
         raise TfperfError(f"{place}: {IMPOSSIBLE}")
     return found
@@ -169,8 +169,8 @@ def earlier(whole: Any, place: str) -> EarlierMeasurement | None:
         TfperfError: one is missing; names `place`.
     """
     try:
-        verdict, environment = whole["verdict"], whole["environment"]
-        if verdict and (verdict["waits_for_drift"] or verdict["runs_wanted"] or verdict["pairs_wanted"]):
+        verdict, environment = as_written_now(whole)["verdict"], whole["environment"]
+        if verdict and not build(Verdict, verdict, place, newer=True).is_decided:
             return None
         values = zip(whole["runs"], whole["throughput"]["runs"], strict=True)
         runs = tuple(

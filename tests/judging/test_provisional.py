@@ -126,14 +126,14 @@ def judged(*rates: float, **more: Any) -> Verdict:
 
 
 def test_a_slowdown_is_confirmed_in_three_runs() -> None:
-    assert [judged(*[800.0] * runs).runs_wanted for runs in (1, 2, 3)] == [MOST_RUNS, MOST_RUNS, 0]
+    assert [judged(*[800.0] * runs).wants.count for runs in (1, 2, 3)] == [MOST_RUNS, MOST_RUNS, 0]
     assert (judged(800.0, 800.0, 800.0).outcome, MOST_RUNS) == (Outcome.REGRESSED, 3)
 
 
 def test_only_a_slowdown_that_would_warn_gets_further_runs() -> None:
     threshold = judged(1000.0).threshold
     assert threshold is not None
-    assert [judged(1000.0 * (1 - threshold * share)).runs_wanted for share in (0.99, 1.01)] == [0, MOST_RUNS]
+    assert [judged(1000.0 * (1 - threshold * share)).wants.count for share in (0.99, 1.01)] == [0, MOST_RUNS]
 
 
 def test_what_the_first_run_and_the_confirmation_both_show_is_detectable() -> None:
@@ -149,7 +149,7 @@ def test_one_slow_run_is_cleared_by_two_more() -> None:
 
 def test_the_common_drift_of_recorded_rows_is_left_out() -> None:
     drift = CommonDrift(math.log(0.8), 20)
-    assert judged(800.0, 800.0, 800.0, drift=drift, waits_for_drift=True).outcome is Outcome.REGRESSED
+    assert judged(800.0, 800.0, 800.0, drift=drift, is_drift_to_come=True).outcome is Outcome.REGRESSED
 
 
 def test_sessions_that_counted_something_else_are_no_reference() -> None:

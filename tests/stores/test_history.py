@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import signal
@@ -32,7 +33,7 @@ from pytest_tfperf.cli.history import by_workload
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastSession
-from pytest_tfperf.core.verdict import Outcome, Verdict
+from pytest_tfperf.core.verdict import Outcome, Verdict, Want, Wants
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.history import History, load_history
@@ -131,7 +132,9 @@ def test_a_comparison_is_kept_whole(history: History) -> None:
     assert history.frame().empty
 
 
-@pytest.mark.parametrize("not_decided", [None, verdict(runs_wanted=3), verdict(waits_for_drift=True)])
+@pytest.mark.parametrize(
+    "not_decided", [None, verdict(wants=Wants(Want.RUNS, 3)), verdict(wants=Wants(Want.COMMON_DRIFT))]
+)
 def test_what_is_not_judged_or_not_decided_has_no_outcome(history: History, not_decided: Any) -> None:
     history.append(judged(verdict=not_decided))
     assert history.frame()["outcome"].isna().all()
@@ -231,7 +234,7 @@ def test_a_session_has_the_outcome_that_it_decided(history: History, outcome: Ou
         {"environment": {"injected_slowdown": "0.1"}},
         {"verdict": None},
         {"verdict": verdict(baseline=None)},
-        {"verdict": verdict(runs_wanted=3)},
+        {"verdict": verdict(wants=Wants(Want.RUNS, 3))},
         {"verdict": verdict(is_floor=True)},
         {"verdict": verdict(baseline=baseline(1001.0))},
         {"verdict": verdict(baseline=baseline(date="2025-01-01"))},
@@ -356,7 +359,7 @@ def test_what_was_merely_measured_or_in_doubt_can_be_repeated(history: History, 
             id="a slowdown against earlier sessions",
         ),
         pytest.param({"verdict": verdict(Outcome.INVALID)}, id="invalid"),
-        pytest.param({"verdict": verdict(Outcome.INCONCLUSIVE, runs_wanted=3)}, id="undecided"),
+        pytest.param({"verdict": verdict(Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3))}, id="undecided"),
         pytest.param({"environment": {"injected_slowdown": "0.2"}}, id="slowed on purpose"),
         pytest.param({"runs": (run(disturbance=BUSY),)}, id="disturbed"),
         pytest.param({"machine": "another"}, id="another machine"),
@@ -365,6 +368,21 @@ def test_what_was_merely_measured_or_in_doubt_can_be_repeated(history: History, 
 def test_no_reference_rests_on(history: History, more: dict[str, Any]) -> None:
     kept(history, **more)
     assert repeatable(history) == []
+
+
+@pytest.mark.parametrize(("count", "kept_sessions"), [(3, []), (0, [("monday", [1000])])])
+def test_no_reference_rests_on_what_an_earlier_version_left_undecided(
+    history: History, path: Path, count: int, kept_sessions: list[Any]
+) -> None:
+    kept(history)
+    with closing(sqlite3.connect(path)) as database:
+        [[whole]] = database.execute("select whole from tfperf_measurements").fetchall()
+        old = json.loads(zlib.decompress(whole))
+        del old["verdict"]["wants"]
+        old["verdict"] |= {"waits_for_drift": False, "runs_wanted": count, "pairs_wanted": 0}
+        database.execute("update tfperf_measurements set whole = ?", (zlib.compress(json.dumps(old).encode()),))
+        database.commit()
+    assert repeatable(history) == kept_sessions
 
 
 def test_a_damaged_earlier_measurement_is_left_out_and_named(history: History, path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.measurement import Measurement, changed_since
-from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
+from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict, Want
 from pytest_tfperf.features.explain.reasons import MOST, Explanation
 from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.measurement_table import outcome
@@ -85,14 +85,14 @@ _KINDS = {
 
 def _steps(verdict: Verdict, e: Explanation) -> Iterator[str]:
     first = f"The first run was {_than_expected(e.first_change)}."
-    if verdict.waits_for_drift:
+    if verdict.wants.what is Want.COMMON_DRIFT:
         yield f"{first} It was not judged, because the session ended before its other tests ran."
         return
     if verdict.reason is Reason.NOT_CONFIRMED:
         yield f"{first} {_suspicion(e)} Further runs, which would have confirmed it, were disturbed or never settled."
         return
     further = len(e.changes) if _kind(e) == "pair" else len(e.changes) - 1
-    wanted = verdict.runs_wanted or verdict.pairs_wanted
+    wanted = verdict.wants.count
     if further or wanted:
         yield f"{first} {_suspicion(e)} So it had to be confirmed."
         yield from _confirmation(verdict, e, wanted)

@@ -19,7 +19,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
-from pytest_tfperf.core.verdict import Outcome, Reason
+from pytest_tfperf.core.verdict import Outcome, Reason, Want, Wants
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
 from pytest_tfperf.features.page.past import as_result
@@ -141,7 +141,9 @@ def test_tests_without_a_baseline_are_measured_and_not_judged() -> None:
 
 
 def test_a_test_whose_last_runs_are_missing_is_undecided() -> None:
-    facts = facts_of(judged(Outcome.INCONCLUSIVE, -0.1, verdict=verdict(Outcome.INCONCLUSIVE, -0.1, runs_wanted=3)))
+    facts = facts_of(
+        judged(Outcome.INCONCLUSIVE, -0.1, verdict=verdict(Outcome.INCONCLUSIVE, -0.1, wants=Wants(Want.RUNS, 3)))
+    )
     jsonschema.validate(facts, SCHEMA)
     assert (facts["tests"][0]["outcome"], facts["counts"]) == ("undecided", {"undecided": 1})
 
