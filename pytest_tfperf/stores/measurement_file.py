@@ -110,7 +110,7 @@ def as_written_now(whole: Any) -> Any:
 
 def _verdict_as_written_now(verdict: dict[str, Any]) -> dict[str, Any]:
     wanted = {what: verdict.get(name) for what, name in _WANTED_BEFORE.items()}
-    found = next((Wants(what, int(count)) for what, count in wanted.items() if isinstance(count, int) and count), None)
+    found = next((Wants(what, 0 if count is True else count) for what, count in wanted.items() if count), None)
     rest = {name: value for name, value in verdict.items() if name not in _WANTED_BEFORE.values()}
     return rest | ({"wants": plain(found)} if found else {})
 
