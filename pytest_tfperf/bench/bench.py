@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from pytest_tfperf.bench.machine_session import MachineSession
-from pytest_tfperf.bench.one_run import AlwaysDisturbed, RunEngine, T, undisturbed
+from pytest_tfperf.bench.one_run import RunEngine, T, undisturbed
 from pytest_tfperf.bench.pairs import PairSource, reference_pairs
 from pytest_tfperf.bench.task import Call, Profiler, Task
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind
-from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.run import ONE_WINDOW, Pair, Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Want
+from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Verdict, Want
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.hardware.host import host_facts
@@ -25,7 +25,7 @@ from pytest_tfperf.judging import new_baseline
 from pytest_tfperf.judging.judge import judge, may_stop
 from pytest_tfperf.judging.reference import floor_rate, refuse_other_devices, require_same_unit
 from pytest_tfperf.reports.advice import loss_advice
-from pytest_tfperf.reports.message import loss_fact
+from pytest_tfperf.reports.message import why_runs_are_invalid
 
 
 class Bench:
@@ -61,8 +61,8 @@ class Bench:
 
         Raises:
             WorkloadError: an unknown name.
-            AlwaysDisturbed: each of several fresh runs was disturbed.
-            MeasurementError: the worker died, hung or raised, or the loss is not finite.
+            InvalidMeasurement: each of several fresh runs was disturbed, or the loss is not finite.
+            MeasurementError: the worker died, hung or raised.
         """
         taken = _RunsSoFar()
         taken.runs.append(self._good_run(task, "run", taken))
@@ -110,7 +110,7 @@ class Bench:
             taken.discarded.append(run)
             if len(taken.discarded) >= machine.tries:
                 machine.seconds_disturbed += taken.seconds
-                raise _always_disturbed(task, taken.discarded)
+                raise _invalid(task, Reason.DISTURBED, taken.discarded)
         machine.note_first_run(task, run)
         taken.runs.append(run)
         return self._judged(task, taken)
@@ -135,7 +135,7 @@ class Bench:
         try:
             tries = 1 if task.reference.is_provisional else None
             taken.runs.append(self._good_run(task, "confirmation run", taken, tries))
-        except AlwaysDisturbed as error:
+        except InvalidMeasurement as error:
             if not task.reference.is_provisional:
                 raise
             # A slowdown against earlier sessions that can't be confirmed on a busy machine is in doubt, and no error.
@@ -167,7 +167,7 @@ class Bench:
             task, lambda: self._engine.run(task.side, task.topology, task.plan, label=label), tries
         )
         if run is None:
-            raise _always_disturbed(task, discarded)
+            raise _invalid(task, Reason.DISTURBED, discarded)
         taken.discarded += discarded
         return run
 
@@ -192,7 +192,8 @@ class Bench:
             machine.reference_failures[task.call] = error.brief
             return False
         if pair is None:
-            raise _always_disturbed(task, [run for bad in discarded for run in (bad.a, bad.b) if run.disturbance])
+            disturbed = [run for bad in discarded for run in (bad.a, bad.b) if run.disturbance]
+            raise _invalid(task, Reason.DISTURBED, disturbed)
         taken.discarded_pairs += discarded
         taken.pairs.append(pair)
         return True
@@ -256,18 +257,18 @@ class _RunsSoFar:
         return time.monotonic() - self.started
 
 
-def _always_disturbed(task: Task, runs: Sequence[Run]) -> AlwaysDisturbed:
-    disturbance = next(run.disturbance for run in reversed(runs) if run.disturbance is not None)
-    return AlwaysDisturbed(f"{task.side.shown} on {task.topology.describe()}", disturbance, tuple(runs))
+def _invalid(task: Task, reason: Reason, runs: Sequence[Run]) -> InvalidMeasurement:
+    verdict = Verdict(outcome=Outcome.INVALID, reason=reason)
+    fact = f"{verdict.outcome}: {why_runs_are_invalid(verdict, task.workload, summarise(runs), runs)}"
+    below = [f"  next        {loss_advice(task.workload)}"] if reason is Reason.DIVERGED else []
+    return InvalidMeasurement(
+        verdict, fact, *below, where=f"{task.side.shown} on {task.topology.describe()}", runs=runs
+    )
 
 
 def _require_finite_loss(result: Measurement, task: Task) -> None:
     if result.throughput.is_diverged:
-        raise MeasurementError(
-            f"INVALID: {loss_fact(result.throughput, result.workload)}",
-            f"  next        {loss_advice(result.workload)}",
-            where=f"{task.side.shown} on {result.devices}",
-        )
+        raise _invalid(task, Reason.DIVERGED, result.runs)
 
 
 def environment(worker: Mapping[str, str], topology: Topology, inject_slowdown: float, commit: str) -> dict[str, str]:

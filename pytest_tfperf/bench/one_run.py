@@ -15,7 +15,6 @@ from pytest_tfperf.bench.windows import interleave, time_windows
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards
-from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.gpu import gib
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, Trace
@@ -49,26 +48,6 @@ class Side:
     def shown(self) -> str:
         """What people read of the workload."""
         return shown_name(self.workload.id, self.name)
-
-
-class AlwaysDisturbed(MeasurementError):
-    """Each of several fresh workers was disturbed.
-
-    Args:
-        where: workload and devices, for the message.
-        disturbance: the last run's disturbance.
-        runs: all of them, to be shown.
-    """
-
-    def __init__(self, where: str, disturbance: Disturbance, runs: tuple[Run, ...]) -> None:
-        each = f" (each of {len(runs)} fresh runs was disturbed)" if len(runs) > 1 else ""
-        MeasurementError.__init__(self, f"INVALID: {disturbance}{each}", where=where)
-        self.disturbance = disturbance
-        self.runs = runs
-
-    def and_below(self, *last: str) -> MeasurementError:
-        """The error as pytest shows it, where its runs have become lines."""
-        return MeasurementError(self.fact, *last, where=self.where)
 
 
 class RunEngine:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.breakdown import Breakdown
 from pytest_tfperf.core.command import Subject
+from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import NOTHING, Verdict, Wants
+from pytest_tfperf.errors import MeasurementError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +101,31 @@ class Measurement:
     def is_test(self) -> bool:
         """Whether `test` is a pytest node id, which can be run again."""
         return "::" in self.test
+
+
+class InvalidMeasurement(MeasurementError):
+    """A `MeasurementError` for what was measured and does not count.
+
+    Args:
+        verdict: INVALID, and why.
+        fact: the verdict in words, which `reports.message` makes.
+        below, where, brief: as in a `MeasurementError`.
+        runs: the disturbed runs, if any, to be shown.
+    """
+
+    def __init__(
+        self, verdict: Verdict, fact: str, *below: str, where: str = "", brief: str = "", runs: Sequence[Run] = ()
+    ) -> None:
+        MeasurementError.__init__(self, fact, *below, where=where, brief=brief)
+        self.verdict, self.runs = verdict, tuple(runs)
+
+    @property
+    def disturbance(self) -> Disturbance | None:
+        """What disturbed the last run; None where nothing did."""
+        return next((run.disturbance for run in reversed(self.runs) if run.disturbance), None)
+
+    def _again(self, below: tuple[str, ...], where: str) -> Self:
+        return type(self)(self.verdict, self.fact, *below, where=where, brief=self.brief, runs=self.runs)
 
 
 SETTINGS = {"threads", "tf32", "xla_flags", "variables", "injected_slowdown"}

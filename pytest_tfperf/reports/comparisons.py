@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, outcome, rate_cell, rate_heading, with_outcomes
-from pytest_tfperf.reports.message import Line, with_lines
+from pytest_tfperf.reports.message import Line, loss_fact, with_lines
 from pytest_tfperf.reports.message import message as of_a_measurement
 from pytest_tfperf.reports.numbers import change, compared, percent, rate
 from pytest_tfperf.reports.table import Columns, Named, shown_names, table
@@ -102,7 +102,7 @@ def headline(comparison: Comparison) -> str:
     a, b = sides(c)
     what = "" if c.a.workload != c.b.workload else f"{shown_name(c.a.workload.id, c.a.name)}, "
     if c.outcome is Outcome.INVALID:  # a reader would take its ratio for a result
-        return f"{what}{b} against {a} on {c.devices} ({c.machine}): {c.reason}"
+        return f"{what}{b} against {a} on {c.devices} ({c.machine}): {why(c)}"
     ratio = f"ratio {c.ratio:.3f}, 95 % CI {_interval(c)}"
     return f"{what}{b} is {compared(c.ratio - 1)} {a} on {c.devices} ({c.machine}): {ratio}"
 
@@ -111,8 +111,18 @@ def in_brief(comparison: Comparison) -> str:
     """The outcome of a judged comparison in a few words, for a line that names the test already."""
     c = comparison
     if c.outcome is Outcome.INVALID:
-        return c.reason
+        return why(c)
     return f"{outcome(c)}: b is {compared(c.ratio - 1)} a, ratio {c.ratio:.3f}"
+
+
+def why(c: Comparison) -> str:
+    """Why a comparison has its outcome."""
+    if c.outcome is not Outcome.INVALID:
+        return c.reason
+    for name, side in zip("ab", (c.a, c.b), strict=True):
+        if side.throughput.is_diverged:
+            return f"{c.outcome}: {name}'s {loss_fact(side.throughput, side.workload)}"
+    return f"{c.outcome}: {c.discarded_pairs[-1].disturbance if c.discarded_pairs else Reason.DISTURBED}"
 
 
 def _lines(c: Comparison, rerun: RerunCommand) -> Iterator[Line]:

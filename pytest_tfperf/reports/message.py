@@ -77,7 +77,7 @@ def headline(measurement: Measurement) -> str:
     where = f"{measurement.file}: " if measurement.file else ""
     where += f"{shown_name(measurement.workload.id, measurement.name)} on {measurement.devices} ({measurement.machine})"
     if verdict is not None and verdict.outcome is Outcome.INVALID:  # a reader would take its throughput for a result
-        return f"{where}: INVALID: {why_invalid(measurement, verdict)}"
+        return f"{where}: {verdict.outcome}: {why_invalid(measurement, verdict)}"
     text = f"{where}: {rate(t.examples_per_sec)} {t.unit}/s"
     if t.low > 0 and t.high < math.inf:
         text += f" (95 % CI {rate(t.low)} to {rate(t.high)})"
@@ -97,7 +97,7 @@ def in_brief(measurement: Measurement) -> str:
     verdict, t = measurement.verdict, measurement.throughput
     assert verdict is not None, "only a judged measurement has an outcome"
     if verdict.outcome is Outcome.INVALID:
-        return f"INVALID: {why_invalid(measurement, verdict)}"
+        return f"{verdict.outcome}: {why_invalid(measurement, verdict)}"
     if verdict.baseline is None or verdict.change is None:
         return f"{verdict.outcome}: {rate(t.examples_per_sec)} {t.unit}/s"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
@@ -121,17 +121,22 @@ def loss_fact(throughput: Throughput, subject: Subject) -> str:
     return f"{text}{step} in {window}{run}"
 
 
-def why_invalid(m: Measurement, verdict: Verdict) -> str:
-    """Why a measurement is INVALID: its loss, or its last disturbance."""
+def why_runs_are_invalid(verdict: Verdict, subject: Subject, throughput: Throughput, runs: Sequence[Run]) -> str:
+    """Why the verdict on these runs is INVALID: the loss, or the last disturbance."""
     if verdict.reason is Reason.DIVERGED:
-        return f"{loss_fact(m.throughput, m.workload)}; the throughput of a diverged run is not reported"
-    disturbance = _last_disturbance(m)
-    return f"{verdict.reason}: {disturbance}" if disturbance else verdict.reason
+        return f"{loss_fact(throughput, subject)}; the throughput of a diverged run is not reported"
+    disturbances = [run.disturbance for run in runs if run.disturbance]
+    each = f" (each of {len(runs)} fresh runs was disturbed)" if 1 < len(runs) == len(disturbances) else ""
+    return f"{disturbances[-1] if disturbances else verdict.reason}{each}"
 
 
-def _last_disturbance(m: Measurement) -> Disturbance | None:
-    found = [run.disturbance for run in (*m.runs, *m.discarded)] + [pair.disturbance for pair in m.discarded_pairs]
-    return next((disturbance for disturbance in reversed(found) if disturbance), None)
+def why_invalid(m: Measurement, verdict: Verdict) -> str:
+    """Why a measurement is INVALID."""
+    return why_runs_are_invalid(verdict, m.workload, m.throughput, _all_runs(m))
+
+
+def _all_runs(m: Measurement) -> list[Run]:
+    return [*m.runs, *m.discarded, *(run for pair in m.discarded_pairs for run in (pair.a, pair.b) if run.disturbance)]
 
 
 def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
@@ -168,8 +173,8 @@ def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str
         yield "next", "more than 3 times the baseline: is it of another workload (precision, batch, devices, mode)?"
     if verdict.reason is Reason.DIVERGED:
         yield "next", loss_advice(m.workload)
-    elif verdict.outcome is Outcome.INVALID and (disturbance := _last_disturbance(m)):
-        yield "next", ADVICE[disturbance.kind]
+    elif verdict.outcome is Outcome.INVALID and (found := [run.disturbance for run in _all_runs(m) if run.disturbance]):
+        yield "next", ADVICE[found[-1].kind]
     if not m.is_test:
         return
     record = f"{rerun.of(m.test)} --update-baselines"

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 from pytest_tfperf.bench.comparing import Effort, compare
-from pytest_tfperf.bench.one_run import AlwaysDisturbed, Side
+from pytest_tfperf.bench.one_run import Side
 from pytest_tfperf.bench.rerun_queue import asked_for
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
@@ -155,13 +155,13 @@ class Calls:
 
     def _explained(self, error: MeasurementError, earlier: Measurement | Comparison | None) -> MeasurementError:
         """The error, with what earlier runs measured and the command that measures again."""
-        disturbed = error if isinstance(error, AlwaysDisturbed) else None
+        invalid = error if isinstance(error, InvalidMeasurement) else None
         return error.and_below(
             *not_measured(
                 self._test,
                 self._session.settings.rerun,
-                disturbance=disturbed.disturbance if disturbed else None,
-                runs=disturbed.runs if disturbed else (),
+                disturbance=invalid.disturbance if invalid else None,
+                runs=invalid.runs if invalid else (),
                 earlier=earlier if isinstance(earlier, Measurement) else None,
             )
         )
