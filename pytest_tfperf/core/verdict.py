@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final, Self
 
 from pytest_tfperf.core.baseline import PUBLISHED_TOLERANCE, Baseline, Provenance
+from pytest_tfperf.core.decision import Decision
 from pytest_tfperf.errors import TfperfError
 
 
@@ -148,6 +149,7 @@ class Verdict:
         common_drift: what all tests of the session have in common, in log throughput; 0 where too few tests tell.
         tests: tests of the session among which false alarms are shared.
         wants: what it takes to decide; pairs only by rule 1.
+        decision: the figures that it rested on; None without a threshold, and where an earlier version judged.
     """
 
     outcome: Outcome
@@ -166,6 +168,7 @@ class Verdict:
     common_drift: float = 0.0
     tests: int = 1
     wants: Wants = NOTHING
+    decision: Decision | None = None
 
     @property
     def is_provisional(self) -> bool:

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.decision import MOST_COUNTED, Decision, Power, StandardDeviations
 from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue, Throughput
 from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Rule, Tolerance, Verdict, Want, Wants
 from pytest_tfperf.judging.common_drift import CommonDrift
-from pytest_tfperf.judging.confirmation import Confirmation, by_pairs, by_runs
+from pytest_tfperf.judging.confirmation import PAIR_STAGES, Confirmation, by_pairs, by_runs
+from pytest_tfperf.judging.noise import mean_square
 from pytest_tfperf.judging.provisional import MOST_RUNS
 from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.session_variance import LearntReference, SessionVariance, learnt_reference, session_variance
@@ -33,6 +35,7 @@ from pytest_tfperf.judging.thresholds import (
 )
 
 _SESSIONS_HELD = 2
+_COUNTS_SHOWN = (1, 3, 5, 8)  # of runs, where there are no pairs
 _NO_RISE = 100.0  # log throughput: nothing is so much faster, and floats end soon after
 _UNSURE = 2.0  # standard errors of a run's own windows: it stops early only if it is good even so
 
@@ -207,10 +210,10 @@ class _Case:
         share = FALSE_ALARMS / max(self.evidence.tests, 1)
         return max(accepted_rise(self.evidence.tolerance), quantile(self.noise.degrees_of_freedom, share) * error)
 
-    def min_detectable(self, threshold: float) -> float:
+    def min_detectable(self, confirmation: Confirmation) -> float:
         """The slowdown that the first run and the decision both detect, with 95 % power."""
         first = self.by_runs.suspicion(1) + DETECTION * self.by_runs.error(1)
-        return max(first, threshold + DETECTION * self.confirmation.decision_error)
+        return max(first, confirmation.threshold(FALSE_ALARMS) + DETECTION * confirmation.decision_error)
 
     def verdict(self, outcome: Outcome, reason: Reason, wants: Wants = NOTHING) -> Verdict:
         """The verdict with the figures that led to it."""
@@ -231,9 +234,47 @@ class _Case:
             upper=None if self.rise > _NO_RISE or evidence.reference.is_floor else reference * math.exp(self.rise),
             tolerance=evidence.tolerance,
             threshold=-math.expm1(-threshold) if is_bounded else None,
-            min_detectable_slowdown=-math.expm1(-self.min_detectable(threshold)) if is_bounded else None,
+            min_detectable_slowdown=-math.expm1(-self.min_detectable(found)) if is_bounded else None,
             noise=replace(self.noise, between_sessions=evidence.variance.mean),
             common_drift=evidence.drift.log,
             tests=found.tests,
             wants=wants,
+            decision=self.decision(threshold) if is_bounded else None,
         )
+
+    def decision(self, threshold: float) -> Decision:
+        """What the verdict rests on, and what other numbers of runs or pairs would tell."""
+        runs, found = self.by_runs, self.confirmation
+        counts = PAIR_STAGES if found.rule is Rule.REFERENCE_ENVIRONMENT else _COUNTS_SHOWN
+        within = mean_square(run.error for run in self.evidence.throughput.runs)
+        return Decision(
+            expected=self.baseline.reference * math.exp(self.evidence.drift.log + self.learnt.offset),
+            first_change=_fraction(runs.changes[0]),
+            suspected_from=-_fraction(-runs.suspicion(1)),
+            changes=tuple(map(_fraction, found.changes)),
+            middle=_fraction(found.middle) if found.changes else None,
+            accepted=-_fraction(-found.accepted),
+            threshold=-_fraction(-threshold),
+            showing=found.showing(threshold),
+            showing_needed=found.needed(found.agreement),
+            last=found.stages[-1],
+            enough=found.enough(MOST_COUNTED),
+            deviations=StandardDeviations(
+                within_runs=None if within is None else math.sqrt(within),
+                between_runs=self.noise.between_runs,
+                of_baseline=self.noise.between_runs * math.sqrt(self.learnt.runs_variance),
+                between_sessions=self.evidence.variance.mean,
+            ),
+            powers=tuple(self.power(count) for count in counts),
+        )
+
+    def power(self, count: int) -> Power:
+        """What a confirmation in so many runs or pairs tells."""
+        found = self.confirmation.in_all(count)
+        threshold = found.threshold(FALSE_ALARMS)
+        return Power(count, -_fraction(-threshold), -_fraction(-self.min_detectable(found)))
+
+
+def _fraction(log: float) -> float:
+    """A change in log throughput as a fraction."""
+    return math.expm1(min(log, _NO_RISE))
