@@ -17,7 +17,7 @@ from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.run import ONE_WINDOW, Pair, Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Verdict, Want
+from pytest_tfperf.core.verdict import NOTHING, Consequence, Outcome, Reason, Verdict, Want
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.hardware.host import host_facts
@@ -133,10 +133,10 @@ class Bench:
         taken.runs = [run for run in taken.runs if run.disturbance is None]
         taken.discarded += disturbed
         try:
-            tries = 1 if task.reference.is_provisional else None
+            tries = None if task.reference.if_slower is Consequence.FAILS else 1
             taken.runs.append(self._good_run(task, "confirmation run", taken, tries))
         except InvalidMeasurement as error:
-            if not task.reference.is_provisional:
+            if tries is None:
                 raise
             # A slowdown against earlier sessions that can't be confirmed on a busy machine is in doubt, and no error.
             taken.runs, taken.discarded = list(earlier.runs), [*earlier.discarded, *error.runs]
@@ -153,7 +153,7 @@ class Bench:
             rate = self._engine.rate_on_device_data(task.side, task.topology, task.plan, taken.runs)
             broken_down = breakdown(taken.runs, result.throughput.examples_per_sec, task.workload, rate)
             result = replace(result, breakdown=broken_down)
-            if not verdict.is_provisional:  # its warning is one line
+            if verdict.if_slower is Consequence.FAILS:  # a warning is one line
                 result = self._profiled(task, result)
             result = replace(result, seconds=taken.seconds)
         return replace(result, verdict=verdict, document=task.reference.document)

@@ -11,6 +11,7 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import summarise
+from pytest_tfperf.core.verdict import Against, Consequence
 from pytest_tfperf.judging.common_drift import MIN_TESTS, CommonDrift, common_drift, first_windows_change
 from pytest_tfperf.judging.judge import Evidence
 from pytest_tfperf.judging.noise import noise_of
@@ -67,7 +68,7 @@ class MachineSession:
 
     def suspect(self, task: Task) -> None:
         """Count a test among those that share the false alarms of confirmation, unless its verdict can't fail it."""
-        if not task.reference.is_provisional:
+        if task.reference.if_slower is Consequence.FAILS:
             self.suspects.add(task.call)
 
     @property
@@ -94,7 +95,7 @@ class MachineSession:
         """Everything that `judge` needs to know of a task."""
         drift, baseline = self.drift, task.reference.baseline
         judged = len(self._first_changes) if self.all_ran_once else self._tests
-        judged = self._unrecorded if task.reference.is_provisional else judged
+        judged = self._unrecorded if task.reference.against is Against.EARLIER_SESSIONS else judged
         return Evidence(
             throughput=summarise(runs),
             pairs=tuple(pairs),

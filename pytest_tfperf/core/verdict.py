@@ -67,6 +67,37 @@ class Reason(StrEnum):
     DISTURBED = "every run was disturbed"
 
 
+class Consequence(StrEnum):
+    """What happens to the test."""
+
+    PASSES = "passes"
+    WARNS = "warns"
+    FAILS = "fails"
+    ERRORS = "errors"
+
+
+class Against(StrEnum):
+    """What a test is judged against; the values are what tables call it."""
+
+    BASELINE = "baseline"
+    FLOOR = "floor"
+    """A document's figure for a weaker GPU."""
+    EARLIER_SESSIONS = "provisional"
+    """Where no row was recorded."""
+
+    @classmethod
+    def of(cls, row: Baseline, *, is_floor: bool) -> Self:
+        """What a row is, by its provenance."""
+        if row.provenance is Provenance.PROVISIONAL:
+            return cls.EARLIER_SESSIONS
+        return cls.FLOOR if is_floor else cls.BASELINE
+
+    @property
+    def if_slower(self) -> Consequence:
+        """What a confirmed slowdown does: earlier sessions, which nobody has confirmed, never fail a test."""
+        return Consequence.WARNS if self is Against.EARLIER_SESSIONS else Consequence.FAILS
+
+
 class Want(StrEnum):
     """What can be missing for a decision."""
 
@@ -171,9 +202,14 @@ class Verdict:
     decision: Decision | None = None
 
     @property
-    def is_provisional(self) -> bool:
-        """Whether it was judged against earlier sessions, because no baseline was recorded."""
-        return self.baseline is not None and self.baseline.is_provisional
+    def against(self) -> Against | None:
+        """What it was judged against; None where there was nothing."""
+        return Against.of(self.baseline, is_floor=self.is_floor) if self.baseline else None
+
+    @property
+    def if_slower(self) -> Consequence:
+        """What a confirmed slowdown does to the test."""
+        return self.against.if_slower if self.against else Consequence.FAILS
 
     @property
     def is_decided(self) -> bool:

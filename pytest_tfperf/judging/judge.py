@@ -15,7 +15,19 @@ from pytest_tfperf.core.decision import MOST_COUNTED, Decision, Power, StandardD
 from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue, Throughput
-from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Rule, Tolerance, Verdict, Want, Wants
+from pytest_tfperf.core.verdict import (
+    NOTHING,
+    Against,
+    Consequence,
+    Noise,
+    Outcome,
+    Reason,
+    Rule,
+    Tolerance,
+    Verdict,
+    Want,
+    Wants,
+)
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.confirmation import PAIR_STAGES, Confirmation, by_pairs, by_runs
 from pytest_tfperf.judging.noise import mean_square
@@ -85,8 +97,10 @@ def judge(evidence: Evidence) -> Verdict:
     if evidence.throughput.is_diverged:
         return Verdict(outcome=Outcome.INVALID, reason=Reason.DIVERGED)
     reference, baseline, noise = evidence.reference, evidence.reference.baseline, evidence.reference.noise
-    counts_other = reference.is_provisional and baseline is not None and baseline.unit != evidence.throughput.unit
-    if baseline is None or noise is None or counts_other:
+    if baseline is None or noise is None:
+        return Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE)
+    # Earlier sessions may have counted another unit. A row that did was refused before.
+    if reference.against is Against.EARLIER_SESSIONS and baseline.unit != evidence.throughput.unit:
         return Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE)
     case = _Case.of(evidence if reference.is_own_row else _by_itself(evidence), baseline, noise)
     if evidence.is_drift_to_come and reference.is_own_row:
@@ -115,7 +129,7 @@ def may_stop(
 def _by_itself(evidence: Evidence) -> Evidence:
     """Without drift, history and reference environment, which belong to the machine's own rows only."""
     alone = replace(evidence, drift=CommonDrift(), past=(), hold=False, has_reference_environment=False)
-    if not evidence.reference.is_provisional:
+    if evidence.reference.against is not Against.EARLIER_SESSIONS:
         return alone
     return replace(alone, max_runs=min(MOST_RUNS, evidence.max_runs or MOST_RUNS))
 
@@ -150,7 +164,7 @@ class _Case:
             tests=evidence.tests,
             max_runs=evidence.max_runs,
             to_be_found=TO_BE_FOUND if has_pairs else math.inf,
-            warns_only=evidence.reference.is_provisional,
+            warns_only=evidence.reference.if_slower is Consequence.WARNS,
         )
         pairs = by_pairs(
             evidence.pairs, noise, accepted, suspects=evidence.suspects, can_have_more=evidence.max_runs is None

@@ -13,7 +13,7 @@ from pytest_tfperf.core.profile import Growth, Profile
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import Throughput, run_value
-from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Verdict
+from pytest_tfperf.core.verdict import Against, Consequence, Noise, Outcome, Reason, Rule, Verdict
 from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import breakdown_lines
@@ -88,7 +88,7 @@ def headline(measurement: Measurement) -> str:
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
         text += f", {compared(verdict.confirmed_change)} the reference environment"
     floor = "the floor of " if verdict.is_floor else ""
-    against = f" (against {verdict.baseline.source})" if verdict.is_provisional else ""
+    against = f" (against {verdict.baseline.source})" if verdict.against is Against.EARLIER_SESSIONS else ""
     return f"{text}, {compared(verdict.change)} {floor}{rate(verdict.baseline.reference)}{against}"
 
 
@@ -184,7 +184,7 @@ def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str
         yield "record", f"{record}    (a floor is not a baseline of this machine)"
     else:
         yield "rerun", rerun.of(m.test)
-    if verdict.is_provisional:
+    if verdict.if_slower is Consequence.WARNS:
         yield "record", f"{record}    (earlier sessions are no baseline, so this test can't fail)"
     elif verdict.outcome is Outcome.REGRESSED:
         yield "accept", f"{record}    (if the slowdown is intended; commit the row)"
@@ -206,12 +206,11 @@ def _threshold(verdict: Verdict, row: Baseline, expected: float) -> str:
         accepted += f", widened to {percent(threshold)} by noise"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT:
         return f"fails from {percent(threshold)} slower than the reference environment    ({accepted})"
-    kind = "floor" if verdict.is_floor else row.source if verdict.is_provisional else "baseline"
+    kind = row.source if verdict.against is Against.EARLIER_SESSIONS else verdict.against
     reference = f"{kind} {rate(row.reference)}"
     if rate(expected) != rate(row.reference):
         reference += f", expected in this session {rate(expected)}"
-    action = "warns" if verdict.is_provisional else "fails"
-    return f"{action} below {rate(expected * (1 - threshold))}    ({reference}, {accepted})"
+    return f"{verdict.if_slower} below {rate(expected * (1 - threshold))}    ({reference}, {accepted})"
 
 
 def _baseline(verdict: Verdict, row: Baseline) -> str:

@@ -9,9 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from pytest_tfperf.core.baseline import Change
 from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import OUTSIDE, Measurement, changed_since
 from pytest_tfperf.core.session_verdicts import DoubtKind, MachineVerdict, SoftwareVerdict
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Against, Outcome
 from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.comparisons import comparison_table
 from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
@@ -235,11 +236,15 @@ def _interval(verdict: MachineVerdict | SoftwareVerdict) -> str:
     return f" (95 % CI {change(verdict.low)} to {change(verdict.high)}{fails})"
 
 
+def _held_against_rows(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Those that earlier sessions were not the reference of."""
+    return [m for m in measurements if m.verdict and m.verdict.against is not Against.EARLIER_SESSIONS]
+
+
 def _changed(measurements: Iterable[Measurement], names: Collection[str] = ()) -> str:
     """What changed since the baselines; only facts of these names if some are given."""
-    judged = [(m, m.verdict.baseline) for m in measurements if m.verdict]
-    recorded = [(m, row) for m, row in judged if row and not row.is_provisional]
-    changed = dict.fromkeys(text for m, row in recorded for text in changed_since(row, m.environment))
+    recorded = [(m, m.verdict.baseline) for m in _held_against_rows(measurements) if m.verdict]
+    changed = dict.fromkeys(text for m, row in recorded if row for text in changed_since(row, m.environment))
     return ", ".join(c for c in changed if not names or c.split(" ")[0] in names) or "nothing that is recorded"
 
 
@@ -252,7 +257,7 @@ def _state(measurements: Iterable[Measurement]) -> str:
 
 def _noise(measurements: Sequence[Measurement]) -> Iterator[str]:
     """How much runs and sessions differ, which decides what can be detected without a reference environment."""
-    known = [m.verdict.noise for m in measurements if m.verdict and m.verdict.noise and not m.verdict.is_provisional]
+    known = [m.verdict.noise for m in _held_against_rows(measurements) if m.verdict and m.verdict.noise]
     if not any(noise.between_sessions for noise in known):
         return
     runs = percent(statistics.median(noise.between_runs for noise in known))
@@ -278,8 +283,8 @@ def _next_steps(
         yield from (f"  {line}" for line in table(rows, _RECORDED, None if width is None else width - 2))
         for load, count in Counter(c.new.load for c in changes if c.new.load).items():
             yield f"{counted(count, 'row')} {load}. They may be too low: record again on a quiet machine"
-    recorded = [m for m in measurements if m.verdict and not m.verdict.is_provisional]
-    improved = sum(m.verdict.outcome is Outcome.IMPROVED for m in recorded if m.verdict)
+    recorded = _held_against_rows(measurements)
+    improved = sum(outcome_of(m) is Outcome.IMPROVED for m in recorded)
     gains = sum(is_gain(m, red) for m in recorded)
     if gains:
         yield f"{gains} IMPROVED: record them with --update-baselines, or a later slowdown to the old speed will pass"

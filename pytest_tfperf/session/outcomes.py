@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
+from pytest_tfperf.core.consequence import consequence, outcome_of
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Consequence, Outcome
 from pytest_tfperf.errors import (
     BaselineRefused,
     MeasurementError,
@@ -130,7 +130,7 @@ class Outcomes:
 
     def _warning(self, result: Measurement | Comparison) -> str:
         """The message; in one line where the reference is only provisional, because it needs no action today."""
-        if isinstance(result, Measurement) and result.verdict is not None and result.verdict.is_provisional:
+        if isinstance(result, Measurement) and result.verdict and result.verdict.if_slower is Consequence.WARNS:
             return f"{headline(result)}: {result.verdict.reason}. Rerun: {self.session.settings.rerun.of(self.test)}"
         return self._messages([result])
 

@@ -17,7 +17,7 @@ from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.throughput import RunValue
-from pytest_tfperf.core.verdict import Outcome, Verdict
+from pytest_tfperf.core.verdict import Against, Outcome, Verdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.safe_text import shortened
 from pytest_tfperf.stores.measurement_file import IMPOSSIBLE, as_written_now, is_possible
@@ -32,20 +32,20 @@ _OF_A_THROUGHPUT = ("unit", "examples_per_sec", "low", "high")
 def measurement_row(m: Measurement) -> dict[str, Any]:
     """All columns but `id` and `made`."""
     decided = m.verdict if m.verdict and m.verdict.is_decided else None
+    is_provisional = decided is not None and decided.against is Against.EARLIER_SESSIONS
     is_slowed = "injected_slowdown" in m.environment
     row = {name: storable(getattr(m, name)) for name in _TEXTS} | {
         **{name: getattr(m.throughput, name) for name in _OF_A_THROUGHPUT},
         "time": utc(m.time),
         "workload": storable(m.workload.id),
         "is_slowed_on_purpose": is_slowed,
-        "outcome": (decided.outcome.value + (_PROVISIONAL if decided.is_provisional else "")) if decided else None,
+        "outcome": decided.outcome.value + (_PROVISIONAL if is_provisional else "") if decided else None,
         "runs": len(m.runs),
         "workers": m.workers,
         "seconds": m.seconds,
         "whole": _packed(m),
     }
-    is_borrowed = decided is not None and (decided.is_floor or decided.is_provisional)
-    if decided and decided.baseline and not is_borrowed and not is_slowed:
+    if decided and decided.baseline and decided.against is Against.BASELINE and not is_slowed:
         expected = math.log(decided.baseline.reference) + decided.common_drift
         row |= {
             "reference": decided.baseline.reference,

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
+from pytest_tfperf.core.consequence import consequence, outcome_of
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Consequence, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.ci.markdown import markdown
 from pytest_tfperf.reports.comparisons import message_of

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.decision import MOST_COUNTED, Decision
 from pytest_tfperf.core.measurement import Measurement, changed_since
-from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict, Want
+from pytest_tfperf.core.verdict import Consequence, Outcome, Reason, Rule, Verdict, Want
 from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.measurement_table import outcome
 from pytest_tfperf.reports.message import headline
@@ -127,7 +127,7 @@ def _confirmation(verdict: Verdict, d: Decision, wanted: int) -> Iterator[str]:
         yield f"{d.showing} of {len(d.changes)} show at least half of the threshold, and {d.showing_needed} must."
     elif verdict.outcome is Outcome.INCONCLUSIVE:
         yield "It is INCONCLUSIVE, because noise alone is seldom so slow: in less than one session in 20."
-    if verdict.is_provisional:
+    if verdict.if_slower is Consequence.WARNS:
         yield "Earlier sessions are no recorded baseline, so this test warns and never fails."
     elif verdict.reason is Reason.HELD:
         yield "--tfperf-hold fails only what one of the two sessions before did not pass either."
@@ -146,10 +146,9 @@ def _suspicion(d: Decision) -> str:
 
 
 def _against_threshold(verdict: Verdict, d: Decision) -> str:
-    action = "warns" if verdict.is_provisional else "fails"
     assert d.middle is not None, "there are changes"
     if d.middle < -d.threshold:
-        return f"The test {action} from {percent(d.threshold)} slower, so this is beyond the threshold."
+        return f"The test {verdict.if_slower} from {percent(d.threshold)} slower, so this is beyond the threshold."
     if d.middle < -d.accepted:
         accepted = f"more than the tolerance of {percent(d.accepted)}"
         return f"That is {accepted}, but noise explains up to {percent(d.threshold)}."
@@ -162,7 +161,11 @@ def _threshold(verdict: Verdict, row: Baseline, d: Decision) -> Iterator[str]:
     else:
         yield f"The tolerance is {percent(d.accepted)}, and noise widens it to {percent(d.threshold)}."
         among = f" of {verdict.tests} tests" if verdict.tests > 1 else ""
-        action = "makes one session{among} in 100 warn" if verdict.is_provisional else "fails one session{among} in 100"
+        action = (
+            "fails one session{among} in 100"
+            if verdict.if_slower is Consequence.FAILS
+            else "makes one session{among} in 100 warn"
+        )
         yield f"At this threshold noise alone {action.format(among=among)}."
     noise, sd = verdict.noise, d.deviations
     assert noise is not None, "a decision has its noise"
@@ -199,7 +202,7 @@ def _powers(verdict: Verdict, d: Decision) -> Iterator[str]:
     rows = [
         {
             f"{what}s": str(power.count) + (" (decides)" if power.count == d.last else ""),
-            "warns from" if verdict.is_provisional else "fails from": percent(power.threshold),
+            f"{verdict.if_slower} from": percent(power.threshold),
             "detectable (95 % power)": percent(power.detectable),
         }
         for power in d.powers
