@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -127,8 +128,9 @@ class Confirmation:
         """The least count, up to `most`, for which this slowdown exceeds the threshold; None without a slowdown."""
         if not self.changes or self.middle >= -self.accepted:
             return None
-        counts = range(1, most + 1)
-        return next((count for count in counts if self.middle < -self.in_all(count).threshold(FALSE_ALARMS)), None)
+        counts = range(1, most + 1)  # the threshold falls with the count
+        found = bisect(counts, False, key=lambda count: self.middle < -self.in_all(count).threshold(FALSE_ALARMS))
+        return counts[found] if found < most else None
 
     def error(self, count: int) -> float:
         """The standard error of the middle of so many changes, with what sessions add."""
