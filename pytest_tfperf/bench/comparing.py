@@ -113,7 +113,7 @@ def compare(
         if judged and decision.outcome is Outcome.REGRESSED
         else None
     )
-    fallback = f"; alternating runs, because {source.fallback}" if source.fallback else ""
+    fallback = f"alternating runs, because {source.fallback}" if source.fallback else ""
     return Comparison(
         test=test,
         session=session,
@@ -124,7 +124,7 @@ def compare(
         low=decision.low,
         high=decision.high,
         outcome=decision.outcome if judged else None,
-        reason=decision.reason + fallback,
+        reason="; ".join(part for part in (decision.reason, fallback) if part),
         tolerance=tolerance,
         interleaving=source.interleaving,
         machine=topology.machine,
