@@ -36,7 +36,7 @@ from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Rule, Tolerance, Verdict, Want
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.common_drift import common_drift
+from pytest_tfperf.judging.common_drift import change_of_others, common_drift
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.machine import (
     ReferencePairs,
@@ -346,7 +346,11 @@ def run_session(
 
     def evidence(test: SimulatedTest) -> Evidence:
         throughput = _throughput(test.runs)
-        return replace(whole, throughput=throughput, reference=test.reference, pairs=test.pairs, past=test.past)
+        first = [one.first_windows - math.log(rows[one.key].reference) for one in tests if one is not test]
+        others = change_of_others(first)
+        return replace(
+            whole, others=others, throughput=throughput, reference=test.reference, pairs=test.pairs, past=test.past
+        )
 
     verdicts = {test.key: judge(evidence(test)) for test in tests}
     suspects = [key.workload for key, verdict in verdicts.items() if not verdict.is_decided]

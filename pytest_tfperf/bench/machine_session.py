@@ -12,7 +12,13 @@ from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Against, Consequence
-from pytest_tfperf.judging.common_drift import MIN_TESTS, CommonDrift, common_drift, first_windows_change
+from pytest_tfperf.judging.common_drift import (
+    MIN_TESTS,
+    CommonDrift,
+    change_of_others,
+    common_drift,
+    first_windows_change,
+)
 from pytest_tfperf.judging.judge import Evidence
 from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
@@ -102,6 +108,7 @@ class MachineSession:
             reference=task.reference,
             tolerance=task.tolerance,
             drift=drift,
+            others=self._change_of_others(task),
             variance=self._variance,
             past=() if baseline is None else self._past.get(baseline.key, ()),
             tests=max(1, judged),
@@ -110,6 +117,9 @@ class MachineSession:
             hold=self._hold,
             is_drift_to_come=not self.all_ran_once and drift.tests < MIN_TESTS <= self._tests,
         )
+
+    def _change_of_others(self, task: Task) -> float | None:
+        return change_of_others([change for call, change in self._first_changes.items() if call != task.call])
 
     @cached_property
     def _variance(self) -> SessionVariance:

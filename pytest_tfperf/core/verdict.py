@@ -60,6 +60,10 @@ class Reason(StrEnum):
     CONFIRMED = "the slowdown is confirmed"
     SINGLE_RUN = "the slowdown is larger than noise explains, but only one run is known"
     WITHIN_NOISE = "slower by more than the tolerance, but not by more than noise explains"
+    OTHERS_TOO = (
+        "slower by more than the tolerance, as the session's other tests are; they are too few to tell whether the "
+        "machine is the cause"
+    )
     RUNS_DISAGREE = "too few runs show the slowdown"
     NOT_CONFIRMED = "a slowdown is suspected, and the run that was to confirm it was disturbed or never settled"
     HELD = "the slowdown is confirmed, but neither of the two sessions before showed it (--tfperf-hold)"

@@ -14,7 +14,7 @@ from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.decision import MOST_COUNTED, Decision, Power, StandardDeviations
 from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.run import Pair
-from pytest_tfperf.core.throughput import RunValue, Throughput
+from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import (
     NOTHING,
     Against,
@@ -69,6 +69,7 @@ class Evidence:
         has_reference_environment: whether pairs can be measured, so that rule 1 applies.
         max_runs: the most runs that can be measured, 1 for a log; no further pairs then either. None: no limit.
         hold: fail only what one of the two sessions before did not pass either.
+        others: what the other tests did, in log throughput, where they are too few for a common drift; else None.
         is_drift_to_come: tests that show the common drift are still to run.
     """
 
@@ -77,6 +78,7 @@ class Evidence:
     tolerance: Tolerance
     pairs: Sequence[Pair] = ()
     drift: CommonDrift = CommonDrift()
+    others: float | None = None
     variance: SessionVariance = field(default_factory=session_variance)
     past: Sequence[PastSession] = ()
     tests: int = 1
@@ -128,7 +130,7 @@ def may_stop(
 
 def _by_itself(evidence: Evidence) -> Evidence:
     """Without drift, history and reference environment, which belong to the machine's own rows only."""
-    alone = replace(evidence, drift=CommonDrift(), past=(), hold=False, has_reference_environment=False)
+    alone = replace(evidence, drift=CommonDrift(), others=None, past=(), hold=False, has_reference_environment=False)
     if evidence.reference.against is not Against.EARLIER_SESSIONS:
         return alone
     return replace(alone, max_runs=min(MOST_RUNS, evidence.max_runs or MOST_RUNS))
@@ -136,7 +138,12 @@ def _by_itself(evidence: Evidence) -> Evidence:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One test, its runs' changes against the baseline, and how a slowdown of it is confirmed."""
+    """One test, its runs' changes against the baseline, and how a slowdown of it is confirmed.
+
+    Args:
+        is_shared: its runs are slower by more than the tolerance, and so are the session's other tests, which are too
+            few to take that out. The threshold then allows for more of what sessions may do.
+    """
 
     evidence: Evidence
     baseline: Baseline
@@ -144,6 +151,7 @@ class _Case:
     learnt: LearntReference
     by_runs: Confirmation
     confirmation: Confirmation
+    is_shared: bool
 
     @classmethod
     def of(cls, evidence: Evidence, baseline: Baseline, noise: Noise) -> _Case:
@@ -152,15 +160,17 @@ class _Case:
         past = () if has_pairs else evidence.past  # today's pairs need no history
         learnt = learnt_reference(noise, baseline.runs, past, evidence.variance.mean)
         expected = math.log(baseline.reference) + evidence.drift.log + learnt.offset
+        changes = [run.log_rate - expected for run in evidence.throughput.runs]
+        is_shared = not has_pairs and _is_shared(changes, accepted, noise, evidence.others)
         runs = by_runs(
             evidence.throughput.runs,
-            [run.log_rate - expected for run in evidence.throughput.runs],
+            changes,
             noise,
             accepted,
             learnt=learnt,
             drift=evidence.drift,
             session_sd=evidence.variance.mean,
-            most_session_sd=evidence.variance.upper,
+            most_session_sd=evidence.variance.upper_of_shared if is_shared else evidence.variance.upper,
             tests=evidence.tests,
             max_runs=evidence.max_runs,
             to_be_found=TO_BE_FOUND if has_pairs else math.inf,
@@ -169,7 +179,7 @@ class _Case:
         pairs = by_pairs(
             evidence.pairs, noise, accepted, suspects=evidence.suspects, can_have_more=evidence.max_runs is None
         )
-        return cls(evidence, baseline, noise, learnt, runs, pairs if has_pairs else runs)
+        return cls(evidence, baseline, noise, learnt, runs, pairs if has_pairs else runs, is_shared)
 
     @property
     def is_suspected(self) -> bool:
@@ -208,8 +218,9 @@ class _Case:
         found = self.confirmation
         outcome = Outcome.INCONCLUSIVE if found.is_doubtful else Outcome.PASS
         level = FALSE_ALARMS if outcome is Outcome.INCONCLUSIVE else DOUBTS
-        disagree = found.middle < -found.threshold(level)
-        return self.verdict(outcome, Reason.RUNS_DISAGREE if disagree else Reason.WITHIN_NOISE)
+        if found.middle < -found.threshold(level):
+            return self.verdict(outcome, Reason.RUNS_DISAGREE)
+        return self.verdict(outcome, Reason.OTHERS_TOO if self.is_shared else Reason.WITHIN_NOISE)
 
     @property
     def was_slow_before(self) -> bool:
@@ -287,6 +298,14 @@ class _Case:
         found = self.confirmation.in_all(count)
         threshold = found.threshold(FALSE_ALARMS)
         return Power(count, -_fraction(-threshold), -_fraction(-self.min_detectable(found)))
+
+
+def _is_shared(changes: Sequence[float], accepted: float, noise: Noise, others: float | None) -> bool:
+    """Whether a test is slower by more than is accepted, and no more than that slower than the others, within noise."""
+    if others is None:
+        return False
+    middle = hodges_lehmann(changes)
+    return middle < -accepted and middle - min(others, 0.0) >= -accepted - noise.between_runs
 
 
 def _fraction(log: float) -> float:

@@ -82,6 +82,32 @@ def reasons(found: Verdict) -> tuple[Outcome, Reason]:
     return found.outcome, found.reason
 
 
+# Few tests, whose common drift can't be taken out
+
+FEW = {"tests": 5, "variance": session_variance(tests=5)}
+
+
+@pytest.mark.parametrize(
+    ("change", "others", "expected"),
+    [
+        (-0.07, 0.0, (Outcome.REGRESSED, Reason.CONFIRMED)),
+        (-0.07, 0.1, (Outcome.REGRESSED, Reason.CONFIRMED)),
+        (-0.08, -0.08, (Outcome.INCONCLUSIVE, Reason.OTHERS_TOO)),
+        (-0.05, -0.05, (Outcome.PASS, Reason.OTHERS_TOO)),
+        (-0.2, -0.2, (Outcome.REGRESSED, Reason.CONFIRMED)),
+        (-0.01, -0.01, (Outcome.PASS, Reason.WITHIN_TOLERANCE)),
+    ],
+)
+def test_what_the_other_tests_lost_too_fails_no_test_unless_no_session_explains_it(
+    change: float, others: float, expected: tuple[Outcome, Reason]
+) -> None:
+    assert reasons(by_runs(change, others=others, **FEW)) == expected
+
+
+def test_with_a_reference_environment_the_other_tests_do_not_count() -> None:
+    assert by_pairs(-0.07, others=-0.07, **FEW).outcome is Outcome.REGRESSED
+
+
 # The laws
 
 changes = st.floats(-0.4, 0.4)
@@ -99,6 +125,7 @@ situations = st.fixed_dictionaries(
         "max_runs": st.none() | st.integers(1, 14),
         "is_floor": st.booleans(),
         "drift": st.builds(CommonDrift, st.floats(-0.1, 0.1), st.integers(0, 60)),
+        "others": st.none() | st.floats(-0.1, 0.1),
         "variance": st.sampled_from([SAME_EVERY_SESSION, session_variance(tests=50), session_variance(tests=3)]),
     }
 )
