@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.verdict import Outcome
@@ -154,3 +155,29 @@ class SessionRecord:
     def comparisons(self) -> list[Comparison]:
         """The results that compare two sides."""
         return [one for one in self.results if isinstance(one, Comparison)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnrecordedTests:
+    """What the tests without a recorded baseline show: medians over them, as fractions; None if no test shows it.
+
+    Args:
+        tests: how many.
+        judged: how many of them were judged against earlier sessions.
+        disturbances: of each test without an undisturbed run, which is no reference for the next session: what
+            disturbed its last run.
+        within_runs: standard error of one run, from its windows.
+        between_runs: standard deviation between fresh runs, pooled over the tests; None before two earlier sessions.
+        detectable: the slowdown that the next session detects, with 95 % power.
+        detectable_recorded: the same with a baseline of five runs.
+        too_noisy_to_record: most tests' runs differ too much for a baseline.
+    """
+
+    tests: int
+    judged: int
+    disturbances: tuple[DisturbanceKind, ...]
+    within_runs: float | None
+    between_runs: float | None
+    detectable: float | None
+    detectable_recorded: float | None
+    too_noisy_to_record: bool = False

@@ -7,7 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from pytest_tfperf.core.baseline import Change
+from pytest_tfperf.core.baseline import BaselineUpdate
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import OUTSIDE, Measurement, changed_since
 from pytest_tfperf.core.session_verdicts import DoubtKind, MachineVerdict, SoftwareVerdict
@@ -109,7 +109,7 @@ def summary(
     measurements: Sequence[Measurement],
     *,
     baselines: str,
-    changes: Sequence[Change] = (),
+    changes: Sequence[BaselineUpdate] = (),
     machine: Sequence[str] = (),
     red: Collection[str] = (),
     not_measured: int = 0,
@@ -263,7 +263,7 @@ def _noise(measurements: Sequence[Measurement]) -> Iterator[str]:
 
 def _next_steps(
     measurements: Sequence[Measurement],
-    changes: Sequence[Change],
+    changes: Sequence[BaselineUpdate],
     baselines: str,
     red: Collection[str],
     width: int | None,
@@ -295,7 +295,7 @@ def _under_load(measurements: Sequence[Measurement]) -> Iterator[str]:
         yield f"{m.test}: its baseline was {row.load}{means}"
 
 
-def _recorded(changed: Change, name: str) -> dict[str, str | None]:
+def _recorded(changed: BaselineUpdate, name: str) -> dict[str, str | None]:
     old, new = changed.old, changed.new
     return {
         "file": f"{new.machine}.csv",

@@ -26,7 +26,7 @@ from pytest_tfperf.workers.launcher import Launcher
 R = TypeVar("R", Measurement, Comparison)
 
 
-class Calls:
+class CallRunner:
     """The calls of one test, in their order.
 
     Args:

@@ -11,8 +11,8 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import red_machines
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES
-from pytest_tfperf.judging.outlook import outlook
 from pytest_tfperf.judging.provisional import MOST_RUNS
+from pytest_tfperf.judging.unrecorded import unrecorded_tests
 from pytest_tfperf.reports import summary
 from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.numbers import counted
@@ -211,7 +211,7 @@ def seconds_left(session: Session) -> float:
 
 def _unrecorded(session: Session, measurements: Sequence[Measurement]) -> list[str]:
     settings = session.settings
-    found = None if settings.update_baselines else outlook(measurements, Tolerance.of(settings.tolerance))
+    found = None if settings.update_baselines else unrecorded_tests(measurements, Tolerance.of(settings.tolerance))
     if found is None:
         return []
     if settings.require_baseline:

@@ -292,7 +292,7 @@ def _brief(error: BaseException) -> str:
 
 def _source_line(item: pytest.Item, error: TfperfError) -> str:
     """Source location of the call that was refused, else of the test."""
-    from pytest_tfperf.core import source_location
+    from pytest_tfperf.session import source_location
 
     folder = item.config.invocation_params.dir
     path, line, _ = item.reportinfo()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from measurements import NOISE, baseline, measurement, run_at, throughput, verdict
 
-from pytest_tfperf.core.baseline import Change
+from pytest_tfperf.core.baseline import BaselineUpdate
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.telemetry import Telemetry
@@ -121,8 +121,8 @@ def test_what_improved_only_beside_the_other_tests_is_not_to_be_recorded(change:
 
 def test_recorded_rows_are_shown_old_to_new() -> None:
     changes = (
-        Change(baseline(1612.0), baseline(1402.0, between_runs=0.0123)),
-        Change(None, baseline(7.25, between_runs=None)),
+        BaselineUpdate(baseline(1612.0), baseline(1402.0, between_runs=0.0123)),
+        BaselineUpdate(None, baseline(7.25, between_runs=None)),
     )
     assert after(measurement(), changes=changes)[-4:] == [
         "recorded in baselines/: 1 new, 1 changed; check and commit them",
