@@ -1,4 +1,4 @@
-"""What came of a whole session: its verdicts, the software and the machine kept apart, and what its tests gave."""
+"""What came of a whole session: verdicts that keep software and machine apart, and what its tests gave and showed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pytest_tfperf.core.change import Change
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.disturbance import DisturbanceKind
-from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.measurement import EnvironmentChange, Measurement, changes_since
 from pytest_tfperf.core.selection import Selection
+from pytest_tfperf.core.telemetry import Telemetry, merged
 from pytest_tfperf.core.verdict import Outcome
 
 
@@ -98,23 +100,80 @@ class VerdictOn(StrEnum):
     """A lasting slowdown over many sessions."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionVerdict:
-    """A verdict on a whole session, as it is reported.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftVerdict:
+    """Slowdowns that have lasted over sessions; they fail the session that shows them.
 
     Args:
-        kind: what it is about.
-        machine: the machine's key.
-        outcome: REGRESSED fails the session.
-        change: what it found, as a fraction; None of a drift, which is one of several tests.
-        text: fact, location, next step; "" where there is nothing to say.
+        slowdowns: at least one.
     """
 
+    slowdowns: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BriefVerdict:
+    """What an earlier version of pytest-tfperf kept of a verdict in a history."""
+
     kind: VerdictOn
-    machine: str
     outcome: Outcome
     change: float | None
-    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionVerdict:
+    """A verdict on a whole session; `reports/session_verdicts.py` has its words.
+
+    Args:
+        machine: the machine's key.
+        found: the verdict.
+        changed: what changed in the tests' environments since their recorded baselines.
+        telemetry: the machine's state during all runs; None where nothing was sampled.
+    """
+
+    machine: str
+    found: SoftwareVerdict | MachineVerdict | DriftVerdict | BriefVerdict
+    changed: tuple[EnvironmentChange, ...] = ()
+    telemetry: Telemetry | None = None
+
+    @classmethod
+    def of(
+        cls, found: SoftwareVerdict | MachineVerdict, machine: str, measurements: Iterable[Measurement]
+    ) -> SessionVerdict:
+        """The verdict, with what the session's measurements on the machine show beside it."""
+        measurements = list(measurements)
+        rows = [(m, m.verdict.baseline) for m in measurements if m.verdict]
+        recorded = [(m, row) for m, row in rows if row and not row.is_provisional]
+        runs = (run for m in measurements for run in (*m.runs, *(run for pair in m.pairs for run in (pair.a, pair.b))))
+        return cls(
+            machine=machine,
+            found=found,
+            changed=tuple(dict.fromkeys(one for m, row in recorded for one in changes_since(row, m.environment))),
+            telemetry=merged(run.telemetry for run in runs),
+        )
+
+    @property
+    def kind(self) -> VerdictOn:
+        """What it is about."""
+        match self.found:
+            case SoftwareVerdict():
+                return VerdictOn.SOFTWARE
+            case MachineVerdict():
+                return VerdictOn.MACHINE if self.found.is_apart else VerdictOn.TOGETHER
+            case DriftVerdict():
+                return VerdictOn.DRIFT
+            case BriefVerdict():
+                return self.found.kind
+
+    @property
+    def outcome(self) -> Outcome:
+        """REGRESSED fails the session."""
+        return Outcome.REGRESSED if isinstance(self.found, DriftVerdict) else self.found.outcome
+
+    @property
+    def change(self) -> float | None:
+        """What it found, as a fraction; None of a drift, which is one of several tests."""
+        return None if isinstance(self.found, DriftVerdict) else self.found.change
 
 
 def red_machines(verdicts: Iterable[SessionVerdict]) -> set[str]:

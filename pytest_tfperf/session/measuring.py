@@ -23,7 +23,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import EarlierMeasurement, PastSession
 from pytest_tfperf.core.run import Observer, Plan
 from pytest_tfperf.core.selection import SelectedTest, Selection
-from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
+from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.settings import Settings, WorkerStart
 from pytest_tfperf.core.topology import LOCAL_LINK, Topology
 from pytest_tfperf.core.verdict import Tolerance
@@ -31,7 +31,6 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware.discovery import discover
 from pytest_tfperf.judging.provisional import MOST_MEASUREMENTS, provisional_baselines
 from pytest_tfperf.judging.reference import floor_rate, reference_for
-from pytest_tfperf.reports import summary
 from pytest_tfperf.session.features import features
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.git_worktree import commit_of
@@ -222,12 +221,9 @@ class Measuring:
             turn = machine.sessions_before
             software, hardware = session_verdicts(machine, self.engine, measured, tolerance, turn=turn)
             if software is not None:
-                text = summary.software_line(name, software, measured)
-                yield SessionVerdict(VerdictOn.SOFTWARE, name, software.outcome, software.change, text)
+                yield SessionVerdict.of(software, name, measured)
             if hardware is not None:
-                kind = VerdictOn.MACHINE if hardware.is_apart else VerdictOn.TOGETHER
-                text = summary.machine_line(name, hardware, measured)
-                yield SessionVerdict(kind, name, hardware.outcome, hardware.change, text)
+                yield SessionVerdict.of(hardware, name, measured)
 
     @property
     def reference_failures(self) -> list[tuple[str, str]]:

@@ -16,8 +16,8 @@ from pytest_tfperf.judging.unrecorded import unrecorded_tests
 from pytest_tfperf.reports import summary
 from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.reports.session_verdicts import fact_of, text_of
 from pytest_tfperf.reports.unrecorded import required, unrecorded
-from pytest_tfperf.reports.wrapping import first_sentence
 from pytest_tfperf.session.features import features
 from pytest_tfperf.session.session import Session
 
@@ -80,9 +80,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> list[
         baselines=session.settings.shown_baselines,
         changes=session.recorder.changes,
         # What fails is a report of its own, in full.
-        machine=[
-            first_sentence(one.text) if one.outcome is Outcome.REGRESSED else one.text for one in session.verdicts
-        ],
+        machine=[fact_of(one) if one.outcome is Outcome.REGRESSED else text_of(one) for one in session.verdicts],
         red=red_machines(session.verdicts),
         not_measured=len(session.not_measured),
         measured_nothing=session.measured_nothing,
