@@ -25,6 +25,7 @@ from pytest_tfperf.features.page.one_test import facts_of_test
 from pytest_tfperf.features.page.past import Past, drift_facts, key_of, worst_of_each
 from pytest_tfperf.features.page.run_facts import figure
 from pytest_tfperf.judging.changes import changes_of
+from pytest_tfperf.reports.comparisons import reason_of
 from pytest_tfperf.reports.measurement_table import urgency
 from pytest_tfperf.reports.session_verdicts import text_of
 from pytest_tfperf.reports.table import shown_names
@@ -169,7 +170,7 @@ def _comparison(one: Comparison) -> dict[str, Any]:
         "machine": one.machine,
         "topology": one.topology,
         "outcome": one.outcome.value if one.outcome else "measured",
-        "reason": one.reason,
+        "reason": reason_of(one),
         "change": figure(one.ratio - 1),
         "low": figure(one.low - 1),
         "high": figure(one.high - 1),
